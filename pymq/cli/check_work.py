@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pymq.cli.replica_view import BrokerView, Lag, ask, brokers, lag_of, problems_of
+from pymq.cli.replica_view import BrokerView, SlaveLag, ask, brokers, lag_of, problems_of
 from pymq.client.admin import Admin
-from pymq.client.admin.replication import ReplicatedTable
+from pymq.client.admin.replication import TableEntries
 from pymq.errors import NotFoundError, PymqError, RefusedError
 from pymq.units import format_bytes
 from pymq.wire.bodies_replication import GONE, LogDigestsRequest, ReplicationStatus
@@ -18,11 +18,11 @@ from pymq.wire.codes import ResponseCode
 SAMPLE_BYTES = 64 * 1024
 CHUNK_BYTES = 1 << 20  # one digest of a full comparison
 DIFFERENCES_SHOWN_MAX = 10
-UNKNOWN_LAG = Lag()
+UNKNOWN_LAG = SlaveLag()
 
 
 @dataclass(slots=True)
-class Outcome:
+class ReplicaCheck:
     """The result for one slave, or for a master without slaves.
 
     ``problems`` fail the check and name the next step; ``notes`` don't fail it.
@@ -30,7 +30,7 @@ class Outcome:
 
     master: BrokerView
     slave: BrokerView | None = None
-    lag: Lag = UNKNOWN_LAG
+    lag: SlaveLag = UNKNOWN_LAG
     compared_bytes: int | None = None
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -63,7 +63,7 @@ async def check_replicas(admin: Admin, name: str | None, samples: int, *, full: 
             else "no broker is registered at the name server: start one, or wait for it to register"
         )
     asked = await ask(admin, registered)
-    outcomes: list[Outcome] = []
+    outcomes: list[ReplicaCheck] = []
     for key in sorted({(view.cluster, view.name) for view in asked}):
         outcomes += await _check_group(
             admin, [view for view in asked if (view.cluster, view.name) == key], samples, full
@@ -71,17 +71,17 @@ async def check_replicas(admin: Admin, name: str | None, samples: int, *, full: 
     return [outcome.as_record() for outcome in outcomes]
 
 
-async def _check_group(admin: Admin, views: Sequence[BrokerView], samples: int, full: bool) -> list[Outcome]:
+async def _check_group(admin: Admin, views: Sequence[BrokerView], samples: int, full: bool) -> list[ReplicaCheck]:
     masters = [view for view in views if view.is_master]
     slaves = [view for view in views if not view.is_master]
     if not masters:
         why = "no master is registered: start it, or make a slave the master with pymq broker promote"
-        return [Outcome(views[0], slave, problems=[why]) for slave in slaves]
+        return [ReplicaCheck(views[0], slave, problems=[why]) for slave in slaves]
     master = masters[0]
     if master.status is None:
-        return [Outcome(master, problems=[f"the master does not answer: {master.error}"])]
+        return [ReplicaCheck(master, problems=[f"the master does not answer: {master.error}"])]
     if not slaves:
-        return [Outcome(master, problems=[_no_slave_text(master)])]
+        return [ReplicaCheck(master, problems=[_no_slave_text(master)])]
     return [await _check_slave(admin, master, slave, samples, full) for slave in slaves]
 
 
@@ -93,8 +93,8 @@ def _no_slave_text(master: BrokerView) -> str:
     return f"its slaves are gone: start them again: {names}"
 
 
-async def _check_slave(admin: Admin, master: BrokerView, slave: BrokerView, samples: int, full: bool) -> Outcome:
-    outcome = Outcome(master, slave)
+async def _check_slave(admin: Admin, master: BrokerView, slave: BrokerView, samples: int, full: bool) -> ReplicaCheck:
+    outcome = ReplicaCheck(master, slave)
     if slave.status is None or master.status is None:
         outcome.problems.append(f"it does not answer: {slave.error}")
         return outcome
@@ -117,12 +117,12 @@ async def _check_slave(admin: Admin, master: BrokerView, slave: BrokerView, samp
     return outcome
 
 
-def _behind(lag: Lag) -> str:
+def _behind(lag: SlaveLag) -> str:
     return "and its lag is unknown" if lag.lag_bytes is None else f"{format_bytes(lag.lag_bytes)} behind"
 
 
 async def _compare_logs(
-    admin: Admin, outcome: Outcome, mine: ReplicationStatus, theirs: ReplicationStatus, samples: int, full: bool
+    admin: Admin, outcome: ReplicaCheck, mine: ReplicationStatus, theirs: ReplicationStatus, samples: int, full: bool
 ) -> None:
     low, high = max(mine.log_start, theirs.log_start), min(mine.log_end, theirs.log_end)
     if low >= high:
@@ -207,7 +207,7 @@ def _difference(start: int, end: int, mine: str, theirs: str) -> str:
     return f"the logs differ {where}: start the slave with an empty directory, or find out which of the two is correct"
 
 
-async def _compare_tables(admin: Admin, outcome: Outcome, slave: BrokerView, master: BrokerView) -> None:
+async def _compare_tables(admin: Admin, outcome: ReplicaCheck, slave: BrokerView, master: BrokerView) -> None:
     try:
         mine = await admin.replication.replicated_tables(slave.address)
         theirs = await admin.replication.replicated_tables(master.address)
@@ -224,7 +224,7 @@ async def _compare_tables(admin: Admin, outcome: Outcome, slave: BrokerView, mas
             )
 
 
-def _different_entries(mine: ReplicatedTable, theirs: ReplicatedTable) -> list[str]:
+def _different_entries(mine: TableEntries, theirs: TableEntries) -> list[str]:
     """Returns the names of entries that one side lacks or that differ; none if the tables' versions are equal."""
     if mine.version == theirs.version:
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pymq.cli.replica_view import BrokerView, Lag, ask, brokers, lag_of, master_of, problems_of
+from pymq.cli.replica_view import BrokerView, SlaveLag, ask, brokers, lag_of, master_of, problems_of
 from pymq.client.admin import Admin
 from pymq.errors import NotFoundError
 
@@ -23,7 +23,7 @@ async def list_brokers(admin: Admin, cluster: str | None) -> list[dict[str, Any]
 
 def _record(view: BrokerView, views: Sequence[BrokerView]) -> dict[str, Any]:
     status = view.status
-    lag = Lag() if view.is_master else lag_of(view, master_of(view, views))
+    lag = SlaveLag() if view.is_master else lag_of(view, master_of(view, views))
     return {
         "cluster": view.cluster,
         "broker": view.name,

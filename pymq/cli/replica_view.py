@@ -45,7 +45,7 @@ class BrokerView:
             return None
 
 
-class Lag(NamedTuple):
+class SlaveLag(NamedTuple):
     """The lag of a slave behind its master; None for unknown values."""
 
     lag_bytes: int | None = None
@@ -113,20 +113,20 @@ def master_of(view: BrokerView, views: Iterable[BrokerView]) -> BrokerView | Non
     return None
 
 
-def lag_of(slave: BrokerView, master: BrokerView | None) -> Lag:
+def lag_of(slave: BrokerView, master: BrokerView | None) -> SlaveLag:
     """Returns the lag that the master reports for this slave, or else the difference between the ends of the logs.
 
     The lag in messages is the difference between the sums of all queues' ends; RocketMQ brokers don't report it.
     """
     mine = slave.status
     if mine is None:
-        return Lag()
+        return SlaveLag()
     if master is None or master.status is None:
         ha_client = mine.ha_client
         return (
-            Lag(_known(ha_client.lag_bytes), _known(ha_client.lag_messages), _known(ha_client.lag_ms), None)
+            SlaveLag(_known(ha_client.lag_bytes), _known(ha_client.lag_messages), _known(ha_client.lag_ms), None)
             if ha_client
-            else Lag()
+            else SlaveLag()
         )
     theirs = master.status
     seen = _seen_by_master(slave, theirs)
@@ -135,10 +135,10 @@ def lag_of(slave: BrokerView, master: BrokerView | None) -> Lag:
         messages = max(0, theirs.message_count - mine.message_count)
     if seen is None:
         lag_bytes = max(0, theirs.log_end - mine.log_end)
-        return Lag(lag_bytes, messages if lag_bytes else 0, 0 if lag_bytes == 0 else None, _in_sync_alone(theirs))
+        return SlaveLag(lag_bytes, messages if lag_bytes else 0, 0 if lag_bytes == 0 else None, _in_sync_alone(theirs))
     if seen.lag_messages >= 0:
         messages = seen.lag_messages
-    return Lag(seen.lag_bytes, messages, _known(seen.lag_ms), seen.in_sync)
+    return SlaveLag(seen.lag_bytes, messages, _known(seen.lag_ms), seen.in_sync)
 
 
 def _seen_by_master(slave: BrokerView, master: ReplicationStatus) -> SlaveState | None:

@@ -19,7 +19,7 @@ from pymq.cli.output import Column, OutputFormat, print_json, print_listing, pri
 from pymq.errors import UsageError
 
 if TYPE_CHECKING:
-    from pymq.spark.options import ExportSummary, Progress
+    from pymq.spark.options import ExportProgress, ExportSummary
 
 app = new_app()
 
@@ -147,7 +147,7 @@ def _new_directory() -> str:
 
 
 @contextmanager
-def export_progress() -> Iterator[Progress]:
+def export_progress() -> Iterator[ExportProgress]:
     """Shows a bar on stderr when that is a terminal."""
     if not sys.stderr.isatty():
         from pymq.spark.options import NoProgress

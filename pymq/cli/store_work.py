@@ -316,7 +316,7 @@ def _offset_or_time(text: str, now_ms: int) -> tuple[int | None, int | None]:
 def run_dump(place: StoreLocation, kind: str, target: str | None, selection: dump.DumpSelection) -> bool:
     """Writes the messages; returns True if all of them could be read."""
     with _opened_or_kept(place) as directory, _log_progress("dump", directory) as advance:
-        messages = dump.Messages(directory.log, selection, lambda text: print_note(f"pymq: {text}"), advance)
+        messages = dump.DumpedMessages(directory.log, selection, lambda text: print_note(f"pymq: {text}"), advance)
         if target is None:
             _write_lines(sys.stdout.buffer, messages)
         else:
@@ -325,7 +325,7 @@ def run_dump(place: StoreLocation, kind: str, target: str | None, selection: dum
     return not messages.damaged_count
 
 
-def _write_file(target: str, kind: str, messages: dump.Messages) -> None:
+def _write_file(target: str, kind: str, messages: dump.DumpedMessages) -> None:
     """Writes a file under another name, and renames it once it is complete."""
     part = Path(target + ".part")
     try:
@@ -342,7 +342,7 @@ def _write_file(target: str, kind: str, messages: dump.Messages) -> None:
         raise
 
 
-def _write_lines(file: IO[bytes], messages: dump.Messages) -> None:
+def _write_lines(file: IO[bytes], messages: dump.DumpedMessages) -> None:
     encode = msgspec.json.Encoder().encode
     for message, content in messages:
         file.write(encode(dump.as_row(message, content)) + b"\n")

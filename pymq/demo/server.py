@@ -10,7 +10,7 @@ from pathlib import Path
 STOP_TIMEOUT_S = 30.0
 
 
-class Server:
+class DemoServer:
     """A standalone PyMQ on free loopback ports with its data in ``directory``."""
 
     def __init__(self, directory: Path) -> None:

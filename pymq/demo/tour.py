@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from pymq.demo import checking, consuming, rows, sending
-from pymq.demo.server import Server
+from pymq.demo.server import DemoServer
 from pymq.spark import gateway
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Tour:
         self._directory = directory
         self._orders = orders
         self._console = console
-        self._server = Server(directory / "broker")
+        self._server = DemoServer(directory / "broker")
         self._export_dir = directory / "export"
         self._sent: sending.Sent = {}
 

@@ -24,7 +24,7 @@ ROOM_BYTES = PROPERTIES_BYTES_MAX + BODY_AT  # after the records: the last rows 
 _SEPARATOR, _NAME_END = SEPARATOR[0], NAME_END[0]
 
 
-class Column(NamedTuple):
+class ValueColumn(NamedTuple):
     """One property of each record: where its value begins in :attr:`PropertyTable.source`, and which records have it.
 
     ``is_sure`` is False where the table knows neither the value nor its absence.
@@ -58,20 +58,20 @@ class PropertyTable:
         np.copyto(rows, _SEPARATOR, where=columns > sizes.astype(np.uint16)[:, None] + np.uint16(1))
         self._width = width
         self.source = rows.tobytes() + SEPARATOR * (2 * width)
-        self._columns: dict[str, Column] = {}
+        self._columns: dict[str, ValueColumn] = {}
         self._name_ends = np.flatnonzero(np.frombuffer(self.source, np.uint8) == _NAME_END)
 
     def __len__(self) -> int:
         return len(self._is_sure)
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> ValueColumn:
         """Return a property's values. When a name occurs several times, its last value counts."""
         found = self._columns.get(name)
         if found is None:
             found = self._columns[name] = self._find(SEPARATOR + name.encode() + NAME_END)
         return found
 
-    def _find(self, needle: bytes) -> Column:
+    def _find(self, needle: bytes) -> ValueColumn:
         places = self._name_ends + 1 - len(needle)
         places = places[places >= 0]
         value_starts = places[self.begins_with(places, needle)] + len(needle)
@@ -79,7 +79,7 @@ class PropertyTable:
         starts[value_starts // self._width] = value_starts  # ascending, so the last one of a record wins
         is_found = starts > 0
         is_empty = is_found & (self.bytes_at(starts) == _SEPARATOR)  # then an earlier value may count
-        return Column(starts, is_found, self._is_sure & ~is_empty)
+        return ValueColumn(starts, is_found, self._is_sure & ~is_empty)
 
     def begins_with(self, places: Int64s, text: bytes) -> Bools:
         """Return at which of these places of :attr:`source` a text stands.

@@ -18,7 +18,7 @@ BUCKET, COUNT, SUM = "_bucket", "_count", "_sum"
 BUCKET_LABEL = "le"
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """Prometheus' names for the kinds of metrics."""
 
     GAUGE = "gauge"
@@ -34,7 +34,7 @@ class Metric:
     """
 
     name: str
-    kind: Kind
+    kind: MetricKind
     unit: str
     labels: tuple[str, ...]
     meaning: str
@@ -78,17 +78,17 @@ class Collector(Protocol):
 
 def gauge(name: str, meaning: str, *labels: str, unit: str = "") -> Metric:
     """Return a metric whose readings go up and down."""
-    return Metric(name, Kind.GAUGE, unit, labels, meaning)
+    return Metric(name, MetricKind.GAUGE, unit, labels, meaning)
 
 
 def counter(name: str, meaning: str, *labels: str, unit: str = "") -> Metric:
     """Return a metric whose readings grow, from 0 at the start of the process or of the counted object."""
-    return Metric(name, Kind.COUNTER, unit, labels, meaning)
+    return Metric(name, MetricKind.COUNTER, unit, labels, meaning)
 
 
 def histogram(name: str, meaning: str, *labels: str, unit: str) -> Metric:
     """Return a metric of counts by size."""
-    return Metric(name, Kind.HISTOGRAM, unit, labels, meaning)
+    return Metric(name, MetricKind.HISTOGRAM, unit, labels, meaning)
 
 
 def single(metric: Metric, value: float) -> Family:

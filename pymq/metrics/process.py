@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
-from pymq.metrics.family import Family, Kind, Metric, Reading
+from pymq.metrics.family import Family, Metric, MetricKind, Reading
 
-_KINDS = {"gauge": Kind.GAUGE, "counter": Kind.COUNTER}
+_KINDS = {"gauge": MetricKind.GAUGE, "counter": MetricKind.COUNTER}
 _TOTAL = "_total"
 
 
@@ -25,7 +25,7 @@ class ProcessMetrics:
     def collect(self) -> Iterator[Family]:
         for found in self._registry.collect():
             kind = _KINDS[found.type]
-            name = found.name + _TOTAL if kind is Kind.COUNTER else found.name
+            name = found.name + _TOTAL if kind is MetricKind.COUNTER else found.name
             labels = tuple(found.samples[0].labels) if found.samples else ()
             readings = [Reading(tuple(sample.labels.values()), sample.value) for sample in found.samples]
             yield Family(Metric(name, kind, _unit(name), labels, found.documentation), readings)

@@ -9,7 +9,7 @@ from pymq.errors import UsageError
 from pymq.model import fastjson
 from pymq.model.layout import INDEX_ENTRY_SIZE_BYTES, INDEX_HEADER_SIZE_BYTES, INDEX_SLOT_SIZE_BYTES
 from pymq.offline.log_files import LogFiles, open_log
-from pymq.offline.queue_files import QueueReader
+from pymq.offline.queue_files import QueueFilesReader
 from pymq.store.disk.checkpoint import Checkpoint, CheckpointFile
 from pymq.store.disk.fs import Files
 from pymq.store.lifecycle.cold_compressor import COLD_DIRECTORY
@@ -41,13 +41,13 @@ class Directory:
         except (ValueError, KeyError, IndexError) as error:
             raise UsageError(f"messageDelayLevel {levels!r} is not a list of delays such as '1s 5s 2h'") from error
 
-    def queues(self) -> Iterator[QueueReader]:
+    def queues(self) -> Iterator[QueueFilesReader]:
         """Yield every queue with a directory, by topic and number. The caller closes each."""
         root = f"{self.root}/consumequeue"
         for topic in self.files.listdir(root):
             names = self.files.listdir(f"{root}/{topic}")
             for queue_id in sorted(int(name) for name in names if name.isdigit() and str(int(name)) == name):
-                yield QueueReader(self.files, f"{root}/{topic}/{queue_id}", topic, queue_id)
+                yield QueueFilesReader(self.files, f"{root}/{topic}/{queue_id}", topic, queue_id)
 
     def index_paths(self) -> list[str]:
         """Return the paths of the index files, oldest first."""

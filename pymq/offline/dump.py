@@ -40,7 +40,7 @@ class DumpSelection:
 Warn = Callable[[str], None]
 
 
-class Messages:
+class DumpedMessages:
     """Iterates over the selected messages and their bodies. Passes what can't be read to ``warn``, and counts it.
 
     A body that can't be inflated comes as None. ``advance`` gets the number of log bytes read.

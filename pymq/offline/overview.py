@@ -9,7 +9,7 @@ from pymq.offline.directory import Directory
 from pymq.offline.index_reader import IndexReader
 from pymq.offline.log_files import LogFiles, SegmentFile
 from pymq.offline.log_walk import LogEnd, last_record, record_at, walk
-from pymq.offline.queue_files import QueueReader, is_blank
+from pymq.offline.queue_files import QueueFilesReader, is_blank
 from pymq.offline.table_check import TABLES_MEMBER
 from pymq.store.log.log_record import Scanned
 
@@ -87,7 +87,7 @@ def _state(segment: SegmentFile, last: Scanned | None, end: int) -> str:
     return "sealed" if whole else "sealed without a blank"
 
 
-def _queue(log: LogFiles, reader: QueueReader) -> dict[str, Any]:
+def _queue(log: LogFiles, reader: QueueFilesReader) -> dict[str, Any]:
     first = reader.first_in_log(log.start)
     last_ms = None
     if reader.end > first:

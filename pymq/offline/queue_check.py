@@ -24,7 +24,7 @@ from pymq.offline.damage import DamagedRanges
 from pymq.offline.directory import Directory
 from pymq.offline.findings import LostMessage, Report
 from pymq.offline.log_walk import record_at
-from pymq.offline.queue_files import QueueReader, is_blank
+from pymq.offline.queue_files import QueueFilesReader, is_blank
 from pymq.store.log.log_record import Scanned, has_queue_unit, unit_tags_code
 from pymq.store.settings import is_schedule_topic
 
@@ -42,7 +42,7 @@ class _Queue:
 
     topic: str
     queue_id: int
-    reader: QueueReader | None
+    reader: QueueFilesReader | None
     next: int = 0
     start: int = 0
     from_offset: int = 0  # physical: earlier records belong to a deleted queue of the same name
@@ -127,7 +127,7 @@ class QueueCheck:
         queue.reader.close()
         return {start + at for at, (_, size, code) in enumerate(UNIT.iter_unpack(units)) if is_blank(size, code)}
 
-    def _open(self, reader: QueueReader) -> _Queue:
+    def _open(self, reader: QueueFilesReader) -> _Queue:
         queue = _Queue(reader.topic, reader.queue_id, reader, ignored=reader.topic.startswith(_LMQ_PREFIX))
         queue.from_offset = self._deleted_ends.get(reader.topic, 0)
         queue.next = queue.start = -1 if queue.ignored else reader.first_in_log(self._log.start)

@@ -18,7 +18,7 @@ class _QueueFile:
     count: int  # units it has room for
 
 
-class QueueReader:
+class QueueFilesReader:
     """Units ``base`` to ``end`` (exclusive): from the oldest file's first unit to the last that is not all zeros."""
 
     def __init__(self, files: Files, directory: str, topic: str, queue_id: int) -> None:

@@ -21,7 +21,7 @@ from pymq.model.strict_json import decode_json
 from pymq.offline.directory import Directory, open_directory
 from pymq.offline.findings import Report
 from pymq.offline.log_source import LogSource, SourceFacts
-from pymq.offline.recover_log import Advance, Counts, LocalLog
+from pymq.offline.recover_log import Advance, ChunkCounts, LocalLog
 from pymq.offline.recover_rest import (
     drop_all,
     drop_what_does_not_fit,
@@ -54,7 +54,7 @@ class RecoveryOutcome:
     directory: str
     facts: SourceFacts
     chunk_bytes: int
-    counts: Counts = field(default_factory=Counts)
+    counts: ChunkCounts = field(default_factory=ChunkCounts)
     fetched_bytes: int = 0
     replaced: list[str] = field(default_factory=list)
     damaged: list[tuple[int, int]] = field(default_factory=list)

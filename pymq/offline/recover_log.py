@@ -29,7 +29,7 @@ Advance = Callable[[int], None]  # bytes done since the last call
 
 
 @dataclass(slots=True)
-class Counts:
+class ChunkCounts:
     """Chunks by result. ``missing``: no file, or only zeros; ``unknown``: damaged in the source, with bytes here."""
 
     equal: int = 0
@@ -40,7 +40,7 @@ class Counts:
     def count(self, state: str) -> None:
         setattr(self, state, getattr(self, state) + 1)
 
-    def add(self, other: Counts) -> None:
+    def add(self, other: ChunkCounts) -> None:
         self.equal += other.equal
         self.differing += other.differing
         self.missing += other.missing
@@ -98,9 +98,9 @@ class LocalLog:
 
     # -- comparing -------------------------------------------------------------------------------------------------
 
-    def compare(self, source: LogSource, start: int, advance: Advance) -> Counts:
+    def compare(self, source: LogSource, start: int, advance: Advance) -> ChunkCounts:
         """Compares one segment with the source's. Raises OSError, PymqError."""
-        counts = Counts()
+        counts = ChunkCounts()
         with self._opened(start) as segment:
             for chunk in self._chunks(source, start):
                 counts.count(_state(self._read(segment, chunk), chunk))
@@ -261,7 +261,7 @@ class LocalLog:
 
 
 def _state(data: bytes, chunk: Chunk) -> str:
-    """Return the field of :class:`Counts` for a chunk that reads as ``data`` here."""
+    """Return the field of :class:`ChunkCounts` for a chunk that reads as ``data`` here."""
     if xxh3_64_hexdigest(data) == chunk.digest:
         return "equal"
     if not data.strip(b"\0"):

@@ -28,7 +28,7 @@ class OutputBusyError(PymqError):
     """Another export writes to the directory."""
 
 
-class CommitLog:
+class ExportDirectory:
     """One export directory, locked while open. Raises UsageError for a directory with other files."""
 
     def __init__(self, output: Path, settings: dict[str, Any]) -> None:
@@ -89,7 +89,7 @@ class CommitLog:
         self._clear_staging()
         self._lock.close()
 
-    def __enter__(self) -> CommitLog:
+    def __enter__(self) -> ExportDirectory:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -29,7 +29,7 @@ from pymq.model.layout import (
 )
 from pymq.model.record import MalformedRecordError, StoredMessage
 from pymq.spark.layout import Chunk, Layout, Positions, find_fields, find_starts
-from pymq.spark.property_columns import PropertyTable, parse_properties
+from pymq.spark.property_columns import PropertyPairs, parse_properties
 from pymq.spark.schema import BY_NAME, arrow_schema, check_columns, column_of, property_of
 
 # The limit of inflated bytes in one batch; more go into further batches.
@@ -92,7 +92,7 @@ class _Columns:
         self.layout = layout
         self._broker_name = broker_name
         self._inflated = inflated
-        self._table: PropertyTable | None = None
+        self._table: PropertyPairs | None = None
         self._bodies: pa.BinaryArray | None = None
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
@@ -104,7 +104,7 @@ class _Columns:
         property_name = property_of(name)
         return _BUILDERS[name](self) if property_name is None else self.properties().values_of(property_name)
 
-    def properties(self) -> PropertyTable:
+    def properties(self) -> PropertyPairs:
         """Returns the parsed properties."""
         if self._table is None:
             self._table = parse_properties(self.layout.slices(self.layout.properties, self.layout.end))

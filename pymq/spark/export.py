@@ -16,7 +16,7 @@ from pymq.clock import Clock, SystemClock
 from pymq.errors import UsageError
 from pymq.spark import gateway
 from pymq.spark.cluster import ClusterView, RemoteCluster
-from pymq.spark.options import ExportOptions, ExportSummary, NoProgress, Progress, QueueSummary
+from pymq.spark.options import ExportOptions, ExportProgress, ExportSummary, NoProgress, QueueSummary
 from pymq.spark.planner import Plan, QueueKey, choose_topics, make_plan, parse_position, rounds, split_ranges
 from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
 from pymq.spark.schema import check_columns
@@ -26,12 +26,12 @@ from pymq.spark.shipping import ship_package
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pymq.spark.commits import CommitLog
+    from pymq.spark.commits import ExportDirectory
 
-__all__ = ["ExportOptions", "ExportSummary", "NoProgress", "Progress", "QueueSummary", "run"]
+__all__ = ["ExportOptions", "ExportProgress", "ExportSummary", "NoProgress", "QueueSummary", "run"]
 
 
-def run(options: ExportOptions, progress: Progress | None = None, *, clock: Clock | None = None) -> ExportSummary:
+def run(options: ExportOptions, progress: ExportProgress | None = None, *, clock: Clock | None = None) -> ExportSummary:
     """Runs an export. Blocks; starts and ends Spark unless the program has a session already.
 
     Raises UsageError, NotFoundError, UnreachableError, RefusedError, DataLossError, JavaNotFoundError,
@@ -60,7 +60,7 @@ class _Written:
 class _Export:
     """One run, with all writers."""
 
-    def __init__(self, options: ExportOptions, progress: Progress, clock: Clock) -> None:
+    def __init__(self, options: ExportOptions, progress: ExportProgress, clock: Clock) -> None:
         self.options = options
         self.progress = progress
         self.begun_s = time.monotonic()
@@ -123,7 +123,7 @@ class _Export:
                     self._write_round(spark, log, group, plan)
             return self._summary(plan)
 
-    def _write_round(self, spark: SparkSession, log: CommitLog, tasks: list[QueueRange], plan: Plan) -> None:
+    def _write_round(self, spark: SparkSession, log: ExportDirectory, tasks: list[QueueRange], plan: Plan) -> None:
         from pymq.spark.arrow_writer import WriteJob, read_settings, run_job
 
         staging = log.new_staging(secrets.token_hex(8))
@@ -181,11 +181,11 @@ class _Export:
     def _tasks(self, plan: Plan) -> list[QueueRange]:
         return split_ranges(plan.ranges, rows_max=self.options.rows_per_task)
 
-    def _open_log(self, output: Path) -> CommitLog:
-        from pymq.spark.commits import CommitLog
+    def _open_log(self, output: Path) -> ExportDirectory:
+        from pymq.spark.commits import ExportDirectory
 
         options = self.options
-        return CommitLog(
+        return ExportDirectory(
             output,
             {
                 "columns": list(check_columns(options.columns)),

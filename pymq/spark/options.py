@@ -176,7 +176,7 @@ class ExportSummary:
         return {**asdict(self), "rows_per_s": round(self.rows_per_s, 1)}
 
 
-class Progress(Protocol):
+class ExportProgress(Protocol):
     """Receives the progress of an export; one background thread may call every method."""
 
     def phase(self, text: str) -> None:

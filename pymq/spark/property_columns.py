@@ -18,7 +18,7 @@ Indices = npt.NDArray[np.int64]
 _MAP = pa.map_(pa.string(), pa.string())
 
 
-class PropertyTable:
+class PropertyPairs:
     """Names and values of all rows in order; ``row_of`` has the row of each pair."""
 
     __slots__ = ("_codes", "_dictionary", "_names", "_row_count", "_row_of", "_values")
@@ -52,7 +52,7 @@ class PropertyTable:
         return self._values.take(pa.array(chosen, mask=chosen < 0))
 
 
-def parse_properties(raw: pa.BinaryArray) -> PropertyTable:
+def parse_properties(raw: pa.BinaryArray) -> PropertyPairs:
     """Returns the table of all rows' properties."""
     try:
         return _parse_at_once(raw)
@@ -60,13 +60,13 @@ def parse_properties(raw: pa.BinaryArray) -> PropertyTable:
         return _parse_one_by_one(raw)
 
 
-def _parse_at_once(raw: pa.BinaryArray) -> PropertyTable:
+def _parse_at_once(raw: pa.BinaryArray) -> PropertyPairs:
     count = len(raw)
     offsets = np.frombuffer(raw.buffers()[1], np.int32)[raw.offset : raw.offset + count + 1].astype(np.int64)
     data = raw.buffers()[2]
     if data is None or offsets[-1] == offsets[0]:
         empty = pa.array([], pa.string())
-        return PropertyTable(count, np.empty(0, np.int64), empty, empty)
+        return PropertyPairs(count, np.empty(0, np.int64), empty, empty)
     octets = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
     buffer = data.slice(int(offsets[0]), len(octets))
     offsets -= offsets[0]
@@ -83,7 +83,7 @@ def _parse_at_once(raw: pa.BinaryArray) -> PropertyTable:
     row_of = _rows_of(starts, offsets)
     names = slices(buffer, starts, middle).cast(pa.string())
     values = slices(buffer, middle + 1, ends).cast(pa.string())
-    return PropertyTable(count, row_of, names, values)
+    return PropertyPairs(count, row_of, names, values)
 
 
 def _are_pairs(starts: Indices, middle: Indices, ends: Indices) -> npt.NDArray[np.bool_]:
@@ -150,7 +150,7 @@ def _last_positions(codes: Indices) -> Indices:
     return np.sort(len(codes) - 1 - first_from_end)
 
 
-def _parse_one_by_one(raw: pa.BinaryArray) -> PropertyTable:
+def _parse_one_by_one(raw: pa.BinaryArray) -> PropertyPairs:
     row_of: list[int] = []
     names: list[str] = []
     values: list[str] = []
@@ -160,4 +160,4 @@ def _parse_one_by_one(raw: pa.BinaryArray) -> PropertyTable:
             names.append(name)
             values.append(value)
     texts = pa.array(names, pa.string()), pa.array(values, pa.string())
-    return PropertyTable(len(raw), np.array(row_of, np.int64), *texts)
+    return PropertyPairs(len(raw), np.array(row_of, np.int64), *texts)

@@ -21,7 +21,7 @@ class Ask(NamedTuple):
     stop: int
 
 
-class Segment(NamedTuple):
+class PulledRange(NamedTuple):
     """Offsets [start, end) from ``data``, in order; ``moved`` when the broker no longer had them."""
 
     start: int
@@ -45,7 +45,7 @@ class PullWindow:
         self._learned = False
         self._left: list[tuple[int, int]] = [(start, stop)] if start < stop else []
         self._in_flight: list[Ask] = []
-        self._early: list[Segment] = []
+        self._early: list[PulledRange] = []
 
     @property
     def done(self) -> bool:
@@ -68,7 +68,9 @@ class PullWindow:
         self._in_flight.append(ask)
         return ask
 
-    def answered(self, ask: Ask, next_offset: int, data: bytes | bytearray, *, moved: bool = False) -> list[Segment]:
+    def answered(
+        self, ask: Ask, next_offset: int, data: bytes | bytearray, *, moved: bool = False
+    ) -> list[PulledRange]:
         """Takes an answer that covers [ask.start, next_offset); returns the segments to deliver now, in order."""
         assert next_offset > ask.start
         self._in_flight.remove(ask)
@@ -76,8 +78,8 @@ class PullWindow:
             self._learn(ask, next_offset)
         if next_offset < ask.stop:
             insort(self._left, (next_offset, ask.stop))
-        insort(self._early, Segment(ask.start, min(next_offset, self.stop), data, moved))
-        ready: list[Segment] = []
+        insort(self._early, PulledRange(ask.start, min(next_offset, self.stop), data, moved))
+        ready: list[PulledRange] = []
         while self._early and self._early[0].start <= self.cursor:
             segment = self._early.pop(0)
             if segment.end > self.cursor:

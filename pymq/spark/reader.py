@@ -19,7 +19,7 @@ from pymq.model import sysflag
 from pymq.model.layout import QUEUE_OFFSET_AT
 from pymq.spark.decode import Decoder
 from pymq.spark.layout import Positions, find_starts, integers
-from pymq.spark.pull_window import Ask, PullWindow, Segment
+from pymq.spark.pull_window import Ask, PulledRange, PullWindow
 from pymq.spark.ranges import DataLossError, QueueRange, ReadSettings
 from pymq.spark.remote import Remote
 from pymq.spark.schema import arrow_schema, check_columns
@@ -116,7 +116,7 @@ class RangeReader:
         finally:
             self._drop_connection()
 
-    def _step(self) -> list[Segment]:
+    def _step(self) -> list[PulledRange]:
         """Receives one answer; a lost connection or a busy server counts as a failure and causes a pause."""
         try:
             if self._remote is None:
@@ -142,7 +142,7 @@ class RangeReader:
             self._failed(error)
         return self._remote is not None
 
-    def _on_answer(self, ask: Ask, answer: Command) -> list[Segment]:
+    def _on_answer(self, ask: Ask, answer: Command) -> list[PulledRange]:
         code = answer.code
         if code in RETRY_CODES:
             error = RefusedError(code, answer.remark, self._address())
@@ -172,7 +172,7 @@ class RangeReader:
         self._has_gaps = self._has_gaps or self._pushed_sql is not None
         return self._window.answered(ask, next_offset, answer.body if code == ResponseCode.SUCCESS else b"")
 
-    def _on_refusal(self, ask: Ask, error: RefusedError) -> list[Segment]:
+    def _on_refusal(self, ask: Ask, error: RefusedError) -> list[PulledRange]:
         """Pulls again without the pushed SQL if the broker refuses it: that costs time but loses no rows."""
         if self._pushed_sql is None:
             raise with_next_step(error) if self._expression_type == SQL92 else error
@@ -181,7 +181,7 @@ class RangeReader:
         self._drop_connection()
         return []
 
-    def _pull_again(self, ask: Ask, answer: Command) -> list[Segment]:
+    def _pull_again(self, ask: Ask, answer: Command) -> list[PulledRange]:
         self._again_count += 1
         if self._again_count > PULL_AGAIN_COUNT_MAX:
             raise RefusedError(
@@ -193,7 +193,7 @@ class RangeReader:
         self._window.give_back(ask)
         return []
 
-    def _nothing_yet(self, ask: Ask, answer: Command) -> list[Segment]:
+    def _nothing_yet(self, ask: Ask, answer: Command) -> list[PulledRange]:
         """Handles a broker without an offset that existed when planning: a slave behind its master, or a loss."""
         if self._failures + 1 < self._settings.attempts:
             self._window.give_back(ask)
@@ -202,7 +202,7 @@ class RangeReader:
         self._failures = 0
         return self._window.answered(ask, self._part.to_offset, b"", moved=True)
 
-    def _take(self, segment: Segment) -> None:
+    def _take(self, segment: PulledRange) -> None:
         """Keeps a segment's records for the next batch and counts the missing ones."""
         span = segment.end - segment.start
         kept = 0
@@ -219,7 +219,7 @@ class RangeReader:
         if missing:
             self._lose(segment, missing)
 
-    def _lose(self, segment: Segment, missing: int) -> None:
+    def _lose(self, segment: PulledRange, missing: int) -> None:
         self.lost += missing
         if self._settings.on_data_loss == "fail":
             raise DataLossError(
@@ -302,7 +302,7 @@ def _plugin_filter(settings: ReadSettings, part: QueueRange) -> PluginFilter:
     return PluginFilter(settings.selection, part.broker_name)
 
 
-def _inside(segment: Segment, starts: Positions) -> np.ndarray:
+def _inside(segment: PulledRange, starts: Positions) -> np.ndarray:
     """Returns which records are in the segment: an answer may begin before it or end after it."""
     octets = np.frombuffer(segment.data, np.uint8)
     offsets = integers(octets, starts + QUEUE_OFFSET_AT, 8)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pymq.errors import UsageError
 
 
-class Column(NamedTuple):
+class RowColumn(NamedTuple):
     """One column: ``ddl`` is its Spark SQL type; ``usual`` columns are the default."""
 
     name: str
@@ -26,23 +26,23 @@ _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 # Columns that rocketmq-spark has use its names, so that its queries work.
 COLUMNS = (
-    Column("topic", pa.string(), "string"),
-    Column("brokerName", pa.string(), "string"),
-    Column("queueId", pa.int32(), "int"),
-    Column("queueOffset", pa.int64(), "bigint"),
-    Column("msgId", pa.string(), "string"),
-    Column("tags", pa.string(), "string"),
-    Column("keys", pa.string(), "string"),
-    Column("body", pa.binary(), "binary"),
-    Column("properties", pa.map_(pa.string(), pa.string()), "map<string,string>"),
-    Column("bornTimestamp", _TIMESTAMP, "timestamp"),
-    Column("storeTimestamp", _TIMESTAMP, "timestamp"),
-    Column("reconsumeTimes", pa.int32(), "int"),
-    Column("bornHost", pa.string(), "string"),
-    Column("sysFlag", pa.int32(), "int"),
-    Column("bodyText", pa.string(), "string", usual=False),
-    Column("physicalOffset", pa.int64(), "bigint", usual=False),
-    Column("flag", pa.int32(), "int", usual=False),
+    RowColumn("topic", pa.string(), "string"),
+    RowColumn("brokerName", pa.string(), "string"),
+    RowColumn("queueId", pa.int32(), "int"),
+    RowColumn("queueOffset", pa.int64(), "bigint"),
+    RowColumn("msgId", pa.string(), "string"),
+    RowColumn("tags", pa.string(), "string"),
+    RowColumn("keys", pa.string(), "string"),
+    RowColumn("body", pa.binary(), "binary"),
+    RowColumn("properties", pa.map_(pa.string(), pa.string()), "map<string,string>"),
+    RowColumn("bornTimestamp", _TIMESTAMP, "timestamp"),
+    RowColumn("storeTimestamp", _TIMESTAMP, "timestamp"),
+    RowColumn("reconsumeTimes", pa.int32(), "int"),
+    RowColumn("bornHost", pa.string(), "string"),
+    RowColumn("sysFlag", pa.int32(), "int"),
+    RowColumn("bodyText", pa.string(), "string", usual=False),
+    RowColumn("physicalOffset", pa.int64(), "bigint", usual=False),
+    RowColumn("flag", pa.int32(), "int", usual=False),
 )
 BY_NAME = {column.name: column for column in COLUMNS}
 USUAL = tuple(column.name for column in COLUMNS if column.usual)
@@ -59,9 +59,9 @@ def property_of(column: str) -> str | None:
     return name if name and name != column and column not in BY_NAME else None
 
 
-def column_of(name: str) -> Column:
+def column_of(name: str) -> RowColumn:
     """Returns the column of a checked name."""
-    return BY_NAME.get(name) or Column(name, pa.string(), "string", usual=False)
+    return BY_NAME.get(name) or RowColumn(name, pa.string(), "string", usual=False)
 
 
 def check_columns(names: Sequence[str]) -> tuple[str, ...]:

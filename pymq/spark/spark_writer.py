@@ -24,7 +24,7 @@ _TEXT_COMPRESSION = {"zstd": "none", "snappy": "none", "lz4": "none"}
 
 
 @dataclass(slots=True)
-class Counts:
+class RowCounts:
     """Rows written, and those of each queue if there are not too many queues."""
 
     rows: int = 0
@@ -33,7 +33,7 @@ class Counts:
 
 def write(
     spark: SparkSession, options: ExportOptions, tasks: Sequence[QueueRange], progress: str, output: Path
-) -> Counts:
+) -> RowCounts:
     """Writes the ranges to ``output``, a new or empty directory, and returns the counted rows."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
@@ -66,7 +66,7 @@ def write(
     frame = frame.observe(observation, f.count(f.lit(1)).alias("rows"), *sums)
     _save(frame, options, columns, output)
     found = observation.get
-    return Counts(found["rows"], {key: found[f"queue{number}"] for number, key in enumerate(counted)})
+    return RowCounts(found["rows"], {key: found[f"queue{number}"] for number, key in enumerate(counted)})
 
 
 def _save(frame: DataFrame, options: ExportOptions, columns: Sequence[str], output: Path) -> None:

@@ -91,7 +91,7 @@ def _hex_and_text(data: bytes) -> str:
     return f"the bytes '{first.hex(' ')}' ('{text}')"
 
 
-class Piece(NamedTuple):
+class LogPiece(NamedTuple):
     """Log bytes from the physical offset ``start`` on: a whole frame's or a part of them.
 
     An empty ``data`` is a heartbeat: ``start`` is the offset that the master sends from next.
@@ -113,14 +113,14 @@ class FrameReader:
         self._at = 0
         self._left = 0  # bytes still to come of the current frame
 
-    def feed(self, data: bytes) -> list[Piece]:
+    def feed(self, data: bytes) -> list[LogPiece]:
         """Return the log bytes in ``data``, in order.
 
         Raises ProtocolViolation for an impossible frame. The bytes before it are lost then; the next connection brings
         them again.
         """
         view = memoryview(data)
-        pieces: list[Piece] = []
+        pieces: list[LogPiece] = []
         at, end = 0, len(data)
         while at < end:
             if not self._left:
@@ -134,11 +134,11 @@ class FrameReader:
                 self._check(start, size)
                 self._at, self._left = start, size
                 if not size:
-                    pieces.append(Piece(start, view[0:0]))
+                    pieces.append(LogPiece(start, view[0:0]))
                     continue
             size = min(self._left, end - at)
             if size:
-                pieces.append(Piece(self._at, view[at : at + size]))
+                pieces.append(LogPiece(self._at, view[at : at + size]))
                 at += size
                 self._at += size
                 self._left -= size

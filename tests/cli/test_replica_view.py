@@ -10,7 +10,7 @@ import pytest
 from pymq.cli import main as cli
 from pymq.cli.broker_status_work import describe
 from pymq.cli.cluster_work import list_brokers
-from pymq.cli.replica_view import BrokerView, Lag, lag_of, problems_of
+from pymq.cli.replica_view import BrokerView, SlaveLag, lag_of, problems_of
 from pymq.errors import NotFoundError, UnreachableError
 from pymq.wire.bodies_replication import HaClientState, ReplicationStatus, SlaveState
 
@@ -39,28 +39,28 @@ def test_the_lag_of_a_slave_comes_from_its_master() -> None:
     seen = SlaveState(address="10.0.0.2:5", broker_id=1, lag_bytes=30, lag_messages=3, lag_ms=40, in_sync=True)
     other = SlaveState(address="10.0.0.2:6", broker_id=2, lag_bytes=999)
     leader = view(status(0, 100, 10, slaves=[seen, other]))
-    assert lag_of(view(status(1, 70, 7), 1), leader) == Lag(30, 3, 40, True)
+    assert lag_of(view(status(1, 70, 7), 1), leader) == SlaveLag(30, 3, 40, True)
 
 
 def test_a_slave_without_an_id_is_matched_by_host_if_unambiguous() -> None:
     unnamed = SlaveState(address="10.0.0.2:5", lag_bytes=30, lag_ms=-1, in_sync=True)
     slave = view(status(1, 70, -1), 1)
-    assert lag_of(slave, view(status(0, 100, -1, slaves=[unnamed]))) == Lag(30, None, None, True)
+    assert lag_of(slave, view(status(0, 100, -1, slaves=[unnamed]))) == SlaveLag(30, None, None, True)
     two = view(status(0, 100, -1, slaves=[unnamed, SlaveState(address="10.0.0.2:6")]))
-    assert lag_of(slave, two) == Lag(30, None, None, None)
+    assert lag_of(slave, two) == SlaveLag(30, None, None, None)
 
 
 @pytest.mark.parametrize(
-    ("log_end", "count", "expected"), [(60, 7, Lag(40, 3, None, False)), (100, 10, Lag(0, 0, 0, False))]
+    ("log_end", "count", "expected"), [(60, 7, SlaveLag(40, 3, None, False)), (100, 10, SlaveLag(0, 0, 0, False))]
 )
-def test_without_a_connection_the_lag_comes_from_the_log_ends(log_end: int, count: int, expected: Lag) -> None:
+def test_without_a_connection_the_lag_comes_from_the_log_ends(log_end: int, count: int, expected: SlaveLag) -> None:
     assert lag_of(view(status(1, log_end, count), 1), view(status(0, 100, 10))) == expected
 
 
 def test_without_a_master_the_lag_comes_from_the_slave() -> None:
     ha_client = HaClientState(lag_bytes=5, lag_ms=7)
-    assert lag_of(view(status(1, 60, 7, ha_client=ha_client), 1), None) == Lag(5, None, 7, None)
-    assert lag_of(view(None, 1), None) == Lag()
+    assert lag_of(view(status(1, 60, 7, ha_client=ha_client), 1), None) == SlaveLag(5, None, 7, None)
+    assert lag_of(view(None, 1), None) == SlaveLag()
 
 
 def test_problems_from_all_brokers_are_listed_once() -> None:
@@ -98,7 +98,7 @@ def test_rejected_peers_are_one_problem() -> None:
     peers = [SlaveState(address=f"h:{port}", problem="garbage", state="refused") for port in (1, 2)]
     leader = view(status(0, 100, 9, slaves=peers))
     assert problems_of(leader) == ["2 peers rejected at the HA port lately, last h:2: garbage"]
-    assert lag_of(view(status(1, 60, 7), 1), leader) == Lag(40, 2, None, None), "no rejected peer is that slave"
+    assert lag_of(view(status(1, 60, 7), 1), leader) == SlaveLag(40, 2, None, None), "no rejected peer is that slave"
 
 
 def test_every_broker_is_listed_even_if_unreachable() -> None:

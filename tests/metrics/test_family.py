@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from pymq.metrics.family import Kind, Reading, bounded, counter, gauge, single, state_set
+from pymq.metrics.family import MetricKind, Reading, bounded, counter, gauge, single, state_set
 
 
 def test_kinds() -> None:
-    assert gauge("a", "").kind is Kind.GAUGE
+    assert gauge("a", "").kind is MetricKind.GAUGE
     assert counter("a", "", "x", unit="bytes").labels == ("x",)
 
 

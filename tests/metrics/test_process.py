@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pymq.metrics.family import Kind
+from pymq.metrics.family import MetricKind
 from pymq.metrics.process import ProcessMetrics
 
 
@@ -15,7 +15,7 @@ def test_processor_time_memory_and_files() -> None:
     found = {family.metric.name: family for family in ProcessMetrics().collect()}
     (cpu,) = found["process_cpu_seconds_total"].readings
     assert cpu is not None and cpu.value > 0
-    assert found["process_cpu_seconds_total"].metric.kind is Kind.COUNTER
+    assert found["process_cpu_seconds_total"].metric.kind is MetricKind.COUNTER
     assert found["process_cpu_seconds_total"].metric.unit == "seconds"
     (memory,) = found["process_resident_memory_bytes"].readings
     assert memory is not None and memory.value > 1_000_000

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pymq.model import sysflag
-from pymq.offline.dump import CLOCK_SLACK_MS, DumpSelection, Messages, as_row
+from pymq.offline.dump import CLOCK_SLACK_MS, DumpedMessages, DumpSelection, as_row
 from pymq.store.disk.fs import RealFiles
 from tests.offline.support import GOLDEN_NAMES, flip, log_place, opened, records, small_store, unpack, write_at
 from tests.store.support import BORN, make_store
@@ -28,10 +28,10 @@ MEMBERS = [
 ]
 
 
-def dumped(root: Path, selection: DumpSelection | None = None) -> tuple[list[dict], list[str], Messages]:
+def dumped(root: Path, selection: DumpSelection | None = None) -> tuple[list[dict], list[str], DumpedMessages]:
     complaints: list[str] = []
     with opened(root) as directory:
-        messages = Messages(directory.log, selection or DumpSelection(), complaints.append)
+        messages = DumpedMessages(directory.log, selection or DumpSelection(), complaints.append)
         rows = [as_row(message, content) for message, content in messages]
     return rows, complaints, messages
 
@@ -112,7 +112,7 @@ def test_parquet_holds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     root, _ = unpack("store-clean", tmp_path)
     rows, _, _ = dumped(root)
     with opened(root) as directory:
-        dump_parquet.write_parquet(str(tmp_path / "f"), Messages(directory.log, DumpSelection(), lambda _: None))
+        dump_parquet.write_parquet(str(tmp_path / "f"), DumpedMessages(directory.log, DumpSelection(), lambda _: None))
     table = pq.read_table(tmp_path / "f").to_pylist()
     assert pq.ParquetFile(tmp_path / "f").num_row_groups == 6
     for row, shown in zip(rows, table, strict=True):

@@ -8,18 +8,18 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.errors import NotFoundError
-from pymq.offline.dump import DumpSelection, Messages
+from pymq.offline.dump import DumpedMessages, DumpSelection
 from pymq.offline.files import ReadOnlyFiles
 from pymq.offline.kept_log import open_kept_log
 from pymq.store.disk.fs import RealFiles
-from pymq.store.replica.divergent_tail import TruncationState, truncate_log
+from pymq.store.replica.divergent_tail import TruncatedTail, truncate_log
 from pymq.store.settings import StoreSettings
 from tests.store.support import SMALL, bodies, make_store, put
 
 SETTINGS = StoreSettings(**SMALL)
 
 
-def truncated_at(root: Path, number: int) -> TruncationState:
+def truncated_at(root: Path, number: int) -> TruncatedTail:
     """Make a store of 150 messages and truncate its log."""
     store = make_store(RealFiles(), root=str(root))
     store.open()
@@ -34,7 +34,9 @@ def test_every_truncated_message_is_listed(number: int, tmp_path: Path) -> None:
     state = truncated_at(tmp_path, number)
     log = open_kept_log(ReadOnlyFiles(), state.path, SETTINGS.segment_size_bytes)
     complaints: list[str] = []
-    found = [(message.queue_offset, message.body) for message, _ in Messages(log, DumpSelection(), complaints.append)]
+    found = [
+        (message.queue_offset, message.body) for message, _ in DumpedMessages(log, DumpSelection(), complaints.append)
+    ]
     log.close()
     assert found == list(enumerate(bodies(150)))[number:]
     assert not complaints

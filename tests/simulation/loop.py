@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pymq.broker.upkeep.flusher import Result
-from pymq.broker.upkeep.worker_threads import Outcome
+from pymq.broker.upkeep.worker_threads import WorkOutcome
 from pymq.wire.streams import Stream
 from tests.simulation.disk import SimDisk
 from tests.simulation.network import SimNetwork
@@ -140,7 +140,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def _work(self, work: Callable[[], Any], done: Callable[[Result], None]) -> None:
         _set_running_loop(None)  # a thread has none
-        outcome = Outcome(work)
+        outcome = WorkOutcome(work)
         self.process.after(10 + int(self.rng.random() * 200), self.enter, done, outcome)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from pymq.errors import UsageError
 from pymq.spark.arrow_writer import WriteJob, read_settings, write_range
-from pymq.spark.commits import CommitLog, OutputBusyError
+from pymq.spark.commits import ExportDirectory, OutputBusyError
 from pymq.spark.planner import ResumeError
 from pymq.spark.ranges import ReadSettings
 from tests.spark.fake_cluster import BROKER, FakeCluster
@@ -30,7 +30,7 @@ def cluster() -> Any:
         yield fake
 
 
-def job(log: CommitLog, cluster: FakeCluster, start: int, stop: int, name: str, **fields: Any) -> WriteJob:
+def job(log: ExportDirectory, cluster: FakeCluster, start: int, stop: int, name: str, **fields: Any) -> WriteJob:
     columns = fields.pop("columns", ("queueOffset",))
     values = {
         "ranges": (cluster.range(start=start, stop=stop),),
@@ -44,12 +44,14 @@ def job(log: CommitLog, cluster: FakeCluster, start: int, stop: int, name: str, 
     return WriteJob(**{**values, **fields})
 
 
-def stage(log: CommitLog, cluster: FakeCluster, start: int, stop: int, name: str = "round", **fields: Any) -> dict:
+def stage(
+    log: ExportDirectory, cluster: FakeCluster, start: int, stop: int, name: str = "round", **fields: Any
+) -> dict:
     work = job(log, cluster, start, stop, name, **fields)
     return write_range(work.ranges[0], WriteJob.from_json(work.to_json()))
 
 
-def commit(log: CommitLog, result: dict) -> int:
+def commit(log: ExportDirectory, result: dict) -> int:
     return log.commit([{k: v for k, v in result.items() if k != "files"}], result["files"])
 
 
@@ -64,7 +66,7 @@ def parquet_files(output: Path) -> list[str]:
 
 
 def test_a_commit_makes_its_files_visible_and_is_recorded(tmp_path: Path, cluster: FakeCluster) -> None:
-    with CommitLog(tmp_path / "out", SETTINGS) as log:
+    with ExportDirectory(tmp_path / "out", SETTINGS) as log:
         assert not log.resumed and log.positions == {}
         result = stage(log, cluster, 0, 60)
         assert parquet_files(log.output) == [] and result["rows"] == 60
@@ -72,7 +74,7 @@ def test_a_commit_makes_its_files_visible_and_is_recorded(tmp_path: Path, cluste
         assert visible(log.output) == list(range(60))
     name = f"topic=T/dt=2026-01-01/{BROKER}-0-000000000000-000000000060.parquet"
     assert parquet_files(tmp_path / "out") == [name]
-    with CommitLog(tmp_path / "out", SETTINGS) as log:
+    with ExportDirectory(tmp_path / "out", SETTINGS) as log:
         assert log.resumed and log.positions == {KEY: 60}
         assert commit(log, stage(log, cluster, 60, 100)) == 1
     assert visible(tmp_path / "out") == list(range(100))
@@ -83,13 +85,13 @@ def test_a_commit_makes_its_files_visible_and_is_recorded(tmp_path: Path, cluste
 
 def test_a_crash_before_the_commit_leaves_no_files(tmp_path: Path, cluster: FakeCluster) -> None:
     output = tmp_path / "out"
-    log = CommitLog(output, SETTINGS)
+    log = ExportDirectory(output, SETTINGS)
     commit(log, stage(log, cluster, 0, 30, "first"))
     stage(log, cluster, 30, 100, "second")
     (output / "_pymq" / "commits" / "1.tmp").write_text("{half a comm")
     log._lock.close()  # as the kernel does for a killed process
     assert visible(output) == list(range(30))
-    with CommitLog(output, SETTINGS) as log:
+    with ExportDirectory(output, SETTINGS) as log:
         assert log.positions == {KEY: 30}
         assert not (output / "_pymq" / "staging").exists()
         commit(log, stage(log, cluster, 30, 100, "third"))
@@ -100,65 +102,65 @@ def test_a_crash_after_the_commit_is_finished_by_the_next_run(
     tmp_path: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "out"
-    log = CommitLog(output, SETTINGS)
+    log = ExportDirectory(output, SETTINGS)
     commit(log, stage(log, cluster, 0, 30, "first"))
     result = stage(log, cluster, 30, 100, "second")
     with monkeypatch.context() as patch:
-        patch.setattr(CommitLog, "_publish", lambda self, entry: None)
+        patch.setattr(ExportDirectory, "_publish", lambda self, entry: None)
         commit(log, result)
     log._lock.close()
     assert visible(output) == list(range(30))
-    with CommitLog(output, SETTINGS) as log:
+    with ExportDirectory(output, SETTINGS) as log:
         assert log.positions == {KEY: 100}
     assert visible(output) == list(range(100))
-    with CommitLog(output, SETTINGS):
+    with ExportDirectory(output, SETTINGS):
         assert visible(output) == list(range(100))
 
 
 def test_files_that_a_user_removed_stay_removed(tmp_path: Path, cluster: FakeCluster) -> None:
     output = tmp_path / "out"
-    with CommitLog(output, SETTINGS) as log:
+    with ExportDirectory(output, SETTINGS) as log:
         commit(log, stage(log, cluster, 0, 30))
     shutil.rmtree(output / "topic=T")
-    with CommitLog(output, SETTINGS) as log:
+    with ExportDirectory(output, SETTINGS) as log:
         assert log.positions == {KEY: 30}
     assert parquet_files(output) == []
 
 
 def test_only_one_export_at_a_time(tmp_path: Path) -> None:
-    with CommitLog(tmp_path / "out", SETTINGS), pytest.raises(OutputBusyError, match="another export"):
-        CommitLog(tmp_path / "out", SETTINGS)
-    CommitLog(tmp_path / "out", SETTINGS).close()
+    with ExportDirectory(tmp_path / "out", SETTINGS), pytest.raises(OutputBusyError, match="another export"):
+        ExportDirectory(tmp_path / "out", SETTINGS)
+    ExportDirectory(tmp_path / "out", SETTINGS).close()
 
 
 def test_settings_bind_from_the_first_commit_on(tmp_path: Path, cluster: FakeCluster) -> None:
     other = {**SETTINGS, "tag": "B"}
-    CommitLog(tmp_path / "out", other).close()
-    with CommitLog(tmp_path / "out", SETTINGS) as log:
+    ExportDirectory(tmp_path / "out", other).close()
+    with ExportDirectory(tmp_path / "out", SETTINGS) as log:
         commit(log, stage(log, cluster, 0, 10))
     with pytest.raises(ResumeError):
-        CommitLog(tmp_path / "out", other)
+        ExportDirectory(tmp_path / "out", other)
 
 
 def test_other_settings_and_foreign_directories_are_refused(tmp_path: Path, cluster: FakeCluster) -> None:
-    with CommitLog(tmp_path / "out", SETTINGS) as log:
+    with ExportDirectory(tmp_path / "out", SETTINGS) as log:
         commit(log, stage(log, cluster, 0, 10))
     with pytest.raises(ResumeError, match=r"tag was '\*', is 'A'"):
-        CommitLog(tmp_path / "out", {**SETTINGS, "tag": "A"})
-    CommitLog(tmp_path / "out", SETTINGS).close()
+        ExportDirectory(tmp_path / "out", {**SETTINGS, "tag": "A"})
+    ExportDirectory(tmp_path / "out", SETTINGS).close()
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "x.jpg").write_text("x")
     with pytest.raises(UsageError, match="is not empty"):
-        CommitLog(tmp_path / "photos", SETTINGS)
+        ExportDirectory(tmp_path / "photos", SETTINGS)
     with pytest.raises(UsageError, match="is a file"):
-        CommitLog(tmp_path / "photos" / "x.jpg", SETTINGS)
+        ExportDirectory(tmp_path / "photos" / "x.jpg", SETTINGS)
 
 
 def test_rows_of_several_days_go_to_several_files(tmp_path: Path, cluster: FakeCluster) -> None:
     # The clock goes back once: day 2 occurs twice and yields two files, each named by its own offsets.
     days = [0, 0, 1, 1, 1, 0, 2]
     cluster.add("D", 0, [record(n, topic="D", store_timestamp_ms=BORN_MS + day * DAY_MS) for n, day in enumerate(days)])
-    with CommitLog(tmp_path / "out", SETTINGS) as log:
+    with ExportDirectory(tmp_path / "out", SETTINGS) as log:
         work = job(log, cluster, 0, 0, "round")
         commit(log, write_range(cluster.range("D"), work))
     assert parquet_files(tmp_path / "out") == [
@@ -172,7 +174,7 @@ def test_rows_of_several_days_go_to_several_files(tmp_path: Path, cluster: FakeC
 
 def test_times_out_of_calendar_range_get_the_default_partition(tmp_path: Path, cluster: FakeCluster) -> None:
     cluster.add("D", 0, [record(0, topic="D", store_timestamp_ms=2**62)])
-    with CommitLog(tmp_path / "out", SETTINGS) as log:
+    with ExportDirectory(tmp_path / "out", SETTINGS) as log:
         commit(log, write_range(cluster.range("D"), job(log, cluster, 0, 0, "round")))
     (path,) = parquet_files(tmp_path / "out")
     assert path.startswith("topic=D/dt=__HIVE_DEFAULT_PARTITION__/")
@@ -181,7 +183,7 @@ def test_times_out_of_calendar_range_get_the_default_partition(tmp_path: Path, c
 def test_topic_names_become_safe_paths(tmp_path: Path, cluster: FakeCluster) -> None:
     odd = "%RETRY%_a|b"
     cluster.add(odd, 0, [record(0, topic=odd)])
-    with CommitLog(tmp_path / "out", SETTINGS) as log:
+    with ExportDirectory(tmp_path / "out", SETTINGS) as log:
         for name, levels in (("one", ("topic",)), ("two", ())):
             commit(log, write_range(cluster.range(odd), job(log, cluster, 0, 0, name, partition_by=levels)))
     tail = f"{BROKER}-0-000000000000-000000000001.parquet"
@@ -193,7 +195,7 @@ def test_topic_names_become_safe_paths(tmp_path: Path, cluster: FakeCluster) -> 
 
 def test_a_failed_task_commits_nothing_and_leaves_no_visible_file(tmp_path: Path, cluster: FakeCluster) -> None:
     cluster.queues["T", 0][70] = b"broken"
-    with CommitLog(tmp_path / "out", SETTINGS) as log:
+    with ExportDirectory(tmp_path / "out", SETTINGS) as log:
         with pytest.raises(Exception, match="record"):
             stage(log, cluster, 0, 100)
         assert parquet_files(log.output) == []

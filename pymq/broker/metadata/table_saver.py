@@ -11,7 +11,7 @@ from typing import Any
 
 from pymq.broker.metadata.table_reading import Table
 from pymq.broker.upkeep.flusher import Result, RunInThread
-from pymq.broker.upkeep.worker_threads import Outcome
+from pymq.broker.upkeep.worker_threads import WorkOutcome
 from pymq.errors import StoreError
 
 Make = Callable[[], dict[str, Any]]
@@ -21,7 +21,7 @@ Saved = Callable[[StoreError | OSError | None], None]
 
 def run_inline(work: Callable[[], int], done: Callable[[Result], None]) -> None:
     """A :data:`RunInThread` without a thread."""
-    done(Outcome(work))
+    done(WorkOutcome(work))
 
 
 def ending_turns(run_in_thread: RunInThread, end_turn: Callable[[], None]) -> RunInThread:

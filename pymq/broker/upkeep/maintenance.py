@@ -22,7 +22,7 @@ COLD_INTERVAL_MS = 60_000  # between looks for segments that became old enough
 HOUR_MS = 3_600_000
 
 
-class Piece(Protocol):
+class TaskPiece(Protocol):
     """A part of a task, which reads ``size`` bytes."""
 
     size: int
@@ -83,7 +83,7 @@ class _Lane:
 
         self._run_in_thread(work, lambda result: self._done(piece, result))
 
-    def _done(self, piece: Piece, result: Result) -> None:
+    def _done(self, piece: TaskPiece, result: Result) -> None:
         self._is_working = False
         if self.is_stopped:
             return

@@ -14,7 +14,7 @@ from threading import Thread
 CallSoon = Callable[..., object]  # AbstractEventLoop.call_soon_threadsafe
 
 
-class Outcome:
+class WorkOutcome:
     """What a piece of work returned or raised: the part of a future that its receiver needs."""
 
     __slots__ = ("_error", "_value")
@@ -39,11 +39,11 @@ class WorkerThreads:
     def __init__(self, call_soon: CallSoon, count: int, name: str) -> None:
         """``call_soon(function, argument)`` runs a function on the loop, from any thread."""
         self._call_soon = call_soon
-        self._queue: SimpleQueue[tuple[Callable[[], int], Callable[[Outcome], None]] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Callable[[], int], Callable[[WorkOutcome], None]] | None] = SimpleQueue()
         self._threads = [Thread(target=self._run, name=f"{name}-{i}", daemon=True) for i in range(count)]
         self._is_started = False
 
-    def __call__(self, work: Callable[[], int], done: Callable[[Outcome], None]) -> None:
+    def __call__(self, work: Callable[[], int], done: Callable[[WorkOutcome], None]) -> None:
         """Runs ``work`` in a thread, then ``done`` on the loop."""
         if not self._is_started:
             self._is_started = True
@@ -59,7 +59,7 @@ class WorkerThreads:
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
             work, done = item
-            outcome = Outcome(work)
+            outcome = WorkOutcome(work)
             try:
                 self._call_soon(done, outcome)
             except RuntimeError:  # the loop is closed: nothing waits for the result any more

@@ -40,7 +40,7 @@ TABLE_FILES: Final = {
 BodyT = TypeVar("BodyT")
 
 
-class ReplicatedTable(NamedTuple):
+class TableEntries(NamedTuple):
     """A table's version and its entries by name. A RocketMQ slave has its own version numbers."""
 
     version: DataVersion
@@ -79,7 +79,7 @@ class ReplicationAdmin:
         answer = await self._connection.ask_broker(address, RequestCode.PYMQ_CHANGE_ROLE, None, body)
         return _decoded(answer.body, RoleAnswer, address)
 
-    async def replicated_tables(self, address: str) -> dict[str, ReplicatedTable]:
+    async def replicated_tables(self, address: str) -> dict[str, TableEntries]:
         """Returns the tables of topics and groups, which slaves copy."""
         topics, groups = await asyncio.gather(
             self._connection.ask_broker(address, RequestCode.GET_ALL_TOPIC_CONFIG),
@@ -88,8 +88,8 @@ class ReplicationAdmin:
         topic_table = decode_admin_body(TopicConfigTable, topics.body)
         group_table = decode_admin_body(GroupConfigTable, groups.body)
         return {
-            "topics": ReplicatedTable(topic_table.data_version, dict(topic_table.topic_config_table)),
-            "groups": ReplicatedTable(group_table.data_version, dict(group_table.subscription_group_table)),
+            "topics": TableEntries(topic_table.data_version, dict(topic_table.topic_config_table)),
+            "groups": TableEntries(group_table.data_version, dict(group_table.subscription_group_table)),
         }
 
     async def tables(self, address: str) -> dict[str, bytes]:

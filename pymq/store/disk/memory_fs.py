@@ -26,7 +26,7 @@ from pymq.store.disk.disk_snapshot import (
 from pymq.store.disk.fs import Buffer, File, Lock
 
 
-class Node:
+class FileNode:
     """One file's content, independent of its name. ``synced`` is None until the first sync."""
 
     __slots__ = ("data", "last_snapshot", "modified_ms", "synced")
@@ -64,13 +64,13 @@ class Node:
         return before
 
 
-class Directory:
+class DirectoryNode:
     """The entries of a directory that are on the disk: those at its last ``sync_dir``."""
 
     __slots__ = ("synced",)
 
     def __init__(self) -> None:
-        self.synced: dict[str, Node | Directory] = {}
+        self.synced: dict[str, FileNode | DirectoryNode] = {}
 
 
 class MemoryFile:
@@ -78,7 +78,7 @@ class MemoryFile:
 
     __slots__ = ("_files", "_node", "path")
 
-    def __init__(self, files: MemoryFiles, path: str, node: Node) -> None:
+    def __init__(self, files: MemoryFiles, path: str, node: FileNode) -> None:
         self._files = files
         self.path = path
         self._node = node
@@ -145,7 +145,7 @@ class _MemoryLock:
         self._held.discard(self._path)
 
 
-_Entry: TypeAlias = Node | Directory
+_Entry: TypeAlias = FileNode | DirectoryNode
 
 
 class MemoryFiles:
@@ -155,8 +155,8 @@ class MemoryFiles:
     """
 
     def __init__(self, *, free_bytes: int = 1 << 40, now_ms: Callable[[], int] = lambda: 0) -> None:
-        self.nodes: dict[str, Node] = {}
-        self.directories: dict[str, Directory] = {"/": Directory()}
+        self.nodes: dict[str, FileNode] = {}
+        self.directories: dict[str, DirectoryNode] = {"/": DirectoryNode()}
         self.now_ms = now_ms
         self.fault: Callable[[str, str], None] | None = None
         self.failing_write_bytes = 0  # bytes that reach the file before a write that ``fault`` lets fail
@@ -167,8 +167,8 @@ class MemoryFiles:
     def restored(cls, image: Image, *, now_ms: Callable[[], int] = lambda: 0) -> MemoryFiles:
         """Return the file system of a machine that has just started: everything in it is on the disk."""
         files = cls(now_ms=now_ms)
-        files.directories = {path: Directory() for path in image.directories}
-        files.nodes = {path: Node(content, content) for path, content in image.files.items()}
+        files.directories = {path: DirectoryNode() for path in image.directories}
+        files.nodes = {path: FileNode(content, content) for path, content in image.files.items()}
         for entries in (files.directories, files.nodes):
             for path, entry in entries.items():
                 if path != "/":
@@ -185,7 +185,7 @@ class MemoryFiles:
         if node is None:
             if not create or _parent(path) not in self.directories:
                 raise _missing(path)
-            node = self.nodes[path] = Node()
+            node = self.nodes[path] = FileNode()
             node.modified_ms = self.now_ms()
         file = MemoryFile(self, path, node)
         if create and size is not None and len(node.data) < size:
@@ -207,7 +207,7 @@ class MemoryFiles:
     def makedirs(self, path: str) -> None:
         self.before("makedirs", path)
         while path not in self.directories:
-            self.directories[path] = Directory()
+            self.directories[path] = DirectoryNode()
             path = _parent(path)
 
     def replace(self, source: str, target: str) -> None:
@@ -289,7 +289,7 @@ class MemoryFiles:
         path_of = {id(directory): path for path, directory in self.directories.items()}
 
         def snapshot(entry: _Entry) -> SnapshotEntry:
-            if isinstance(entry, Node):
+            if isinstance(entry, FileNode):
                 return entry.snapshot()
             known = done.get(id(entry))
             if known is None:

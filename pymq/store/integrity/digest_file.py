@@ -33,7 +33,7 @@ _FLAG_SETTLED = 1
 _SEED_MASK = (1 << 64) - 1
 
 
-class Tail(NamedTuple):
+class OpenBlock(NamedTuple):
     """The block at the log's end that is not full: its position in the segment, its size in bytes, and their digest."""
 
     at: int
@@ -41,11 +41,11 @@ class Tail(NamedTuple):
     digest: bytes
 
 
-class Header(NamedTuple):
+class DigestHeader(NamedTuple):
     """``settled``: the whole segment is digested and on the disk, so only damage changes it."""
 
     settled: bool = False
-    tail: Tail | None = None
+    tail: OpenBlock | None = None
 
 
 class DigestFiles:
@@ -148,7 +148,7 @@ class DigestFiles:
 
     # -- header and files ---------------------------------------------------------------------------------------
 
-    def header(self, segment_start: int) -> Header | None:
+    def header(self, segment_start: int) -> DigestHeader | None:
         """The header; None when there is no file, or it is of another segment or block size."""
         payload = _open_sector(self._read(segment_start, 0, SECTOR_SIZE_BYTES), segment_start, 0)
         if payload is None:
@@ -156,7 +156,7 @@ class DigestFiles:
         magic, start, block_size, flags, tail_at, tail_size, digest = _HEADER.unpack_from(payload)
         if (magic, start, block_size) != (_MAGIC, segment_start, BLOCK_SIZE_BYTES):
             return None
-        return Header(bool(flags & _FLAG_SETTLED), Tail(tail_at, tail_size, digest) if tail_size else None)
+        return DigestHeader(bool(flags & _FLAG_SETTLED), OpenBlock(tail_at, tail_size, digest) if tail_size else None)
 
     @property
     def has_changes(self) -> bool:
@@ -167,7 +167,7 @@ class DigestFiles:
         """Segments with digests that are not in their file yet."""
         return {segment_start for segment_start, _ in self._dirty} if self._dirty else set()
 
-    def write(self, segment_start: int, header: Header) -> None:
+    def write(self, segment_start: int, header: DigestHeader) -> None:
         """Write a segment's changed digests and its header. Raises OSError; then they still count as changed."""
         file = self._files.open(self.path(segment_start), create=True)
         try:
@@ -178,7 +178,7 @@ class DigestFiles:
                     number = 1 + key[1] * SECTORS_PER_PAGE + sector
                     file.pwrite(number * SECTOR_SIZE_BYTES, _close_sector(payload, segment_start, number))
                 del self._dirty[key]
-            tail = header.tail or Tail(0, 0, UNKNOWN)
+            tail = header.tail or OpenBlock(0, 0, UNKNOWN)
             raw = _HEADER.pack(
                 _MAGIC, segment_start, BLOCK_SIZE_BYTES, _FLAG_SETTLED * header.settled, tail.at, tail.size, tail.digest
             )

@@ -21,8 +21,8 @@ from pymq.store.integrity.digest_file import (
     DIGEST_SIZE_BYTES,
     UNKNOWN,
     DigestFiles,
-    Header,
-    Tail,
+    DigestHeader,
+    OpenBlock,
     split_digests,
 )
 from pymq.store.log.commit_log import CommitLog, Segment
@@ -61,11 +61,11 @@ class Digests:
         self.next_offset = 0  # blocks below this physical offset have a digest, or are known to have none
         self._worked_end = -1  # the log's end when :meth:`work` last had nothing left to do
         self.problem: str | None = None
-        self._tail: Tail | None = None
+        self._tail: OpenBlock | None = None
         self._tail_segment_start = -1
         self._with_file: set[int] = set()  # segments that have a side file
         self._settled: set[int] = set()
-        self._written_tail: Tail | None = None
+        self._written_tail: OpenBlock | None = None
         self._explained: OrderedDict[tuple[int, bytes], list[Span]] = OrderedDict()
         self._lock = Lock()
         self._unsynced: set[str] = set()
@@ -115,7 +115,7 @@ class Digests:
         """Drop the digests of blocks that may be written again; the disk has that before the blocks. Raises OSError."""
         try:
             self.table.put(segment.start, first, UNKNOWN * (end - first))
-            self.table.write(segment.start, Header())
+            self.table.write(segment.start, DigestHeader())
             sync_if_there(self._files, self.table.path(segment.start))
         except OSError:
             self._remove(segment.start)
@@ -208,11 +208,11 @@ class Digests:
         self.next_offset = segment.start + at + size
         self._tail = None
 
-    def _tail_at(self, segment: Segment, at: int) -> Tail | None:
+    def _tail_at(self, segment: Segment, at: int) -> OpenBlock | None:
         tail = self._tail
         return tail if tail is not None and (self._tail_segment_start, tail.at) == (segment.start, at) else None
 
-    def _wanted_digest(self, block: memoryview, tail: Tail) -> bytes:
+    def _wanted_digest(self, block: memoryview, tail: OpenBlock) -> bytes:
         """The digest that a block would have without the damage its tail took before the block was full."""
         if tail.digest == BAD:
             return BAD
@@ -238,10 +238,10 @@ class Digests:
             self._note_problem("can't be read for their digests", error)
             return False
         if before is None or xxh3_64_digest(data[: before.size]) == before.digest:
-            self._tail, self._tail_segment_start = Tail(at, size, xxh3_64_digest(data)), segment.start
+            self._tail, self._tail_segment_start = OpenBlock(at, size, xxh3_64_digest(data)), segment.start
         else:
             wanted = self._wanted_digest(data, before)
-            self._tail = Tail(at, size, wanted)
+            self._tail = OpenBlock(at, size, wanted)
         return True
 
     def set_checked(self, segment: Segment, at: int, digests: bytes) -> None:
@@ -347,7 +347,7 @@ class Digests:
     def _write(self, segment: Segment) -> None:
         is_settled = self._can_settle(segment)
         has_tail = segment.start == self._tail_segment_start
-        self.table.write(segment.start, Header(is_settled, self._tail if has_tail else None))
+        self.table.write(segment.start, DigestHeader(is_settled, self._tail if has_tail else None))
         if has_tail:
             self._written_tail = self._tail
         with self._lock:

@@ -28,7 +28,7 @@ _ZEROS = bytes(PIECE_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
-class TruncationState:
+class TruncatedTail:
     """Log bytes from ``start`` to ``end`` were truncated. ``path`` keeps them; empty when the log ended at ``start``.
 
     ``message_count``: their messages that belong to queues. ``time_ms``: wall clock. ``why``: who asked for it.
@@ -42,7 +42,7 @@ class TruncationState:
     why: str = ""
 
 
-def list_truncations(files: Files, root: str) -> list[TruncationState]:
+def list_truncations(files: Files, root: str) -> list[TruncatedTail]:
     """The truncations recorded in a broker's directory, oldest first. Raises OSError."""
     directory = f"{root}/{DIVERGENT_DIRECTORY}"
     names = [name for name in files.listdir(directory) if name.endswith(STATE_SUFFIX)]
@@ -59,7 +59,7 @@ def truncate_log(
     *,
     why: str = "",
     log_directory: str | None = None,
-) -> TruncationState:
+) -> TruncatedTail:
     """Make a stopped broker's log end at ``end``, or at the begin of the record that holds this offset.
 
     Raises StoreError when a broker uses the directory or ``end`` lies before the log's begin, OSError when the disk
@@ -74,7 +74,7 @@ def truncate_log(
         start, log_end, now_ms = boundary.offset, store.physical_max_offset, clock.now_ms()
         name = f"{start:020d}-{log_end:020d}-{now_ms}{LOG_SUFFIX}"
         path = f"{root}/{DIVERGENT_DIRECTORY}/{name}" if start < log_end else ""
-        truncation = TruncationState(start, log_end, boundary.message_count, now_ms, path, why)
+        truncation = TruncatedTail(start, log_end, boundary.message_count, now_ms, path, why)
         if path:
             _keep(store, files, truncation)
             store.truncate(boundary)
@@ -83,7 +83,7 @@ def truncate_log(
     return truncation
 
 
-def _keep(store: MessageStore, files: Files, truncation: TruncationState) -> None:
+def _keep(store: MessageStore, files: Files, truncation: TruncatedTail) -> None:
     """Bring the bytes to the disk, then the record, which says that all of them are there. Raises OSError."""
     directory = truncation.path.rpartition("/")[0]
     make_directory(files, directory)
@@ -106,9 +106,9 @@ def _keep(store: MessageStore, files: Files, truncation: TruncationState) -> Non
     files.sync_dir(directory)
 
 
-def _decode(raw: bytes, path: str) -> TruncationState:
+def _decode(raw: bytes, path: str) -> TruncatedTail:
     try:
-        state = decode_json(raw, TruncationState)
+        state = decode_json(raw, TruncatedTail)
     except JsonError as error:
         raise StoreError(f"{path} is not the record of a truncation: {error}; move it away") from error
     kept = path.removesuffix(STATE_SUFFIX) + LOG_SUFFIX  # the directory may have been moved since

@@ -9,7 +9,7 @@ import pytest
 from pymq.broker.metadata.cursors import NO_OFFSET, CursorManager
 from pymq.broker.metadata.table_saver import TableSaver, run_inline
 from pymq.broker.upkeep.flusher import RunInThread
-from pymq.broker.upkeep.worker_threads import Outcome
+from pymq.broker.upkeep.worker_threads import WorkOutcome
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
 from pymq.errors import Refusal, StoreUnavailableError
@@ -175,7 +175,7 @@ def test_a_tick_saves_a_snapshot_in_a_thread() -> None:
     home.cursors.tick()
     assert len(waiting) == 1, "one save at a time"
     work, done = waiting.pop()
-    done(Outcome(work))
+    done(WorkOutcome(work))
     assert home.saved() == {"T@g": {"0": 1}}
     home.clock.advance(5_000)
     home.cursors.tick()
@@ -184,7 +184,7 @@ def test_a_tick_saves_a_snapshot_in_a_thread() -> None:
     assert home.saved() == {"T@g": {"0": 2}}
     home.cursors.commit("g", "T", 0, 3)
     home.cursors.save()
-    done(Outcome(work))
+    done(WorkOutcome(work))
     assert home.saved() == {"T@g": {"0": 3}}, "an older state never replaces a newer one"
 
 

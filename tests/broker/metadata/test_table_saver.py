@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pymq.broker.metadata.table_saver import TableSaver, ending_turns, run_inline
-from pymq.broker.upkeep.worker_threads import Outcome
+from pymq.broker.upkeep.worker_threads import WorkOutcome
 from pymq.errors import StoreUnavailableError
 
 
@@ -35,7 +35,7 @@ class Later:
 
     def run(self) -> None:
         work, done = self.waiting.pop(0)
-        done(Outcome(work))
+        done(WorkOutcome(work))
 
 
 def test_a_state_is_saved_when_a_thread_has_time() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from pymq.broker.upkeep import bulk_work
 from pymq.broker.upkeep.bulk_work import BulkWork
-from pymq.broker.upkeep.worker_threads import Outcome
+from pymq.broker.upkeep.worker_threads import WorkOutcome
 
 
 class FakeStore:
@@ -25,14 +25,14 @@ class Thread:
     """Runs what it was given when the test says so."""
 
     def __init__(self) -> None:
-        self.given: list[tuple[Callable[[], int], Callable[[Outcome], None]]] = []
+        self.given: list[tuple[Callable[[], int], Callable[[WorkOutcome], None]]] = []
 
-    def __call__(self, work: Callable[[], int], done: Callable[[Outcome], None]) -> None:
+    def __call__(self, work: Callable[[], int], done: Callable[[WorkOutcome], None]) -> None:
         self.given.append((work, done))
 
     def run(self) -> None:
         ((work, done),) = self.given
-        done(Outcome(work))
+        done(WorkOutcome(work))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.upkeep.worker_threads import Outcome, WorkerThreads
+from pymq.broker.upkeep.worker_threads import WorkerThreads, WorkOutcome
 
 PATIENCE_S = 30  # a failing test ends
 
@@ -63,7 +63,7 @@ def test_an_error_is_handed_over_and_the_thread_goes_on() -> None:
 
 
 def test_a_hanging_thread_does_not_stop_the_others() -> None:
-    loop, outcomes = Loop(), list[Outcome]()
+    loop, outcomes = Loop(), list[WorkOutcome]()
     workers = WorkerThreads(loop.call_soon, 2, "test")
     may_end = threading.Event()
     workers(lambda: may_end.wait(PATIENCE_S) and 1, outcomes.append)

@@ -22,8 +22,8 @@ from pymq.store.integrity.digest_file import (
     PAGES_IN_MEMORY_MAX,
     SECTOR_SIZE_BYTES,
     DigestFiles,
-    Header,
-    Tail,
+    DigestHeader,
+    OpenBlock,
 )
 from pymq.store.integrity.digests import Digests, block_digests
 from pymq.store.store import MessageStore
@@ -451,11 +451,11 @@ def test_digests_are_read_back_from_the_file(first: int) -> None:
     table = DigestFiles(files, SIDE)
     digests = random.Random(first).randbytes(70 * DIGEST_SIZE_BYTES)
     table.put(4096, first, digests)
-    tail = Tail(8192, 17, b"12345678")
-    table.write(4096, Header(settled=True, tail=tail))
+    tail = OpenBlock(8192, 17, b"12345678")
+    table.write(4096, DigestHeader(settled=True, tail=tail))
     again = DigestFiles(files, SIDE)
     assert bytes(again.get(4096, first, first + 70)) == digests
-    assert again.header(4096) == Header(settled=True, tail=tail)
+    assert again.header(4096) == DigestHeader(settled=True, tail=tail)
     assert not any(again.get(4096, first + 70, first + 72))
     assert again.header(0) is None
 
@@ -466,7 +466,7 @@ def test_a_damaged_sector_is_unknown_and_its_neighbors_are_not(bit: int) -> None
     files.makedirs(SIDE)
     table = DigestFiles(files, SIDE)
     table.put(0, 0, b"\x01" * (3 * BLOCKS_PER_SECTOR * DIGEST_SIZE_BYTES))
-    table.write(0, Header())
+    table.write(0, DigestHeader())
     files.nodes[table.path(0)].data[2 * SECTOR_SIZE_BYTES + bit // 8] ^= 1 << bit % 8
     again = DigestFiles(files, SIDE)
     assert again.get(0, 0, BLOCKS_PER_SECTOR) == b"\x01" * (BLOCKS_PER_SECTOR * DIGEST_SIZE_BYTES)
@@ -479,7 +479,7 @@ def test_a_sector_of_another_place_is_unknown() -> None:
     files.makedirs(SIDE)
     table = DigestFiles(files, SIDE)
     table.put(0, 0, b"\x01" * (2 * BLOCKS_PER_SECTOR * DIGEST_SIZE_BYTES))
-    table.write(0, Header())
+    table.write(0, DigestHeader())
     data = files.nodes[table.path(0)].data
     data[SECTOR_SIZE_BYTES : 2 * SECTOR_SIZE_BYTES] = data[2 * SECTOR_SIZE_BYTES : 3 * SECTOR_SIZE_BYTES]
     assert not any(DigestFiles(files, SIDE).get(0, 0, BLOCKS_PER_SECTOR))
@@ -501,7 +501,7 @@ def test_a_page_stays_in_memory_when_all_others_wait_to_be_written() -> None:
     digest = b"\x01" * DIGEST_SIZE_BYTES
     for page in range(PAGES_IN_MEMORY_MAX + 2):  # a disk that takes no writes for a while
         table.put(0, page * BLOCKS_PER_PAGE, digest)
-    table.write(0, Header())
+    table.write(0, DigestHeader())
     assert len(table._pages) == PAGES_IN_MEMORY_MAX
     again = DigestFiles(files, SIDE)
     for page in (0, PAGES_IN_MEMORY_MAX, PAGES_IN_MEMORY_MAX + 1):
@@ -513,7 +513,7 @@ def test_golden_bytes_of_a_side_file() -> None:
     files.makedirs(SIDE)
     table = DigestFiles(files, SIDE)
     table.put(0x10000, 0, block_digests(memoryview(b"a" * 4096 + b"b" * 4096)))
-    table.write(0x10000, Header(settled=True, tail=Tail(0x2000, 5, b"\x11" * 8)))
+    table.write(0x10000, DigestHeader(settled=True, tail=OpenBlock(0x2000, 5, b"\x11" * 8)))
     data = bytes(files.nodes[table.path(0x10000)].data)
     assert data[:48].hex() == (
         "50594d5144494701" "0000000000010000" "00001000" "00000001"

@@ -12,7 +12,7 @@ from pymq.clock import ManualClock
 from pymq.errors import StoreError
 from pymq.store.disk.disk_snapshot import Image
 from pymq.store.disk.memory_fs import MemoryFiles
-from pymq.store.replica.divergent_tail import TruncationState, list_truncations, truncate_log
+from pymq.store.replica.divergent_tail import TruncatedTail, list_truncations, truncate_log
 from pymq.store.scan import fast_scanner
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore, Placed
@@ -44,7 +44,7 @@ def first(count: int) -> dict[tuple[str, int], list[bytes]]:
     return {("T", q): [body for n, body in enumerate(bodies(count)) if n % 2 == q] for q in (0, 1)}
 
 
-def truncate(files: MemoryFiles, end: int) -> TruncationState:
+def truncate(files: MemoryFiles, end: int) -> TruncatedTail:
     return truncate_log(files, ROOT, SETTINGS, end, ManualClock(), why="a test")
 
 

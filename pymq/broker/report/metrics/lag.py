@@ -39,7 +39,7 @@ QUEUES_AT_ONCE, PAIRS_AT_ONCE = 256, 100
 
 
 @dataclass(slots=True)
-class Lag:
+class GroupLag:
     """The lag of one group in one topic. ``oldest_…`` are offsets in the log; -1: no such message."""
 
     lag: int = 0
@@ -69,10 +69,10 @@ class LagMetrics:
                 pairs.append(pair)
             else:
                 left_out += 1
-        rows: list[tuple[tuple[str, ...], Lag, int, int]] = []
+        rows: list[tuple[tuple[str, ...], GroupLag, int, int]] = []
         known_ms: dict[int, int] = {}
         for group, topic, queue_count in pairs:
-            lag = Lag()
+            lag = GroupLag()
             for queue_id in range(queue_count):
                 self._add(lag, group, topic, queue_id)
                 if queue_id % QUEUES_AT_ONCE == QUEUES_AT_ONCE - 1:
@@ -108,7 +108,7 @@ class LagMetrics:
                 continue  # its members keep their offsets themselves
             yield group, topic, config.queue_count
 
-    def _add(self, lag: Lag, group: str, topic: str, queue_id: int) -> None:
+    def _add(self, lag: GroupLag, group: str, topic: str, queue_id: int) -> None:
         queue = self._parts.store.queue_view(topic, queue_id)
         if queue is None:
             return

@@ -9,7 +9,7 @@ from typing import Any
 
 from pymq.broker.report.metrics.collector import BROKER_METRICS, BrokerMetrics, BrokerState
 from pymq.filterserver.metrics import FILTER_SERVER_METRICS
-from pymq.metrics.family import Kind
+from pymq.metrics.family import MetricKind
 from pymq.namesrv.metrics import NAMESRV_METRICS
 from pymq.net.server import Server
 from pymq.wire.dispatch import Dispatcher
@@ -80,6 +80,6 @@ def test_names_types_and_units_go_together() -> None:
         assert max(Counter(metric.name for metric in metrics).values()) == 1
         for metric in metrics:
             assert re.fullmatch(r"(pymq|rocketmq)(_[a-z0-9]+)+", metric.name)
-            assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER), metric.name
+            assert metric.name.endswith("_total") == (metric.kind is MetricKind.COUNTER), metric.name
             assert metric.meaning.endswith("."), metric.name
             assert not metric.unit or metric.unit in UNITS
