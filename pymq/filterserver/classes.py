@@ -145,13 +145,18 @@ class ClassTable:
         self._remove(oldest)
 
     def put(self, group: str, topic: str, text: FilterText, compiled: Filter, version: int) -> FilterClass:
-        """Adds a class in place of the previous one. Raises Refusal."""
+        """Adds a class in place of the previous one. Raises Refusal.
+
+        One with the same text continues its figures: a consumer may upload a class that was learned from its heartbeat.
+        """
         key = _key(group, topic, text, version)
         self.check_room(*key)
         known = self._classes.get(key)
         if known is not None:
             self._remove(known)
         new = FilterClass(group, topic, text, compiled, version, self._clock.monotonic_ms())
+        if known is not None and known.text == text:
+            new.stats = known.stats
         self._classes[key] = new
         return new
 

@@ -7,7 +7,15 @@ import pytest
 from pymq.clock import ManualClock
 from pymq.errors import Refusal
 from pymq.filter.running import EXPRESSION_LENGTH_MAX, OnError
-from pymq.filterserver.classes import CARRIED, CLASS_COUNT_MAX, CLASS_IDLE_MS, ClassTable, FilterText, parse_class
+from pymq.filterserver.classes import (
+    CARRIED,
+    CLASS_COUNT_MAX,
+    CLASS_IDLE_MS,
+    UPLOADED,
+    ClassTable,
+    FilterText,
+    parse_class,
+)
 from pymq.filterserver.workers import Filter
 from pymq.wire.codes import ResponseCode
 
@@ -83,3 +91,14 @@ def test_a_new_class_replaces_the_groups_former_one() -> None:
     table = ClassTable(ManualClock(), removed.append)
     old, new = put(table, 1), put(table, 1)
     assert removed == [old] and [known.filter for known in table.all()] == [new]
+
+
+def test_a_class_with_the_same_text_continues_the_figures() -> None:
+    table = ClassTable(ManualClock(), lambda unneeded: None)
+    text, other = FilterText("tag", "a"), FilterText("tag", "b")
+    learned = table.put("G", "T", text, Filter("tag", "a"), 7)
+    learned.stats.matched = 1
+    uploaded = table.put("G", "T", text, Filter("tag", "a"), UPLOADED)
+    learned.stats.matched += 1  # a pull that began before
+    assert uploaded is not learned and uploaded.stats.matched == 2
+    assert table.put("G", "T", other, Filter("tag", "b"), UPLOADED).stats.matched == 0
