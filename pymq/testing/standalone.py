@@ -21,7 +21,8 @@ class StandaloneProcess:
     """Runs ``python -m pymq standalone --json`` on free loopback ports; a context manager that starts and stops it.
 
     ``directory``: the broker's data directory; None for one that is removed at the end. ``settings``: broker keys for
-    ``--set``, with RocketMQ's names. After :meth:`start`, ``namesrv`` and ``broker`` ("host:port") and ``pid`` are set.
+    ``--set``, with RocketMQ's names. After :meth:`start`, ``namesrv`` and ``broker`` ("host:port") and ``pid`` are set;
+    with ``--metrics-port`` in ``arguments`` also ``metrics``.
 
     Raises RuntimeError with the process's stderr when it does not become ready.
     """
@@ -44,6 +45,7 @@ class StandaloneProcess:
         self._stderr_lines: list[str] = []
         self.namesrv = ""
         self.broker = ""
+        self.metrics = ""
         self.pid = 0
 
     def start(self) -> StandaloneProcess:
@@ -68,6 +70,7 @@ class StandaloneProcess:
             raise RuntimeError(f"standalone did not become ready: {self.stderr or 'its stderr is empty'}")
         ready = json.loads(line)
         self.namesrv, self.broker, self.pid = ready["namesrv"], ready["broker"], ready["pid"]
+        self.metrics = ready.get("metrics", "")
         return self
 
     @property

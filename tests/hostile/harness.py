@@ -1,0 +1,221 @@
+"""Tools of the attacks: a server process under attack, its memory and CPU time, and a client that must not be affected.
+
+Everything blocks: an attacker is a thread or a plain socket. Frames come from :mod:`tests.net.hostile`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from urllib.request import urlopen
+
+from pymq.testing.standalone import StandaloneProcess
+from pymq.wire.command import Command, decode_command
+from pymq.wire.framing import FrameBuffer
+from tests.net.hostile import MIB, PULL, V2, ask
+
+# How many times the usual size an attack has. The suite runs it small; docs/testing.md has figures of larger runs.
+SCALE = int(os.environ.get("PYMQ_HOSTILE_SCALE", "1"))
+SOCKET_TIMEOUT_S = 60.0
+PROBE_PERIOD_S = 0.01
+
+__all__ = ["MIB", "PULL", "SCALE", "V2", "Health", "Peer", "Victim", "ask", "eventually"]
+
+
+class Peer:
+    """A blocking socket that speaks frames, or anything else."""
+
+    def __init__(self, address: str, *, receive_buffer_bytes: int | None = None) -> None:
+        """``address`` is "host:port". A small ``receive_buffer_bytes`` makes a reader that never reads effective."""
+        host, _, port = address.rpartition(":")
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        if receive_buffer_bytes is not None:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        self.socket.settimeout(SOCKET_TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.connect((host, int(port)))
+        self._frames = FrameBuffer(64 * MIB)
+        self._ready: list[bytes] = []
+
+    def send(self, raw: bytes) -> bool:
+        """Send all bytes. Return False when the server closed the connection meanwhile."""
+        try:
+            self.socket.sendall(raw)
+        except ConnectionError:
+            return False
+        return True
+
+    def receive(self) -> Command | None:
+        """Return the next answer, None when the server closed the connection. Raises TimeoutError."""
+        while not self._ready:
+            try:
+                data = self.socket.recv(256 * 1024)
+            except ConnectionError:
+                return None
+            if not data:
+                return None
+            self._ready = self._frames.feed(data)
+        return decode_command(self._ready.pop(0))
+
+    def call(self, raw: bytes) -> Command:
+        """Send one request and return its answer."""
+        assert self.send(raw), "the server closed the connection"
+        answer = self.receive()
+        assert answer is not None, "the server closed the connection"
+        return answer
+
+    def is_closed_by_server(self) -> bool:
+        """Return True when the server has closed the connection; unread answers are dropped."""
+        self.socket.settimeout(0.0)
+        try:
+            while self.socket.recv(MIB):
+                pass
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True
+        finally:
+            self.socket.settimeout(SOCKET_TIMEOUT_S)
+        return True
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Victim:
+    """A ``pymq standalone`` process under attack. Use it as a context manager."""
+
+    def __init__(self, directory: Path | None = None, **settings: str) -> None:
+        """``settings`` holds broker settings by RocketMQ's names."""
+        self.process = StandaloneProcess(directory, settings=settings, arguments=["--metrics-port", "0"])
+
+    def __enter__(self) -> Victim:
+        self.process.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.__exit__(kind, error, trace)
+
+    @property
+    def broker(self) -> str:
+        """The broker's address, "host:port"."""
+        return self.process.broker
+
+    @property
+    def namesrv(self) -> str:
+        """The name server's address, "host:port"."""
+        return self.process.namesrv
+
+    def rss_bytes(self) -> int:
+        """Return the memory that the process has now."""
+        return self._status_bytes("VmRSS")
+
+    def peak_rss_bytes(self) -> int:
+        """Return the most memory that the process has had since :meth:`reset_peak`."""
+        return self._status_bytes("VmHWM")
+
+    def reset_peak(self) -> None:
+        """Make the memory of this moment the peak."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+
+    def cpu_s(self) -> float:
+        """Return the CPU time that the process has used."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def open_file_count(self) -> int:
+        """Return how many file descriptors the process has."""
+        return sum(1 for _ in Path(f"/proc/{self.process.pid}/fd").iterdir())
+
+    def metrics(self) -> dict[str, float]:
+        """Scrape the process: name with labels -> value."""
+        with urlopen(f"http://{self.process.metrics}/metrics", timeout=SOCKET_TIMEOUT_S) as answer:
+            lines = answer.read().decode().splitlines()
+        found = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, _, value in found}
+
+    def metric(self, name: str) -> float:
+        """Return the sum of a metric over its labels. Raises KeyError for an unknown name."""
+        values = [value for full, value in self.metrics().items() if full.partition("{")[0] == name]
+        if not values:
+            raise KeyError(name)
+        return sum(values)
+
+    def _status_bytes(self, key: str) -> int:
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith(key + ":"):
+                return int(line.split()[1]) * 1024
+        raise KeyError(key)
+
+
+class Health:
+    """A well-behaved client beside an attack: it asks every 10 ms and notes how long each answer takes."""
+
+    def __init__(self, address: str, probe: bytes | None = None) -> None:
+        """``probe`` is the request; by default a request that every server answers from memory."""
+        self._address = address
+        self._probe = probe if probe is not None else ask(999)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.latencies_ms: list[float] = []
+        self.error: Exception | None = None
+
+    def _run(self) -> None:
+        try:
+            with Peer(self._address) as peer:
+                while not self._stop.is_set():
+                    begun_s = time.perf_counter()
+                    peer.call(self._probe)
+                    self.latencies_ms.append((time.perf_counter() - begun_s) * 1000)
+                    self._stop.wait(PROBE_PERIOD_S)
+        except Exception as error:  # raised in the test's own thread
+            self.error = error
+
+    def __enter__(self) -> Health:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(SOCKET_TIMEOUT_S)
+        if kind is None and self.error is not None:
+            raise self.error
+
+    def percentile_ms(self, percent: float) -> float:
+        """Return the latency that ``percent`` of the answers did not exceed."""
+        ordered = sorted(self.latencies_ms)
+        assert ordered, "no answer was measured"
+        return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+
+def eventually(condition: Callable[[], bool], within_s: float = 30.0) -> None:
+    """Wait until ``condition`` is true. Raises AssertionError when it does not become true in time."""
+    deadline_s = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline_s, f"not within {within_s:.0f} s"
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def many_peers(address: str, count: int) -> Iterator[list[Peer]]:
+    """Open ``count`` connections; close them at the end."""
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(Peer(address)) for _ in range(count)]
