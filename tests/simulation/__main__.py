@@ -1,4 +1,4 @@
-"""``scripts/simulate``: clusters for as long as you like (Ctrl-C ends them), one seed again, or the seeded bugs."""
+"""``scripts/simulate``: run many clusters (Ctrl-C ends them), repeat one seed, or look for the seeded bugs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _one(seed: int, *, tracing: bool) -> int:
 def _many(seed: int, minutes: float, *, keep_going: bool) -> int:
     end_s = time.monotonic() + minutes * 60
     tally, failures = Tally(), 0
-    gc.freeze()  # what is there now stays: tidying up behind each seed passes over it
+    gc.freeze()  # the collection after each seed skips what exists now
     with suppress(KeyboardInterrupt):
         while time.monotonic() < end_s and (keep_going or not failures):
             report = simulate(seed)

@@ -1,7 +1,7 @@
 """A broker on a simulated machine: the product's own composition root on a simulated loop, disk and clock.
 
-Two parts of it are others here: worker threads, and the runner of periodic work, which runs all that is due in one
-event. Everything else is the code that serves.
+Two parts are replaced: worker threads, and the runner of periodic work, which runs all due jobs in one event.
+Everything else is production code.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROOT = "/data"
 PORT = 10911
 SEGMENT_BYTES = 65_536
 ID_IN_A_REFUSAL = re.compile(r"--id (\d+)")
-SYNC_DELAYS_US = (200, 2_000, 30_000)  # how long an fsync usually takes, by machine
+SYNC_DELAYS_US = (200, 2_000, 30_000)  # the usual duration of an fsync, by machine
 SMALL = {
     "storePathRootDir": ROOT,
     "listenPort": PORT,
@@ -43,7 +43,7 @@ SMALL = {
 
 
 class _Turn:
-    """When it is the turn of a job that does not run in each event."""
+    """Holds the next time of a job that does not run at each tick."""
 
     __slots__ = ("due_us", "name", "period_us")
 
@@ -54,7 +54,7 @@ class _Turn:
 
 
 class SimJobRunner:
-    """In the place of :class:`pymq.broker.upkeep.jobs.JobRunner`: everything that is due, in one event now and then."""
+    """Replaces :class:`pymq.broker.upkeep.jobs.JobRunner`: each tick runs all due jobs in one event."""
 
     tick_us = 100 * MS
 
@@ -74,7 +74,7 @@ class SimJobRunner:
         self._loop = None
 
     def hasten(self, name: str, delay_ms: int) -> None:
-        """With the next event that comes then; not once they are stopped."""
+        """Make a job due in at most ``delay_ms``; the next tick after that runs it. No effect after :meth:`stop`."""
         for _, turn in self._jobs:
             if self._loop is not None and turn is not None and turn.name == name:
                 turn.due_us = min(turn.due_us, self._loop.now_us + delay_ms * MS)
@@ -104,7 +104,7 @@ class SimJobRunner:
 
 @contextmanager
 def simulated_parts(tick_us: int) -> Iterator[None]:
-    """For as long as this lasts brokers are made with simulated threads and jobs."""
+    """Give simulated threads and jobs to the brokers that are made within this context."""
     names: Any = composition
     real = names.WorkerThreads, names.JobRunner
     names.WorkerThreads, names.JobRunner = SimWorkerThreads, SimJobRunner
@@ -116,7 +116,7 @@ def simulated_parts(tick_us: int) -> Iterator[None]:
 
 
 class SimBroker:
-    """``process`` is the present life, dead or alive."""
+    """A broker on its machine. ``process`` is its latest run, dead or alive."""
 
     def __init__(
         self,
@@ -139,10 +139,10 @@ class SimBroker:
         self.disk.on_failed_sync = lambda: self._be_still("sync")
         self.disk.on_fill = self._disk_filled
         self.start_count = 0
-        self._served_start = 0  # number of the start after which it came to serve
-        self.needs_other_id = False  # it refused to be the master its flags make it
-        self.named_id = configured_id  # which it said then
-        self._still_because = {"dead"}  # or paused, or its disk is full or can't sync
+        self._served_start = 0  # the number of the start after which it last served
+        self.needs_other_id = False  # it refused to start as the master that its flags make it
+        self.named_id = configured_id  # the id that this refusal named
+        self._still_because = {"dead"}  # also "paused", "full" (its disk), "sync" (its disk can't)
         self._still_since_us = 0
         self._stillness: list[tuple[int, int]] = []
         self._full_spans: list[tuple[int, int]] = []
@@ -166,17 +166,17 @@ class SimBroker:
 
     @property
     def parts(self) -> BrokerParts | None:
-        """What it serves with; None while it is dead, starts, or changes its role."""
+        """The parts it serves with; None while it is dead, starts, or changes its role."""
         return self._broker.parts if self._broker is not None and self.process.is_alive else None
 
     @property
     def is_serving(self) -> bool:
-        """It answers requests."""
+        """True when it answers requests."""
         return self.parts is not None and self._broker is not None and self._broker._jobs is not None
 
     @property
     def opened_end(self) -> int:
-        """How far its log went when it was opened last; an answer may come when it is dead again."""
+        """The end of its log at its latest start. Known after its death too: a client may get an answer after that."""
         brokers = [self._broker, *(broker for broker, _ in reversed(self._graves))]
         recoveries = (broker.recovery for broker in brokers if broker is not None)
         return next((recovery.log_end for recovery in recoveries if recovery is not None), 0)
@@ -193,13 +193,13 @@ class SimBroker:
 
     @property
     def is_broken(self) -> bool:
-        """Its store takes no writes until a restart."""
+        """True when its store takes no writes until a restart."""
         parts = self.parts
         return parts is not None and parts.store._log.broken is not None
 
     @property
     def entry(self) -> tuple[int, str]:
-        """Epoch and id of the newest epoch its open log claims."""
+        """The newest epoch of its open log, with its id; (0, "") when there is none."""
         parts = self.parts
         entries = parts.replication.epoch_file.history.entries if parts is not None else ()
         return (entries[-1].epoch, entries[-1].epoch_id) if entries else (0, "")
@@ -210,7 +210,7 @@ class SimBroker:
         self._history.note(f"{self._timeline.now_us / SECOND:.4f} {self.name} {text}")
 
     def start(self) -> None:
-        """The program is started with its flags."""
+        """Start the program with its flags."""
         assert not self.process.is_alive
         self.start_count += 1
         self.note("starts")
@@ -225,7 +225,7 @@ class SimBroker:
         self._serving = start(loop, self._serve(broker))
 
     async def _serve(self, broker: Broker) -> None:
-        """As the command does."""
+        """Run the broker until it fails, as the broker command does."""
         try:
             await broker.start()
             self._move("dead", "paused", "sync")
@@ -238,7 +238,7 @@ class SimBroker:
             await self._stop(broker)
 
     def _ended(self, error: Exception) -> None:
-        """Only a disk that fails, and another master, are reasons."""
+        """Record that the broker gave up. The only valid reasons are a failing disk and another master."""
         self.note(f"ends: {error}")
         if self._served_start == self.start_count:
             self._history.incident(self._timeline.now_us, "stop", self.name)
@@ -258,26 +258,26 @@ class SimBroker:
         self.kill()
 
     def stop(self) -> None:
-        """SIGTERM: an orderly end, also of a start."""
+        """Stop in good order (SIGTERM), even during a start."""
         assert self._broker is not None and self._loop is not None and self._serving is not None
         start(self._loop, self._end(self._broker, self._serving))
 
     async def _end(self, broker: Broker, serving: asyncio.Task[None]) -> None:
-        """As the command does: what it is at is cancelled, then comes the broker's own end."""
+        """Cancel what the broker does, then stop it, as the broker command does."""
         if not serving.done():
             serving.cancel()
             await asyncio.wait([serving])
             await self._stop(broker)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """End the process at once (SIGKILL)."""
         self._bury()
         self._network.process_died(self.process, with_power=False)
         self.process.die()
         self.disk.after_kill()
 
     def lose_power(self) -> None:
-        """The machine is off; what its disk has not, is gone."""
+        """Switch the machine off. What its disk has not synced may be lost."""
         self._bury()
         self._network.hosts_down.add(self.host)
         self._network.process_died(self.process, with_power=True)
@@ -285,12 +285,12 @@ class SimBroker:
         self.disk.lose_power(self._rng)
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Suspend the process (SIGSTOP)."""
         self.process.pause()
         self._be_still("paused")
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Continue the process (SIGCONT)."""
         if self.process.is_paused and self.is_alive:
             self.process.resume()
             self._move("paused")
@@ -314,12 +314,12 @@ class SimBroker:
                 self._stillness.append((self._still_since_us, self._timeline.now_us))
 
     def had_full_disk(self, start_us: int, end_us: int) -> bool:
-        """At any time between these."""
+        """Return whether its disk was full at any time between these."""
         is_now = "full" in self._still_because and self._still_since_us < end_us
         return is_now or any(start_us < b and a < end_us for a, b in self._full_spans)
 
     def moving_us(self, start_us: int, end_us: int) -> int:
-        """How long it ran, and could sync, between two times; negative when they come the other way round."""
+        """Return how long it ran, and could sync, between two times. Negative when ``end_us`` comes first."""
         now_us = self._timeline.now_us
         still = [*self._stillness, *([(self._still_since_us, now_us)] if self._still_because else ())]
         return end_us - start_us - sum(max(0, min(end_us, b) - max(start_us, a)) for a, b in still)

@@ -1,4 +1,4 @@
-"""The promises, looked at during a run and after it, from outside: on disks, in open stores, in what clients noted."""
+"""Checks the promises during and after a run, from outside: on disks, in open stores, in what clients noted."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.simulation.history import ACKED, History, Incident, Seen, Send
 from tests.simulation.offsets import Offsets, broker_of
 from tests.simulation.timeline import SECOND
 
-# So long a message of a SYNC_FLUSH master may wait for the disk: the slowest fsync, and the one before it.
+# A message of a SYNC_FLUSH master may wait this long for the disk: the slowest fsync, and the one before it.
 SYNCING_US = 5 * SECOND
 
 
 def log_bytes(broker: SimBroker, start: int, size: int, *, on_disk: bool = False) -> bytes:
-    """What stands in a broker's log files, as its operating system has them, or its disk alone."""
+    """Return bytes of a broker's log files, as its operating system sees them, or only what its disk has."""
     found = []
     while size > 0:
         at = start % SEGMENT_BYTES
@@ -32,7 +32,7 @@ def log_bytes(broker: SimBroker, start: int, size: int, *, on_disk: bool = False
 
 
 def _segment_bytes(broker: SimBroker, start: int, *, on_disk: bool) -> bytes | bytearray:
-    """The content of the log file that begins there, not copied; empty for none."""
+    """Return the log file that begins at ``start``, not copied; empty when there is none."""
     node = broker.disk.files.nodes.get(_segment_path(start))
     return b"" if node is None else (node.synced or b"") if on_disk else node.data
 
@@ -43,7 +43,7 @@ def _segment_path(start: int) -> str:
 
 
 def holds(broker: SimBroker, physical: int, content: bytes, *, on_disk: bool = False) -> bool:
-    """True when the message stands at this place of the broker's log. No record lies in two files."""
+    """Return whether the message stands at this offset of the broker's log. No record lies in two files."""
     at = physical % SEGMENT_BYTES
     segment = _segment_bytes(broker, physical - at, on_disk=on_disk)
     size = int.from_bytes(segment[at : at + 4], "big")
@@ -51,34 +51,35 @@ def holds(broker: SimBroker, physical: int, content: bytes, *, on_disk: bool = F
 
 
 class Watcher:
-    """Looks at each answer in the moment it comes."""
+    """Checks each answer at the moment it arrives."""
 
     def __init__(self, brokers: list[SimBroker], history: History, copies_needed: int, *, is_sync_flush: bool) -> None:
         """``copies_needed``: how many logs must hold a message when its send is answered; 1 under ASYNC_MASTER.
 
-        ``is_sync_flush``: so many disks.
+        ``is_sync_flush``: the copies must be on disks, not only in page caches.
         """
         self._is_sync_flush = is_sync_flush
         self._brokers = brokers
         self._history = history
         self.copies_needed = copies_needed
         self._acked: dict[tuple[int, str, int], Send] = {}
-        self._disturbed_us = -SECOND  # since then every broker's disk holds what it held when it answered
+        self._disturbed_us = -SECOND  # the latest loss of log bytes: older sends can't be checked
 
     def disturb(self, now_us: int) -> None:
-        """A log loses bytes now: what was answered a moment ago may have had its copies."""
+        """Record that a log loses bytes now: a message answered a moment ago may lose a copy that it had."""
         self._disturbed_us = now_us
 
     def answered(self, send: Send) -> None:
-        """A send was acknowledged."""
+        """Check a send that was acknowledged."""
         key = (send.epoch, send.epoch_id, send.physical)
         other = self._acked.setdefault(key, send)
         if other is not send and send.epoch > 0:
             self._history.violated(f"two messages were acknowledged at one place: {_named(other)} and {_named(send)}")
         server = self._server(send.address)
-        send.is_sync = server.is_sync_master or (not server.is_master and self.copies_needed > 1)  # it was, just now
+        # A slave that answered was the master a moment ago.
+        send.is_sync = server.is_sync_master or (not server.is_master and self.copies_needed > 1)
         if not send.is_sync and self.copies_needed > 1:
-            # Promoted by force before it ever saw its master, a slave can't know that this is a SYNC_MASTER's group.
+            # A slave promoted by force before it ever saw its master can't know that its group has a SYNC_MASTER.
             self._history.operations["acknowledged by a master that forgot SYNC_MASTER"] += 1
             if not any(incident.kind == "force" for incident in self._history.incidents):
                 self._history.violated(f"{server.name} acknowledges as an ASYNC_MASTER")
@@ -94,14 +95,14 @@ class Watcher:
             self._history.violated(f"{_named(send)} was acknowledged with copies on {copies or 'no broker'}")
 
     def seen(self, seen: Seen) -> None:
-        """A consumer got a message."""
+        """Check a message that a consumer got."""
         send = self._history.sent.get(seen.content)
         if send is None or self._disturbed_us >= send.invoked_us:
             return
         server = self._server(seen.address)
         if seen.physical < server.opened_end or (server.is_master and not server.is_sync_master):
-            return  # found in its log at the start: whether slaves have it is unknown
-        # A slave shows what it has, which may be before the last of several others has it.
+            return  # it was in the log at the start, where a master can't know whether slaves have it
+        # A slave serves what it has, maybe before all other slaves have it.
         needed = self.copies_needed if server.is_master else min(self.copies_needed, 2)
         copies = [broker.name for broker in self._brokers if holds(broker, seen.physical, seen.content)]
         if len(copies) < needed:
@@ -115,7 +116,7 @@ class Watcher:
 
 
 def messages_of(parts: BrokerParts, queue_id: int) -> list[StoredMessage]:
-    """Everything in a queue, as its broker reads it."""
+    """Return all messages of a queue, as its broker reads them."""
     store, found = parts.store, list[StoredMessage]()
     at = store.min_offset(TOPIC, queue_id)
     while at < store.max_offset(TOPIC, queue_id):
@@ -128,7 +129,7 @@ def messages_of(parts: BrokerParts, queue_id: int) -> list[StoredMessage]:
 
 
 class Verdict:
-    """What is left when all is quiet: one master, the others its copies, all promises kept."""
+    """Checks the cluster at rest: it has one master, the others are its copies, and all promises are kept."""
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class Verdict:
         flush_age_us: int | None,
         copies_needed: int,
     ) -> None:
-        """``flush_age_us``: how old a message may be and still only be in a page cache; None: SYNC_FLUSH.
+        """``flush_age_us``: the age up to which a message may be in a page cache only; None under SYNC_FLUSH.
 
         ``copies_needed``: see :class:`Watcher`.
         """
@@ -206,7 +207,7 @@ class Verdict:
                 self._say(f"queue {queue_id} of {broker.name} is another than its master's")
 
     def _same_other_queues(self, master: SimBroker, slave: SimBroker) -> None:
-        """Also of topics that came and went."""
+        """Compare the ends of all queues, also those of topics that came and went."""
         if slave.parts is None or master.parts is None:
             return
         taken_back = self._deletions_taken_back(master.parts, slave.parts)
@@ -224,7 +225,7 @@ class Verdict:
             self._say(f"queues of {slave.name} differ from {master.name}'s: {_difference(*ends)}")
 
     def _deletions_taken_back(self, ours: BrokerParts, theirs: BrokerParts) -> set[str]:
-        """Topics whose deletion a slave had heard of, but not the one that was promoted without its master."""
+        """Return topics whose deletion the slave knows, but not the master, because it was promoted without its own."""
         if not any(incident.kind in ("promote", "force") for incident in self._history.incidents):
             return set()
         known = ours.store.deletions
@@ -254,7 +255,7 @@ class Verdict:
             self._say(f"queue {queue_id} is not in the log's order")
 
     def _sent(self, queues: dict[int, list[StoredMessage]]) -> None:
-        """Nothing that nobody sent, nothing twice, each producer's in its order."""
+        """Check that each message was sent, stands there once, and keeps its producer's order."""
         sends = self._history.sent
         for queue_id, messages in queues.items():
             last: dict[str, int] = {}
@@ -262,19 +263,19 @@ class Verdict:
             for message in messages:
                 send = sends.get(message.body)
                 if send is None or send.queue_id != queue_id:
-                    self._say(f"queue {queue_id}@{message.queue_offset} holds what nobody sent: {message.body[:40]!r}")
+                    self._say(f"queue {queue_id}@{message.queue_offset} holds an unsent message: {message.body[:40]!r}")
                     continue
                 if message.body in found:
                     self._say(f"{_named(send)} stands twice in queue {queue_id}")
                 found.add(message.body)
                 if send.outcome != ACKED:
-                    continue  # given up by its producer, it may have been under way for long
+                    continue  # its producer gave up, but the message may have arrived much later
                 if last.get(send.producer, -1) >= send.invoked_us:
                     self._say(f"{_named(send)} is out of its producer's order in queue {queue_id}")
                 last[send.producer] = send.invoked_us
 
     def _losses(self, master: SimBroker, queues: dict[int, list[StoredMessage]]) -> None:
-        """Each acknowledged message is where its answer said, unless something happened that may cost it."""
+        """Check that each acknowledged message is where its answer said, unless an incident may have cost it."""
         there = placed(queues)
         lost_by_epoch: dict[tuple[int, str], list[Send]] = defaultdict(list)
         for send in self._history.sends:
@@ -297,17 +298,17 @@ class Verdict:
                 self._say(f"lost: {_named(lost[0])}, but {_named(kept[0])} behind it in the log is there")
 
     def _may_be_lost(self, send: Send) -> bool:
-        """See docs/testing.md: what each event may cost."""
+        """Return whether an incident may have cost the message. docs/testing.md says what each kind may cost."""
         for incident in self._history.incidents:
             at_us = incident.time_us
             if incident.kind == "force":
                 # An operator gave up what the chosen slave does not have.
-                # The old master, or one that was forced before, may go on in its ignorance.
+                # The old master, or one forced earlier, may go on because it does not know this.
                 end = self._epoch_ends.get((send.epoch, send.epoch_id), -1)
                 if send.invoked_us <= at_us or send.physical >= end:
                     return True
             elif incident.kind == "promote" and send.answered_us >= at_us and send.epoch < int(incident.detail):
-                # The new master died before anybody heard of it, and the old one, thought to be dead, went on.
+                # The new master died before any broker heard of it, and the old one, thought dead, went on.
                 if self._died(incident):
                     return True
             elif (
@@ -322,7 +323,7 @@ class Verdict:
         )
 
     def _was_promoted_later(self, power: Incident) -> bool:
-        """Who lost power, and with it its copies, became the master without the one that had them."""
+        """Return whether the broker that lost copies with its power was promoted later, without its master."""
         return power.kind == "power" and any(
             incident.kind in ("promote", "force")
             and incident.time_us >= power.time_us
@@ -331,7 +332,7 @@ class Verdict:
         )
 
     def _without_power(self, time_us: int) -> set[str]:
-        """Brokers that lost power before what was in their logs at this time was on their disks."""
+        """Return the brokers that lost power before their logs of this time were on their disks."""
         limit_us = self._flush_age_us
         return {
             incident.node
@@ -342,7 +343,7 @@ class Verdict:
         }
 
     def _died(self, promotion: Incident) -> bool:
-        """The promoted broker, later."""
+        """Return whether the promoted broker died later."""
         return any(
             incident.kind in ("kill", "power", "stop") and self._address(incident.node) == promotion.node
             for incident in self._history.incidents
@@ -353,13 +354,13 @@ class Verdict:
         return next(broker.address for broker in self._brokers if broker.name == name)
 
     def _seen_are_there(self, queues: dict[int, list[StoredMessage]]) -> None:
-        """What one consumer saw at a place, no other sees differently, unless messages may have been lost."""
+        """Check that each message a consumer saw still stands at its place, unless it may have been lost."""
         sends = self._history.sent
         there = placed(queues)
         for seen in self._history.seen:
             send = sends.get(seen.content)
             if send is None:
-                self._say(f"a consumer got what nobody sent: {seen.content[:40]!r}")
+                self._say(f"a consumer got an unsent message: {seen.content[:40]!r}")
                 continue
             body = there.get((seen.queue_id, seen.queue_offset))
             if body != seen.content and not self._may_vanish(seen, send):
@@ -368,7 +369,7 @@ class Verdict:
                 )
 
     def _may_vanish(self, seen: Seen, send: Send) -> bool:
-        """A message that was shown: as one that was acknowledged when it was shown, or earlier."""
+        """Return whether a message that a consumer saw may be lost. Showing it counts as acknowledging it."""
         shown = Send(
             send.content, send.producer, send.queue_id, seen.address, send.invoked_us, seen.time_us, epoch=seen.epoch,
             physical=seen.physical, epoch_id=seen.epoch_id, is_sync=send.is_sync,
@@ -380,9 +381,9 @@ class Verdict:
         )
 
     def _was_not_on_its_disk(self, seen: Seen, send: Send, incident: Incident) -> bool:
-        """A slave showed it, and its master had it in the page cache alone when it lost power and went on without.
+        """Return whether the master lost it with its page cache, although a slave had shown it already.
 
-        A SYNC_MASTER asks that slave first, which must have lost it as well.
+        A SYNC_MASTER gets it back from that slave, so the slave must have lost it as well.
         """
         if incident.kind != "power":
             return False
@@ -397,7 +398,7 @@ class Verdict:
 
 
 def placed(queues: dict[int, list[StoredMessage]]) -> dict[tuple[int, int], bytes]:
-    """Bodies by queue and offset."""
+    """Return message bodies by queue id and queue offset."""
     return {(queue_id, message.queue_offset): message.body for queue_id, found in queues.items() for message in found}
 
 

@@ -1,4 +1,4 @@
-"""Producers and consumers: like real ones they know the name servers alone, and never see the whole truth.
+"""Producers and consumers, which know only the name servers, as real ones do.
 
 They send real requests and note the answers and their times.
 """
@@ -22,7 +22,7 @@ from tests.simulation.timeline import SECOND, Process, Timeline
 TOPIC = "Orders"
 QUEUE_COUNT = 2
 SUBSCRIPTION_FLAG, SUSPEND_FLAG = 4, 2
-# What a broker answers a send that it took in, but can't vouch for.
+# A broker answers with these when it took a message in, but can't vouch for it.
 NOT_SURE_CODES = frozenset(
     {
         ResponseCode.FLUSH_DISK_TIMEOUT,
@@ -34,7 +34,7 @@ NOT_SURE_CODES = frozenset(
 
 
 class ClientNode:
-    """What all clients have: a process, connections, a route that may be old."""
+    """The base of all clients: a process, connections, and a route that may be outdated."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ClientNode:
         return promise
 
     async def route(self, *, is_fresh: bool = False) -> TopicRoute | None:
-        """As the name servers say, or said at most 30 s ago."""
+        """Return the route that the name servers give, or gave at most 30 s ago."""
         if not is_fresh and self._route is not None and self.now_us - self._route_us < 30 * SECOND:
             return self._route
         request = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext={"topic": TOPIC}, version=479)
@@ -83,13 +83,13 @@ class ClientNode:
         return self._route
 
     async def master(self, *, is_fresh: bool = False) -> str | None:
-        """The last known address of the master."""
+        """Return the last known address of the master."""
         route = await self.route(is_fresh=is_fresh)
         data = route.broker(self._broker_name) if route else None
         return data.master_address if data else None
 
     async def reader(self, *, is_fresh: bool = False, broker_id: int = 0) -> str | None:
-        """The broker to read from: the one suggested, else the master, else any."""
+        """Return the broker to read from: the suggested one, else the master, else any."""
         route = await self.route(is_fresh=is_fresh)
         data = route.broker(self._broker_name) if route else None
         return data.read_address(broker_id) if data else None
@@ -100,7 +100,7 @@ EpochAt = Callable[[str], tuple[int, str]]
 
 
 class Producer(ClientNode):
-    """Sends one message after another, each unlike every other one; what fails is sent no second time."""
+    """Sends one message after another. All differ, and a failed send is not retried."""
 
     on_answer: Callable[[Send], None] = staticmethod(lambda send: None)
     epoch_at: EpochAt = staticmethod(lambda address: (-1, ""))
@@ -166,16 +166,16 @@ class Producer(ClientNode):
 
 
 class Consumer(ClientNode):
-    """The only member of its group: reads every queue from where the group stands, commits now and then."""
+    """The only member of its group. It reads every queue from the group's offset and commits now and then."""
 
     is_master_at: Callable[[str], bool] = staticmethod(lambda address: False)
     epoch_at: EpochAt = staticmethod(lambda address: (-1, ""))
-    # (address) -> what changes with each start and each epoch of the master there; None: no master
+    # (address) -> a value that changes with each start and each epoch of the master there; None without a master
     life_at: Callable[[str], object] = staticmethod(lambda address: None)
     on_seen: Callable[[Seen], None] = staticmethod(lambda seen: None)
 
     def start(self, pace_us: int) -> None:
-        self._newest: dict[tuple[object, int], int] = {}  # committed to one life of a master, by queue
+        self._newest: dict[tuple[object, int], int] = {}  # the newest commit to one life of a master, by queue
         for queue_id in range(QUEUE_COUNT):
             run(self._work(queue_id, pace_us))
 
@@ -184,7 +184,7 @@ class Consumer(ClientNode):
         return f"G-{self.name}"
 
     async def _work(self, queue_id: int, pace_us: int) -> None:
-        """One queue."""
+        """Consume one queue until the consumer stops."""
         offset, committed, is_fresh, broker_id = -1, -1, True, 0
         while not self.is_stopping:
             await self.sleep(int(self._rng.expovariate(1) * pace_us))
@@ -221,7 +221,7 @@ class Consumer(ClientNode):
         return offset
 
     async def _pull(self, address: str, queue_id: int, offset: int) -> tuple[int, int]:
-        """(where to go on, the broker that is suggested). Raises PymqError."""
+        """Return the next offset, -1 to ask for the group's, and the id of the suggested broker. Raises PymqError."""
         self._history.operations["pulls"] += 1
         is_patient = self._rng.random() < 0.5
         request = Command(

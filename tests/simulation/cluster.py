@@ -1,4 +1,4 @@
-"""One run: a cluster made from a seed, its clients at work, faults on it, quiet at the end, and a verdict."""
+"""Runs one cluster: makes it from a seed, lets its clients work under faults, brings it to rest, and judges it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOOK_US = 2 * SECOND
 
 
 class Report(NamedTuple):
-    """What came of one seed."""
+    """The result of one seed."""
 
     seed: int
     violations: list[str]
@@ -121,7 +121,7 @@ class Cluster:
     # -- the run ------------------------------------------------------------------------------------------------
 
     def run(self, story: Story | None = None) -> None:
-        """``story`` takes the place of the plan's faults."""
+        """Run the plan; ``story`` takes the place of its faults."""
         plan, timeline = self.plan, self.timeline
         for server in self.name_servers:
             server.start()
@@ -165,7 +165,7 @@ class Cluster:
         return False
 
     def _come_to_rest(self) -> None:
-        """Everything is mended and started; the clients go on until all works, then stop."""
+        """Mend and start everything. The clients go on until all works, then stop."""
         self.faults.heal_all()
         self.operator.mend()
         since_us = self.timeline.now_us
@@ -199,7 +199,7 @@ class Cluster:
             node.process.die()
 
     def describe(self) -> str:
-        """Where everybody stands: for people who look for the cause of a violation."""
+        """Return the state of each broker, to help find the cause of a violation."""
         return "\n".join(f"{broker.name}: {_state(broker.parts)}" for broker in self.brokers)
 
 
@@ -212,7 +212,7 @@ def _state(parts: BrokerParts | None) -> str:
 
 
 class _Errors(logging.Handler):
-    """What the product logs with a traceback is an error inside it."""
+    """Reports a violation when the product logs a traceback: that is an error inside it."""
 
     def __init__(self, history: History) -> None:
         super().__init__(logging.ERROR)
@@ -237,12 +237,12 @@ def _logged_to(history: History) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.propagate = before[0]
-        logger.setLevel(before[1])  # an assignment would leave the children's cached answers
+        logger.setLevel(before[1])  # unlike an assignment, this clears what the child loggers have cached
 
 
 @contextmanager
 def _epoch_histories_of(epoch_count: int) -> Iterator[None]:
-    """For as long as this lasts no epoch history has more epochs."""
+    """Limit every epoch history to ``epoch_count`` epochs within this context."""
     real = epoch_history.ENTRIES_MAX
     epoch_history.ENTRIES_MAX = epoch_count
     try:
@@ -253,7 +253,7 @@ def _epoch_histories_of(epoch_count: int) -> Iterator[None]:
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """What dead processes leave stays for as long as the run: else it would go at moments that no seed decides."""
+    """Keep what dead processes leave until the run ends: the collector would run at moments that no seed decides."""
     gc.disable()
     try:
         yield
@@ -263,7 +263,7 @@ def _without_gc() -> Iterator[None]:
 
 @contextmanager
 def _unheard() -> Iterator[None]:
-    """Coroutines of dead processes complain when they are deleted: they are run to their ends without a loop."""
+    """Silence coroutines of dead processes: when deleted they run to their ends without a loop, and complain."""
     before = sys.unraisablehook
     sys.unraisablehook = lambda _: None
     try:
@@ -291,7 +291,7 @@ def simulate(seed: int, *, tracing: bool = False, plan: Plan | None = None, stor
                 if tracing:
                     raise
                 history.violated(f"{type(error).__name__}: {error}")
-        # While nothing is collected by itself: else all of it would be looked through twice.
+        # Automatic collection is still off here. Otherwise the collector would scan all of it twice.
         with _unheard():
             cluster.end()
             del cluster

@@ -1,4 +1,4 @@
-"""A machine's disk: keeps what was synced through a power loss, gets full, fails to sync, is slow."""
+"""A machine's disk: it keeps synced data through a power loss, and it may be full, fail to sync, or be slow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SPACE_TAKING = frozenset({"pwrite", "allocate"})
 
 
 class SimDisk:
-    """``files`` changes with each power loss: ask for it at each start."""
+    """The disk of one machine. A power loss replaces ``files``, so read the attribute at each start."""
 
     def __init__(self, now_ms: Callable[[], int], usual_sync_delay_us: int) -> None:
         self._now_ms = now_ms
@@ -24,7 +24,7 @@ class SimDisk:
         self.failing_sync_count = 0  # the number of syncs that fail from now on
         self._usual_sync_delay_us = usual_sync_delay_us
         self.sync_delay_us = usual_sync_delay_us
-        self.was_faulty = False  # some call failed since the last healing
+        self.was_faulty = False  # some call has failed since the last :meth:`heal`
         self.on_failed_sync: Callable[[], None] = lambda: None
         self.on_fill: Callable[[bool], None] = lambda is_full: None
         self._attach()
@@ -42,14 +42,14 @@ class SimDisk:
         self._attach()
 
     def heal(self) -> None:
-        """It works again, and nothing is put down to it any more."""
+        """Make it work again, and forget that it ever failed."""
         self.was_faulty = False
         self.failing_sync_count = 0
         self.speed_up()
         self.fill(False)
 
     def speed_up(self) -> None:
-        """It is as fast as usual."""
+        """Make it as fast as usual."""
         self.sync_delay_us = self._usual_sync_delay_us
 
     def _fault(self, call: str, path: str) -> None:
@@ -63,11 +63,11 @@ class SimDisk:
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def after_kill(self) -> None:
-        """The process is gone; what it wrote is in the page cache."""
+        """Keep what the dead process wrote: it is in the page cache."""
         self.files.after_kill()
 
     def lose_power(self, chance: random.Random) -> None:
-        """What was synced is there, and of the rest what chance keeps."""
+        """Keep what was synced, and of the rest what chance keeps."""
         image = random_loss(chance).of(self.files.snapshot())
         modified = {path: node.modified_ms for path, node in self.files.nodes.items()}
         self.files = MemoryFiles.restored(image, now_ms=self._now_ms)

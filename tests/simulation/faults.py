@@ -1,4 +1,4 @@
-"""What goes wrong: drawn from the seed, applied to a cluster, mended after a while; counted when it was real."""
+"""Draws faults from the seed, applies them to a cluster, and mends them later. Counts those that took effect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAIL_OVER = "fail over"
 
 
 class Faults:
-    """Each method applies one kind of fault and says whether there was anything to apply it to."""
+    """Applies faults. The method of each kind returns whether there was anything to apply it to."""
 
     def __init__(self, cluster: Cluster, rng: random.Random) -> None:
         self._cluster = cluster
@@ -53,8 +53,10 @@ class Faults:
     # -- when ---------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """The first one comes when the first messages are on the disk: a log that power loss empties is no copy any
-        more of any other, and wants an operator's hand."""
+        """Plan the first fault for when the first messages are on the disk.
+
+        A log that a power loss empties no longer copies any other, and needs an operator.
+        """
         self._cluster.timeline.after(self._cluster.plan.warm_up_us, self._plan_next)
 
     def stop(self) -> None:
@@ -74,14 +76,14 @@ class Faults:
         self._plan_next()
 
     def _later(self, longest_us: int, mend: Callable[[], None]) -> None:
-        """After some time, often short."""
+        """Call ``mend`` after a random time, often a short one."""
         self._cluster.timeline.after(int(self._rng.random() ** 2 * longest_us), mend)
 
     def _note(self, text: str) -> None:
         self._cluster.history.note(f"{self._cluster.timeline.now_us / SECOND:.4f} FAULT {text}")
 
     def heal_all(self) -> None:
-        """Nothing is broken any more. What is dead is started."""
+        """Mend everything that is broken, and start what is dead."""
         cluster = self._cluster
         self._note("all is mended")
         cluster.network.links.clear()
@@ -94,11 +96,11 @@ class Faults:
             broker.disk.heal()
             broker.resume()
             if broker.is_alive and broker.is_broken:
-                self._die(broker, "kill")  # a disk that failed once wants a restart
+                self._die(broker, "kill")  # after a failed sync its store takes no writes until a restart
             if not broker.is_alive:
                 broker.start()
 
-    # -- who ----------------------------------------------------------------------------------------------------
+    # -- targets ------------------------------------------------------------------------------------------------
 
     def _any_broker(self) -> SimBroker | None:
         living = [broker for broker in self._cluster.brokers if broker.is_alive]
@@ -165,7 +167,7 @@ class Faults:
 
         def start_again() -> None:
             if life.is_alive:
-                self._later(10 * SECOND, start_again)  # the stop takes its time, or a pause came
+                self._later(10 * SECOND, start_again)  # the stop takes long, or the broker is paused
             else:
                 self._start(broker)
 
@@ -218,7 +220,7 @@ class Faults:
         return True
 
     def _failing_fsync(self) -> bool:
-        """A store whose fsync failed takes no writes until its broker is restarted: so it is."""
+        """Fail one fsync. The store takes no writes after that, so restart the broker later."""
         broker = self._any_broker()
         if broker is None:
             return False
@@ -247,7 +249,7 @@ class Faults:
     # -- network ------------------------------------------------------------------------------------------------
 
     def _partition(self, *, both_ways: bool) -> bool:
-        """Some machines no longer reach some others; clients may be on either side."""
+        """Separate some machines from the others; clients may be on either side."""
         cluster, rng = self._cluster, self._rng
         hosts = self._hosts()
         rng.shuffle(hosts)
@@ -264,7 +266,7 @@ class Faults:
         return True
 
     def _cut_connections(self) -> bool:
-        """Some connections break; each end hears of it in its own time: one may have two for the other's one."""
+        """Break some connections. Each end notices at its own time, so one may have two where the other has one."""
         streams = [stream for stream in self._cluster.network.streams if self._rng.random() < 0.3]
         longest_us = self._rng.choice((SECOND, SECOND, 30 * SECOND))
         for stream in streams:
@@ -275,7 +277,7 @@ class Faults:
         return bool(streams)
 
     def _half_open(self) -> bool:
-        """Some connections carry nothing any more, without a notice to either end."""
+        """Make some connections carry nothing any more, without a notice to either end."""
         streams = [stream for stream in self._cluster.network.streams if self._rng.random() < 0.15]
         for stream in streams:
             stream.is_half_open = stream.other.is_half_open = True

@@ -1,4 +1,4 @@
-"""Which slave could copy its master's tables, and when: looked at from outside now and then."""
+"""Records from outside which slave could copy its master's tables, and when."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.network import SimNetwork
 
 @dataclass(slots=True)
 class Span:
-    """A slave followed one life of a master, whose epoch was of ``epoch``, and nothing stood between them."""
+    """A time in which a slave followed one life of a master, in one epoch, without a disturbance between them."""
 
     life: tuple[int, str, int]  # the slave's start, the master's address and start
     epoch: int
@@ -21,7 +21,7 @@ class Span:
 
 
 class Followings:
-    """Call :meth:`look` every few seconds: what breaks and mends in between goes by unseen."""
+    """The spans of all slaves. Call :meth:`look` every few seconds: it misses what breaks and mends in between."""
 
     def __init__(self, brokers: list[SimBroker], network: SimNetwork) -> None:
         self._brokers = brokers
@@ -47,11 +47,11 @@ class Followings:
         self._looked_us = now_us
 
     def of(self, slave: SimBroker) -> Sequence[Span]:
-        """In the order of time."""
+        """Return the spans of a slave in the order of time."""
         return self._spans[slave.name]
 
     def _master_of(self, slave: SimBroker, masters: dict[str, SimBroker]) -> SimBroker | None:
-        """The one that it follows, when both can work."""
+        """Return the master that the slave follows, if both can work."""
         side = slave.parts.side if slave.parts is not None else None
         master = masters.get(side.master_address) if side is not None and side.is_following else None
         if master is None or slave.process.is_paused or master.process.is_paused:
@@ -59,13 +59,13 @@ class Followings:
         return None if slave.disk.is_full or slave.is_broken else master
 
     def _is_between_nothing(self, slave: SimBroker, master: SimBroker, torn: set[tuple[str, str]]) -> bool:
-        """Their connections carry everything as fast as they should."""
+        """Return whether their connections carry everything as fast as they should."""
         network = self._network
         there, back = (slave.host, master.host), (master.host, slave.host)
         return there not in torn and not any(pair in network.cuts or pair in network.links for pair in (there, back))
 
     def _torn_pairs(self) -> set[tuple[str, str]]:
-        """Hosts of connections that are broken, and who opened it has not heard of it: questions wait there in vain."""
+        """Return (opener, peer) of broken connections whose opener does not know yet: its questions wait in vain."""
         network = self._network
         return {
             (stream.local_host, stream.peer_host)

@@ -1,4 +1,4 @@
-"""What clients saw and what was done to the cluster, in order: the checkers read nothing else but the disks."""
+"""The record of a run, in order: what clients saw, and what was done to the cluster. The checkers read it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ACKED, REFUSED, UNSURE = "acked", "refused", "unsure"
 
 @dataclass(slots=True)
 class Send:
-    """One attempt to send. ``answered_us`` -1: no answer yet. ``physical``: where its broker says it stands."""
+    """One attempt to send. ``answered_us`` is -1 before the answer; ``physical`` is the log offset in the answer."""
 
     content: bytes
     producer: str
@@ -26,7 +26,7 @@ class Send:
     code: int = -1
     queue_offset: int = -1
     physical: int = -1
-    epoch: int = -1  # of its broker's epoch history when it answered
+    epoch: int = -1  # its broker's newest when it answered
     epoch_id: str = ""
     is_sync: bool = False  # a SYNC_MASTER acknowledged it
 
@@ -46,7 +46,7 @@ class Seen(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A group's offset that a broker said it took. ``epoch``: of that broker's epoch history when it was asked."""
+    """A group's offset that a broker accepted. ``epoch`` is that broker's newest when it was asked."""
 
     time_us: int
     group: str
@@ -58,10 +58,11 @@ class Commit(NamedTuple):
 
 
 class Incident(NamedTuple):
-    """Something that may cost messages, or offsets. ``kind``: kill, power, stop, promote, force.
+    """An event that may cost messages or offsets. ``kind``: kill, power, stop, promote, force.
 
-    ``detail``: of power, the id of the epoch that it ended, if any; of promote and force, the new epoch. ``offsets``:
-    what the one that was promoted had before that, by topic@group and queue. ``is_done``: it is the master by now.
+    ``detail``: for power, the id of the epoch that it ended, if any; for promote and force, the new epoch.
+    ``offsets``: what the promoted broker had before that, by topic@group and queue.
+    ``is_done``: the promoted broker is the master by now.
     """
 
     time_us: int
@@ -74,10 +75,10 @@ class Incident(NamedTuple):
 
 @dataclass
 class History:
-    """Everything of one run."""
+    """The whole record of one run."""
 
     sends: list[Send] = field(default_factory=list)
-    sent: dict[bytes, Send] = field(default_factory=dict)  # the same by content
+    sent: dict[bytes, Send] = field(default_factory=dict)  # the same sends by content
     seen: list[Seen] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     incidents: list[Incident] = field(default_factory=list)
@@ -88,17 +89,17 @@ class History:
     now_us: int = 0
 
     def begin(self, send: Send) -> None:
-        """It is sent now."""
+        """Record a send that begins now."""
         self.sends.append(send)
         self.sent[send.content] = send
 
     def note(self, text: str) -> None:
-        """A line of the trace, when one is wanted."""
+        """Add a line to the trace, if there is one."""
         if self.trace is not None:
             self.trace.append(text)
 
     def violated(self, text: str) -> None:
-        """A promise is broken. The run goes on: the checkers at its end may say more."""
+        """Record a broken promise. The run goes on: the checkers at its end may say more."""
         if len(self.violations) < 20:
             self.violations.append(text)
         self.note(f"VIOLATION {text}")

@@ -1,7 +1,7 @@
 """An event loop on the timeline: the product's own servers, clients and composition roots run on it unchanged.
 
-One loop a process. Sockets are simulated streams, executors and worker threads are work that is done a little later;
-there is no real time, no real thread and no real socket.
+Each process has one loop. Sockets are simulated streams; executors and worker threads do their work a little later.
+There is no real time, no real thread and no real socket.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TASKS_LOOKED_AT = 200
 
 
 class SimLoop(asyncio.AbstractEventLoop):
-    """What asyncio's classes and the product ask of a loop, and no more."""
+    """Implements what asyncio's classes and the product ask of a loop, and no more."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._timeline = timeline
         self._on_error = on_error
         self._is_inside = False  # a call of :meth:`enter` has not returned yet
-        # Kept for as long as the run: what a dead process left must not be tidied up whenever memory is.
+        # Keeps the tasks of a dead process, which must not be deleted at a moment that no seed decides.
         self._tasks: list[asyncio.Task[Any]] = []
         self._task_count_max = TASKS_LOOKED_AT
 
@@ -66,10 +66,10 @@ class SimLoop(asyncio.AbstractEventLoop):
         return not self.process.is_alive
 
     def enter(self, callback: Callable[..., object], *args: Any) -> None:
-        """Runs a call as if the loop had: with itself as the running one, errors reported.
+        """Run a call as if the loop did: with itself as the running loop, and errors reported.
 
-        Naming the running loop costs more than most calls. So it stays named until another one enters, but for a loop
-        inside whose call this one was made.
+        Setting the running loop costs more than most calls. So it stays set until another loop enters; only a call
+        made inside another loop's call restores that loop.
         """
         before = _get_running_loop()
         if before is not self:
@@ -88,7 +88,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         arguments = (callback, *args) if context is None else (context.run, callback, *args)
         return self._timeline.plan(delay_us, Timer(self.process, self.enter, arguments))
 
-    # Timers have what asyncio and the product ask of a handle: that it can be cancelled.
+    # A Timer can serve as a handle: asyncio and the product only cancel it.
 
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Timer:  # type: ignore[override]
         arguments = (callback, *args) if context is None else (context.run, callback, *args)
@@ -134,12 +134,12 @@ class SimLoop(asyncio.AbstractEventLoop):
         return future
 
     def run_in_thread(self, work: Callable[[], Any], done: Callable[[Result], None]) -> None:
-        """A worker thread: the work is done in one step some time later, and the loop hears of it later still."""
+        """Do ``work`` as a worker thread does: in one step some time later. Call ``done`` on the loop later still."""
         delay_us = self.disk.sync_delay_us if self.disk is not None else 100
         self.process.after(20 + int(self.rng.random() * 2 * delay_us), self._work, work, done)
 
     def _work(self, work: Callable[[], Any], done: Callable[[Result], None]) -> None:
-        _set_running_loop(None)  # a thread has none
+        _set_running_loop(None)  # a thread has no loop
         outcome = WorkOutcome(work)
         self.process.after(10 + int(self.rng.random() * 200), self.enter, done, outcome)
 
@@ -169,7 +169,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
 
 class SimListener:
-    """As much of asyncio.Server as is used."""
+    """Implements the part of asyncio.Server that is used."""
 
     def __init__(self, network: SimNetwork, address: str) -> None:
         self._network = network
@@ -204,7 +204,7 @@ class SimTransport(asyncio.Transport):
         self._is_lost = False
         self.protocol: Any = None
 
-    # -- of the stream ------------------------------------------------------------------------------------------
+    # -- called by the stream -----------------------------------------------------------------------------------
 
     def opened(self, stream: Stream) -> None:
         if self._is_closing:
@@ -244,7 +244,7 @@ class SimTransport(asyncio.Transport):
             self._is_lost = self._is_closing = True
             self._loop.enter(self.protocol.connection_lost, error)
 
-    # -- of the protocol ----------------------------------------------------------------------------------------
+    # -- called by the protocol ---------------------------------------------------------------------------------
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "peername" and self._stream is not None:
@@ -295,7 +295,7 @@ class SimTransport(asyncio.Transport):
 
 
 class SimWorkerThreads:
-    """In the place of :class:`pymq.broker.upkeep.worker_threads.WorkerThreads`."""
+    """Replaces :class:`pymq.broker.upkeep.worker_threads.WorkerThreads`."""
 
     def __init__(self, call_soon: Any, count: int, name: str) -> None:
         self._loop: SimLoop = call_soon.__self__
@@ -309,7 +309,7 @@ class SimWorkerThreads:
 
 @contextmanager
 def own_running_loop() -> Iterator[None]:
-    """Which loop is the running one behind this is as before it: see :meth:`SimLoop.enter`."""
+    """Restore the running loop at the end of this context: see :meth:`SimLoop.enter`."""
     before = _get_running_loop()
     try:
         yield
@@ -318,7 +318,7 @@ def own_running_loop() -> Iterator[None]:
 
 
 def start(loop: SimLoop, main: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """A program begins."""
+    """Start a program on ``loop``, and return its main task."""
     tasks: list[asyncio.Task[Any]] = []
     context = contextvars.Context()
     loop.enter(lambda: tasks.append(loop.create_task(main, context=context)))

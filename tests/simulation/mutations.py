@@ -21,8 +21,10 @@ FAIL_OVERS = (
 
 
 def hunting_plan(seed: int) -> Plan:
-    """As drawn, but short and dense: what is wrong shows soon or with another seed. Every other one is about masters
-    that die and who takes over."""
+    """Return the seed's plan, but short and dense: a bug shows soon or with another seed.
+
+    Every other plan is only about masters that die and slaves that take over.
+    """
     plan = drawn(seed)
     return replace(
         plan,
@@ -37,8 +39,10 @@ def hunting_plan(seed: int) -> Plan:
 
 
 def caught_by(bug: Bug, seeds_max: int = SEEDS_MAX) -> tuple[str, str] | None:
-    """The first story or seed that noticed the bug, and what it says; None when none did. What is known to notice it
-    comes first."""
+    """Return the first story or seed that noticed the bug, and its violation; None when none did.
+
+    Those known to notice the bug run first.
+    """
     with bug.planted():
         for name in (*bug.suites, *(f"seed {seed}" for seed in range(1, seeds_max + 1))):
             violations = _run(name).violations
@@ -55,7 +59,7 @@ def _run(name: str) -> Report:
 
 
 def look_for_all() -> int:
-    """For the command: every bug, one after another."""
+    """Look for every bug, one after another, and return the exit code."""
     logging.disable(logging.CRITICAL)
     missed = 0
     for bug in BUGS:

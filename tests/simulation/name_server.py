@@ -1,4 +1,4 @@
-"""A name server on a simulated machine: the product's own, its memory gone with each death."""
+"""A name server on a simulated machine: the product's own, which loses its memory with each death."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PORT = 9876
 
 
 class SimNameServer:
-    """``process`` is the present life, dead or alive."""
+    """A name server on its machine. ``process`` is its latest run, dead or alive."""
 
     def __init__(self, name: str, host: str, timeline: Timeline, network: SimNetwork, history: History) -> None:
         self.name = name
@@ -46,11 +46,11 @@ class SimNameServer:
         self.process.die()
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Suspend the process (SIGSTOP)."""
         self.process.pause()
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Continue the process (SIGCONT)."""
         self.process.resume()
 
     def lose_power(self) -> None:

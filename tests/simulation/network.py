@@ -1,7 +1,7 @@
 """Streams between simulated machines: late, in pieces, held up by partitions, broken, half open.
 
-A stream keeps TCP's promise, no more: bytes arrive in order and once, or not at all. What was under way when a
-connection broke is lost; nothing of a dead connection arrives later.
+A stream keeps TCP's promise and no more: bytes arrive in order and once, or they do not arrive. What is under way when
+a connection breaks is lost; nothing of a dead connection arrives later.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import NamedTuple
 from pymq.wire.streams import StreamHandler
 from tests.simulation.timeline import MS, SECOND, Process, Timeline, Timer
 
-WINDOW_BYTES = 65_536  # what kernels and wires of one direction hold before a writer has to wait
+WINDOW_BYTES = 65_536  # kernels and wires of one direction hold this much before a writer has to wait
 LOW_WATER_BYTES = 16_384
 CONNECT_TIMEOUT_US = 3 * SECOND
-RETRANSMISSION_US = 900 * SECOND  # until a kernel gives a silent connection up
+RETRANSMISSION_US = 900 * SECOND  # the longest time until a kernel gives up a silent connection
 
 Accept = Callable[[str], StreamHandler]
 
@@ -26,7 +26,7 @@ class Link(NamedTuple):
 
     delay_us: int = 200
     jitter_us: int = 300
-    piece_chance: float = 0.05  # that an arrival is split into pieces
+    piece_chance: float = 0.05  # the probability that an arrival is split into pieces
 
 
 class Listener(NamedTuple):
@@ -78,7 +78,7 @@ class SimStream:
         self._arrival = Timer(None, self._arrive, ())  # at most one is planned
         self._is_closing = False
         self._is_wanted = False
-        self._state = network.rng.getrandbits(31) | 1  # of this stream's own chance: no other stream's use disturbs it
+        self._state = network.rng.getrandbits(31) | 1  # of this stream's own random numbers
 
     # -- Stream -------------------------------------------------------------------------------------------------
 
@@ -97,7 +97,7 @@ class SimStream:
         self._send()
 
     def close(self) -> None:
-        """What was written still arrives; the peer learns of the end behind it."""
+        """Close this end. What was written still arrives; the peer learns of the end after it."""
         if self.is_closed or self._is_closing:
             return
         self._is_closing = True
@@ -109,7 +109,7 @@ class SimStream:
             self._plan_arrival()
 
     def _chance(self) -> float:
-        """A number from 0 to 1. Lehmer's generator."""
+        """Return a random number from 0 to 1 (Lehmer's generator)."""
         self._state = self._state * 48_271 % 0x7FFF_FFFF
         return self._state / 0x7FFF_FFFF
 
@@ -135,8 +135,10 @@ class SimStream:
             self._plan_arrival()
 
     def _write_into_nothing(self) -> None:
-        """The kernel tries again and again: until the machine is back and knows nothing of this connection, or for
-        good."""
+        """Send again and again, as a kernel does.
+
+        The connection breaks when the machine is back and does not know it, or after a timeout.
+        """
         if self.other.is_closed and self.peer_host not in self._network.hosts_down:
             self._network.refuse(self)
         elif not self._plan:
@@ -164,7 +166,7 @@ class SimStream:
         timeline.plan(self._arrives_us - now_us, self._arrival)
 
     def _arrive(self) -> None:
-        """Some of what is under way has come to the other machine."""
+        """Deliver some of what is under way to the other machine."""
         self._plan = False
         other, network, under_way = self.other, self._network, self._under_way
         if self.is_half_open or other.is_closed:
@@ -190,7 +192,7 @@ class SimStream:
             other.process.now(other._gone, "closed by the peer")
 
     def _read(self, data: bytes) -> None:
-        """The other process takes them. A process that is paused does not."""
+        """Hand bytes to the other process. Callers hold this call while that process is paused."""
         if self.other.is_closed or self.other._is_closing or self.other.is_half_open:
             return
         self._in_flight_bytes -= len(data)
@@ -230,13 +232,13 @@ class SimStream:
             self.handler.closed(why)
 
     def break_now(self, why: str) -> None:
-        """This end gets the broken connection; what was under way in either direction is lost."""
+        """Break the connection for this end; what is under way in either direction is lost."""
         self._under_way.clear()
         if not self.is_closed and self.process.is_alive:
             self.process.after(0, self._gone, why)
 
     def process_died(self) -> None:
-        """The machine's kernel says so to the peer, behind what was already under way."""
+        """Announce the death to the peer, as the machine's kernel does, after what is already under way."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -246,7 +248,7 @@ class SimStream:
             self._plan_arrival()
 
     def vanish(self) -> None:
-        """The machine lost power: the peer hears nothing."""
+        """End without a notice to the peer, because the machine lost power."""
         self.is_closed = True
         self._network.forget(self)
         self._under_way.clear()
@@ -254,7 +256,7 @@ class SimStream:
 
 
 class SimNetwork:
-    """All machines and what lies between them. Delays, partitions and accidents are the fault plan's to set."""
+    """Connects all machines. The faults set its delays, partitions and accidents."""
 
     def __init__(self, timeline: Timeline, rng: random.Random) -> None:
         self.timeline = timeline
@@ -317,14 +319,14 @@ class SimNetwork:
         near.handler.opened(near)
 
     def process_died(self, process: Process, *, with_power: bool) -> None:
-        """All its connections end; after a power loss no peer gets a notice."""
+        """End all connections of the process; after a power loss no peer gets a notice."""
         for stream in [stream for stream in self.streams if stream.process is process]:
             if with_power:
                 stream.vanish()
             else:
                 stream.process_died()
 
-    # -- what lies between --------------------------------------------------------------------------------------
+    # -- links and partitions -----------------------------------------------------------------------------------
 
     def is_cut(self, source: str, target: str) -> bool:
         return (source, target) in self.cuts
@@ -337,11 +339,11 @@ class SimNetwork:
         return link.delay_us + int(self.rng.random() * link.jitter_us)
 
     def hold(self, stream: SimStream) -> None:
-        """What it has under way waits for the partition's end."""
+        """Make what the stream has under way wait for the partition's end."""
         self._held[stream] = None
 
     def heal(self, cuts: set[tuple[str, str]]) -> None:
-        """These directions work again: what was held there goes on, a little later."""
+        """Make these directions work again: what was held there goes on a little later."""
         self.cuts -= cuts
         held, self._held = self._held, {}
         for stream in held:
@@ -351,7 +353,7 @@ class SimNetwork:
                 self.timeline.after(int(stream._chance() * 200 * MS), stream._plan_arrival)
 
     def refuse(self, stream: SimStream) -> None:
-        """It writes to a process that is gone: the machine there says so, if it is heard."""
+        """Reset a stream that writes to a dead process, unless a partition stops the reset."""
         if not self.is_cut(stream.peer_host, stream.local_host):
             stream.break_now("reset by the peer")
 

@@ -1,4 +1,4 @@
-"""What groups committed, looked at when all is quiet: what was safe is there, and nothing goes beyond a queue's end."""
+"""Checks committed offsets at rest: safe ones are still there, and none lies beyond its queue's end."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from tests.simulation.following import Followings
 from tests.simulation.history import Commit, History, Incident
 from tests.simulation.timeline import MS, SECOND
 
-# A saved table is this old at most when its broker dies: flushConsumerOffsetInterval, the save itself, a tick.
+# A saved table is at most this old when its broker dies: flushConsumerOffsetInterval, the save itself, a tick.
 OFFSETS_OLD_US = 5_000 * MS
-# Whoever followed for so long has what its master had before: slaveSyncInterval, a question that broke off, a tick.
+# A slave that followed this long has what its master had before: slaveSyncInterval, a broken question, a tick.
 COPIED_US = 5 * SECOND
 
 Places = dict[tuple[int, int], bytes]  # bodies by queue and offset
 
 
 class Offsets:
-    """A group's offset is the newest that was taken, or one that a death may have left."""
+    """Checks that each group's offset is the newest accepted one, or one that a death may have left."""
 
     def __init__(self, brokers: list[SimBroker], history: History, followings: Followings) -> None:
         self._brokers = brokers
@@ -25,10 +25,11 @@ class Offsets:
         self._followings = followings
 
     def look(self, master: SimBroker, there: Places) -> None:
-        """At ``master``, the only one, whose messages are ``there``."""
+        """Check the offsets of ``master``, the only one, whose messages are ``there``."""
         assert master.parts is not None
         say = self._history.violated
-        is_chosen = self._history.operations["masters demoted by hand"] > 0  # with the offsets it took
+        # An operator may have chosen one of two masters, and with it the offsets it took.
+        is_chosen = self._history.operations["masters demoted by hand"] > 0
         for group in {commit.group for commit in self._history.commits}:
             for queue_id in range(QUEUE_COUNT):
                 now = master.parts.metadata.cursors.query(group, TOPIC, queue_id)
@@ -45,10 +46,13 @@ class Offsets:
                     say(f"{group} stands at {now} in queue {queue_id}, {max(missing)} was committed and safe")
 
     def _is_safe(self, commit: Commit) -> bool:
-        """No death came before it was saved, and no promotion before it was copied; or nothing since a slave became the
-        master with it."""
+        """Return whether no incident may have cost the offset.
+
+        A death may cost it until it is saved, a promotion until the slave has copied it. When a slave that has it
+        becomes the master, only what happens after that counts.
+        """
         incidents = self._history.incidents
-        since_us = commit.time_us - SECOND  # who died a moment ago may have answered
+        since_us = commit.time_us - SECOND  # a broker that died a moment ago may have answered
         for incident in incidents:
             if incident.is_done and incident.time_us >= commit.time_us and _has(incident, commit):
                 since_us, address = incident.time_us + 1, incident.node
@@ -59,8 +63,11 @@ class Offsets:
         )
 
     def _may_cost(self, incident: Incident, commit: Commit) -> bool:
-        """Who is paused saves nothing; what a full disk did not take is saved with the next try. What a slave took is
-        brought to its master once it follows one, however late, and saved there after that."""
+        """Return whether the incident may have cost the offset.
+
+        A paused broker saves nothing; what a full disk rejected is saved with the next try. A slave brings the offsets
+        it took to its master once it follows one, however late, and the master saves them after that.
+        """
         node = broker_of(incident, self._brokers)
         if node.address != commit.address:
             if incident.kind in ("promote", "force"):
@@ -70,7 +77,7 @@ class Offsets:
         return self._is_younger(OFFSETS_OLD_US, node, commit.time_us, incident.time_us)
 
     def _could_copy(self, slave: SimBroker, commit: Commit, until_us: int) -> bool:
-        """It followed a master that had the offset for long enough, and lived on until the table was saved."""
+        """Return whether it followed a master with the offset for long enough, and lived until it saved the table."""
         since_us = commit.time_us if commit.was_master else self._brought_us(commit)
         if since_us is None:
             return False
@@ -82,7 +89,7 @@ class Offsets:
         return False
 
     def _brought_us(self, commit: Commit) -> int | None:
-        """When the slave that took it had brought it to its master for sure."""
+        """Return the time by which the slave that took it had surely brought it to its master; None for never."""
         for span in self._followings.of(self._at(commit.address)):
             start_us = max(span.start_us, commit.time_us)
             if span.end_us - start_us >= COPIED_US and span.epoch >= commit.epoch:
@@ -90,7 +97,7 @@ class Offsets:
         return None
 
     def _died_soon(self, slave: SimBroker, start_us: int, until_us: int) -> bool:
-        """Before what it copied from ``start_us`` on was on its disk."""
+        """Return whether it died before what it copied from ``start_us`` on was on its disk."""
         return any(
             incident.kind in ("kill", "power")
             and broker_of(incident, self._brokers) is slave
@@ -100,15 +107,17 @@ class Offsets:
         )
 
     def _is_younger(self, age_us: int, node: SimBroker, since_us: int, at_us: int) -> bool:
-        """By the time in which its broker ran."""
+        """Return whether its broker ran for at most ``age_us`` in between, or twice that if its disk was full."""
         return node.moving_us(since_us, at_us) <= age_us * (2 if node.had_full_disk(since_us, at_us) else 1)
 
     def _at(self, address: str) -> SimBroker:
         return next(broker for broker in self._brokers if broker.address == address)
 
     def _is_backed(self, commit: Commit, there: Places) -> bool:
-        """The message its group had read last is where it was. A log's end that was taken back, if it may be, takes
-        the offsets behind it along: later messages there are others."""
+        """Return whether the message that the group had read last is still where it was.
+
+        A truncated end of the log takes the offsets behind it along: other messages come to stand there.
+        """
         place = commit.queue_id, commit.offset - 1
         last = next(
             (
@@ -124,8 +133,10 @@ class Offsets:
 
 
 def _is_unheard(promotion: Incident, commit: Commit) -> bool:
-    """Another broker was the master by then, and who took the commit did not know. Two that were promoted out of sight
-    of each other have one epoch."""
+    """Return whether another broker was the master by then, and the one that took the commit did not know.
+
+    Two brokers that are promoted out of sight of each other have the same epoch.
+    """
     if not promotion.is_done or commit.address == promotion.node:
         return False
     epoch = int(promotion.detail)
@@ -133,11 +144,11 @@ def _is_unheard(promotion: Incident, commit: Commit) -> bool:
 
 
 def broker_of(incident: Incident, brokers: list[SimBroker]) -> SimBroker:
-    """Incidents name the broker that died, or the address of the one that was promoted."""
+    """Return the broker of an incident: ``node`` is the name of a dead one, or the address of a promoted one."""
     return next(broker for broker in brokers if incident.node in (broker.name, broker.address))
 
 
 def _has(incident: Incident, commit: Commit) -> bool:
-    """Whoever was promoted had the offset then."""
+    """Return whether the promoted broker had the offset then."""
     queues = incident.offsets.get(f"{TOPIC}@{commit.group}", {})
     return int(queues.get(str(commit.queue_id), -1)) >= commit.offset

@@ -1,6 +1,6 @@
-"""The operator: makes topics and groups, hands the group over, fails it over, sees to it that there is a master.
+"""The operator: it makes topics and groups, hands over, fails over, and makes sure that there is a master.
 
-Promotions are those of ``pymq broker promote``: its plan and its steps, on a simulated loop.
+Its promotions follow the plan and the steps of ``pymq broker promote``, on a simulated loop.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 Judge = Callable[[PromotionPlan], str | None]
 
 LOOK_S = 5.0
-PATIENCE = 8  # looks at what may settle itself
+PATIENCE = 8  # looks at a state that may settle by itself, before the operator acts
 OTHER_TOPICS = ("Returns", "Invoices")
 
 
 class Operator(ClientNode):
-    """Fail-overs come one at a time. What one may cost is noted before and behind it."""
+    """Runs one promotion at a time, and records what it may cost before and after it."""
 
     def __init__(self, name: str, host: str, *, cluster: Cluster, **common: Any) -> None:
         super().__init__(name, host, **common)
@@ -47,7 +47,7 @@ class Operator(ClientNode):
         self._clock = NodeClock(self._timeline)
         self.is_busy = False
         self.is_set_up = False
-        self.held: list[SimBroker] = []  # dead, and not to be started now
+        self.held: list[SimBroker] = []  # dead brokers that must not start now
 
     def _failed(self, what: str, error: BaseException | None) -> None:
         self._history.violated(f"{what}: {type(error).__name__}: {error}")
@@ -76,7 +76,7 @@ class Operator(ClientNode):
                 self.is_set_up = True
 
     async def _ask(self, address: str, command: Command) -> None:
-        """As any client of the product's own. Raises PymqError."""
+        """Send a command through the product's own admin client. Raises PymqError."""
         async with Admin(self._name_servers, clock=self._clock) as admin:
             await admin._connection._client.invoke_ok(address, command)
 
@@ -92,7 +92,7 @@ class Operator(ClientNode):
         await self._ask(address, Command(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body))
 
     def change_topics(self) -> bool:
-        """Another topic comes, gets messages, goes, comes again."""
+        """Create, use and delete another topic in random order. Return False when there is no master."""
         master = next((broker for broker in self._cluster.brokers if broker.is_master), None)
         if master is None:
             return False
@@ -117,7 +117,7 @@ class Operator(ClientNode):
     # -- promotions ---------------------------------------------------------------------------------------------
 
     def hand_over(self) -> bool:
-        """A slave takes over from the living master: nothing may be lost."""
+        """Let a slave take over from the living master: nothing may be lost. Return whether it began."""
         slaves = [broker for broker in self._cluster.brokers if broker.is_serving and not broker.is_master]
         if self.is_busy or not slaves or not any(broker.is_master for broker in self._cluster.brokers):
             return False
@@ -125,12 +125,14 @@ class Operator(ClientNode):
         return True
 
     def hand_over_to(self, slave: SimBroker, on_step: Callable[[str], None] = lambda text: None) -> None:
-        """``on_step`` hears of each step before it is done."""
+        """Hand over to ``slave``. ``on_step`` gets the text of each step before it is done."""
         self._promote(slave.address, lambda plan: "" if plan.master is not None else None, on_step)
 
     def fail_over(self) -> bool:
-        """The master is dead, all slaves are there: the furthest takes over. The dead one stays dead until then, as an
-        operator sees to."""
+        """Promote the furthest slave when the master is dead and all slaves serve. Return whether it began.
+
+        The operator keeps the dead master down until the end.
+        """
         brokers = self._cluster.brokers
         dead = [broker for broker in brokers if not broker.is_alive]
         living = [broker for broker in brokers if broker.is_serving]
@@ -140,7 +142,7 @@ class Operator(ClientNode):
         is_sync = self._cluster.plan.copies_needed > 1
 
         def judge(plan: PromotionPlan) -> str | None:
-            # That the master does not answer is one risk; any other is that of an unwise choice.
+            # A master that does not answer is one risk; any other risk makes the choice unwise.
             is_wise = plan.master is None and len(plan.risks) <= 1 and len(plan.members) == len(brokers)
             return ("promote" if is_sync else "force") if is_wise else None
 
@@ -148,19 +150,22 @@ class Operator(ClientNode):
         return True
 
     def force(self) -> bool:
-        """Some slave takes over, whatever it lacks, and whoever else may be a master that the operator can't see."""
+        """Promote some slave, whatever it lacks, even if there may be a master that the operator can't see."""
         slaves = [broker for broker in self._cluster.brokers if broker.is_serving and not broker.is_master]
         if self.is_busy or not slaves:
             return False
         self._promote(self._rng.choice(slaves).address, lambda plan: "force" if plan.master is None else None)
         return True
 
-    def _promote(self, who: str, judge: Judge, on_step: Callable[[str], None] = lambda text: None) -> None:
+    def _promote(self, target: str, judge: Judge, on_step: Callable[[str], None] = lambda text: None) -> None:
         self.is_busy = True
-        self._begin(self._promoting(who, judge, on_step))
+        self._begin(self._promoting(target, judge, on_step))
 
-    async def _promoting(self, who: str, judge: Judge, on_step: Callable[[str], None]) -> None:
-        """``judge`` says what the plan may cost: "" nothing, an incident's kind, or None: it is not carried out."""
+    async def _promoting(self, target: str, judge: Judge, on_step: Callable[[str], None]) -> None:
+        """Promote the address, or the best slave of the broker name, ``target``.
+
+        ``judge`` returns what the plan may cost: "" for nothing, or an incident's kind; None stops the promotion.
+        """
         history = self._history
 
         def tell(text: str) -> None:
@@ -169,7 +174,7 @@ class Operator(ClientNode):
 
         try:
             async with Admin(self._name_servers, clock=self._clock) as admin:
-                plan = await make_plan(admin, who)
+                plan = await make_plan(admin, target)
                 kind = judge(plan)
                 if kind is None or plan.obstacles:
                     self._tell(f"no promotion: {plan.obstacles} {plan.risks}")
@@ -196,8 +201,7 @@ class Operator(ClientNode):
             self.held = []
 
     def _note_promotion(self, kind: str, plan: PromotionPlan, offsets: Mapping[str, Mapping[str, int]]) -> None:
-        address = plan.target.address
-        """``offsets``: what the slave had before."""
+        """Record a promotion as an incident. ``offsets``: what the slave had before it."""
         address, epoch = plan.target.address, plan.target.epoch + 1
         is_done = self._cluster.broker_at(address).entry[0] == epoch
         self._history.incident(self.now_us, kind, address, str(epoch), offsets, is_done=is_done)
@@ -209,12 +213,15 @@ class Operator(ClientNode):
     # -- the end ------------------------------------------------------------------------------------------------
 
     def mend(self) -> None:
-        """Sees to it that there is a master at the end."""
+        """Make sure, until the end, that there is a master."""
         self._begin(self._mend())
 
     async def _mend(self) -> None:
-        """Restarts who is dead; makes a master where there is none; of two that can't tell who is right, which a forced
-        promotion may leave, chooses one. As docs/replication.md says."""
+        """Do what docs/replication.md tells an operator to do.
+
+        Restart dead brokers. Promote a slave when there is no master. Choose one of two masters that can't tell which
+        of them is right; a forced promotion may leave such masters.
+        """
         brokers, looks = self._cluster.brokers, 0
         while not self.is_stopping:
             await asyncio.sleep(LOOK_S)
@@ -246,8 +253,11 @@ class Operator(ClientNode):
         self._promote(furthest.address, lambda plan: "force" if plan.second_masters else None)
 
     def _was_forced(self) -> bool:
-        """A slave was promoted without its master: if it dies before anybody hears of its epoch, the next promotion
-        gives the same epoch again, and of two such masters an operator must choose."""
+        """Return whether a slave was promoted without its master.
+
+        If that slave dies before another broker hears of its epoch, the next promotion gives the same epoch again. An
+        operator must choose between two such masters.
+        """
         return any(incident.kind in ("force", "promote") for incident in self._history.incidents)
 
 

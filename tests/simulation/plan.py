@@ -1,8 +1,8 @@
-"""What a seed means: how the cluster is made, what its clients do, and what happens to it.
+"""The meaning of a seed: how the cluster is made, what its clients do, and what happens to it.
 
 Most seeds are *storms*: minutes with a fault every few seconds and clients in a hurry. Every fifth is an *era*: hours
-of a small cluster's life, a message now and then and a fault a minute, for what needs time: registrations, tokens and
-connections that grow old, many epochs, offsets that wait, files that come and go.
+of a cluster's life with a message now and then and a fault a minute. Eras show what needs time: registrations, tokens
+and connections that grow old, many epochs, pending offsets, files that come and go.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tests.simulation.timeline import MS, SECOND
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 ERA_EVERY = 5  # seeds
-MIN_ENTRIES_MAX = 5  # fewer can't be made less
+MIN_ENTRIES_MAX = 5  # a shorter epoch history can't be merged
 
-# kind of fault -> how often, beside the others
+# kind of fault -> how often it happens, relative to the others
 WEIGHTS = {
     "kill a broker": 4,
     "kill the master": 4,
@@ -65,30 +65,30 @@ class Plan:
     gap_us: int  # between faults, on average
     kinds: tuple[str, ...]
     epoch_entries_max: int  # in an epoch history; with few entries, merging comes soon
-    quiet_us: int = 600 * SECOND  # within which the cluster must have come to rest at the end
-    is_impatient: bool = False  # ends with the first broken promise
+    quiet_us: int = 600 * SECOND  # the cluster must come to rest within this time at the end
+    is_impatient: bool = False  # the run ends with the first broken promise
 
     @property
     def warm_up_us(self) -> int:
-        """Until there are messages on the disks."""
+        """The time until there are messages on the disks."""
         return max(self.flush_age_us or 2 * SECOND, 3 * self.pace_us)
 
     @property
     def flush_age_us(self) -> int | None:
-        """How old an answered message may be and still be in page caches alone; None: it never is."""
+        """The age up to which an answered message may be in page caches only; None when it never is."""
         if self.is_sync_flush:
             return None
         return (int(self.settings["flushIntervalCommitLog"]) * MS + self.tick_us) * 2 + 6 * SECOND
 
 
 def drawn(seed: int) -> Plan:
-    """The plan of a seed."""
+    """Return the plan of a seed."""
     storm = _storm(seed)
     return storm if seed % ERA_EVERY else _era(storm)
 
 
 def _era(storm: Plan) -> Plan:
-    """The same cluster, with more time."""
+    """Return a plan for the same cluster, with more time."""
     chance = random.Random(storm.seed ^ 0x0E7A)
     settings = storm.settings | {
         "haSendHeartbeatInterval": 5000,

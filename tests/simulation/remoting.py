@@ -1,4 +1,4 @@
-"""The asking side of remoting without a loop, for simulated clients: by callbacks, and by coroutines of its own."""
+"""Remoting for simulated clients, without an event loop: requests with callbacks, and simple coroutines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OnAnswer = Callable[[Command | str], None]
 
 
 class _Asking:
-    """The asking side of one connection, shared by all questions of a process to one address."""
+    """The client side of one connection, shared by all requests of a process to one address."""
 
     def __init__(self, client: SimClient, address: str) -> None:
         self._client = client
@@ -91,7 +91,7 @@ class _Asking:
 
 
 class SimClient:
-    """What :class:`pymq.net.client.RemotingClient` is on sockets, by callbacks; one a process. Also its ``Network``."""
+    """A process's :class:`pymq.net.client.RemotingClient`, with callbacks and simulated streams. Also a ``Network``."""
 
     def __init__(self, network: SimNetwork, process: Process) -> None:
         self.process = process
@@ -128,7 +128,7 @@ class SimClient:
             connection.reply(reply.to_command(command))
 
     def timed_out(self, address: str, connection: _Asking) -> None:
-        """A connection on which nothing is answered may be half open: the next question takes another."""
+        """Close a connection without answers, since it may be half open: the next request opens another."""
         if self._connections.get(address) is connection:
             del self._connections[address]
             connection.close()
@@ -144,7 +144,7 @@ class SimClient:
     # -- for coroutines -----------------------------------------------------------------------------------------
 
     def invoke_ok(self, address: str, command: Command, timeout_s: float = 3.0) -> Awaitable[Command]:
-        """As RemotingClient's: raises RefusedError or UnreachableError."""
+        """Ask, and return the answer, as RemotingClient does. Raises RefusedError or UnreachableError."""
         promise: Promise = Promise()
 
         def answered(answer: Command | str) -> None:
@@ -160,7 +160,7 @@ class SimClient:
 
 
 class Promise:
-    """What a coroutine waits for; a future without a loop."""
+    """A future without a loop, for coroutines to wait for."""
 
     def __init__(self) -> None:
         self._is_over = False
@@ -182,7 +182,7 @@ class Promise:
             wake()
 
     def is_over(self) -> bool:
-        """Kept or failed. Raises what it failed with."""
+        """Return whether it is kept. Raises the error it failed with."""
         if self._error is not None:
             raise self._error
         return self._is_over
@@ -202,7 +202,7 @@ class Promise:
 
 
 def run(work: Awaitable[Any]) -> Promise:
-    """Runs a coroutine as far as it goes, and on whenever what it waits for is over."""
+    """Run a coroutine until it waits, and continue it whenever what it waits for is over."""
     result = Promise()
     steps = work.__await__()
 
@@ -221,7 +221,7 @@ def run(work: Awaitable[Any]) -> Promise:
 
 
 def gather(*works: Awaitable[Any]) -> Awaitable[list[Any]]:
-    """As asyncio's: all at once."""
+    """Run all at once, and wait for all results, as asyncio's gather does."""
     running = [run(work) for work in works]
 
     async def collect() -> list[Any]:

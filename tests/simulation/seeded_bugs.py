@@ -1,7 +1,7 @@
-"""Bugs put into replication on purpose: a story or some seed must catch each.
+"""Bugs put into replication on purpose: a story or a seed must catch each.
 
-What noticed a bug is named with it ("story …", "seed …" of hunting plans) and tried first: other changes of the product
-may need another seed.
+Each bug names the story or seed of a hunting plan that noticed it, which is tried first. After other changes of the
+product another seed may be needed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.planting import Bug, Seam, Text, does_nothing, gives
 Real = Callable[..., Any]
 
 
-# -- broken versions: the real function comes first, then what it is called with ---------------------------------------
+# -- broken versions: the first argument is the real function, the others are its arguments ----------------------------
 
 
 def _shows_at_once(real: Real, appender: Appender, *, await_sync: bool = False, await_confirm: bool = False) -> None:
@@ -108,7 +108,7 @@ BUGS = (
         Text(HaClient._joined, "if outcome.start is not None and outcome.start < end",
              "if outcome.start is not None and outcome.start < 0"),
         ("story come back with a divergent tail",)),
-    # -- a log's end that was lost
+    # -- tail recovery
     Bug("no member is asked for a lost tail", Seam(TailSearch._take_all, _asks_no_member),
         ("story lose the masters power",)),
     Bug("a master does not wait for unsynced replicas", Seam(recovery_fence.is_promise_at_risk, gives(False)),

@@ -1,7 +1,7 @@
-"""Stories: faults at chosen moments, where drawing them would take thousands of seeds.
+"""Stories: faults at chosen moments, which random faults would hit only in thousands of seeds.
 
-Each runs on a cluster in place of a plan's faults; the checkers look as always. What a story asserts by itself
-it says as a violation.
+A story takes the place of a plan's faults on a cluster; the checkers look as always. A story reports its own failed
+expectations as violations.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GROUP = "G-of-the-story"
 SOON_US = 30 * SECOND
 LOOK_US = 5 * MS
 SENDS_TO_LOSE = 20
-LARGE_COUNT, LARGE_BYTES = 250, 30_000  # several times what an HaConnection sends a turn
+LARGE_COUNT, LARGE_BYTES = 250, 30_000  # several times what an HaConnection sends in a turn
 
 
 class Stage:
@@ -39,13 +39,13 @@ class Stage:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.master, self.slave = cluster.brokers[:2]  # as they began
+        self.master, self.slave = cluster.brokers[:2]  # their roles at the start
 
     async def wait(self, duration_us: int) -> None:
         await self.cluster.operator.sleep(duration_us)
 
     async def until(self, is_true: Callable[[], bool], what: str, limit_us: int = SOON_US) -> bool:
-        """False, and a violation, when it does not come true in time."""
+        """Wait until it is true. Return False and record a violation when that takes too long."""
         end_us = self.cluster.timeline.now_us + limit_us
         while not is_true():
             if self.cluster.timeline.now_us >= end_us:
@@ -55,7 +55,7 @@ class Stage:
         return True
 
     def follows(self) -> bool:
-        """The slave copies its master."""
+        """Return whether the slave copies its master."""
         parts = self.slave.parts
         return parts is not None and parts.side.is_following
 
@@ -75,7 +75,7 @@ class Stage:
         broker.lose_power()
 
     def streams(self, port: str) -> list[SimStream]:
-        """What the slave opened to the master's ``port`` ("10911", "10912")."""
+        """Return the slave's connections to the master's ``port`` ("10911", "10912")."""
         target = f"{self.master.host}:{port}"
         return [
             stream
@@ -84,13 +84,13 @@ class Stage:
         ]
 
     def silence(self, port: str) -> None:
-        """The slave's connections to the master's ``port`` carry nothing any more, without a notice to either end."""
+        """Make the slave's connections to the master's ``port`` carry nothing, without a notice to either end."""
         self.cluster.history.faults["half-open connections"] += 1
         for stream in self.streams(port):
             stream.is_half_open = stream.other.is_half_open = True
 
     def cut(self) -> set[tuple[str, str]]:
-        """Master and slave reach each other no more, and notice."""
+        """Separate master and slave, and break their connections. Return the cut directions."""
         self.cluster.history.faults["partition"] += 1
         hosts = {self.master.host, self.slave.host}
         cuts = {(here, there) for here in hosts for there in hosts if here != there}
@@ -101,7 +101,7 @@ class Stage:
         return cuts
 
     def slow_down(self, link: Link) -> None:
-        """Between master and slave."""
+        """Let traffic between master and slave behave as ``link``."""
         self.cluster.history.faults["slow network"] += 1
         for pair in ((self.master.host, self.slave.host), (self.slave.host, self.master.host)):
             self.cluster.network.links[pair] = link
@@ -109,25 +109,25 @@ class Stage:
     # -- what clients and the operator do -------------------------------------------------------------------------
 
     def is_level(self) -> bool:
-        """The slave has all of its master's log."""
+        """Return whether the slave has all of its master's log."""
         ends = [broker.parts.store.physical_max_offset for broker in (self.master, self.slave) if broker.parts]
         return len(ends) == 2 and ends[0] == ends[1]
 
     async def send(self, body: bytes) -> None:
-        """To another topic than the producers'. Raises PymqError."""
+        """Send to a topic that the producers do not use. Raises PymqError."""
         fields = {"a": "operators", "b": OTHER_TOPICS[0], "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "0",
                   "h": "0", "j": "0", "k": "false", "m": "false"}  # fmt: skip
         command = Command(RequestCode.SEND_MESSAGE_V2, ext=fields, body=body)
         await self.cluster.operator.client.invoke_ok(self.master.address, command)
 
     async def make_group(self) -> None:
-        """The story's. Raises PymqError."""
+        """Create the story's group. Raises PymqError."""
         body = msgspec.json.encode(SubscriptionGroupConfig(group_name=GROUP))
         command = Command(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
         await self.cluster.operator.client.invoke_ok(self.master.address, command)
 
     async def commit(self, broker: SimBroker, offset: int) -> None:
-        """The story's group commits in queue 0. Raises PymqError."""
+        """Commit an offset of the story's group in queue 0. Raises PymqError."""
         fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "commitOffset": str(offset)}
         command = Command(RequestCode.UPDATE_CONSUMER_OFFSET, ext=fields, version=479)
         operator, history = self.cluster.operator, self.cluster.history
@@ -136,15 +136,15 @@ class Stage:
         history.commits.append(Commit(now_us, GROUP, 0, offset, broker.address, broker.is_master, epoch))
 
     def committed(self, broker: SimBroker) -> int:
-        """As the broker has it now; -1 while it is not open."""
+        """Return the offset that the broker has now; -1 while it is not open."""
         return broker.parts.metadata.cursors.query(GROUP, TOPIC, 0) if broker.parts is not None else -1
 
     def acked_count(self) -> int:
-        """Sends that were acknowledged."""
+        """Return the number of acknowledged sends."""
         return sum(send.outcome == ACKED for send in self.cluster.history.sends)
 
     async def recover_tail(self) -> None:
-        """The master must get back what its disk did not have, and the slave must follow."""
+        """Wait until the slave follows; the master must have got back what its disk did not have."""
         await self.until(lambda: self.follows() and self.is_level(), "a slave that follows again", 2 * SOON_US)
         parts = self.master.parts
         if parts is None or parts.replication.tail_recovery.recovered_tail is None:
@@ -154,23 +154,23 @@ class Stage:
         return broker.parts.store.physical_max_offset if broker.parts is not None else 0
 
     async def grow(self) -> None:
-        """Messages come to the master's log."""
+        """Wait for another message in the master's log."""
         end = self.log_end(self.master)
         await self.until(lambda: self.log_end(self.master) > end, "another message")
 
     def queue_end(self, broker: SimBroker) -> int:
-        """As it shows it."""
+        """Return the end of queue 0 that the broker shows."""
         return broker.parts.store.max_offset(TOPIC, 0) if broker.parts is not None else 0
 
     async def fail_over(self) -> None:
-        """The master dies, and the slave takes over."""
+        """Kill the master, and wait until the slave has taken over."""
         operator = self.cluster.operator
         self.kill(self.master)
         operator.fail_over()
         await self.until(lambda: not operator.is_busy and self.slave.is_master, "the fail-over")
 
     async def hand_over(self, on_step: Callable[[str], None] = lambda text: None) -> None:
-        """To the slave, who must be the master then; ``on_step`` hears of each step."""
+        """Hand over to the slave, and wait until it is the master. ``on_step`` gets the text of each step."""
         operator = self.cluster.operator
         operator.hand_over_to(self.slave, on_step)
         await self.until(lambda: not operator.is_busy and self.slave.is_master, "the hand-over", 4 * SOON_US)
@@ -194,7 +194,7 @@ async def hand_over_while_tables_stand_still(stage: Stage) -> None:
 
 
 async def hand_over_and_truncate(stage: Stage) -> None:
-    """Master and slave lose each other in the moment when the slave has everything."""
+    """Master and slave lose each other at the moment when the slave has everything."""
     cluster = stage.cluster
 
     def on_step(text: str) -> None:
@@ -202,7 +202,7 @@ async def hand_over_and_truncate(stage: Stage) -> None:
             cuts = stage.cut()
             cluster.timeline.after(10 * SECOND, lambda: cluster.network.heal(cuts))
 
-    # The operator is far away: what is written behind a look at both is not seen.
+    # The operator is far away: it does not see what is written after it looked at both.
     far = Link(300 * MS, 0, 0.0)
     for broker in (stage.master, stage.slave):
         for pair in ((cluster.operator.process.host, broker.host), (broker.host, cluster.operator.process.host)):
@@ -211,7 +211,7 @@ async def hand_over_and_truncate(stage: Stage) -> None:
 
 
 async def commit_to_a_slave(stage: Stage) -> None:
-    """While the master is away a group commits to the slave: what it says never goes back, and the master gets it."""
+    """A group commits to the slave while the master is away: the offset never goes back, and the master gets it."""
     await stage.commit(stage.master, 1)
     await stage.until(lambda: stage.committed(stage.slave) == 1, "a slave with the table of offsets")
     await stage.wait(8 * SECOND)  # until it is saved
@@ -249,7 +249,7 @@ async def commit_to_a_slave_twice(stage: Stage) -> None:
 
 
 async def commit_to_a_slave_what_its_master_hides(stage: Stage) -> None:
-    """Its disk is slow: it shows a message before it says that it has it, and its master shows it after that."""
+    """The slave's disk is slow: it shows a message before it reports it, and its master shows it only after that."""
     stage.cluster.history.faults["slow disk"] += 1
     stage.slave.disk.sync_delay_us = SECOND
     await stage.until(lambda: stage.queue_end(stage.slave) > stage.queue_end(stage.master) > 0, "a hidden message")
@@ -279,8 +279,7 @@ async def fail_over_with_what_came_behind_a_copy(stage: Stage) -> None:
 
 
 async def start_a_slave_as_the_master(stage: Stage) -> None:
-    """A slave dies between two of its saves: only the offsets that waited for the master are on its disk. Then it is
-    started with id 0."""
+    """A slave dies between two of its saves, with only its pending offsets on the disk, and starts with id 0."""
     stage.kill(stage.master)
     await stage.wait(SECOND)
     slave, offset = stage.slave, 1
@@ -310,7 +309,7 @@ async def catch_up_with_megabytes(stage: Stage) -> None:
 
 
 async def come_back_with_a_divergent_tail(stage: Stage) -> None:
-    """An old master wrote what its slave did not get, and the slave was made the master since."""
+    """An old master has a tail that its slave did not get, and the slave has become the master since."""
     cluster, old, new = stage.cluster, stage.master, stage.slave
     cuts, end = stage.cut(), stage.log_end(old)
     await stage.until(lambda: stage.log_end(old) > end, "a tail that the slave lacks")
@@ -343,7 +342,7 @@ async def come_back_after_many_epochs(stage: Stage) -> None:
 
 
 async def lose_the_masters_power(stage: Stage) -> None:
-    """What a SYNC_MASTER answered for was on no disk of its own yet, and its slave has it."""
+    """A SYNC_MASTER loses power before its own disk has what it answered for; its slave has it."""
     await stage.until(lambda: stage.acked_count() > SENDS_TO_LOSE, "sends to be lost")
     stage.lose_power(stage.master)
     await stage.wait(SECOND)
@@ -352,7 +351,7 @@ async def lose_the_masters_power(stage: Stage) -> None:
 
 
 async def lose_power_while_the_slave_is_dead(stage: Stage) -> None:
-    """The same with the whole rack, and the master comes up first."""
+    """The slave dies and its SYNC_MASTER loses power; the master comes up first."""
     await stage.until(lambda: stage.acked_count() > SENDS_TO_LOSE, "sends to be lost")
     stage.kill(stage.slave)
     stage.lose_power(stage.master)
@@ -364,7 +363,7 @@ async def lose_power_while_the_slave_is_dead(stage: Stage) -> None:
 
 
 def _saved(broker: SimBroker, table: str, member: str) -> int:
-    """The story's group's offset in a table on the disk, 0 if there is none."""
+    """Return the offset of the story's group in a table on the disk, 0 if there is none."""
     node = broker.disk.files.nodes.get(f"{ROOT}/config/{table}.json")
     try:
         saved: dict[str, Any] = json.loads(bytes(node.data)) if node is not None else {}
@@ -395,7 +394,7 @@ STORIES: dict[str, Story] = {
 
 
 def tell(name: str, *, tracing: bool = False) -> Report:
-    """Simulates a story. Raises KeyError for a name that none has."""
+    """Simulate a story. Raises KeyError for an unknown name."""
     story = STORIES[name]
 
     async def run(cluster: Cluster) -> None:

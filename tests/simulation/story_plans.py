@@ -11,7 +11,7 @@ from tests.simulation.timeline import MS, SECOND
 
 
 def usual_plan() -> Plan:
-    """A master and a slave, one producer in a hurry; ASYNC_MASTER, so that nobody waits for what is cut off."""
+    """A master and a slave, one producer in a hurry; ASYNC_MASTER, so that no send waits for a separated slave."""
     plan = drawn(1)
     settings = plan.settings | {
         "brokerRole": "ASYNC_MASTER", "inSyncReplicas": 2, "flushDiskType": "ASYNC_FLUSH", "slaveSyncInterval": 300,
@@ -27,20 +27,20 @@ def usual_plan() -> Plan:
 
 
 def careless_plan() -> Plan:
-    """The master brings nothing to its disk by itself."""
+    """The usual plan, but the master flushes nothing by itself."""
     plan = usual_plan()
     settings = {"flushIntervalCommitLog": 60_000, "flushCommitLogLeastPages": 1_000_000}
     return replace(plan, settings=plan.settings | settings)
 
 
 def promising_plan() -> Plan:
-    """The same for a SYNC_MASTER, which answers for what its slave has."""
+    """The careless plan with a SYNC_MASTER, which answers for what its slave has."""
     plan = careless_plan()
     return replace(plan, settings=plan.settings | {"brokerRole": "SYNC_MASTER"}, copies_needed=2)
 
 
 def syncing_plan() -> Plan:
-    """A SYNC_MASTER and a slave that answer for what is on their disks."""
+    """The promising plan with SYNC_FLUSH: master and slave answer for what is on their disks."""
     plan = promising_plan()
     return replace(plan, settings=plan.settings | {"flushDiskType": "SYNC_FLUSH"}, is_sync_flush=True)
 
@@ -56,5 +56,5 @@ PLANS: dict[str, Callable[[], Plan]] = {
 
 
 def plan_of(story: str) -> Plan:
-    """The cluster of the story of this name."""
+    """Return the plan of the story's cluster."""
     return PLANS.get(story, usual_plan)()

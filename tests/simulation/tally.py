@@ -8,7 +8,7 @@ from tests.simulation.cluster import Report
 
 
 class Tally:
-    """Add reports, print it."""
+    """Sums up reports: add them, then print it."""
 
     def __init__(self) -> None:
         self.seed_count = 0

@@ -1,4 +1,4 @@
-"""Seeds of whole clusters, some of them; ``scripts/simulate`` goes on with others."""
+"""Some seeds, all stories and all seeded bugs; ``scripts/simulate`` runs other seeds."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tests.simulation.seeded_bugs import BUGS
 from tests.simulation.stories import STORIES, tell
 from tests.simulation.tally import Tally
 
-# Always the same ones: storms, and an era. About half a minute; scripts/simulate goes on with others.
+# The seeds are always the same: storms, and an era. They take about half a minute.
 SEEDS = (*(seed for seed in range(1, 31) if seed % ERA_EVERY), 20)
 BUG_COUNT_MIN = 22
-SEARCHED_SEEDS = 20  # behind what caught a bug when it was listed
+SEARCHED_SEEDS = 20  # tried after the story or seed that the bug names
 
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """What goes wrong here is logged by the product as it should be."""
+    """Silence asyncio: the product itself logs what goes wrong here."""
     before = logging.getLogger("asyncio").level
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     yield
@@ -70,7 +70,7 @@ def test_a_seeded_bug_is_caught(bug: Bug) -> None:
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_bug_can_be_planted(bug: Bug) -> None:
-    """Fast: a change of the product that a seed has not followed shows here first."""
+    """A fast check, which fails first when the product changes and a seeded bug does not follow."""
     with bug.planted():
         pass
 

@@ -18,7 +18,7 @@ Trouble = Callable[[Stage], Awaitable[None]]
 
 
 def spans_around(trouble: Trouble) -> tuple[list[Span], int]:
-    """A slave's spans when it follows for a while, then something happens, and it follows again; and when it did."""
+    """Return the spans of a slave that follows before and after ``trouble``, and the time of the trouble."""
     found: list[Span] = []
     happened_us = 0
 

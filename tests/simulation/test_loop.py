@@ -1,4 +1,4 @@
-"""The loop of a simulated process: which one is the running one, what threads see, where errors go."""
+"""The loop of a simulated process: which loop is the running one, what threads see, where errors go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the check of offsets lets go, and what it does not: at its limits."""
+"""The check of offsets at its limits: which losses it allows, and which it reports."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.simulation.history import Commit, History
 from tests.simulation.offsets import COPIED_US, OFFSETS_OLD_US, Offsets
 from tests.simulation.timeline import MS, SECOND
 
-START_US = 100 * SECOND  # of the commit
+START_US = 100 * SECOND  # the time of the commit
 DEATH_US = START_US + OFFSETS_OLD_US + MS  # by then it is on the master's disk
 LATER_US = START_US + 60 * SECOND
 
 
 class Group:
-    """broker0 took a group's offset 2 as the master; what is left at the end is a master that has 1."""
+    """A group whose offset 2 was committed to broker0, the master. The master at the end has offset 1."""
 
     def __init__(self) -> None:
         self.history = History()
@@ -49,7 +49,7 @@ class Group:
         self.history.incident(time_us, "promote", self.brokers[number].address, "2", offsets, is_done=is_done)
 
     def follow(self, start_us: int, end_us: int, *, epoch: int = 1) -> None:
-        """broker1 its master."""
+        """Add a span in which broker1 follows its master."""
         self.spans.append(Span((1, "", 1), epoch, start_us, end_us))
 
     def is_missed(self) -> bool:

@@ -1,4 +1,4 @@
-"""Events happen in the order of their times, then of their making; a process' pause and death hold them back."""
+"""Events happen in the order of their times, then of their creation; a paused or dead process holds them back."""
 
 from __future__ import annotations
 

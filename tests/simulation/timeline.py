@@ -1,4 +1,4 @@
-"""The one order of everything that happens: events by time, and by number where times are equal. No real time here."""
+"""The one order of everything that happens: events by time, and by number where times are equal."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ SECOND = 1_000_000
 
 Call = Callable[..., object]
 
-EVENTS_MAX = 20_000_000  # of one run: more is a loop in which time stands still
+EVENTS_MAX = 20_000_000  # in one run; more events mean a loop in which time stands still
 
 
 class Timer:
-    """Something that will happen, unless it is cancelled, or its process is dead by then."""
+    """A planned call: it happens unless it is cancelled or its process is dead by then."""
 
     __slots__ = ("arguments", "call", "process")
 
@@ -38,16 +38,16 @@ class Timeline:
         self.now_us = 0
         self.event_count = 0
         self._heap: list[tuple[int, int, Timer]] = []
-        self._soon: deque[Timer] = deque()  # due now, behind what the heap has for now: that was planned earlier
-        self.soon = self._soon.append  # as :meth:`plan` without a delay
+        self._soon: deque[Timer] = deque()  # due now, after the earlier plans in the heap that are due now
+        self.soon = self._soon.append  # does what :meth:`plan` does without a delay
         self._number = 0
 
     def after(self, delay_us: int, call: Call, *arguments: Any) -> Timer:
-        """``call`` happens ``delay_us`` from now."""
+        """Plan a call for ``delay_us`` from now."""
         return self.plan(delay_us, Timer(None, call, arguments))
 
     def plan(self, delay_us: int, timer: Timer) -> Timer:
-        """As :meth:`after`, with a timer made by the caller."""
+        """Plan a timer that the caller made for ``delay_us`` from now."""
         if delay_us <= 0:
             self._soon.append(timer)
         else:
@@ -56,7 +56,7 @@ class Timeline:
         return timer
 
     def run_until(self, time_us: int) -> None:
-        """Everything that is due up to ``time_us`` happens."""
+        """Make all calls that are due up to ``time_us``."""
         heap, soon = self._heap, self._soon
         while True:
             if not soon:
@@ -79,7 +79,7 @@ class Timeline:
 
 
 class Process:
-    """One life of a program: what it plans happens only while it lives, and stands still while it is paused."""
+    """One life of a program: its planned calls happen only while it lives, and wait while it is paused."""
 
     __slots__ = ("_late", "_timeline", "host", "is_alive", "is_paused", "is_running", "name", "on_death")
 
@@ -89,33 +89,33 @@ class Process:
         self.host = host
         self.is_alive = True
         self.is_paused = False
-        self.is_running = True  # alive, not paused, and nothing of a pause is left
+        self.is_running = True  # alive, not paused, and done with what a pause held back
         self.on_death: list[Call] = []
         self._late: deque[tuple[Call, tuple[Any, ...]]] = deque()
 
     def after(self, delay_us: int, call: Call, *arguments: Any) -> Timer:
-        """As :meth:`Timeline.after`, for as long as this process lives."""
+        """Plan a call for ``delay_us`` from now, if this process lives then."""
         return self._timeline.plan(delay_us, Timer(self, call, arguments))
 
     def now(self, call: Call, *arguments: Any) -> None:
-        """``call`` happens at once, or when this process goes on, if ever. For what comes from outside."""
+        """Make a call from outside: at once, or when this process goes on, if ever."""
         if self.is_running:
             call(*arguments)
         else:
             self.hold(call, arguments)
 
     def hold(self, call: Call, arguments: tuple[Any, ...]) -> None:
-        """Something was due while it does not run: it happens when it goes on, if ever."""
+        """Keep a call that is due while the process does not run, until it goes on, if ever."""
         if self.is_alive:
             self._late.append((call, arguments))
 
     def pause(self) -> None:
-        """SIGSTOP: nothing happens any more, but time goes on."""
+        """Suspend all calls while time goes on (SIGSTOP)."""
         self.is_paused = True
         self.is_running = False
 
     def resume(self) -> None:
-        """SIGCONT: all that came meanwhile happens at once, in its order."""
+        """Make all held calls at once, in their order (SIGCONT)."""
         if self.is_paused and self.is_alive:
             self.is_paused = False
             self._timeline.after(0, self._catch_up)
@@ -127,7 +127,7 @@ class Process:
         self.is_running = self.is_alive and not self.is_paused
 
     def die(self) -> None:
-        """SIGKILL."""
+        """End the process at once (SIGKILL)."""
         self.is_alive = self.is_running = False
         self._late.clear()
         tellers, self.on_death = self.on_death, []
@@ -139,7 +139,7 @@ START_MS = 1_700_000_000_000
 
 
 class NodeClock:
-    """A machine's clocks: its wall time is wrong by ``skew_ms``, which faults change."""
+    """The clocks of a machine. Its wall time is wrong by ``skew_ms``, which faults change."""
 
     __slots__ = ("_timeline", "skew_ms")
 
