@@ -69,7 +69,7 @@ class PortGuard:
         self.touched: list[str] = []
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        """Stands guard until ``patch`` is undone."""
+        """Guard the ports until ``patch`` is undone."""
         for method, verb, code in (
             ("connect", "connected to", errno.ECONNREFUSED),
             ("connect_ex", "connected to", errno.ECONNREFUSED),
@@ -121,7 +121,7 @@ PORTS = PortGuard(DEFAULT_PORTS)
 
 @contextmanager
 def isolated(home: Path) -> Iterator[dict[str, str]]:
-    """The same environment on every machine, for this process and those it starts; yields the one of before.
+    """Set the same environment on every machine, for this process and its children. Yield the previous one.
 
     The suites' own knobs (``PYMQ_KILL_COUNT``, ``PYMQ_FUZZ_SEED``, …) stay.
     """
@@ -143,7 +143,7 @@ def isolated(home: Path) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="session", autouse=True)
 def machine_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Every test runs isolated. The value is the machine's own environment, for what needs its package registry."""
+    """Isolate every test. The value is the machine's own environment, for tests that need its package registry."""
     with isolated(tmp_path_factory.mktemp("home")) as before:
         yield before
 

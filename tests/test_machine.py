@@ -22,7 +22,7 @@ uvloop = pytest.importorskip("uvloop")
 
 
 def noted() -> list[str]:
-    """What the guard has seen so far; it forgets that, or it would fail this test too."""
+    """Return what the guard has seen so far, and clear it, because the guard would fail this test too."""
     touched, PORTS.touched = PORTS.touched, []
     return touched
 
@@ -70,7 +70,7 @@ def test_a_command_without_a_name_server_finds_none(capsys: pytest.CaptureFixtur
 
 
 def test_a_process_sees_no_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What a developer's shell may hold does not get through."""
+    """Variables of a developer's shell do not reach a process."""
     said = {
         "NAMESRV_ADDR": "10.9.9.9:9876",
         "ROCKETMQ_HOME": "/opt/rocketmq",

@@ -14,7 +14,7 @@ from tests.broker.world import World
 
 @contextmanager
 def failing(world: World, call: str, part: str, number: int = errno.ENOSPC) -> Iterator[None]:
-    """Every ``call`` (pwrite, sync, …) on a path that contains ``part`` fails, until the block is left."""
+    """Make every ``call`` (pwrite, sync, …) on a path that contains ``part`` fail within the block."""
 
     def fault(called: str, path: str) -> None:
         if called == call and part in path:
@@ -42,7 +42,7 @@ class _Result:
 
 
 class Threads:
-    """Keeps what a flusher wants done until :meth:`run_one`; ``after_count`` counts what follows each sync."""
+    """Keeps a flusher's work until :meth:`run_one`; ``after_count`` counts the calls after each sync."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Callable[[], int], Callable[[Any], None]]] = []
@@ -63,7 +63,7 @@ class Threads:
 
     @classmethod
     def of(cls, world: World) -> Threads:
-        """Takes the place of the world's own (idle) thread runner."""
+        """Replace the world's own (idle) threads."""
         threads = cls()
         parts = world.parts
         flusher = Flusher(

@@ -37,7 +37,7 @@ def packed_store() -> Iterator[tarfile.TarFile]:
 
 @pytest.fixture
 def parts(tmp_path: Path) -> Iterator[BrokerParts]:
-    """The parts of a broker on a copy of the directory, opened a second after it was left."""
+    """Yield the parts of a broker on a copy of the directory, opened a second after it was left."""
     with packed_store() as archive:
         archive.extractall(tmp_path, filter="data")
     manifest = json.loads((STORES / "store-clean.manifest.json").read_text())
@@ -64,7 +64,7 @@ def parts(tmp_path: Path) -> Iterator[BrokerParts]:
 
 
 def original(name: str) -> Any:
-    """One of the directory's tables as Apache left it."""
+    """Return one of the directory's tables as Apache left it."""
     with packed_store() as archive:
         for member in archive:
             if member.name == f"store/config/{name}.json":
@@ -91,7 +91,7 @@ def test_every_topic_group_and_offset_is_there(parts: BrokerParts) -> None:
 
 
 def test_tables_keep_everything_apache_wrote(parts: BrokerParts) -> None:
-    """What PyMQ saves has Apache's members with Apache's values; only topics of PyMQ's own defaults come to it."""
+    """PyMQ saves Apache's members with Apache's values, and adds only topics of its own defaults."""
     parts.metadata.topics._state.change_at_once(lambda topics: None)
     parts.metadata.groups._state.change_at_once(lambda groups: None)
     parts.metadata.topics.save()
@@ -114,7 +114,7 @@ def test_tables_keep_everything_apache_wrote(parts: BrokerParts) -> None:
 
 
 def with_text_keys(value: Any) -> Any:
-    """Without nulls too, which Apache leaves out and reads as missing."""
+    """Return ``value`` with text keys and without nulls, which Apache leaves out and reads as missing."""
     if isinstance(value, dict):
         return {str(key): with_text_keys(item) for key, item in value.items() if item is not None}
     return value

@@ -201,7 +201,7 @@ def test_a_failed_start_frees_port_and_directory(tmp_path: Path) -> None:
 def test_name_servers_that_are_away_do_not_keep_it_from_serving(tmp_path: Path) -> None:
     async def scenario() -> None:
         with socket.socket() as unheard:
-            unheard.bind(("127.0.0.1", 0))  # nobody listens
+            unheard.bind(("127.0.0.1", 0))  # no process listens
             broker = make_broker(tmp_path / "data", f"127.0.0.1:{unheard.getsockname()[1]}")
             address = await broker.start()
             host, port = address.split(":")

@@ -1,4 +1,4 @@
-"""Which periodic work belongs to which role, and that all of it can be run."""
+"""Each role has its periodic work, and all of it can run."""
 
 from __future__ import annotations
 

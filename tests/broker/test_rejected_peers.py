@@ -38,7 +38,7 @@ SOON = {"haHousekeepingInterval": "1000", "haSendHeartbeatInterval": "500"}
 
 
 async def connect(broker: Broker, raw: bytes, host_number: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """From one of many addresses of this machine."""
+    """Connect from one of many addresses of this machine, and send ``raw``."""
     source = (f"127.0.{host_number // 200}.{2 + host_number % 200}", 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.config.ha_listen_port, local_addr=source)
     writer.write(raw)
@@ -46,7 +46,7 @@ async def connect(broker: Broker, raw: bytes, host_number: int) -> tuple[asyncio
 
 
 async def until_sent_away(broker: Broker, raw: bytes) -> None:
-    """For saying nothing more at the latest."""
+    """Send ``raw``, and wait until the broker closes the connection, at the latest for silence."""
     reader, writer = await connect(broker, raw, 1)
     async with asyncio.timeout(DEADLINE_S):
         with contextlib.suppress(ConnectionError):
@@ -56,7 +56,7 @@ async def until_sent_away(broker: Broker, raw: bytes) -> None:
 
 
 async def storm(broker: Broker, count: int) -> None:
-    """Opens ``count`` connections of all kinds, and closes each after a moment."""
+    """Open ``count`` connections of all kinds, and close each after a moment."""
 
     async def one(number: int) -> None:
         raw = list(KINDS.values())[number % len(KINDS)]
@@ -75,7 +75,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> int:
 
 
 async def check_serving(brokers: Two, producer: Producer) -> None:
-    """A send is confirmed by the slave."""
+    """Check that the slave confirms a send."""
     async with asyncio.timeout(DEADLINE_S):
         result = await producer.send(Message("T", b"on it goes"))
     assert result.status.name == "SEND_OK"

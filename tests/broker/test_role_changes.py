@@ -28,7 +28,7 @@ from tests.broker.world import slave_side
 
 @asynccontextmanager
 async def running(*brokers: Broker) -> AsyncIterator[None]:
-    """Starts them in order, stops those that still run."""
+    """Start the brokers in order, and stop those that still run at the end."""
     async with AsyncExitStack() as stack:
         for broker in brokers:
             stack.push_async_callback(broker.stop)
@@ -171,7 +171,7 @@ def bodies(broker: Broker) -> set[bytes]:
 async def two_masters_of_one_epoch(
     path: Path, stack: AsyncExitStack, one: NameServer, other: NameServer
 ) -> tuple[Broker, Broker]:
-    """Two slaves of one master that were promoted by force, one after the other, neither having heard of the other."""
+    """Return two slaves of one master that were promoted by force, neither of which knows of the other."""
     async with AsyncExitStack() as first:
         brokers = [make_broker(path / name, one.address, brokerId=str(at)) for at, name in enumerate("abc")]
         await first.enter_async_context(running(*brokers))
@@ -296,7 +296,7 @@ def test_a_change_that_fails_ends_the_broker_which_starts_in_its_old_role(tmp_pa
 
 @contextmanager
 def taken_port() -> Iterator[int]:
-    """A port with a listener; the one before it is free."""
+    """Yield a port with a listener; the port before it is free."""
     while True:
         with socket.socket() as taken, socket.socket() as before:
             taken.bind(("127.0.0.1", 0))
@@ -344,7 +344,7 @@ def test_a_stop_in_the_middle_of_a_change_waits_for_its_end(tmp_path: Path) -> N
 
 
 def test_a_stop_waits_for_the_record_that_is_being_saved(tmp_path: Path) -> None:
-    """After it the directory belongs to the next broker that starts."""
+    """After the stop the directory belongs to the next broker that starts."""
 
     async def scenario() -> None:
         broker = make_broker(tmp_path / "a", "")

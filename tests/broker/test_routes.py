@@ -15,7 +15,7 @@ DOCS = Path(__file__).parent.parent.parent / "docs" / "compatibility.md"
 
 
 def documented(kind: str) -> dict[int, str]:
-    """Code -> name of the rows of that kind."""
+    """Return code -> name of the documented rows of that kind."""
     text = DOCS.read_text(encoding="utf-8").partition("## Request codes of the name server")[0]
     rows = re.findall(rf"^\| (\d+) \| (\S+).*? \| {kind} \|", text, re.MULTILINE)
     return {int(code): name for code, name in rows}

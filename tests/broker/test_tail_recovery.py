@@ -26,7 +26,10 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def master_that_died(tmp_path: Path, namesrv: str) -> tuple[str, str]:
-    """Directories ``dead`` and ``b``: a master killed while its slave followed. Their addresses."""
+    """Make the directories ``dead``, of a master killed while its slave followed, and ``b``, of that slave.
+
+    Return their addresses.
+    """
     a = make_broker(tmp_path / "a", namesrv, **PROMISING)
     b = make_broker(tmp_path / "b", namesrv, brokerId="1")
     async with running(a, b), Producer("P", namesrv=namesrv) as producer:

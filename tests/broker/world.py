@@ -61,7 +61,7 @@ class FakePeer:
 
 
 class NoNetwork:
-    """No peer answers. Failures wait in :attr:`failing` until a test runs them: they come later, as on a real one."""
+    """No peer answers. Failures wait in :attr:`failing` until a test runs them, as late as on a real network."""
 
     def __init__(self) -> None:
         self.failing: list[Callable[[], None]] = []
@@ -131,14 +131,14 @@ class World:
             self.parts.open()
 
     def reopened(self, **settings: Any) -> World:
-        """The same directory after a clean stop."""
+        """Return a world of the same directory after a clean stop."""
         self.parts.close()
         return World(self.files, self.clock, **settings)
 
     def put(
         self, topic: str, body: bytes = b"x", queue_id: int = 0, reconsume_times: int = 0, **properties: str
     ) -> Placed:
-        """Stores one message at once."""
+        """Store one message at once."""
         placed = self.parts.messages.writer.put(
             topic,
             queue_id,
@@ -152,19 +152,19 @@ class World:
         return placed
 
     def messages(self, topic: str, queue_id: int = 0) -> list[StoredMessage]:
-        """Everything in a queue."""
+        """Return all messages of a queue."""
         result = self.parts.store.get(topic, queue_id, 0, 32, 1 << 20)
         return decode_records(b"".join(result.chunks))
 
 
 def master_side(parts: BrokerParts) -> MasterSide:
-    """The side of replication that a master has."""
+    """Return the side of replication of a master."""
     assert isinstance(parts.side, MasterSide)
     return parts.side
 
 
 def slave_side(parts: BrokerParts) -> SlaveSide:
-    """The side of replication that a slave has."""
+    """Return the side of replication of a slave."""
     assert isinstance(parts.side, SlaveSide)
     return parts.side
 
@@ -182,7 +182,7 @@ class Caller:
         self._dispatcher = broker_dispatcher(world.parts)
 
     def ask(self, code: int, body: bytes = b"", oneway: bool = False, **ext: object) -> Reply | None:
-        """The reply; None when it comes later or waits for the commit. ``ext`` are wire names."""
+        """Return the reply; None when it comes later or waits for the commit. ``ext`` has wire names."""
         fields = {name: str(value) for name, value in ext.items()}
         command = Command(
             code,
@@ -195,7 +195,7 @@ class Caller:
         return self._dispatcher.dispatch(self.peer, command)
 
     def ok(self, code: int, body: bytes = b"", **ext: Any) -> Reply:
-        """The reply, now or late, which must be a success."""
+        """Return the reply, now or late, which must be a success."""
         reply = self.ask(code, body, **ext)
         if reply is None:
             assert self.peer.answers, "no answer"
@@ -204,7 +204,7 @@ class Caller:
         return reply
 
     def refused(self, code: int, body: bytes = b"", **ext: Any) -> tuple[int, str]:
-        """(code, remark) of a reply, now or late, that must be a refusal."""
+        """Return (code, remark) of the reply, now or late, which must be a refusal."""
         reply = self.ask(code, body, **ext)
         if reply is None:
             assert self.peer.answers, "no answer"
@@ -213,10 +213,10 @@ class Caller:
         return reply.code, reply.remark or ""
 
     def json(self, code: int, body: bytes = b"", **ext: object) -> Any:
-        """The body of a successful reply."""
+        """Return the parsed body of a successful reply."""
         return fastjson.loads(self.ok(code, body, **ext).body)
 
     def header(self, code: int, body: bytes = b"", **ext: object) -> dict[str, str]:
-        """The named fields of a successful reply."""
+        """Return the named fields of a successful reply."""
         reply = self.ok(code, body, **ext)
         return encode_header(reply.ext) if isinstance(reply.ext, Header) else reply.ext or {}

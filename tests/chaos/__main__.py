@@ -19,7 +19,7 @@ JAVA_TOOLS = ("java", "javac", "mvn")
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="scripts/chaos",
         description="Kills, stops, restarts and promotes real brokers under load, and harms their connections.",
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def tell(outcome: Outcome) -> None:
-    """Prints what was done and what came of it."""
+    """Print what was done, and the result."""
     print(f"{outcome.round_count} rounds, {sum(outcome.faults.values())} faults applied:")
     for kind, count in sorted(outcome.faults.items()):
         print(f"  {count:4} {kind}")

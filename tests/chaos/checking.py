@@ -1,4 +1,4 @@
-"""What must hold: what was acknowledged or seen is where it was, on every broker; committed offsets stay."""
+"""Checks that acknowledged and seen messages are where they were, on every broker, and that committed offsets stay."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READER = "chaos-reader"
 
 
 class Watcher:
-    """A consumer that reads all the time, from whoever is the master: what it saw must never be taken back."""
+    """A consumer that always reads from the current master: what it saw must never be taken back."""
 
     def __init__(self, namesrv: str) -> None:
         self.seen: dict[Place, bytes] = {}
@@ -30,7 +30,7 @@ class Watcher:
         self._task = asyncio.ensure_future(self._watch())
 
     async def end(self) -> None:
-        """Raises what went wrong in it."""
+        """Stop reading. Raises the error that ended it before."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         if not self._task.cancelled():
@@ -65,7 +65,7 @@ class Commits:
         self._settled: dict[int, int] = {}
 
     async def settle(self) -> None:
-        """Checks what was settled before, then commits the queues' ends and waits until all have saved them."""
+        """Check what was settled before, then commit the queues' ends and wait until all brokers have saved them."""
         for broker in self._group.brokers:
             self._check(broker)
         ends = await self._commit()
@@ -85,7 +85,7 @@ class Commits:
         async with PullConsumer(GROUP, namesrv=self._group.namesrv.address) as consumer:
             for queue in await consumer.queues(TOPIC):
                 ends[queue.queue_id] = await consumer.max_offset(queue)
-                await consumer.pull(queue, ends[queue.queue_id])  # which makes the group
+                await consumer.pull(queue, ends[queue.queue_id])  # this creates the group
                 await consumer.commit(queue, ends[queue.queue_id])
         return ends
 
@@ -96,7 +96,7 @@ def _has(broker: Broker, ends: dict[int, int]) -> bool:
 
 
 async def check_all(group: Group, ledger: Ledger, seen: dict[Place, bytes]) -> int:
-    """Every broker's messages against what is known of them, and the logs against each other; how many are stored.
+    """Compare every broker's messages with what is known, and the logs with each other. Return the number stored.
 
     The load has ended. Raises AssertionError naming the first thing that is wrong.
     """
@@ -140,7 +140,7 @@ def compare(stored: dict[Place, Record], ledger: Ledger, seen: dict[Place, bytes
 
 
 def _compare_logs(group: Group, end: int) -> None:
-    """Byte for byte, from the first segment that all of them have to ``end``."""
+    """Compare the logs byte for byte, from the first segment that all have up to ``end``."""
     paths = [_segments(broker) for broker in group.brokers]
     shared = sorted(set(paths[0]).intersection(*paths[1:]))
     assert shared and shared[0] == 0, f"the logs begin at {[min(found, default=None) for found in paths]}"

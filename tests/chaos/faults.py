@@ -1,4 +1,4 @@
-"""What happens to a group in one round: one thing to a process or a role, and one to a link, both drawn from a seed."""
+"""The faults of one round, drawn from a seed: one of a process or a role, and one of a link."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Plan(NamedTuple):
 
 
 def plans(seed: int, count: int, stopped_s_max: float, events: Sequence[str] = EVENTS) -> list[Plan]:
-    """Each of ``events`` and each kind of fault comes before one of them comes again."""
+    """Return rounds in which each event and each kind of fault comes before one comes again."""
     rng = random.Random(seed)
     drawn, kinds = _deck(rng, events, count), _deck(rng, KINDS, count)
     return [
@@ -80,7 +80,7 @@ def _deck(rng: random.Random, cards: Sequence[str], count: int) -> list[str]:
 
 
 class Harm:
-    """Does to a group what plans say, and counts what was really done, by kind."""
+    """Applies plans to a group, and counts the faults that took effect, by kind."""
 
     def __init__(self, group: Group, rng: random.Random) -> None:
         self.counts: Counter[str] = Counter()
@@ -88,7 +88,7 @@ class Harm:
         self._rng = rng
 
     async def do(self, plan: Plan, master: Broker) -> None:
-        """The link first, and as soon as bytes have felt that the process; the group is left to heal."""
+        """Harm the link first, and the process as soon as bytes have met that. The group must heal by itself."""
         slaves = [broker for broker in self._group.brokers if broker is not master]
         link, fault = self._link(plan, master), Fault(plan.link_kind, self._rng)
         link.harm(fault)
@@ -99,7 +99,7 @@ class Harm:
         await asyncio.gather(harmed, self._to_process(plan, master, slaves[plan.victim]))
 
     def _link(self, plan: Plan, master: Broker) -> Link:
-        """Promotion must find all slaves, as an operator would make sure: then only what copies the log is harmed."""
+        """Return the link to harm. A promotion must reach all slaves, so it leaves the link of requests alone."""
         if plan.event in PROMOTING:
             return master.ha
         return (master.remoting, master.ha)[plan.link_index]
@@ -151,7 +151,7 @@ class Harm:
         master.launch()
 
     async def _take_over(self, master: Broker) -> None:
-        """The old master wakes up when all others have left it, and must find out."""
+        """Promote a slave beside a stopped master. The old master wakes up alone, and must notice the new one."""
         master.signal(signal.SIGSTOP)
         problem = await self._group.promote(force=True)
         assert not problem, f"no slave could be promoted: {problem}"
@@ -159,7 +159,10 @@ class Harm:
         master.signal(signal.SIGCONT)
 
     async def _hand_over(self) -> None:
-        """While a link is harmed it may be refused; the master must go on then, and the next one succeeds."""
+        """Promote a slave beside its master.
+
+        A harmed link may cause refusals. The master then goes on, and a retry succeeds.
+        """
         for _ in range(PROMOTIONS_MAX):
             problem = await self._group.promote(force=False)
             if not problem:

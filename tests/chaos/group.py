@@ -1,4 +1,4 @@
-"""Three real brokers of one name and a name server, every connection but the name server's through a `Link`."""
+"""Three real brokers of one name and a name server. All connections but the name server's pass a `Link`."""
 
 from __future__ import annotations
 
@@ -54,23 +54,23 @@ class Broker(PymqMember):
         self.ha = Link(f"broker {broker_id}, HA", (PUBLIC_HOST, self.port + 1), (REAL_HOST, self.port + 1))
 
     def launch(self) -> None:
-        """Starts the process; it is not waited for."""
+        """Start the process without waiting for it."""
         self._lives += 1
         self._server = self._spawn(f"broker-{self._lives}")
 
     @property
     def server(self) -> Server:
-        """The process of this life."""
+        """The process of the latest start."""
         assert self._server is not None, "not started"
         return self._server
 
     def signal(self, number: signal.Signals) -> None:
-        """SIGSTOP or SIGCONT."""
+        """Send SIGSTOP or SIGCONT."""
         self.server.assert_running()
         os.kill(self.server.process.pid, number)
 
     def committed(self, topic: str, group: str) -> dict[int, int]:
-        """Offsets by queue as its file of offsets has them."""
+        """Return the group's offsets by queue, from the broker's file."""
         path = self.store / "config" / "consumerOffset.json"
         if not path.exists():
             return {}
@@ -79,7 +79,7 @@ class Broker(PymqMember):
 
 
 class Group:
-    """The brokers, whoever is their master now."""
+    """The brokers of one name, in any roles."""
 
     def __init__(self, directory: Path, settings: dict[str, str]) -> None:
         self.namesrv = NameServer(directory / "namesrv")
@@ -91,7 +91,7 @@ class Group:
         return [link for broker in self.brokers for link in (broker.remoting, broker.ha)]
 
     async def start(self) -> None:
-        """Links and processes; returns once the slaves follow."""
+        """Start links and processes, and wait until the slaves follow."""
         for link in self.links:
             await link.start()
         for broker in self.brokers:
@@ -99,7 +99,7 @@ class Group:
         await self.healed()
 
     async def stop(self) -> None:
-        """However they are."""
+        """Stop everything, in any state."""
         await self.admin.close()
         for broker in self.brokers:
             broker.end()
@@ -108,13 +108,13 @@ class Group:
         self.namesrv.stop()
 
     async def restart(self, broker: Broker) -> None:
-        """An orderly stop and a start. Raises AssertionError when the stop was not orderly."""
+        """Stop a broker in good order and start it. Raises AssertionError when the stop was not orderly."""
         code = await asyncio.to_thread(broker.server.stop, STOP_TIMEOUT_S)
         assert code == 0, f"{broker.public_address} ended with {code}:\n{broker.log_tail()}"
         broker.launch()
 
     async def statuses(self) -> dict[Broker, ReplicationStatus | str]:
-        """What each says of itself, asked without its link, or why it says nothing."""
+        """Ask each broker, not through its link. Return its status, or why it did not answer."""
 
         async def ask(broker: Broker) -> ReplicationStatus | str:
             try:
@@ -126,7 +126,7 @@ class Group:
         return dict(zip(self.brokers, answers, strict=True))
 
     async def kill_name_server(self, down_s: float) -> None:
-        """Return when the name server knows all brokers."""
+        """Kill and restart the name server, and wait until it knows all brokers."""
         await asyncio.to_thread(self.namesrv.kill)
         await asyncio.sleep(down_s)
         await asyncio.to_thread(self.namesrv.start)
@@ -140,7 +140,7 @@ class Group:
             known = set((await asyncio.to_thread(self.namesrv.members)).values())
 
     async def healed(self, without: Broker | None = None) -> Broker:
-        """Waits until one is the master and all others follow it; the master. Raises AssertionError after a minute."""
+        """Wait until all follow one master, and return that master. Raises AssertionError after a minute."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + HEAL_TIMEOUT_S
         while True:
@@ -155,7 +155,7 @@ class Group:
             await asyncio.sleep(POLL_S)
 
     async def same_end(self) -> int:
-        """Waits, without load, until all logs end at the same offset; that offset."""
+        """Wait, without load, until all logs end at the same offset, and return it."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + HEAL_TIMEOUT_S
         while True:
@@ -168,7 +168,7 @@ class Group:
             await asyncio.sleep(POLL_S)
 
     async def promote(self, *, force: bool) -> str:
-        """`pymq broker promote`, as an operator would; empty, or why it failed."""
+        """Run `pymq broker promote`, as an operator does. Return why it failed, empty if it did not."""
         flags = ["--yes", "--json", "--namesrv", self.namesrv.address, *(["--force"] if force else [])]
         process = await asyncio.create_subprocess_exec(
             *[sys.executable, "-m", "pymq", "broker", "promote", BROKER_NAME, *flags],
@@ -187,7 +187,7 @@ class Group:
 
 
 def _healthy_master(found: dict[Broker, ReplicationStatus | str]) -> Broker | None:
-    """The only master, if it has the others in sync and they say that they follow it."""
+    """Return the only master, if it has the others in sync and they say that they follow it."""
     masters = [
         broker for broker, status in found.items() if isinstance(status, ReplicationStatus) and not status.ha_client
     ]

@@ -1,4 +1,4 @@
-"""Load that goes on whatever happens, from the Java client or PyMQ's own, and what is known of each message."""
+"""Load from the Java client or PyMQ's own, which never gives up, and what is known of each message."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ Place = tuple[int, int]  # queue id, queue offset
 
 
 class Acknowledged(NamedTuple):
-    """Where a broker said that a message is."""
+    """A message, and the log offset that its broker answered."""
 
     body: bytes
     log_offset: int
 
 
 def body_of(sender: int, number: int) -> bytes:
-    """What sender makes of a number; the Java program does the same."""
+    """Return the body that a sender makes of a number; the Java program makes the same."""
     return f"chaos-{sender}-{number}-".encode() + b"x" * (number * 31 % 300)
 
 
@@ -50,7 +50,7 @@ class Ledger:
     problems: list[str] = field(default_factory=list)
 
     def understand(self, line: str) -> None:
-        """A line of the Java program, see there."""
+        """Take a line that the Java program printed; its source has the format."""
         kind, *words = line.split()
         if kind == "end":
             self.number_ends[int(words[0])] = int(words[1])
@@ -75,7 +75,7 @@ class Ledger:
 
     @property
     def sent(self) -> set[bytes]:
-        """All bodies, once the senders have ended."""
+        """All sent bodies, once the senders have ended."""
         return {body_of(sender, n) for sender, count in self.number_ends.items() for n in range(count)}
 
 
@@ -85,7 +85,7 @@ class Sending(Protocol):
     ledger: Ledger
 
     async def end(self) -> None:
-        """No more is sent; the ledger is complete."""
+        """Stop sending, and wait until the ledger is complete."""
         ...
 
 
@@ -103,7 +103,7 @@ class JavaSending:
 
 
 class PymqSending:
-    """The same from PyMQ's producer."""
+    """The same load from PyMQ's producer."""
 
     def __init__(self, namesrv: str) -> None:
         self.ledger = Ledger()
@@ -129,7 +129,7 @@ class PymqSending:
         self.ledger.understand(f"end {sender} {number}")
 
     async def _send(self, sender: int, turn: int, number: int, count: int) -> str:
-        """What became of it, in the words of the Java program."""
+        """Send, and return the result in the words of the Java program."""
         messages = [
             Message(TOPIC, body_of(sender, number + n), keys=f"chaos-{sender}-{number + n}") for n in range(count)
         ]

@@ -25,7 +25,7 @@ class ConnectionCut(Exception):
 
 
 class Fault:
-    """What is wrong with a link until `end` is called; ``felt`` is set once bytes have met it.
+    """Harms a link until `end` is called; ``felt`` is set once bytes have met it.
 
     It touches all connections, or every other one: then one slave goes on where another can't.
     """
@@ -41,15 +41,15 @@ class Fault:
         self._over = asyncio.Event()
 
     def end(self) -> None:
-        """The link is well again. What was held back goes on, unless it is lost."""
+        """End the fault. What it held back goes on, unless its kind loses that."""
         self._over.set()
 
     def touches(self, number: int) -> bool:
-        """Whether the link's connection of this number feels it."""
+        """Return whether it harms the link's connection of this number."""
         return number % 2 in self._remainders
 
     async def pass_on(self, data: bytes, writer: asyncio.StreamWriter, direction: str) -> None:
-        """Writes ``data`` as a link with this fault would. Raises ConnectionCut when it would not."""
+        """Write ``data`` as a link with this fault would. Raises ConnectionCut when it would not."""
         if self.kind in (HALVE, HALVE_AND_LOSE) and direction != self._silent:
             writer.write(data)
             return
@@ -68,7 +68,7 @@ class Fault:
         writer.write(data)
 
     async def _trickle(self, data: bytes, writer: asyncio.StreamWriter) -> bytes:
-        """Byte by byte while the fault lasts; the rest."""
+        """Write byte by byte while the fault lasts. Return the rest."""
         sent = 0
         while sent < len(data) and not self._over.is_set():
             if writer.is_closing():
@@ -88,7 +88,7 @@ class Link:
 
     def __init__(self, name: str, listen: tuple[str, int], target: tuple[str, int]) -> None:
         self.name = name
-        self.connection_count = 0  # so far
+        self.connection_count = 0  # all connections so far
         self._listen = listen
         self._target = target
         self._fault: Fault | None = None
@@ -97,11 +97,11 @@ class Link:
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def start(self) -> None:
-        """Begins to listen. Raises OSError when the address is taken."""
+        """Begin to listen. Raises OSError when the address is taken."""
         self._server = await asyncio.start_server(self._accepted, *self._listen)
 
     async def stop(self) -> None:
-        """Listens no more and cuts what is open."""
+        """Stop listening, and cut the open connections."""
         if self._server is not None:
             self._server.close()
         self.heal()
@@ -110,12 +110,12 @@ class Link:
         await asyncio.gather(*self._open, return_exceptions=True)
 
     def harm(self, fault: Fault) -> None:
-        """From now on; a fault before it ends."""
+        """Apply ``fault`` from now on, and end the one before it."""
         self.heal()
         self._fault = fault
 
     def heal(self) -> None:
-        """No fault any more."""
+        """End the fault, if there is one."""
         fault, self._fault = self._fault, None
         if fault is not None:
             fault.end()
@@ -127,7 +127,7 @@ class Link:
         task.add_done_callback(self._open.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
-        """One connection, until either direction ends."""
+        """Serve one connection until either direction ends."""
         self._writers.add(writer)
         try:
             server_reader, server_writer = await asyncio.open_connection(*self._target)
@@ -147,7 +147,7 @@ class Link:
         await asyncio.gather(self._closed(writer), self._closed(server_writer))
 
     async def _closed(self, writer: asyncio.StreamWriter) -> None:
-        """What was written is sent, then the connection is gone."""
+        """Send what was written, then close the connection."""
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()

@@ -18,7 +18,7 @@ from tests.chaos.side_load import SideLoad
 from tests.client.scenarios import until
 
 STOPPED_S_MAX = 8.0
-# So many messages must be acknowledged after a round: the group serves again.
+# After a round this many messages must be acknowledged, which shows that the group serves again.
 SERVED_COUNT = 20
 SERVED_TIMEOUT_S = 120.0  # a JVM starts in less, whatever else the machine does
 
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
 
 
 class ChaosRounds:
-    """``open_load`` makes the client once the name server is known; ``report`` hears of each round when it is over."""
+    """Runs rounds. ``open_load`` gets the name server's address; ``report`` gets a line after each round."""
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class ChaosRounds:
         self._seed = seed
         self._settings = {"inSyncReplicas": str(in_sync_replicas)}
         self._open_load = open_load
-        self._numbers: dict[str, list[int]] = {}  # of the rounds with this event
+        self._numbers: dict[str, list[int]] = {}  # event -> numbers of its rounds
         self._plan = lambda round_count: plans(seed, round_count, stopped_s_max, events)
         self._report = report
 
     async def run(self, round_count: int) -> Outcome:
-        """All rounds. Raises AssertionError when something is lost, went back, or the group does not heal."""
+        """Run all rounds. Raises AssertionError when something is lost or goes back, or the group does not heal."""
         group = Group(self._directory, self._settings)
         try:
             await group.start()
@@ -117,7 +117,7 @@ class ChaosRounds:
         return harm
 
     async def _served(self, group: Group, load: Sending) -> Broker:
-        """The group has healed and takes messages; its master."""
+        """Wait until the group has healed and takes messages. Return its master."""
         master = await group.healed()
         goal = load.ledger.counts["ok"] + SERVED_COUNT
         await until(lambda: load.ledger.counts["ok"] >= goal, "messages to be acknowledged again", SERVED_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Beside the load: topics that are made just before a fault, and delayed messages that come due during one."""
+"""More load: topics that are made just before a fault, and delayed messages that come due during one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from tests.interop.support import contents
 LATER_TOPIC = "ChaosLater"
 NEW_COUNT = 5
 LATER_COUNT = 20
-# Levels of 1 s and 5 s.
+# These levels delay by 1 s and 5 s.
 DELAY_LEVELS = (1, 2)
 DUE_TIMEOUT_S = 60.0
 POLL_S = 0.2
 
 
 class SideLoad:
-    """What was acknowledged must be there at the end; a delayed message at least once."""
+    """Sends to new topics and with delays.
+
+    Acknowledged messages must be there at the end. Delayed ones may be there more than once.
+    """
 
     def __init__(self, group: Group) -> None:
         self._group = group
@@ -30,16 +33,16 @@ class SideLoad:
 
     @property
     def count(self) -> int:
-        """Acknowledged messages."""
+        """The number of acknowledged messages."""
         return len(self._later) + sum(map(len, self._new.values()))
 
     async def start(self, master: Broker) -> None:
-        """Makes the topic of delayed messages."""
+        """Create the topic of delayed messages."""
         config = TopicConfig(topic_name=LATER_TOPIC, read_queue_nums=1, write_queue_nums=1)
         await self._group.admin.topics.put(master.broker, config)
 
     async def send(self, number: int) -> None:
-        """A round's messages, all at once and each tried once: what comes twice, the brokers have doubled."""
+        """Send a round's messages at once, without retries: the brokers cause every duplicate."""
         topic = f"ChaosRound{number}"
         new = self._new[topic] = set()
         async with Producer("chaos-side", namesrv=self._group.namesrv.address, retry_count=0) as producer:
@@ -54,9 +57,9 @@ class SideLoad:
             )
 
     async def check(self, master: Broker) -> Counter[int]:
-        """Waits for what is still to come due; by round, how often delayed messages came again.
+        """Wait for the delayed messages. Return their number of duplicates by round.
 
-        Raises AssertionError for what is missing.
+        Raises AssertionError when an acknowledged message is missing.
         """
         for broker in self._group.brokers:
             for topic, wanted in self._new.items():
@@ -91,7 +94,7 @@ async def _send(producer: Producer, message: Message, acknowledged: set[bytes]) 
 
 
 def _bodies(broker: Broker, topic: str) -> Counter[bytes]:
-    """How often each message is there."""
+    """Count how often each message is there."""
     queues = contents.queue_count(broker.broker, topic)
     return Counter(
         record.body for queue in range(queues) for record in contents.read_queue(broker.broker, topic, queue)

@@ -18,7 +18,7 @@ def record(place: Place, body: bytes, log_offset: int) -> Record:
 
 
 def three() -> tuple[dict[Place, Record], Ledger, dict[Place, bytes]]:
-    """Three stored messages, all acknowledged, one seen."""
+    """Return three stored messages, all acknowledged, one seen."""
     ledger = Ledger()
     ledger.understand(f"ok 2 0 {ID_HOST}{100:016X} 1 0 1")
     ledger.understand(f"ok 2 1 {ID_HOST}{300:016X},{ID_HOST}{500:016X} 1 1 2")

@@ -36,7 +36,7 @@ class Wire:
         self.is_over = True
 
     def harm(self, kind: str, silent: str = TO_SERVER) -> Fault:
-        """The first fault of a kind, by seed, that silences this direction and touches the only connection."""
+        """Apply a fault of this kind that silences this direction and harms the only connection."""
         faults = (Fault(kind, random.Random(seed)) for seed in range(100))
         fault = next(fault for fault in faults if fault._silent == silent and fault.touches(1))
         self.link.harm(fault)

@@ -24,7 +24,7 @@ class BrokenPromiseError(AssertionError):
 
 
 class Served(NamedTuple):
-    """What a start on an image serves: the log's bounds, and each queue's bounds and records back to back."""
+    """The content after a start on an image: the log's bounds, and each queue's bounds and records back to back."""
 
     start: int
     end: int

@@ -22,7 +22,7 @@ SIGKILLED = -9
 
 @dataclass
 class Load:
-    """What was sent and acknowledged in all rounds. ``kill_count`` counts brokers that really died of SIGKILL."""
+    """The messages sent and acknowledged in all rounds. ``kill_count`` counts brokers that really died of SIGKILL."""
 
     acknowledged: dict[tuple[int, int], bytes] = field(default_factory=dict)  # (queue, offset) -> body
     sent: set[bytes] = field(default_factory=set)

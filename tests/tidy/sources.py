@@ -24,7 +24,7 @@ class Module:
 
 @cache
 def modules() -> list[Module]:
-    """All modules of the package, by name."""
+    """Return all modules of the package, by name."""
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
@@ -33,7 +33,7 @@ def modules() -> list[Module]:
 
 
 def dotted(node: ast.expr) -> str:
-    """``a.b.c`` of an attribute chain; empty for anything else."""
+    """Return ``a.b.c`` for an attribute chain, empty for anything else."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

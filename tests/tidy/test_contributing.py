@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md names is there: files, folders, tests, modules, classes, scripts and commands."""
+"""Everything that CONTRIBUTING.md names exists: files, folders, tests, modules, classes, scripts and commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RECIPES = re.findall(r"^### (.*)$", TEXT, re.MULTILINE)
 
 
 def resolved(name: str) -> object:
-    """The module, or what a module holds, by its dotted name. Raises ImportError or AttributeError."""
+    """Return the module, or the member of a module, of a dotted name. Raises ImportError or AttributeError."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         module = ".".join(parts[:count])

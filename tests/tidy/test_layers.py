@@ -17,7 +17,7 @@ def dotted_name(module: Module) -> str:
 
 
 def import_graph(found: Iterable[Module]) -> dict[str, set[str]]:
-    """Module -> modules it imports anywhere: at its top, in a function, or for type checkers alone."""
+    """Return module -> modules it imports anywhere: at its top, in a function, or only for type checkers."""
     trees = {dotted_name(module): module.tree for module in found}
     graph: dict[str, set[str]] = {}
     for name, tree in trees.items():
@@ -40,7 +40,7 @@ def _imported(node: ast.AST) -> list[str]:
 
 
 def circular(graph: Mapping[str, set[str]]) -> set[str]:
-    """The modules that import themselves by way of others."""
+    """Return the modules that import themselves through others."""
 
     def reachable(start: str) -> set[str]:
         seen: set[str] = set()

@@ -25,7 +25,7 @@ def path_of(module: str) -> Path:
 
 
 def in_code() -> dict[tuple[str, str], int]:
-    """(module as the page names it, constant) -> value."""
+    """Return (module as the page names it, constant) -> value."""
     modules = [*PACKAGES, *(str(path.relative_to(REPLICATION)) for path in REPLICATION.rglob("*.py"))]
     found: dict[Any, Any] = {}
     for module in modules:

@@ -104,7 +104,7 @@ def _is_forbidden(call: str, module_name: str) -> bool:
 
 
 def _imported_at_run_time(tree: ast.Module) -> set[str]:
-    """Top-level names of imported packages, those for type checkers alone left out."""
+    """Return top-level names of imported packages, without those imported only for type checkers."""
     for_types = {
         inner
         for node in ast.walk(tree)

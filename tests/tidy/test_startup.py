@@ -21,7 +21,7 @@ print(json.dumps({"code": code, "modules": sorted({name.partition(".")[0] for na
 
 
 def imported_by(*arguments: str) -> set[str]:
-    """Top-level packages in memory after ``pymq ARGUMENTS`` in a process of its own."""
+    """Return the top-level packages in memory after ``pymq ARGUMENTS`` in its own process."""
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT)},

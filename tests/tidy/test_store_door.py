@@ -66,7 +66,7 @@ def _is_store(node: ast.expr) -> bool:
 
 
 def _public_members() -> set[str]:
-    """Names that MessageStore and StoreReader define, without the private ones."""
+    """Return the public names that MessageStore and StoreReader define."""
     names: set[str] = set()
     for module in modules():
         if module.name not in (STORE, "pymq/store/read/store_reader.py"):

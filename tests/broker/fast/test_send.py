@@ -32,7 +32,7 @@ def opened() -> World:
 
 
 def outcome(world: World, peer: FakePeer) -> tuple[Any, ...]:
-    """What a send left behind: answers and every record (store times don't move: the clock stands)."""
+    """Return what a send left behind: answers and every record. Store times are equal because the clock stands."""
     world.parts.messages.writer.commit()
     records = [list(world.messages(TOPIC, queue_id)) for queue_id in range(QUEUES)]
     return ([vars_of(frame) for frame in peer.frames], records, world.messages("SCHEDULE_TOPIC_XXXX", 0))

@@ -64,7 +64,7 @@ def pull(world: World, code: int = Code.PULL_MESSAGE, **changes: Any) -> Reply:
 
 
 def places(reply: Reply) -> tuple[int, int, int]:
-    """(next, min, max) of an answer that must have the fields clients read without a check."""
+    """Return (next, min, max) of an answer, which must have the fields that clients read without a check."""
     assert isinstance(reply.ext, Header)
     ext = encode_header(reply.ext)
     assert ext.keys() >= PLACES and ext["suggestWhichBrokerId"] == "0"
@@ -153,7 +153,7 @@ def test_a_queue_file_that_is_gone() -> None:
 
 
 def damaged(world: World, queue_offset: int) -> None:
-    """Flips a bit in the head of a record of queue 0."""
+    """Damage the head of a record of queue 0."""
     store = world.parts.store
     queue = store.queue_view("T", 0)
     assert queue is not None

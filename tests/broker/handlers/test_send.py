@@ -35,7 +35,7 @@ def with_topic(**settings: Any) -> World:
 
 
 def fields(code: int = Code.SEND_MESSAGE_V2, **changes: Any) -> dict[str, Any]:
-    """A send's header under the names of its code; ``changes`` by snake_case name, None leaves a field out."""
+    """Return a send's header with the names of its code. ``changes`` has snake_case names; None leaves a field out."""
     header: dict[str, Any] = {
         "producer_group": "PG",
         "topic": "T",
@@ -53,7 +53,7 @@ def fields(code: int = Code.SEND_MESSAGE_V2, **changes: Any) -> dict[str, Any]:
 
 
 def send(world: World, body: bytes = b"body", code: int = Code.SEND_MESSAGE_V2, **changes: Any) -> Command:
-    """The answer once the turn is over."""
+    """Send, commit the turn, and return the answer."""
     caller = Caller(world)
     assert caller.ask(code, body, **fields(code, **changes)) is None
     assert caller.peer.frames == [], "an answer left before the commit"
@@ -64,7 +64,7 @@ def send(world: World, body: bytes = b"body", code: int = Code.SEND_MESSAGE_V2, 
 
 
 def refusal(world: World, body: bytes = b"body", code: int = Code.SEND_MESSAGE_V2, **changes: Any) -> tuple[int, str]:
-    """(code, remark); nothing may have been stored."""
+    """Return (code, remark) of a refused send, which must store nothing."""
     log_end = world.parts.store.physical_max_offset
     told = Caller(world).refused(code, body, **fields(code, **changes))
     world.parts.messages.writer.commit()

@@ -45,7 +45,7 @@ def sql(expression: str, **changes: Any) -> dict[str, Any]:
 
 
 def subscribed(world: World, expression: str) -> None:
-    """Group g subscribes by heartbeat."""
+    """Let group g subscribe by heartbeat."""
     data = json.loads(beat())
     subscription = data["consumerDataSet"][0]["subscriptionDataSet"][0]
     subscription.update(topic="T", subString=expression, expressionType="SQL92", tagsSet=[], codeSet=[])

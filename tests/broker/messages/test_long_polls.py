@@ -26,7 +26,7 @@ class Table:
         self.retried.append(parked.request.remark or "")
 
     def arrive(self, queue_id: int, tags_codes: list[int], *accepted: Accept) -> None:
-        """Messages come to a queue that the tests ``accepted`` take."""
+        """Let messages arrive in a queue. Only the filters in ``accepted`` accept them."""
 
         def any_accepted(accept: Accept) -> bool:
             self.looked += 1

@@ -34,7 +34,7 @@ def opened(**settings: Any) -> World:
 
 
 def stage(world: World, body: bytes = b"x", **properties: str) -> int:
-    """Stages a message in queue 0 of T; its queue offset."""
+    """Stage a message in queue 0 of T, and return its queue offset."""
     raw = encode_properties(properties)
     return world.parts.messages.writer.put("T", 0, body, raw, born_timestamp_ms=1, born_host=BORN_HOST).queue_offset
 
@@ -428,7 +428,7 @@ def test_while_the_disk_hangs_the_broker_serves_everything_else(synced: tuple[Wo
 
 
 def _ask_everything(world: World) -> None:
-    """Would never return if any of it waited for the disk."""
+    """Send requests of many kinds. This never returns if one of them waits for the disk."""
     caller = Caller(world)
     heartbeat = b'{"clientID":"c","producerDataSet":[{"groupName":"p"}],"consumerDataSet":[]}'
     caller.ok(RequestCode.HEART_BEAT, heartbeat)

@@ -33,7 +33,7 @@ def manager(files: MemoryFiles | None = None, **settings: str) -> TopicManager:
 
 
 def first_send(topics: TopicManager, topic: str, template: str, queue_count: int) -> TopicConfig:
-    """The topic as it counts when a first send's answer may go."""
+    """Return the topic as it is when the answer to a first send may leave."""
     topics.make_for_send(topic, template, queue_count, raise_failure)
     return topics.require(topic)
 

@@ -35,7 +35,7 @@ def following(master: str, **fields: object) -> HaClientState:
 
 
 class Asking:
-    """``registered``: name server -> address -> id; ``brokers``: address -> what it says, None for RocketMQ's."""
+    """``registered``: name server -> address -> id; ``brokers``: address -> its status, None for RocketMQ's."""
 
     def __init__(self) -> None:
         self.registered: dict[str, dict[str, int]] = {NAMESRV: {}}
@@ -53,7 +53,7 @@ class Asking:
         self.last_body = command.body
 
     def answer_all(self) -> list[str]:
-        """Answers until no request is left, and returns the addresses that were asked."""
+        """Answer until no request is left, and return the addresses that were asked."""
         asked = []
         while self.waiting:
             address, code, on_answer = self.waiting.pop(0)

@@ -41,7 +41,7 @@ class End:
         self._cable.later(self._tell_writable)
 
     def flush(self) -> None:
-        """What waits goes over, unless the peer takes nothing."""
+        """Deliver the bytes that wait, unless the peer takes nothing."""
         while self.unsent and not self.holds:
             data = self.unsent.popleft()
             size = self._cable.piece_bytes or len(data)
@@ -60,7 +60,7 @@ class End:
             self.handler.writable()
 
     def close(self) -> None:
-        """What was written before still goes over."""
+        """Close this end after delivering what was written before."""
         if not self.is_closed:
             self.is_closed = True
             self._cable.later(self._close)
@@ -73,7 +73,7 @@ class End:
             self.other.handler.closed("the peer closed it")
 
     def cut(self, why: str = "connection reset") -> None:
-        """The connection breaks."""
+        """Break the connection for both ends."""
         if not self.is_closed:
             self.is_closed = self.other.is_closed = True
             self._cable.later(lambda: self.handler.closed(why))

@@ -24,7 +24,7 @@ class FakeSlaves:
         return acks[slave_count - 1] if len(acks) >= slave_count else 0
 
     def ack(self, place: int = 0, offset: int | None = None) -> None:
-        """A slave has the log up to ``offset``, or all of it."""
+        """Report that a slave has the log up to ``offset``, or all of it."""
         self.acks[place] = self._world.parts.store.physical_max_offset if offset is None else offset
         self._world.parts.messages.waiting_answers.release_confirmed()
 

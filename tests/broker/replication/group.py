@@ -48,7 +48,7 @@ class Node:
 
     @property
     def log(self) -> bytes:
-        """All bytes of the log."""
+        """Return all bytes of the log."""
         start, end = self.store.physical_min_offset, self.store.physical_max_offset
         parts = []
         while start < end:
@@ -58,7 +58,7 @@ class Node:
 
 
 class Master(Node):
-    """Answers joinings at ``MASTER``, takes HA connections at ``MASTER_HA``."""
+    """Answers join requests at ``MASTER`` and takes HA connections at ``MASTER_HA``."""
 
     def __init__(self, cable: Cable, clock: ManualClock, files: MemoryFiles | None = None, **settings: Any) -> None:
         super().__init__(clock, files, listenPort=10911, haListenPort=10912, **settings)
@@ -81,13 +81,13 @@ class Master(Node):
         cable.listeners[MASTER_HA] = self.ha_service.accept
 
     def put(self, *bodies: bytes) -> None:
-        """Stores messages, one turn each."""
+        """Store messages, one turn each."""
         for body in bodies:
             put(self.store, "T", 0, body, keys=f"k{len(body)}")
             self.ha_service.committed()
 
     def stop(self) -> None:
-        """Stops cleanly; the address does not answer any more."""
+        """Stop cleanly. The address does not answer any more."""
         self.leave("the broker stops")
         end = self.store.physical_max_offset
         self.store.close()
@@ -126,7 +126,7 @@ class Slave(Node):
         self.sync_requests += 1
 
     def run(self, ms: int = STEP_MS) -> None:
-        """Lets time pass and everything happen."""
+        """Let time pass, and run everything that is due."""
         for _ in range(ms // STEP_MS):
             self.clock.advance(STEP_MS)
             self.ha_client.tick()
@@ -135,7 +135,7 @@ class Slave(Node):
 
 
 def following(cable: Cable, clock: ManualClock, master: Master, **settings: Any) -> Slave:
-    """A slave that has found its master."""
+    """Return a slave that has found its master."""
     slave = Slave(cable, clock, **settings)
     slave.ha_client.note_master(MASTER, MASTER_HA)
     slave.run(20)

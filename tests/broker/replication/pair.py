@@ -25,8 +25,10 @@ OnAnswer = Callable[[Command | str], None]
 
 
 class AskedNetwork:
-    """Questions wait in :attr:`asked`, those that a broker holds in :attr:`held`. An address has a dispatcher while its
-    broker lives. ``replies``: every answer there was."""
+    """Requests wait in :attr:`asked`, and in :attr:`held` while a broker holds them.
+
+    An address has a dispatcher while its broker lives. ``replies`` keeps every answer.
+    """
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Command, OnAnswer]] = []
@@ -44,7 +46,7 @@ class AskedNetwork:
         self.code_counts[command.code] = self.code_counts.get(command.code, 0) + 1
 
     def answer_one(self, *, lose_request: bool = False, lose_answer: bool = False) -> None:
-        """The oldest question reaches its broker and is answered, or not."""
+        """Deliver the oldest request and its answer, or lose one of them."""
         address, command, on_answer = self.asked.pop(0)
         server = self.servers.get(address)
         if server is None or lose_request:
@@ -58,7 +60,7 @@ class AskedNetwork:
         self.deliver(lose_answer=lose_answer)
 
     def deliver(self, *, lose_answer: bool = False) -> None:
-        """Delivers the answers that brokers have given by now, or drops them."""
+        """Deliver the answers that brokers have given by now, or lose them."""
         answered = [one for one in self.held if one[0].answers]
         self.held = [one for one in self.held if not one[0].answers]
         for peer, _, command, on_answer in answered:
@@ -72,7 +74,7 @@ class AskedNetwork:
             self.answer_one()
 
     def lose(self, address: str) -> None:
-        """Its broker is gone, and with it the connections."""
+        """Remove the broker at ``address``, and close its connections."""
         del self.servers[address]
         gone = [one for one in self.held if one[1] == address]
         self.held = [one for one in self.held if one[1] != address]
@@ -82,7 +84,7 @@ class AskedNetwork:
 
 
 class Link:
-    """Whom the slave follows."""
+    """The broker that the slave follows."""
 
     def __init__(self) -> None:
         self.master_address = MASTER
@@ -145,7 +147,7 @@ class Pair:
         self.start_master()
 
     def stop_master(self) -> None:
-        """What it had not saved before is saved: an orderly stop."""
+        """Stop the master in good order: it saves what it had not saved before."""
         self.master.parts.close()
         self.network.lose(MASTER)
         self.ha_client.is_following = False
@@ -160,13 +162,13 @@ class Pair:
         self.open_slave(self.slave.files)
 
     def promote(self) -> World:
-        """The slave's directory, opened as a master."""
+        """Return a master opened in the slave's directory."""
         self.copy.close()
         self.slave.parts.close()
         return World(self.slave.files, self.clock, role=Role(0, begins_epoch=True), **self.settings)
 
     def run(self, ms: int) -> None:
-        """Time goes by in ticks of a broker; every question is answered at once."""
+        """Let time pass in ticks of a broker; every request is answered at once."""
         for _ in range(0, ms, 100):
             self.clock.advance(100)
             self.tick()
@@ -181,14 +183,14 @@ class Pair:
         self.copy.tick()
 
     def copy_log(self) -> None:
-        """The slave's log becomes equal to the master's."""
+        """Make the slave's log equal to the master's."""
         follower, log = slave_side(self.slave.parts).follower, self.master.parts.store
         while follower.end < log.physical_max_offset:
             follower.append(follower.end, log.read_log(follower.end, 1 << 20))
         follower.dispatch()
 
     def file(self, world: World, name: str) -> Any:
-        """A table as the disk has it, without its checksum; None when there is none."""
+        """Return a table from the disk, without its checksum; None when there is none."""
         raw = world.files.read_bytes(f"{CONFIGS}/{name}.json") if self.has_file(world, name) else b"null"
         table = json.loads(raw)
         if table:

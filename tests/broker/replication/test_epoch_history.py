@@ -44,7 +44,7 @@ def many(count: int) -> list[EpochHistory]:
 
 
 def test_the_number_of_epochs_is_bounded() -> None:
-    """With one more, two neighbors of the older half are merged, those with the fewest bytes."""
+    """One more epoch makes two neighbors of the older half merge, those with the fewest bytes."""
     epoch_history = ONE
     for number in range(1, ENTRIES_MAX):
         epoch_history = epoch_history.begin(number * 10 - (number == 70), f"{number}")
@@ -174,7 +174,7 @@ def look_at_common_points(history: list[tuple[int, str, int, int]]) -> None:
 
 
 def follow(slave: Log, master: Log, size: int) -> None:
-    """Truncates what differs, then copies ``size`` bytes; from slaves too, which PyMQ refuses."""
+    """Truncate what differs, then copy ``size`` bytes. The source may be a slave, which PyMQ itself refuses."""
     common = common_point(master.epoch_history, len(master.writers), slave.epoch_history, len(slave.writers))
     if slave.writers and not common.is_known:
         return

@@ -22,7 +22,7 @@ SUSPEND = {"sysFlag": 6}
 
 
 def filled(world: World, **group: Any) -> World:
-    """A queue with five messages, 20 KB apart."""
+    """Fill a queue of ``world`` with five messages, 20 KB apart."""
     world.parts.requests.pulls._advice._memory_bytes = MEMORY_BYTES
     world.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     world.parts.metadata.groups.put([SubscriptionGroupConfig(group_name="g", **group)])
@@ -38,7 +38,7 @@ def master(slaves: int = 1, *, group: dict[str, int] | None = None, **settings: 
 
 
 def slave(*, is_following: bool, group: dict[str, int] | None = None, **settings: Any) -> World:
-    """A slave with the directory of such a master."""
+    """Return a slave with the directory of such a master."""
     before = filled(World(), **(group or {}))
     before.parts.close()
     world = World(before.files, before.clock, role=Role(2), **settings)
@@ -48,7 +48,7 @@ def slave(*, is_following: bool, group: dict[str, int] | None = None, **settings
 
 
 def pull(world: World, **changes: Any) -> tuple[int, dict[str, int]]:
-    """(response code, fields) of a pull that is answered now."""
+    """Return (response code, fields) of a pull that is answered at once."""
     reply = Caller(world).ask(RequestCode.PULL_MESSAGE, **{**PULL, **changes})
     assert reply is not None
     return reply.code, fields_of(reply.to_command(Command(11)))
@@ -59,7 +59,7 @@ def fields_of(answer: Command) -> dict[str, int]:
 
 
 def suggested(world: World, **changes: Any) -> int:
-    """The broker id both ways suggest."""
+    """Return the broker id that the fast and the plain path suggest."""
     fields = {name: str(value) for name, value in {**PULL, **changes}.items()}
     payload = encode_command(Command(RequestCode.PULL_MESSAGE, ext=fields))[4:]
     peer = FakePeer()

@@ -11,7 +11,7 @@ from tests.broker.world import Caller
 
 
 def put_both(pair: Pair, topic: str, count: int = 1, **properties: Any) -> None:
-    """The same records on both: what replication of the log does."""
+    """Put the same records on both, as replication of the log does."""
     for world in (pair.master, pair.slave):
         for _ in range(count):
             world.put(topic, **properties)
@@ -45,7 +45,7 @@ def delete(pair: Pair, topic: str = "T") -> None:
 
 
 def queue(pair: Pair) -> tuple[int, int]:
-    """Ends of T's queue on the slave."""
+    """Return both ends of T's queue on the slave."""
     store = pair.slave.parts.store
     return store.min_offset("T", 0), store.max_offset("T", 0)
 
@@ -187,7 +187,7 @@ def test_a_crash_within_a_deletion_is_made_good_by_the_next_round() -> None:
 
 
 def crash_within_deletion(call: str, number: int) -> bool:
-    """The slave dies in place of its nth ``call`` while it takes a deletion; False when there are fewer."""
+    """Let the slave die in place of its nth ``call`` while it takes a deletion. Return False when there are fewer."""
     pair = joined_pair()
     for _ in range(2):
         pair.master.put("T", b"old")

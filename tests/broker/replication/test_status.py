@@ -55,7 +55,7 @@ def report_of(
     ha_client: HaClientState | None = None,
     **more: Any,
 ) -> StatusReport:
-    """As a broker in this role would put it together."""
+    """Return the report as a broker in this role makes it."""
     slaves, store = slaves or NoSlaves(), world.parts.store
     sync_mode = SyncMode(config=world.config, store=store, role=role, slaves=slaves)
     return StatusReport(
@@ -64,7 +64,7 @@ def report_of(
 
 
 def sync_master(*slaves: SlaveState, **settings: Any) -> tuple[World, StatusReport]:
-    """With one message, which it took before."""
+    """Return a master with one message and its report, now as a SYNC_MASTER."""
     world = World(**settings)
     world.put("orders", b"x")
     world.config.broker_role = "SYNC_MASTER"
@@ -88,7 +88,7 @@ def test_missing_messages_are_counted_for_present_and_absent_slaves() -> None:
 
 
 def test_unreadable_queues_leave_the_rest_of_the_status() -> None:
-    """It is asked for just when a disk fails."""
+    """The status is asked for just when a disk fails."""
     world = World()
     placed = [world.put("orders", b"x", queue_id=0) for _ in range(10)]
     world.parts.close()

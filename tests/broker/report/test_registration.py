@@ -55,7 +55,7 @@ class Setup:
         self.listen()
 
     def listen(self, **callbacks: Any) -> None:
-        """A registrar with these callbacks."""
+        """Make a registrar with these callbacks."""
         self.requests = RegistrationRequests(self.world.config, self._woken)
         self.registrar = Registrar(
             client=self.servers,

@@ -60,7 +60,7 @@ class Retained:
         self.caller = Caller(self.world)
 
     def fill(self, segments: int, topic: str = "T", **properties: Any) -> None:
-        """Stores messages until the log has ``segments`` more segments."""
+        """Store messages until the log has ``segments`` more segments."""
         if self.world.parts.metadata.topics.get(topic) is None:
             self.world.parts.metadata.topics.put([TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1)])
         wanted = len(self.store._log.segments) + segments
@@ -73,7 +73,7 @@ class Retained:
         self.run()
 
     def run(self) -> None:
-        """Ticks until a pass, if one is due, is at its end."""
+        """Tick until the pass that is due, if any, has ended."""
         self.cleaner.tick()
         while self.threads.waiting:
             self.threads.run_one()

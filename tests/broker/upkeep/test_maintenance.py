@@ -28,7 +28,7 @@ BODY = b"x" * 6000  # ten messages fill a segment
 
 
 class Counted:
-    """A chore of ``left`` pieces of 1000 bytes."""
+    """A task of ``left`` pieces of 1000 bytes."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -52,7 +52,7 @@ class Counted:
 
 
 class Lone:
-    """A maintenance with one counted chore, past its first delay."""
+    """A maintenance with one counted task, past its first delay."""
 
     def __init__(self, left: int) -> None:
         self.clock = ManualClock()
@@ -61,7 +61,7 @@ class Lone:
         self.maintenance = MaintenanceTasks([self.work.task], self.clock, self.threads)
 
     def run(self, ms: int) -> int:
-        """Ticks ten times a second; returns the pieces done."""
+        """Tick ten times a second, and return the number of pieces done."""
         before = self.work.done
         for _ in range(ms // 100):
             self.clock.advance(100)
@@ -131,7 +131,7 @@ def test_after_a_stop_nothing_happens() -> None:
 
 
 def kept(**settings: Any) -> tuple[World, Threads]:
-    """A broker with several full segments and a maintenance whose threads work at once."""
+    """Return a broker with several full segments, and the threads of its maintenance."""
     clock = ManualClock()
     files = MemoryFiles(now_ms=clock.now_ms)
     world = World(files, clock, mappedFileSizeCommitLog=SEGMENT, mappedFileSizeConsumeQueue=2000, **settings)

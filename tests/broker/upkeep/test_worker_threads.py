@@ -15,7 +15,7 @@ PATIENCE_S = 30  # a failing test ends
 
 
 class Loop:
-    """What ``call_soon_threadsafe`` gets, run by the test's own thread."""
+    """Keeps the calls of ``call_soon_threadsafe``, which the test's own thread runs."""
 
     def __init__(self) -> None:
         self.calls: SimpleQueue[tuple[Callable[..., None], Any]] = SimpleQueue()

@@ -31,7 +31,7 @@ def opened(slaves: int = 1, **settings: Any) -> tuple[World, FakeSlaves]:
 
 
 def commit_one(world: World, opaque: int, peer: FakePeer | None = None, **properties: str) -> FakePeer:
-    """One send, committed; the peer that gets its answer."""
+    """Commit one send, and return the peer that gets its answer."""
     peer = peer or FakePeer()
     writer, raw = world.parts.messages.writer, encode_properties(properties)
     writer.put("T", 0, b"%d" % opaque, raw, born_timestamp_ms=1, born_host=BORN_HOST)
@@ -374,7 +374,7 @@ def test_a_slave_has_no_mode() -> None:
 
 
 class Promise(NamedTuple):
-    """Where a message ends in the log, and what its mode asked for when it was committed."""
+    """The end of a message in the log, and what its mode asked for when it was committed."""
 
     end: int
     needs_disk: bool
@@ -382,7 +382,7 @@ class Promise(NamedTuple):
 
 
 class Course:
-    """One run: what was sent, what is promised of it, and whether answers and sights keep to that."""
+    """One run: it records sends and their promises, and checks that answers and reads keep these."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -438,7 +438,7 @@ class Course:
             change(world, **{name: rng.choice(values)})
 
     def check(self) -> None:
-        """What was answered or seen since the last call may be, by what disk and slaves have now."""
+        """Check that disk and slaves have what was answered or seen since the last call."""
         store, needed = self.world.parts.store, self.world.parts.replication.sync_mode.needed_slaves
         confirm_offset = self.slaves.offset_acked_by(needed) if needed else store.physical_max_offset
         answered = [frame.opaque for frame in self.peer.frames[self._answered :] if frame.code == ResponseCode.SUCCESS]

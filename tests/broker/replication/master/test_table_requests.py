@@ -22,7 +22,7 @@ KNOWN = {"t": "s.0"}
 
 
 class Versions(dict[str, str]):
-    """To which a weak reference can be had."""
+    """A dict that supports weak references."""
 
 
 class Log:

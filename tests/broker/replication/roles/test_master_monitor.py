@@ -27,7 +27,7 @@ def epoch_history() -> EpochHistory:
 
 
 class Setup:
-    """A watch over a fake group."""
+    """A master monitor over a fake group."""
 
     def __init__(self, role: Role) -> None:
         self.clock = ManualClock()
@@ -60,7 +60,7 @@ class Setup:
         self.registrations += 1
 
     def group(self, **brokers: tuple[str, int, int]) -> None:
-        """name=(address, id, epoch)."""
+        """Set the group's members, each as name=(address, id, epoch)."""
         self.network.registered[NAMESRV] = {address: broker_id for address, broker_id, _ in brokers.values()}
         self.network.brokers = {at: status(at, broker_id, epoch) for at, broker_id, epoch in brokers.values()}
 
@@ -91,7 +91,7 @@ def test_name_servers_may_be_away_when_members_are_known() -> None:
 
 
 def settled(role: Role) -> Setup:
-    """A group of a master and a slave in which nothing was wrong when its members were asked just now."""
+    """Return a group of a master and a slave that was just probed and found well."""
     setup = Setup(role)
     setup.is_following = True
     addresses = (OURS, THEIRS) if role.is_master else (THEIRS, OURS)
@@ -257,7 +257,7 @@ def test_a_slave_waits_until_a_dead_one_with_its_id_is_forgotten() -> None:
 
 
 def test_a_slave_waits_for_an_id_that_is_about_to_be_free() -> None:
-    """In a hand-over the old master takes the id of the slave that becomes the master at the same time."""
+    """A hand-over gives the old master the id of the slave that becomes the master at the same time."""
     setup = Setup(Role(1))
     setup.group(third=(THIRD, 1, 4))
     setup.network.changing = {THIRD}

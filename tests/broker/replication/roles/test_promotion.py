@@ -29,7 +29,7 @@ def refused(world: World, **fields: object) -> str:
 
 
 def slave(**ha_client: object) -> World:
-    """A slave whose link stands as said."""
+    """Return a slave whose HA client has the given state."""
     world = World(brokerId=1)
     parts = world.parts
     state = following(THEIRS, **ha_client)

@@ -1,4 +1,4 @@
-"""Which role a broker starts in, given the one it had and its flags; and the file that keeps it."""
+"""The role in which a broker starts, given its last role and its flags, and the file that keeps it."""
 
 from __future__ import annotations
 

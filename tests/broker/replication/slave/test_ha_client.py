@@ -160,7 +160,7 @@ def test_a_slave_has_caught_up_once_it_has_what_the_master_had_when_it_joined(
 
 
 def asked_after_ms(cable: Cable, slave: Slave) -> int:
-    """How long it takes until the slave asks for its master again."""
+    """Return the ms until the slave asks for its master again."""
     before, start_ms = len(cable.asked), slave.clock.monotonic_ms()
     while len(cable.asked) == before:
         slave.run(STEP_MS)
@@ -405,7 +405,7 @@ def test_a_closed_link_is_silent(cable: Cable, clock: ManualClock) -> None:
 
 
 class Apache:
-    """What a RocketMQ master answers, and a stream a test writes frames to by hand."""
+    """A RocketMQ master: it answers requests, and a test writes the frames of its stream by hand."""
 
     def __init__(self, cable: Cable, **config: str) -> None:
         self.reports = b""

@@ -27,7 +27,7 @@ def make_group(world: World, name: str, retries: int = 16) -> None:
 
 
 def assert_equal(pair: Pair) -> None:
-    """Tables in memory and on the disk are the master's."""
+    """Check that the slave's tables, in memory and on the disk, equal the master's."""
     master, slave = pair.master.parts, pair.slave.parts
     assert slave.metadata.topics.as_table() == master.metadata.topics.as_table()
     assert slave.metadata.groups.as_table() == master.metadata.groups.as_table()

@@ -42,13 +42,13 @@ violent_steps = st.one_of(
 
 
 def in_order(table: dict[str, Any]) -> dict[str, Any]:
-    """Lists of a group's topics have no order."""
+    """Sort the topics of each group, whose order means nothing."""
     topics = {group: sorted(names) for group, names in table.get("groupTopicMap", {}).items()}
     return {**table, "groupTopicMap": topics}
 
 
 class Model:
-    """A pair, what is done to it, and the greatest offset that was committed where the queue goes as far."""
+    """A pair, the steps that are done to it, and the greatest committed offset within the queue."""
 
     def __init__(self) -> None:
         self.pair = Pair()
@@ -139,7 +139,7 @@ class Model:
         return world.parts.metadata.cursors.query(group, name, queue_id)
 
     def rest(self) -> None:
-        """Everything is answered, for longer than the slowest interval."""
+        """Answer everything for longer than the slowest interval."""
         self.pair.ha_client.is_following = True
         self.pair.run(11_000)
         self.pair.copy_log()

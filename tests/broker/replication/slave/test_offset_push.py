@@ -22,7 +22,7 @@ OnAnswer = Callable[[Command | str], None]
 
 
 class Master:
-    """Questions wait until a test answers them."""
+    """Requests wait until a test answers them."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Command, OnAnswer]] = []
@@ -35,7 +35,7 @@ class Master:
         self.asked.append((command, on_answer))
 
     def answer(self, code: int = ResponseCode.SUCCESS, remark: str | None = None) -> None:
-        """All that is asked now."""
+        """Answer all requests that wait now."""
         asked, self.asked = self.asked, []
         for command, on_answer in asked:
             offset = command.ext["commitOffset"] if code == ResponseCode.SUCCESS else ""

@@ -29,7 +29,7 @@ IDS = {FIRST: 1, SECOND: 2}
 
 
 class Machines:
-    """``slaves``: by address, those that answer. ``asked``: the questions but the group probe, as (address, code)."""
+    """``slaves``: address -> a slave that answers. ``asked``: requests but the group probe's, as (address, code)."""
 
     def __init__(self, slave_count: int = 1, **settings: Any) -> None:
         self.clock = ManualClock()
@@ -55,7 +55,7 @@ class Machines:
             self.master.put("T", body)
 
     def copy(self, address: str, end: int | None = None) -> None:
-        """The slave gets the master's log, or what of it lies below ``end``."""
+        """Copy the master's log to the slave, up to ``end``."""
         ours, slave = self.master.parts, self.slaves[address].parts
         follower = slave_side(slave).follower
         self.master.parts.replication.tail_recovery.note_slave(IDS[address], address)
@@ -66,7 +66,7 @@ class Machines:
             follower.dispatch()
 
     def lose_power(self, loss: Loss = DROP_ALL) -> None:
-        """What the master's disk has not, is gone; its store is opened again, the group not asked yet."""
+        """Drop what the master's disk has not synced, and open its store again. The group is not asked yet."""
         image = loss.of(self.master.files.snapshot())
         self.recover(MemoryFiles.restored(image, now_ms=self.clock.now_ms))
 
@@ -88,7 +88,7 @@ class Machines:
         return [self.member(address) for address in sorted({*self.slaves, *also})]
 
     def member(self, address: str) -> Member:
-        """What a group probe finds there."""
+        """Return what a group probe finds at ``address``."""
         if address not in self.slaves:
             return Member(address, IDS[address], answered=False)
         return Member(address, IDS[address], answered=True, status=self.status(address))
@@ -117,12 +117,12 @@ class Machines:
         self.on_pause()
 
     def begin(self) -> None:
-        """Searches, and goes on with what was found."""
+        """Search for the tail, and begin with what was found."""
         self.master.parts.begin(self.search())
 
     @property
     def unsynced(self) -> dict[str, str]:
-        """Slaves that the master's disk says have to be asked."""
+        """The unsynced replicas noted on the master's disk."""
         table = JsonTable(self.master.files, f"{ROOT}/config/unsyncedReplicas.json").load()
         return dict(table.get("slaves", {}))
 

@@ -22,7 +22,7 @@ BODIES = [b"%d" % number for number in range(6)]
 
 
 def machines(slave_count: int = 1, **settings: Any) -> Machines:
-    """Six messages, of which the master's disk has two; every slave has them, and none answers now."""
+    """Return a master whose disk has two of six messages. Every slave has all six, and none answers now."""
     group = Machines(slave_count, namesrvAddr=NAMESRV, brokerRole="SYNC_MASTER", **settings)
     group.master.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     group.put(*BODIES[:2])
@@ -42,7 +42,7 @@ def opened_without(group: Machines, *addresses: str) -> Machines:
 
 
 def group_probe(group: Machines, *there: ReplicationStatus) -> list[RoleChange]:
-    """What the master asks for after it has looked at its group."""
+    """Return the role changes that the master asks for after a group probe."""
     group.network.brokers = {one.address: one for one in there}
     group.master.parts.replication.tail_recovery.tick()
     group.network.answer_all()

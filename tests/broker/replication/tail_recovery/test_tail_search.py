@@ -24,7 +24,7 @@ BODIES = [b"%d" % number for number in range(10)]
 
 
 def machines(slave_count: int = 1, **settings: object) -> Machines:
-    """Ten messages, of which the master's disk has three."""
+    """Return a master whose disk has three of ten messages."""
     found = Machines(slave_count, **settings)
     found.put(*BODIES[:3])
     found.master.parts.store.sync()
@@ -288,7 +288,7 @@ def test_a_slave_is_known_by_its_id_or_its_address() -> None:
 
 
 class Killed(Exception):
-    """The process ends here."""
+    """Ends the process at this point."""
 
 
 def test_a_crash_at_any_point_is_made_good_by_the_next_start() -> None:

@@ -8,7 +8,7 @@ Table = dict[str, dict[tuple[str, ...], float]]
 
 
 def table(collector: Collector) -> Table:
-    """Metric name -> labels -> value of plain readings, and (suffix, labels…) -> value of a histogram's."""
+    """Return metric name -> labels -> value. A histogram's keys are (suffix, labels…)."""
     found: Table = {}
     for family in collector.collect():
         if family is None:
@@ -26,7 +26,7 @@ def table(collector: Collector) -> Table:
 
 
 def left_out(collector: Collector) -> dict[str, int]:
-    """Metric name -> how many series it left out, where there may be any."""
+    """Return metric name -> number of series it left out, for metrics that may leave some out."""
     families = [family for family in collector.collect() if family is not None]
     return {family.metric.name: family.left_out for family in families if family.left_out is not None}
 

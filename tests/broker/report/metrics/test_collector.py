@@ -20,7 +20,7 @@ UNITS = {"bytes", "seconds", "milliseconds", "bytes/second"}
 
 
 def broker(world: World) -> Any:
-    """What is asked of a broker."""
+    """Return as much of a broker as the collectors read."""
     return SimpleNamespace(
         config=world.config,
         parts=world.parts,

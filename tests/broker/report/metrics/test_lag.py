@@ -35,13 +35,13 @@ def lag(world: World) -> Table:
 
 
 def row(found: Table, key: tuple[str, ...] = KEY) -> tuple[float, ...]:
-    """(lag, its age, in flight, age of the oldest not pulled, ready)."""
+    """Return (lag, its age, in flight, age of the oldest not pulled, ready)."""
     names = ("lag_messages", "lag_latency_milliseconds", "inflight_messages", "queueing_latency_milliseconds")
     return tuple(found[f"rocketmq_consumer_{name}"][key] for name in (*names, "ready_messages"))
 
 
 def fill(world: World) -> None:
-    """Five messages a second apart, queues by turns: 0, 1, 0, 1, 0."""
+    """Put five messages a second apart in queues 0, 1, 0, 1, 0."""
     for number in range(5):
         world.put("orders", queue_id=number % 2)
         world.clock.advance(1000)
