@@ -302,7 +302,7 @@ class Broker:
             Job("bulk work", TICK_PERIOD_MS, self._bulk_work.tick),
             Job("registration", TICK_PERIOD_MS, self._register_soon),
         ]
-        self._jobs = JobRunner(jobs, self.server.schedule_turn_end)
+        self._jobs = JobRunner(jobs, self.server.schedule_turn_end, self.server.turns)
         self._jobs.start()
         self._registrar = self._make_registrar(parts)
         return self._registrar

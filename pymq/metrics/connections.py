@@ -16,12 +16,25 @@ CLOSED = counter(
 )
 REQUESTS = counter("pymq_requests_total", "Received frames.")
 BAD_FRAMES = counter("pymq_bad_frames_total", "Frames that broke the protocol, by the kind of violation.", "reason")
+LONG_TURNS = counter(
+    "pymq_long_turns_total",
+    "Pieces of work that held the event loop for more than 100 ms: a kind of request, a job, or `other`.",
+    "what",
+)
+LONGEST_TURN = gauge(
+    "pymq_longest_turn_seconds", "The longest that one piece of work has held the event loop.", unit="seconds"
+)
+LONGEST_TURN_CPU = gauge(
+    "pymq_longest_turn_cpu_seconds",
+    "The most CPU time that one piece of work has taken on the event loop, give or take 10 ms.",
+    unit="seconds",
+)
 
 
 class ConnectionMetrics:
-    """The figures of one server's connections."""
+    """The figures of one server's connections, and of the event loop that serves them."""
 
-    metrics = (CONNECTIONS, ACCEPTED, CLOSED, REQUESTS, BAD_FRAMES)
+    metrics = (CONNECTIONS, ACCEPTED, CLOSED, REQUESTS, BAD_FRAMES, LONG_TURNS, LONGEST_TURN, LONGEST_TURN_CPU)
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -33,3 +46,7 @@ class ConnectionMetrics:
         yield Family(CLOSED, [Reading((reason,), count) for reason, count in server.closed_for.items()])
         yield single(REQUESTS, server.request_count)
         yield Family(BAD_FRAMES, [Reading((reason,), count) for reason, count in server.bad_frames.items()])
+        turns = server.turns
+        yield Family(LONG_TURNS, [Reading((what,), count) for what, count in turns.long_turns.items()])
+        yield single(LONGEST_TURN, turns.longest_s)
+        yield single(LONGEST_TURN_CPU, turns.longest_cpu_s)

@@ -62,7 +62,9 @@ class NameServer:
 
     def _run_tick(self) -> None:
         self._schedule_tick()
+        begun_s = self.server.turns.begin()
         self.tick()
+        self.server.turns.end(begun_s, "job: silent brokers")
 
     def _connection_closed(self, connection: Connection) -> None:
         for identity in self.table.connection_closed(connection):

@@ -15,8 +15,10 @@ from pymq.clock import Clock
 from pymq.errors import ProtocolViolation
 from pymq.model.hosts import format_address, host_of, pack_host
 from pymq.net.limits import ServerLimits
+from pymq.net.turn_watch import TurnWatch
 from pymq.net.unread import take_unread
 from pymq.rate_limited_log import RateLimitedLog
+from pymq.wire.codes import request_name
 from pymq.wire.command import FLAG_ONEWAY, Command, decode_command, encode_command
 from pymq.wire.dispatch import Dispatcher, Reply
 from pymq.wire.framing import FrameBuffer
@@ -24,6 +26,7 @@ from pymq.wire.framing import FrameBuffer
 log = logging.getLogger(__name__)
 
 SWEEP_PERIOD_S = 1.0
+NAMED_REQUESTS_MAX = 16  # of a read that took long; the log and the metric name their kinds
 
 # Takes (connection, payload). Returns True when it has handled the frame, False when the dispatcher must.
 FastPath = Callable[["Connection", bytes], bool]
@@ -50,6 +53,7 @@ class Server:
         self.accepted_count = 0
         self.request_count = 0
         self.now_ms = 0  # monotonic, as of the last sweep: precise enough for idle checks
+        self.turns = TurnWatch(clock)
         self._clock = clock
         self._on_turn_end = on_turn_end
         self._on_disconnect = on_disconnect
@@ -69,6 +73,7 @@ class Server:
         self._listeners.append(listener)
         if self._sweeper is None:
             self._sweep()
+            self.turns.start()
         bound: int = listener.sockets[0].getsockname()[1]
         return bound
 
@@ -80,6 +85,7 @@ class Server:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
+            self.turns.stop()
         self._end_turn()
         self.close_connections()
 
@@ -108,6 +114,7 @@ class Server:
             self.schedule_turn_end()
 
     def _end_turn(self) -> None:
+        begun_s = self.turns.begin()
         try:
             if self._on_turn_end is not None:
                 self._on_turn_end()
@@ -117,6 +124,7 @@ class Server:
             dirty, self._dirty = self._dirty, []
             for connection in dirty:
                 connection.flush()
+            self.turns.end(begun_s, "end of a turn")
 
     # -- connections ---------------------------------------------------------------------------------------------
 
@@ -154,13 +162,16 @@ class Server:
         Call it after the loop was blocked for long, so that new connections don't count as idle.
         """
         self.now_ms = self._clock.monotonic_ms()
+        self.turns.skip()
 
     def _sweep(self) -> None:
         assert self._loop is not None
-        self.note_time()
+        begun_s = self.turns.begin()
+        self.now_ms = self._clock.monotonic_ms()
         self._violation_log.tick()
         for connection in list(self.connections):
             connection.sweep(self.now_ms)
+        self.turns.end(begun_s, "sweep of connections")
         self._sweeper = self._loop.call_later(SWEEP_PERIOD_S, self._sweep)
 
 
@@ -221,6 +232,10 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         server = self._server
+        turns = server.turns
+        begun_s = turns.now_s()
+        if begun_s > turns.sample_due_s:
+            turns.sample(begun_s)
         self._read_at_ms = server.now_ms
         try:
             frames = self._frames.feed(data)
@@ -239,6 +254,17 @@ class Connection(asyncio.Protocol):
             self._partial_since_ms = server.now_ms
         if frames:
             server.schedule_turn_end()
+        if turns.now_s() - begun_s > turns.unnoted_s:
+            self._note_turn(begun_s, frames)
+
+    def _note_turn(self, begun_s: float, frames: list[bytes]) -> None:
+        """Has the time judged that serving ``frames`` took."""
+        names = _request_names(frames[:NAMED_REQUESTS_MAX])
+        self._server.turns.note(
+            begun_s,
+            names[0] if len(names) == 1 else "several requests",
+            lambda: f"({len(frames)} frames{': ' if names[1:] else ''}{', '.join(names[1:])}) from {self.address}",
+        )
 
     def _serve(self, frames: list[bytes]) -> None:
         """Handles frames until their answers reach the size of one write; the rest waits for that write.
@@ -261,6 +287,7 @@ class Connection(asyncio.Protocol):
             return
         frames = list(self._held)
         self._held.clear()
+        begun_s = self._server.turns.begin()
         try:
             self._serve(frames)
         except ProtocolViolation as violation:
@@ -270,6 +297,8 @@ class Connection(asyncio.Protocol):
         if not self._held and self._transport is not None:
             self._transport.resume_reading()
         self._server.schedule_turn_end()
+        if self._server.turns.now_s() - begun_s > self._server.turns.unnoted_s:
+            self._note_turn(begun_s, frames)
 
     def _pause_reading(self) -> None:
         if self._transport is not None:
@@ -409,3 +438,17 @@ class Connection(asyncio.Protocol):
     def _take_opaque(self) -> int:
         self._next_opaque = (self._next_opaque + 1) & 0x7FFFFFFF
         return self._next_opaque
+
+
+def _request_names(frames: list[bytes]) -> list[str]:
+    """Returns the kinds of requests in ``frames``, without repetitions."""
+    names: dict[str, None] = {}
+    for payload in frames:
+        try:
+            command = decode_command(payload)
+        except ProtocolViolation:
+            continue
+        # A peer chooses the code: what has no name must not become a metric's label.
+        name = "answer" if command.is_response else request_name(command.code)
+        names["request without a name" if name.startswith("code ") else name] = None
+    return list(names) or ["part of a frame"]

@@ -335,3 +335,29 @@ def test_broken_frames_of_one_host_are_counted_and_logged_once(caplog: pytest.Lo
         server.report_violation(connection, ProtocolViolation("frame-size", f"a frame of {port} bytes"))
     assert [record.message for record in caplog.records] == ["closing 10.0.0.9:0: a frame of 0 bytes"]
     assert server.bad_frames["frame-size"] == 30
+
+
+def test_a_long_read_is_counted_under_its_request_and_a_long_end_of_a_turn_as_such(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fixture = Fixture()
+
+    async def body(fixture: Fixture, port: int) -> None:
+        client = await fixture.connect(port)
+        now_s = 0.0
+
+        def tick() -> float:
+            nonlocal now_s
+            now_s += 0.2  # every look at the clock takes long
+            return now_s
+
+        client.send(Command(ECHO, opaque=1))
+        await client.receive()
+        fixture.server.turns.now_s = tick
+        client.send(Command(ECHO, opaque=2), Command(10, opaque=3))
+        await client.receive()
+
+    run(body, fixture)
+    long_turns = fixture.server.turns.long_turns
+    assert long_turns["several requests"] == 1 and long_turns["end of a turn"] >= 1
+    assert "(2 frames: SEND_MESSAGE) from 127.0.0.1:" in caplog.text

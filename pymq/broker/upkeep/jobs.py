@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pymq.net.turn_watch import TurnWatch
+
 log = logging.getLogger(__name__)
 
 # Runs the job of this name in so many ms, unless its turn comes sooner.
@@ -30,12 +32,16 @@ class Job:
 
 
 class JobRunner:
-    """Runs jobs on the loop it is started in, until stopped. ``after_each`` runs after every job (a commit, say)."""
+    """Runs jobs on the loop it is started in, until stopped. ``after_each`` runs after every job (a commit, say).
 
-    def __init__(self, jobs: list[Job], after_each: Callable[[], None]) -> None:
+    ``turns`` judges how long each takes.
+    """
+
+    def __init__(self, jobs: list[Job], after_each: Callable[[], None], turns: TurnWatch) -> None:
         self.jobs = jobs
         self.failure_count = 0
         self._after_each = after_each
+        self._turns = turns
         self._timers: dict[str, tuple[float, asyncio.TimerHandle]] = {}  # by job; when it is due in loop time
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -74,10 +80,12 @@ class JobRunner:
 
     def _run(self, job: Job) -> None:
         self._timers.pop(job.name, None)
+        begun_s = self._turns.begin()
         try:
             job.run()
             self._after_each()
         except Exception:
             self.failure_count += 1
             log.exception("the job %s failed; it is tried again in %d ms", job.name, job.period_ms)
+        self._turns.end(begun_s, f"job: {job.name}")
         self._schedule_next(job)

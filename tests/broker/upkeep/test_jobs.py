@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from pymq.broker.upkeep.jobs import WAKE_UP_MS, Job, JobRunner
+from pymq.clock import SystemClock
+from pymq.net.turn_watch import TurnWatch
 
 DEADLINE_S = 10
 
@@ -25,7 +27,7 @@ def test_jobs_repeat_and_each_run_is_followed_up() -> None:
                 enough.set()
 
         jobs = [Job("a", 1, lambda: note("a")), Job("b", 2, lambda: note("b"))]
-        runner = JobRunner(jobs, lambda: events.append("after"))
+        runner = JobRunner(jobs, lambda: events.append("after"), TurnWatch(SystemClock()))
         runner.start()
         await asyncio.wait_for(enough.wait(), DEADLINE_S)
         runner.stop()
@@ -53,7 +55,7 @@ def test_a_failing_job_is_logged_and_tried_again(where: str, caplog: pytest.LogC
             if where == "after":
                 raise ValueError("on purpose")
 
-        runner = JobRunner([Job("fragile", 1, work)], after)
+        runner = JobRunner([Job("fragile", 1, work)], after, TurnWatch(SystemClock()))
         runner.start()
         await asyncio.wait_for(third.wait(), DEADLINE_S)
         runner.stop()
@@ -74,7 +76,7 @@ def test_a_stop_is_the_end_also_from_inside_a_job() -> None:
             stopped.set()
 
         later = [Job("other", 1, lambda: runs.update(["other"])), Job("stop", 1, stop)]
-        runner = JobRunner(later, lambda: None)
+        runner = JobRunner(later, lambda: None, TurnWatch(SystemClock()))
         runner.start()
         await asyncio.wait_for(stopped.wait(), DEADLINE_S)
         before = dict(runs)
@@ -91,7 +93,7 @@ def test_a_stop_is_the_end_also_from_inside_a_job() -> None:
 def test_a_stopped_runner_can_start_again() -> None:
     async def scenario() -> None:
         ran = asyncio.Event()
-        runner = JobRunner([Job("a", 1, ran.set)], lambda: None)
+        runner = JobRunner([Job("a", 1, ran.set)], lambda: None, TurnWatch(SystemClock()))
         runner.start()
         runner.stop()
         runner.start()
@@ -105,7 +107,7 @@ def test_a_job_can_be_hastened_but_not_held_up() -> None:
     async def scenario() -> None:
         runs = asyncio.Queue[str]()
         jobs = [Job("rare", 1_000_000, lambda: runs.put_nowait("rare")), Job("often", 1, lambda: None)]
-        runner = JobRunner(jobs, lambda: None)
+        runner = JobRunner(jobs, lambda: None, TurnWatch(SystemClock()))
         runner.start()
         for delay_ms in (1_000, 0, 2_000_000):
             runner.hasten("rare", delay_ms)
@@ -121,7 +123,7 @@ def test_a_job_can_be_hastened_but_not_held_up() -> None:
 
 def test_hastening_a_job_of_another_role_does_nothing() -> None:
     async def scenario() -> int:
-        runner = JobRunner([], lambda: None)
+        runner = JobRunner([], lambda: None, TurnWatch(SystemClock()))
         runner.start()
         runner.hasten("link to the master", 0)
         return runner.failure_count
@@ -142,7 +144,7 @@ def test_a_job_that_hastens_itself_has_one_timer() -> None:
             else:
                 third.set()
 
-        runner = JobRunner([Job("eager", 1_000_000, work)], lambda: None)
+        runner = JobRunner([Job("eager", 1_000_000, work)], lambda: None, TurnWatch(SystemClock()))
         runner.start()
         runner.hasten("eager", 0)
         await asyncio.wait_for(third.wait(), DEADLINE_S)
@@ -187,7 +189,8 @@ def test_jobs_wake_up_the_broker_together(started_ms: float, period_ms: int, due
     loop.now_ms += started_ms
 
     async def start() -> None:
-        JobRunner([Job("a", period_ms, lambda: None), Job("b", period_ms, lambda: None)], lambda: None).start()
+        jobs = [Job("a", period_ms, lambda: None), Job("b", period_ms, lambda: None)]
+        JobRunner(jobs, lambda: None, TurnWatch(SystemClock())).start()
 
     loop.run_until_complete(start())
     loop.close()

@@ -1,0 +1,125 @@
+"""TurnWatch: counts and logs the pieces of work that held the event loop for too long.
+
+An event loop runs one piece of work at a time: the frames of one read, the end of a turn, one job. While one runs,
+every other connection waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from pymq.clock import Clock
+from pymq.rate_limited_log import RateLimitedLog
+
+log = logging.getLogger(__name__)
+
+LONG_TURN_MS = 100
+# CPU time is read at most this often on the way of requests: reading it takes as long as a small request.
+CPU_SAMPLE_MS = 10
+# A late timer shows work that nothing measured. Work of LONG_TURN_MS + HEARTBEAT_MS is always seen.
+HEARTBEAT_MS = 100
+OTHER = "other"  # work that nothing measured
+
+
+class TurnWatch:
+    """Judges work by the time that it took. Belongs to the event loop's thread.
+
+    Work calls :meth:`begin` before and :meth:`end` after itself. Work that nothing measures delays the heartbeat, and
+    is counted as OTHER.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        now_s: Callable[[], float] = time.perf_counter,
+        cpu_s: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self.long_turns: Counter[str] = Counter()  # by the work's name
+        self.longest_s = 0.0
+        self.longest_cpu_s = 0.0
+        self.now_s = now_s
+        # Work that took no longer needs no look: neither long nor the longest in CPU time.
+        self.unnoted_s = 0.0
+        self.sample_due_s = float("-inf")
+        self._cpu_s = cpu_s
+        self._sampled_cpu_s = 0.0
+        self._beat_at_s = 0.0
+        self._beat_cpu_s = 0.0
+        self._measured_s = 0.0  # since the last heartbeat, of work that was noted
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self._log = RateLimitedLog(log, clock, "turns of the event loop")
+
+    def start(self) -> None:
+        """Watch the running event loop for work that nothing measures. A second call changes nothing."""
+        if self._heartbeat is None:
+            self.skip()
+            self._schedule()
+
+    def stop(self) -> None:
+        """End what :meth:`start` began."""
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+            self._heartbeat = None
+
+    def skip(self) -> None:
+        """Forget the time since the last heartbeat: the loop was blocked for a reason, as by a recovery."""
+        self._beat_at_s, self._beat_cpu_s, self._measured_s = self.now_s(), self._cpu_s(), 0.0
+
+    def begin(self) -> float:
+        """Return the present time for :meth:`end`."""
+        now_s = self.now_s()
+        if now_s > self.sample_due_s:
+            self.sample(now_s)
+        return now_s
+
+    def sample(self, now_s: float) -> None:
+        """Read the CPU time, once ``now_s`` is past ``sample_due_s``."""
+        self.sample_due_s = now_s + CPU_SAMPLE_MS / 1000
+        self._sampled_cpu_s = self._cpu_s()
+
+    def end(self, begun_s: float, what: str, describe: Callable[[], str] = str) -> None:
+        """Judge work that began at ``begun_s``. ``what`` names it, out of few names; ``describe`` adds to the log."""
+        if self.now_s() - begun_s > self.unnoted_s:
+            self.note(begun_s, what, describe)
+
+    def note(self, begun_s: float, what: str, describe: Callable[[], str] = str) -> None:
+        """Count work if it was long, and keep its time if it was the longest."""
+        took_s = self.now_s() - begun_s
+        self._measured_s += took_s
+        # The sample is up to CPU_SAMPLE_MS older than the work's begin, and so is the error of this time.
+        self._judge(took_s, self._cpu_s() - self._sampled_cpu_s, what, describe)
+
+    def _judge(self, took_s: float, cpu_s: float, what: str, describe: Callable[[], str]) -> None:
+        cpu_s = min(took_s, cpu_s)
+        self.longest_s = max(self.longest_s, took_s)
+        self.longest_cpu_s = max(self.longest_cpu_s, cpu_s)
+        self.unnoted_s = min(self.longest_cpu_s, LONG_TURN_MS / 1000)
+        if took_s * 1000 <= LONG_TURN_MS:
+            return
+        self.long_turns[what] += 1
+        details = describe()
+        self._log.write(
+            what,
+            f"the event loop ran one piece of work for {took_s * 1000:.0f} ms ({cpu_s * 1000:.0f} ms of CPU time), the "
+            f"limit is {LONG_TURN_MS} ms: {what}{' ' if details else ''}{details}; every client waited meanwhile",
+        )
+
+    def _schedule(self) -> None:
+        # At whole multiples, so that the process wakes up for several timers at once.
+        loop = asyncio.get_running_loop()
+        self._heartbeat = loop.call_at((loop.time() * 1000 // HEARTBEAT_MS + 1) * HEARTBEAT_MS / 1000, self.beat)
+
+    def beat(self) -> None:
+        """Look for unmeasured work since the last heartbeat."""
+        now_s, cpu_s = self.now_s(), self._cpu_s()
+        late_s = now_s - self._beat_at_s - HEARTBEAT_MS / 1000 - self._measured_s
+        if late_s * 1000 > LONG_TURN_MS:
+            self._judge(late_s, cpu_s - self._beat_cpu_s, OTHER, str)
+        self._beat_at_s, self._beat_cpu_s, self._measured_s = now_s, cpu_s, 0.0
+        if self._heartbeat is not None:
+            self._schedule()
