@@ -364,6 +364,7 @@ class Broker:
         if self.parts is not None:
             self.parts.metadata.clients.disconnect(connection)
             self.parts.metadata.filter_servers.disconnect(connection)
+            self.parts.requests.long_polls.disconnect(connection)
 
     async def _listen_for_slaves(self) -> None:
         """Listen for slaves of a master. Raises UsageError when the configured port is in use."""

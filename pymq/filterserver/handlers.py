@@ -101,7 +101,7 @@ class FilterServerHandlers:
                 f"{len(self._tasks)} requests wait at this filter server, the limit is {PENDING_COUNT_MAX}: start "
                 "another one",
             )
-        task = asyncio.get_running_loop().create_task(self._answer(request, peer, work))
+        task = asyncio.get_running_loop().create_task(self._answer(request.envelope(), peer, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -16,6 +16,7 @@ def answer_when_saved(request: Command, peer: Peer, finish: Callable[[], Reply |
 
     ``finish`` runs once the change is saved. It returns None when it sends the answer itself.
     """
+    asked = request.envelope()
 
     def saved(error: StoreError | OSError | None) -> None:
         try:
@@ -27,6 +28,6 @@ def answer_when_saved(request: Command, peer: Peer, finish: Callable[[], Reply |
         except OSError as problem:
             reply = Reply(ResponseCode.SYSTEM_ERROR, str(problem))
         if reply is not None:
-            peer.answer(request, reply)
+            peer.answer(asked, reply)
 
     return saved

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pymq.broker.messages.long_polls import LongPolls, ParkedPull
 from pymq.broker.messages.message_filter import MessageFilter
 from pymq.broker.messages.reader import Reader, ReadOutcome
@@ -73,7 +75,7 @@ class PullHandlers:
         if (
             outcome.code == ResponseCode.PULL_NOT_FOUND
             and self._may_suspend(header)
-            and self.long_polls.park(peer, request, header, message_filter, self._suspend_ms(header))
+            and self.long_polls.park(peer, request, _without_filter(header), message_filter, self._suspend_ms(header))
         ):
             return None
         return self._reply(header, outcome)
@@ -248,3 +250,8 @@ class PullHandlers:
         low, high = self._reader.ends(header.topic, header.queue_id)
         answer = PullMessageAnswer(next_begin_offset=offset, min_offset=low, max_offset=high)
         return Reply(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", answer)
+
+
+def _without_filter(header: PullMessageHeader) -> PullMessageHeader:
+    """Return what a parked pull needs of its header: its filter is made already, and peers can make its text large."""
+    return msgspec.structs.replace(header, subscription=None, expression_type=None)

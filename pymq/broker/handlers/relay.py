@@ -50,7 +50,7 @@ class RelayHandlers:
         wanted = [client for client in members if header.client_addr in (None, "", client.client_id)]
         if not wanted:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{header.group}]")
-        answer = ConsumerStatus()
+        answer, asked = ConsumerStatus(), request.envelope()
         missing = {client.client_id for client in wanted}
 
         def on_answer(client: Client, response: Command | None) -> None:
@@ -58,7 +58,7 @@ class RelayHandlers:
                 answer.consumer_table[client.client_id] = _queue_offsets(response)
             missing.discard(client.client_id)
             if not missing:
-                peer.answer(request, Reply(body=encode_admin_body(answer)))
+                peer.answer(asked, Reply(body=encode_admin_body(answer)))
 
         question = {"topic": header.topic, "group": header.group}
         # One question for each client id: a client may be seen on two connections while it reconnects.
@@ -89,13 +89,14 @@ class RelayHandlers:
     def _pass_on(self, client: Client, request: Command, body: bytes, peer: Peer) -> None:
         # The consumer must not get the operator's credentials.
         ext = {name: value for name, value in request.ext.items() if name not in _CREDENTIALS}
+        asked = request.envelope()
 
         def on_answer(response: Command | None) -> None:
             if response is None:
                 text = f"consumer <{client.client_id}> gave no answer within {ANSWER_TIMEOUT_MS} ms"
-                peer.answer(request, Reply(ResponseCode.CONSUME_MSG_TIMEOUT, text))
+                peer.answer(asked, Reply(ResponseCode.CONSUME_MSG_TIMEOUT, text))
             else:
-                peer.answer(request, Reply(response.code, response.remark, response.ext, response.body))
+                peer.answer(asked, Reply(response.code, response.remark, response.ext, response.body))
 
         client.peer.ask(make_request(request.code, ext, body), on_answer, ANSWER_TIMEOUT_MS)
 

@@ -83,6 +83,7 @@ class TopicAdminHandlers:
     def delete(self, request: Command, header: TopicHeader, peer: Peer) -> None:
         """Delete a topic with its queues, offsets and meters. An unknown topic counts as deleted."""
         check_topic_name(header.topic)
+        asked = request.envelope()
 
         def finish() -> None:
             # The store must commit first what was sent to the topic in this turn.
@@ -90,7 +91,7 @@ class TopicAdminHandlers:
             self._store.delete_topic(header.topic)
             self._cursors.forget_topic(header.topic)
             self._stats.forget_topic(header.topic)
-            self._when_registered(lambda: peer.answer(request, Reply()))
+            self._when_registered(lambda: peer.answer(asked, Reply()))
 
         self._topics.delete(header.topic, answer_when_saved(request, peer, finish))
 
@@ -135,8 +136,10 @@ class TopicAdminHandlers:
         return Reply()
 
     def _put(self, wanted: list[TopicConfig], request: Command, peer: Peer) -> None:
+        asked = request.envelope()
+
         def finish() -> None:
-            self._when_registered(lambda: peer.answer(request, Reply()))
+            self._when_registered(lambda: peer.answer(asked, Reply()))
 
         self._topics.put(wanted, answer_when_saved(request, peer, finish))
 

@@ -18,10 +18,11 @@ SUSPEND_MAX_MS = 30_000
 COMPACT_SLACK_COUNT = 10_000
 
 QueueKey = tuple[str, int]
+_NO_FILTER = MessageFilter()
 
 
 class ParkedPull:
-    """One waiting pull: its peer, its request, and until when it waits (monotonic ms)."""
+    """One waiting pull: its peer, what its answer needs of its request, and until when it waits (monotonic ms)."""
 
     __slots__ = ("deadline_ms", "done", "header", "key", "message_filter", "peer", "request")
 
@@ -29,12 +30,17 @@ class ParkedPull:
         self, peer: Peer, request: Command, header: Any, message_filter: MessageFilter, deadline_ms: int
     ) -> None:
         self.peer = peer
-        self.request = request
+        self.request = request.envelope()
         self.header = header
         self.message_filter = message_filter
         self.deadline_ms = deadline_ms
         self.key: QueueKey = (header.topic, header.queue_id)
         self.done = False
+
+    def release(self) -> None:
+        """Give up what is not needed any more: the heap of deadlines keeps a pull longer than it waits."""
+        self.header = None
+        self.message_filter = _NO_FILTER
 
 
 class LongPolls:
@@ -44,7 +50,9 @@ class LongPolls:
         self._clock = clock
         self._retry = retry
         self._count_max = count_max
-        self._by_queue: dict[QueueKey, list[ParkedPull]] = {}
+        # Dicts stand for ordered sets: a pull leaves its queue and its peer without a search.
+        self._by_queue: dict[QueueKey, dict[ParkedPull, None]] = {}
+        self._by_peer: dict[Peer, dict[ParkedPull, None]] = {}
         self._deadlines: list[tuple[int, int, ParkedPull]] = []
         self._sequence = 0
         self._woken: list[ParkedPull] = []
@@ -58,7 +66,8 @@ class LongPolls:
             return False
         deadline_ms = self._clock.monotonic_ms() + min(suspend_ms, SUSPEND_MAX_MS)
         parked = ParkedPull(peer, request, header, message_filter, deadline_ms)
-        self._by_queue.setdefault(parked.key, []).append(parked)
+        self._by_queue.setdefault(parked.key, {})[parked] = None
+        self._by_peer.setdefault(peer, {})[parked] = None
         self._sequence += 1
         heapq.heappush(self._deadlines, (deadline_ms, self._sequence, parked))
         self.count += 1
@@ -80,7 +89,7 @@ class LongPolls:
         waiting = self._by_queue.get((topic, queue_id))
         if not waiting:
             return
-        staying: list[ParkedPull] = []
+        staying: dict[ParkedPull, None] = {}
         accepted: dict[Accept, bool] = {}
         for parked in waiting:
             codes, accept, _ = parked.message_filter
@@ -92,7 +101,7 @@ class LongPolls:
             if due:
                 self._woken.append(parked)
             else:
-                staying.append(parked)
+                staying[parked] = None
         if staying:
             self._by_queue[topic, queue_id] = staying
         else:
@@ -100,7 +109,7 @@ class LongPolls:
 
     def wake_queue(self, topic: str, queue_id: int) -> None:
         """Make every pull of a queue due, whatever its filter: an operator reset an offset."""
-        self._woken += self._by_queue.pop((topic, queue_id), [])
+        self._woken += self._by_queue.pop((topic, queue_id), {})
 
     def wake(self) -> None:
         """Answer every pull that an arrival made due. Called once a turn, after the commit."""
@@ -119,6 +128,16 @@ class LongPolls:
                 self._unlist(parked)
                 self._finish(parked)
 
+    def disconnect(self, peer: Peer) -> None:
+        """Drop the pulls of a connection that has ended."""
+        for parked in self._by_peer.pop(peer, {}):
+            parked.done = True
+            self.count -= 1
+            self._unlist(parked)
+            parked.release()
+        if len(self._deadlines) > 2 * self.count + COMPACT_SLACK_COUNT:
+            self._compact()
+
     def release_all(self) -> None:
         """Answer every pull now: the broker stops."""
         for waiting in list(self._by_queue.values()):
@@ -131,16 +150,20 @@ class LongPolls:
         heapq.heapify(self._deadlines)
 
     def _unlist(self, parked: ParkedPull) -> None:
-        waiting = self._by_queue.get(parked.key)
-        if waiting and parked in waiting:
-            waiting.remove(parked)
-            if not waiting:
-                del self._by_queue[parked.key]
+        waiting = self._by_queue.get(parked.key, {})
+        waiting.pop(parked, None)
+        if not waiting:
+            self._by_queue.pop(parked.key, None)
 
     def _finish(self, parked: ParkedPull) -> None:
         if parked.done:
             return
         parked.done = True
         self.count -= 1
+        of_peer = self._by_peer.get(parked.peer, {})
+        of_peer.pop(parked, None)
+        if not of_peer:
+            self._by_peer.pop(parked.peer, None)
         if not parked.peer.closed:
             self._retry(parked)
+        parked.release()

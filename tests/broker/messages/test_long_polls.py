@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 from pymq.broker.messages.long_polls import COMPACT_SLACK_COUNT, SUSPEND_MAX_MS, LongPolls, ParkedPull
 from pymq.broker.messages.message_filter import MessageFilter
@@ -11,6 +12,14 @@ from pymq.store.read.reading import Accept
 from pymq.wire.command import Command
 
 EVERYTHING = MessageFilter()
+NAMES = "abc"
+
+
+class Waiter:
+    """The connection of a pull."""
+
+    def __init__(self, closed: bool = False) -> None:
+        self.closed = closed
 
 
 class Table:
@@ -23,7 +32,7 @@ class Table:
         self.polls = LongPolls(self.clock, self._retry, count_max)
 
     def _retry(self, parked: ParkedPull) -> None:
-        self.retried.append(parked.request.remark or "")
+        self.retried.append(NAMES[parked.request.opaque])
 
     def arrive(self, queue_id: int, tags_codes: list[int], *accepted: Accept) -> None:
         """Let messages arrive in a queue. Only the filters in ``accepted`` accept them."""
@@ -41,12 +50,13 @@ class Table:
         queue_id: int = 0,
         message_filter: MessageFilter = EVERYTHING,
         suspend_ms: int = 1000,
-        closed: bool = False,
+        peer: Waiter | None = None,
     ) -> bool:
+        """Park a pull of the name "a", "b" or "c"."""
         header = SimpleNamespace(topic="T", queue_id=queue_id)
-        return self.polls.park(
-            SimpleNamespace(closed=closed), Command(11, remark=name), header, message_filter, suspend_ms
-        )
+        request = Command(11, opaque=NAMES.index(name), ext={"subscription": "x" * 1000}, body=bytes(1000))
+        waiter: Any = peer or Waiter()
+        return self.polls.park(waiter, request, header, message_filter, suspend_ms)
 
 
 def test_an_arrival_wakes_the_pulls_of_its_queue_only() -> None:
@@ -121,11 +131,37 @@ def test_a_full_table_parks_no_more() -> None:
 
 def test_a_closed_peer_is_not_answered() -> None:
     table = Table()
-    table.park("gone", closed=True)
+    table.park("a", peer=Waiter(closed=True))
     table.arrive(0, [0])
     table.polls.wake()
     assert table.retried == []
     assert table.polls.count == 0
+
+
+def test_the_pulls_of_an_ended_connection_are_dropped_at_once() -> None:
+    table = Table()
+    gone, other = Waiter(), Waiter()
+    table.park("a", peer=gone)
+    table.park("b", peer=gone, queue_id=1)
+    table.park("c", peer=other)
+    ended: Any = gone
+    table.polls.disconnect(ended)
+    assert table.polls.count == 1
+    assert not table.polls.is_waited_for("T", 1)
+    table.polls.disconnect(ended)
+    table.polls.release_all()
+    assert table.retried == ["c"] and table.polls.count == 0
+
+
+def test_a_parked_pull_keeps_no_body_and_no_fields_of_its_request() -> None:
+    kept: list[ParkedPull] = []
+    polls = LongPolls(ManualClock(), kept.append)
+    peer: Any = Waiter()
+    polls.park(
+        peer, Command(11, opaque=7, ext={"a": "b"}, body=b"x"), SimpleNamespace(topic="T", queue_id=0), EVERYTHING, 1
+    )
+    polls.release_all()
+    assert (kept[0].request.opaque, kept[0].request.ext, kept[0].request.body) == (7, {}, b"")
 
 
 def test_release_all_answers_everything() -> None:

@@ -1,0 +1,152 @@
+"""Attacks on a server's memory: each makes it hold as much as it can with ``count`` connections or requests."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import selectors
+import time
+from collections.abc import Iterator, Sequence
+
+from tests.hostile.harness import MIB, PULL, V2, Peer, Victim, ask, many_peers
+
+TOPIC = "T"
+SMALL_BUFFER_BYTES = 4096
+SUSPEND_MS = 30_000
+WAITING_PULL = {**PULL, "sysFlag": "6", "suspendTimeoutMillis": str(SUSPEND_MS)}
+PULL_NOT_FOUND = 19
+
+
+def make_topic(victim: Victim) -> int:
+    """Send one message to queue 0, so that the topic exists. Return the queue's next offset."""
+    with Peer(victim.broker) as peer:
+        answer = peer.call(ask(310, V2, b"x"))
+        assert answer.code == 0, answer
+        return int(answer.ext["queueOffset"]) + 1
+
+
+def flood(peers: Sequence[Peer], frames: Sequence[bytes], within_s: float = 60.0) -> int:
+    """Send each peer its frame, all at the same time. Return how many the server closed meanwhile."""
+    selector = selectors.DefaultSelector()
+    for peer, raw in zip(peers, frames, strict=True):
+        peer.socket.setblocking(False)
+        selector.register(peer.socket, selectors.EVENT_WRITE, [memoryview(raw)])
+    closed_count, deadline_s = 0, time.monotonic() + within_s
+    while selector.get_map() and time.monotonic() < deadline_s:
+        for key, _ in selector.select(0.1):
+            left = key.data[0]
+            try:
+                key.data[0] = left[key.fileobj.send(left[:MIB]) :]
+            except BlockingIOError:
+                continue
+            except ConnectionError:
+                closed_count += 1
+                selector.unregister(key.fileobj)
+                continue
+            if not len(key.data[0]):
+                selector.unregister(key.fileobj)
+    assert not selector.get_map(), f"{len(selector.get_map())} peers could not send all within {within_s:.0f} s"
+    for peer in peers:
+        peer.socket.settimeout(60.0)
+    return closed_count
+
+
+@contextlib.contextmanager
+def unfinished_frames(victim: Victim, count: int) -> Iterator[list[Peer]]:
+    """Frames of 16 MiB that lack their last byte."""
+    raw = (16 * MIB).to_bytes(4, "big") + bytes(16 * MIB - 1)
+    with many_peers(victim.broker, count) as peers:
+        flood(peers, [raw] * count)
+        yield peers
+
+
+@contextlib.contextmanager
+def parked_bodies(victim: Victim, count: int) -> Iterator[list[Peer]]:
+    """Long polls with bodies of 15 MiB."""
+    offset = make_topic(victim)
+    raw = ask(11, {**WAITING_PULL, "queueOffset": str(offset)}, bytes(15 * MIB))
+    with many_peers(victim.broker, count) as peers:
+        flood(peers, [raw] * count)
+        yield peers
+
+
+@contextlib.contextmanager
+def woken_pulls(victim: Victim, count: int) -> Iterator[list[Peer]]:
+    """Long polls of peers that read nothing, woken by one message of nearly 4 MiB."""
+    offset = make_topic(victim)
+    raw = ask(11, {**WAITING_PULL, "queueOffset": str(offset), "maxMsgBytes": str(4 * MIB)})
+    with contextlib.ExitStack() as stack:
+        peers = [
+            stack.enter_context(Peer(victim.broker, receive_buffer_bytes=SMALL_BUFFER_BYTES)) for _ in range(count)
+        ]
+        for peer in peers:
+            peer.send(raw)
+        time.sleep(0.5)
+        with Peer(victim.broker) as sender:
+            assert sender.call(ask(310, V2, bytes(4 * MIB - 1024))).code == 0
+        yield peers
+
+
+@contextlib.contextmanager
+def tag_lists(victim: Victim, count: int, tag_count: int = 130_000) -> Iterator[list[Peer]]:
+    """Pulls that name 130,000 tags each, all different."""
+    make_topic(victim)
+    with Peer(victim.broker) as peer:
+        for number in range(count):
+            text = "||".join(map(str, range(number * tag_count, (number + 1) * tag_count)))[: MIB - 1024]
+            peer.call(ask(11, {**PULL, "subscription": text}))
+        yield [peer]
+
+
+def heartbeat(number: int, size_bytes: int, form: str = "tags") -> bytes:
+    """Return a heartbeat of about ``size_bytes`` with names that no other number has."""
+    group = f"heartbeat-group-{number}"
+    pieces: list[object] = []
+    room = size_bytes // 256
+    for i in range(256):
+        tags = [f"{number}-{i}-{j}" for j in range(room // 16)] if form == "tags" else []
+        pieces.append({"topic": f"Topic{number}x{i}", "subString": "*", "subVersion": 1, "tagsSet": tags})
+    consumer = {"groupName": group, "subscriptionDataSet": pieces}
+    return json.dumps({"clientID": f"client{number}", "consumerDataSet": [consumer]}).encode()
+
+
+@contextlib.contextmanager
+def heartbeats(victim: Victim, count: int, size_bytes: int = 15_000_000) -> Iterator[list[Peer]]:
+    """Heartbeats of 15 MB, each on a connection of its own."""
+    with many_peers(victim.broker, count) as peers:
+        for number, peer in enumerate(peers):
+            if peer.send(ask(34, body=heartbeat(number, size_bytes))):
+                peer.receive()
+        yield peers
+
+
+@contextlib.contextmanager
+def unread_answers(victim: Victim, count: int) -> Iterator[list[Peer]]:
+    """Connections that ask for 32 MiB in eight pulls each, and read nothing."""
+    offset = make_topic(victim)
+    with Peer(victim.broker) as sender:
+        assert sender.call(ask(310, V2, random.randbytes(4 * MIB - 1024))).code == 0
+    raw = b"".join(
+        ask(11, {**PULL, "queueOffset": str(offset), "maxMsgBytes": str(4 * MIB)}, opaque=i) for i in range(8)
+    )
+    with contextlib.ExitStack() as stack:
+        peers = [
+            stack.enter_context(Peer(victim.broker, receive_buffer_bytes=SMALL_BUFFER_BYTES)) for _ in range(count)
+        ]
+        for _ in range(4):
+            for peer in peers:
+                peer.send(raw)
+            time.sleep(0.05)
+        yield peers
+
+
+# Each attack with the count that the figures "before" in docs/testing.md are of.
+ATTACKS = {
+    "unfinished_frames": (unfinished_frames, 200),
+    "parked_bodies": (parked_bodies, 60),
+    "woken_pulls": (woken_pulls, 300),
+    "tag_lists": (tag_lists, 60),
+    "heartbeats": (heartbeats, 40),
+    "unread_answers": (unread_answers, 200),
+}
