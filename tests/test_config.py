@@ -91,7 +91,21 @@ def test_sizes_may_carry_units() -> None:
 def test_an_unreachable_address_is_warned_about() -> None:
     config = load_broker_config(None, {"brokerIP1": "192.0.2.7"})
     assert any("bindAddress" in warning for warning in config.warnings)
-    assert load_broker_config(None, {"brokerIP1": "192.0.2.7", "bindAddress": "0.0.0.0"}).warnings == []
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "192.0.2.7", "::"])
+def test_a_server_that_other_machines_reach_warns(address: str, tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text(f"bindAddress={address}\nbrokerIP1=192.0.2.7\n")
+    (warning,) = load_broker_config(str(file)).warnings
+    assert warning.startswith(f"bindAddress is {address}: every host that reaches the port can read, write")
+    assert load_namesrv_config(None, {"bindAddress": address}).warnings == [warning]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2", "::1"])
+def test_a_server_on_loopback_does_not_warn(address: str) -> None:
+    assert load_broker_config(None, {"bindAddress": address}).warnings == []
+    assert load_namesrv_config(None, {"bindAddress": address}).warnings == []
 
 
 def test_an_unreadable_file_is_named() -> None:

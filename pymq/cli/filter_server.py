@@ -69,6 +69,8 @@ def filter_server(
 def _settings(
     broker: str, host: str, port: int, advertise: str | None, workers: int | None, on_error: str
 ) -> FilterServerSettings:
+    from pymq.cli.servers import print_warnings
+    from pymq.config import exposure_warnings
     from pymq.errors import UsageError
     from pymq.filter.running import parse_on_error
     from pymq.filterserver.server import FilterServerSettings
@@ -81,6 +83,7 @@ def _settings(
         raise UsageError(f"--broker: {error}") from error
     if host in ("0.0.0.0", "::") and not advertise:
         raise UsageError(f"--host {host} is not an address to connect to: give consumers one with --advertise")
+    print_warnings(exposure_warnings("--host", host))
     return FilterServerSettings(
         broker=broker,
         host=host,

@@ -6,13 +6,16 @@ import base64
 import json
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from pymq.cli.output import print_note
 from pymq.cli.times import iso_time, local_time
 from pymq.errors import UsageError
-from pymq.model.compression import InflateError
+from pymq.model.compression import INFLATION_RATIO_MAX, InflateError
+from pymq.model.inflation import InflationBudget
 from pymq.model.message import Message
 from pymq.model.properties import RESERVED, UNIQ_KEY
 from pymq.model.record import StoredMessage
@@ -29,15 +32,39 @@ class MessageFormat(StrEnum):
 
 
 Formatter = Callable[[StoredMessage], bytes]
+ReadBody = Callable[[StoredMessage], bytes]
 
 
-def formatter(kind: MessageFormat, *, color: bool) -> Formatter:
-    """Returns a function from a message to the bytes to print, newline included. ``color`` is for terminals."""
+def formatter(
+    kind: MessageFormat,
+    *,
+    color: bool,
+    inflation_ratio_max: int = INFLATION_RATIO_MAX,
+    note: Callable[[str], None] = print_note,
+) -> Formatter:
+    """Returns a function from a message to the bytes to print, newline included. ``color`` is for terminals.
+
+    All bodies of one formatter share an InflationBudget. Bodies beyond it are printed as they are stored, and ``note``
+    is called once.
+    """
+    read = _bounded_content(InflationBudget(inflation_ratio_max), note)
     if kind is MessageFormat.json:
-        return json_line
+        return partial(json_line, read=read)
     if kind is MessageFormat.raw:
-        return raw_line
-    return colored_line if color else text_line
+        return partial(raw_line, read=read)
+    return partial(colored_line if color else text_line, read=read)
+
+
+def _bounded_content(budget: InflationBudget, note: Callable[[str], None]) -> ReadBody:
+    def read(message: StoredMessage) -> bytes:
+        try:
+            return budget.content(message)
+        except InflateError as error:
+            if budget.refused_count == 1:
+                note(f"pymq: compressed bodies are shown as they are stored from here on: {error}")
+            return message.body
+
+    return read
 
 
 def content(message: StoredMessage) -> bytes:
@@ -48,21 +75,21 @@ def content(message: StoredMessage) -> bytes:
         return message.body
 
 
-def raw_line(message: StoredMessage) -> bytes:
+def raw_line(message: StoredMessage, read: ReadBody = content) -> bytes:
     """Returns the body and a newline."""
-    return content(message) + b"\n"
+    return read(message) + b"\n"
 
 
-def text_line(message: StoredMessage) -> bytes:
+def text_line(message: StoredMessage, read: ReadBody = content) -> bytes:
     """Returns ``time topic broker/queue@offset [tag] keys body`` on one line."""
-    return f"{_place(message)} {_labels(message)}{shown_body(message)}\n".encode()
+    return f"{_place(message)} {_labels(message)}{shown_body(message, read)}\n".encode()
 
 
-def colored_line(message: StoredMessage) -> bytes:
+def colored_line(message: StoredMessage, read: ReadBody = content) -> bytes:
     """Returns :func:`text_line` with dim time and place, and cyan labels."""
     labels = _labels(message)
     colored = f"\033[36m{labels}\033[0m" if labels else ""
-    return f"\033[2m{_place(message)}\033[0m {colored}{shown_body(message)}\n".encode()
+    return f"\033[2m{_place(message)}\033[0m {colored}{shown_body(message, read)}\n".encode()
 
 
 def _place(message: StoredMessage) -> str:
@@ -75,9 +102,9 @@ def _labels(message: StoredMessage) -> str:
     return f"{tag}{printable(message.keys)} " if message.keys else tag
 
 
-def shown_body(message: StoredMessage) -> str:
+def shown_body(message: StoredMessage, read: ReadBody = content) -> str:
     """Returns the body on one line, safe for a terminal; for binary bytes their number and the first ones in hex."""
-    raw = content(message)
+    raw = read(message)
     try:
         return printable(raw.decode())
     except UnicodeDecodeError:
@@ -91,21 +118,21 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
-def json_line(message: StoredMessage) -> bytes:
+def json_line(message: StoredMessage, read: ReadBody = content) -> bytes:
     """Returns the JSON object of :func:`message_record` on one line, with the body last."""
-    record = message_record(message)
+    record = message_record(message, read)
     body = record.pop("body")
     head = json.dumps(record, ensure_ascii=False)
     return f'{head[:-1]}, "body": {body}}}\n'.encode()
 
 
-def message_record(message: StoredMessage) -> dict[str, Any]:
+def message_record(message: StoredMessage, read: ReadBody = content) -> dict[str, Any]:
     """Returns all fields of a message; ``body`` is JSON text to insert into an object.
 
     A body that is a JSON object or array is copied unchanged. Other text becomes a string. Binary bytes become a string
     in base64, and ``body_encoding`` is set.
     """
-    raw = content(message)
+    raw = read(message)
     host, port = message.born_address
     record: dict[str, Any] = {
         "topic": message.topic,

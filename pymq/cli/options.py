@@ -18,6 +18,16 @@ NamesrvOption = Annotated[
 ]
 OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")]
 
+InflateRatioOption = Annotated[
+    int,
+    typer.Option(
+        "--inflate-ratio",
+        metavar="N",
+        min=1,
+        help="Leave bodies compressed beyond 64 MB and N times the size of their messages.",
+    ),
+]
+
 PERM_NAMES = {"R": 4, "W": 2, "RW": 6, "WR": 6, "2": 2, "4": 4, "6": 6}
 
 

@@ -39,7 +39,7 @@ def build_namesrv_config(path: str | None, settings: Sequence[str] | None, flags
     from pymq.config import load_namesrv_config
 
     config = load_namesrv_config(path, _overrides(settings, flags))
-    _print_warnings(config.warnings)
+    print_warnings(config.warnings)
     return config
 
 
@@ -49,7 +49,7 @@ def build_broker_config(path: str | None, settings: Sequence[str] | None, flags:
 
     config = load_broker_config(path, _overrides(settings, flags), env=os.environ)
     config.store_path_root_dir = os.path.abspath(os.path.expanduser(config.store_path_root_dir))  # noqa: PTH100, PTH111
-    _print_warnings(config.warnings)
+    print_warnings(config.warnings)
     return config
 
 
@@ -59,7 +59,8 @@ def _overrides(settings: Sequence[str] | None, flags: Mapping[str, Any]) -> dict
     return result
 
 
-def _print_warnings(warnings: Sequence[str]) -> None:
+def print_warnings(warnings: Sequence[str]) -> None:
+    """Prints warnings about a configuration to stderr."""
     for warning in warnings:
         print_note(f"pymq: warning: {warning}")
 

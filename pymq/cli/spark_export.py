@@ -14,9 +14,10 @@ import typer
 
 from pymq.cli.filter_option import ExpressionOption, PluginOption, SqlOption, ViaOption, check_sql, parse_plugin
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, parse_pairs, split_addresses
+from pymq.cli.options import DEFAULT_NAMESRV, InflateRatioOption, NamesrvOption, parse_pairs, split_addresses
 from pymq.cli.output import Column, OutputFormat, print_json, print_listing, print_note
 from pymq.errors import UsageError
+from pymq.model.compression import INFLATION_RATIO_MAX
 
 if TYPE_CHECKING:
     from pymq.spark.options import ExportProgress, ExportSummary
@@ -88,6 +89,7 @@ def spark_export(
     on_data_loss: Annotated[
         str, typer.Option("--on-data-loss", metavar="fail|report", help="When offsets are no longer stored.")
     ] = "fail",
+    inflate_ratio: InflateRatioOption = INFLATION_RATIO_MAX,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be read.")] = False,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
@@ -115,6 +117,7 @@ def spark_export(
         master=master,
         conf=parse_pairs(conf or (), "--conf"),
         driver_memory=driver_memory,
+        inflation_ratio_max=inflate_ratio,
         on_data_loss=on_data_loss,  # type: ignore[arg-type]  # check() refuses other words
         dry_run=dry_run,
     )

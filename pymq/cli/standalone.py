@@ -69,7 +69,8 @@ def standalone(
     import shutil
     import tempfile
 
-    from pymq.cli.servers import build_broker_config, build_namesrv_config, set_up_logging
+    from pymq.cli.servers import build_broker_config, set_up_logging
+    from pymq.config import load_namesrv_config
     from pymq.errors import UsageError
     from pymq.net.runtime import run
 
@@ -83,7 +84,9 @@ def standalone(
         flags |= metrics_flags(metrics_port)
         defaults = () if config_file is not None else DEFAULT_SETTINGS
         broker_config = build_broker_config(config_file, [*defaults, *(settings or ())], flags)
-        namesrv_config = build_namesrv_config(None, None, {"listenPort": namesrv_port, "bindAddress": host})
+        namesrv_config = load_namesrv_config(
+            None, {"listenPort": str(namesrv_port), "bindAddress": broker_config.bind_address}
+        )
         run(_serve(namesrv_config, broker_config, as_json))
     finally:
         if ephemeral:

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import OutputOption
+from pymq.cli.options import InflateRatioOption, OutputOption
 from pymq.cli.output import OutputFormat
 from pymq.errors import EXIT_FAILED, UsageError
+from pymq.model.compression import INFLATION_RATIO_MAX
 
 app = new_app("Verify, inspect, dump, repair, recover or thaw the data directory of a stopped broker.")
 
@@ -116,6 +117,7 @@ def dump(
     end: Annotated[
         str | None, typer.Option("--to", metavar="WHERE", help="End of the range, in the forms of --from; excluded.")
     ] = None,
+    inflate_ratio: InflateRatioOption = INFLATION_RATIO_MAX,
     commit_log: CommitLogOption = None,
     while_running: RunningOption = False,
 ) -> None:
@@ -130,7 +132,8 @@ def dump(
     if output == "parquet" and target is None:
         raise UsageError("-o parquet needs a file: give --out FILE")
     wanted = work.parse_selection(topics or (), begin, end, time.time_ns() // 1_000_000)
-    if not work.run_dump(work.StoreLocation(directory, commit_log, None, while_running), output, target, wanted):
+    place = work.StoreLocation(directory, commit_log, None, while_running)
+    if not work.run_dump(place, output, target, wanted, inflate_ratio):
         raise typer.Exit(EXIT_FAILED)
 
 

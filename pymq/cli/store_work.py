@@ -313,10 +313,18 @@ def _offset_or_time(text: str, now_ms: int) -> tuple[int | None, int | None]:
     return None, parse_time_ms(text, now_ms)
 
 
-def run_dump(place: StoreLocation, kind: str, target: str | None, selection: dump.DumpSelection) -> bool:
+def run_dump(
+    place: StoreLocation, kind: str, target: str | None, selection: dump.DumpSelection, inflation_ratio_max: int
+) -> bool:
     """Writes the messages; returns True if all of them could be read."""
     with _opened_or_kept(place) as directory, _log_progress("dump", directory) as advance:
-        messages = dump.DumpedMessages(directory.log, selection, lambda text: print_note(f"pymq: {text}"), advance)
+        messages = dump.DumpedMessages(
+            directory.log,
+            selection,
+            lambda text: print_note(f"pymq: {text}"),
+            advance,
+            inflation_ratio_max=inflation_ratio_max,
+        )
         if target is None:
             _write_lines(sys.stdout.buffer, messages)
         else:

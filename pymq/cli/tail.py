@@ -10,9 +10,10 @@ from typer.core import TyperCommand
 
 from pymq.cli.filter_option import ExpressionOption, PluginOption, SqlOption, ViaOption, parse_plugin
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption
+from pymq.cli.options import DEFAULT_NAMESRV, InflateRatioOption, NamesrvOption
 from pymq.cli.tail_start import DEFAULT_LAST_COUNT, Start, StartKind, expand_short_forms, parse_start
 from pymq.errors import UsageError
+from pymq.model.compression import INFLATION_RATIO_MAX
 
 app = new_app()
 
@@ -87,6 +88,7 @@ def tail(
     ] = None,
     commit: Annotated[bool, typer.Option("--commit", help="Commit the offsets shown, for --group.")] = False,
     output: Annotated[str, typer.Option("--output", "-o", metavar="text|json|raw", help="Output format.")] = "text",
+    inflate_ratio: InflateRatioOption = INFLATION_RATIO_MAX,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show messages. Commits no offsets without --commit.
@@ -117,7 +119,7 @@ def tail(
         commit=commit,
         namesrv=namesrv,
     )
-    to_bytes = formatter(MessageFormat(output), color=sys.stdout.isatty())
+    to_bytes = formatter(MessageFormat(output), color=sys.stdout.isatty(), inflation_ratio_max=inflate_ratio)
     run(until_done_or_stopped(work.Tail(options, to_bytes, sys.stdout.buffer).run()))
 
 

@@ -2,7 +2,7 @@
 
 from pymq.config.base import Config, Setting
 from pymq.config.broker import BrokerConfig
-from pymq.config.load import load_broker_config, load_namesrv_config, parse_properties
+from pymq.config.load import exposure_warnings, load_broker_config, load_namesrv_config, parse_properties
 from pymq.config.namesrv import NamesrvConfig
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Config",
     "NamesrvConfig",
     "Setting",
+    "exposure_warnings",
     "load_broker_config",
     "load_namesrv_config",
     "parse_properties",

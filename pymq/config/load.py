@@ -42,7 +42,25 @@ def load_namesrv_config(path: str | None = None, overrides: Mapping[str, str] | 
     """Return a name server's configuration; parameters and errors as for :func:`load_broker_config`."""
     config = NamesrvConfig()
     _fill(config, path, overrides, None)
+    config.warnings += exposure_warnings("bindAddress", config.bind_address)
     return config
+
+
+def exposure_warnings(what: str, address: str) -> list[str]:
+    """Return a warning if a server that listens on ``address`` is open to other machines. ``what`` names the setting.
+
+    A host name counts as open: it may stand for any address.
+    """
+    try:
+        if ipaddress.ip_address(address).is_loopback:
+            return []
+    except ValueError:
+        if address == "localhost":
+            return []
+    return [
+        f"{what} is {address}: every host that reaches the port can read, write and administer, there is no "
+        "authentication; use it only on a network where you trust all hosts"
+    ]
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -130,6 +148,7 @@ def _check_broker(config: BrokerConfig) -> None:
 
 def _advertise(config: BrokerConfig) -> None:
     """Determines the address that the broker gives to clients, which is also part of every message id."""
+    config.warnings += exposure_warnings("bindAddress", config.bind_address)
     try:
         bind = ipaddress.ip_address(config.bind_address)
     except ValueError:

@@ -25,7 +25,8 @@ from pymq.filterserver.work import (
 
 log = logging.getLogger(__name__)
 
-COMMAND = (sys.executable, "-m", "pymq.filterserver.worker")
+# -P keeps the working directory off the import path: a file named like a module there would run in the worker.
+COMMAND = (sys.executable, "-P", "-m", "pymq.filterserver.worker")
 START_TIME_MAX_S = 30.0  # for a process and its imports, on a busy machine
 COMPILE_TIME_MAX_S = 20.0  # includes a filter's imports
 TASK_TIME_MAX_S = 8.0  # above a filter's own limit per batch: the process does not respond

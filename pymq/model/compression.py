@@ -11,6 +11,10 @@ INFLATED_SIZE_MAX_BYTES = 64 * 1024 * 1024
 INFLATED_RATIO_MAX = 200
 # Small bodies inflate far beyond any ratio without harm, so the ratio counts only above this size.
 RATIO_FREE_SIZE_BYTES = 1024 * 1024
+# What the bodies of one output may inflate to together, see pymq.model.inflation. Text compresses to a tenth, logs to a
+# thirtieth; only bodies made of repetitions reach a hundredth. A small output inflates as far as its bodies may.
+INFLATION_RATIO_MAX = 100
+INFLATION_FREE_BYTES = 64 * 1024 * 1024
 # Zstandard can't stop in mid-output. So the input is fed in steps: a step's output, at most 128 KiB for every 4 bytes,
 # exceeds the cap by at most 8 MiB.
 _ZSTD_STEP_BYTES = 256
@@ -20,6 +24,10 @@ NAMES = {"zlib": sysflag.COMPRESSION_ZLIB, "lz4": sysflag.COMPRESSION_LZ4, "zstd
 
 class InflateError(PymqError):
     """A body is not valid compressed data, or would grow beyond the cap."""
+
+
+class InflatedSizeError(InflateError):
+    """A body would inflate beyond what is allowed."""
 
 
 def compress_body(body: bytes, kind: str = "zlib", level: int = 5) -> tuple[bytes, int]:
@@ -40,7 +48,7 @@ def decompress_body(body: bytes, sys_flag: int, size_max_bytes: int = INFLATED_S
     """Return the body as its producer wrote it, unchanged when the compressed bit is off. Raises InflateError."""
     if not sys_flag & sysflag.COMPRESSED:
         return body
-    limit = min(size_max_bytes, max(len(body) * INFLATED_RATIO_MAX, RATIO_FREE_SIZE_BYTES))
+    limit = inflated_size_max(len(body), size_max_bytes)
     kind = sys_flag & sysflag.COMPRESSION_MASK
     try:
         if kind == sysflag.COMPRESSION_LZ4:
@@ -52,6 +60,11 @@ def decompress_body(body: bytes, sys_flag: int, size_max_bytes: int = INFLATED_S
         raise
     except Exception as error:  # each library has its own errors
         raise InflateError(f"the body is marked compressed but can't be inflated: {error}") from error
+
+
+def inflated_size_max(size_bytes: int, cap_bytes: int = INFLATED_SIZE_MAX_BYTES) -> int:
+    """Return what a compressed body of this size may inflate to, in bytes."""
+    return min(cap_bytes, max(size_bytes * INFLATED_RATIO_MAX, RATIO_FREE_SIZE_BYTES))
 
 
 def _inflate_zlib(body: bytes, limit: int) -> bytes:
@@ -99,7 +112,7 @@ def _check_end(kind: str, complete: bool, rest: int) -> None:
 
 def _check_limit(size: int, limit: int) -> None:
     if size > limit:
-        raise InflateError(
+        raise InflatedSizeError(
             f"the body inflates beyond {limit} bytes (cap {INFLATED_SIZE_MAX_BYTES}, ratio {INFLATED_RATIO_MAX}): "
             "send smaller messages or compress less"
         )

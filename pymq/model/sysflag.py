@@ -23,3 +23,17 @@ PULL_SUSPEND = 0x2
 PULL_SUBSCRIPTION = 0x4
 PULL_CLASS_FILTER = 0x8
 PULL_LITE = 0x10
+
+
+def contradiction(flags: int) -> str:
+    """Return what is wrong with the flags of a message that a producer sends; empty when nothing is."""
+    kind = flags & COMPRESSION_MASK
+    if kind and not flags & COMPRESSED:
+        return f"it names a compression ({kind:#x}) without the compressed bit ({COMPRESSED:#x})"
+    if kind > COMPRESSION_ZLIB:
+        known = f"{COMPRESSION_LZ4:#x}, {COMPRESSION_ZSTD:#x} or {COMPRESSION_ZLIB:#x}"
+        return f"the compression {kind:#x} is unknown: use {known}"
+    if flags & (INNER_BATCH | NEED_UNWRAP):
+        bits = f"{INNER_BATCH:#x}, {NEED_UNWRAP:#x}"
+        return f"it says that the message holds other messages ({bits}): send a batch with its own request"
+    return ""

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pymq.model.compression import InflateError
+from pymq.model.compression import INFLATION_RATIO_MAX, InflateError
+from pymq.model.inflation import InflationBudget
 from pymq.model.properties import KEYS, TAGS
 from pymq.model.record import StoredMessage, decode_record
 from pymq.offline.log_files import LogFiles
@@ -43,16 +44,24 @@ Warn = Callable[[str], None]
 class DumpedMessages:
     """Iterates over the selected messages and their bodies. Passes what can't be read to ``warn``, and counts it.
 
-    A body that can't be inflated comes as None. ``advance`` gets the number of log bytes read.
+    A body that can't be inflated, or only beyond an InflationBudget, comes as None. ``advance`` gets the number of log
+    bytes read.
     """
 
     def __init__(
-        self, log: LogFiles, selection: DumpSelection, warn: Warn, advance: Callable[[int], None] | None = None
+        self,
+        log: LogFiles,
+        selection: DumpSelection,
+        warn: Warn,
+        advance: Callable[[int], None] | None = None,
+        *,
+        inflation_ratio_max: int = INFLATION_RATIO_MAX,
     ) -> None:
         self._log = log
         self._selection = selection
         self._warn = warn
         self._advance = advance
+        self._inflation = InflationBudget(inflation_ratio_max)
         self.damaged_count = 0
         self.message_count = 0
 
@@ -78,7 +87,7 @@ class DumpedMessages:
 
     def _content(self, message: StoredMessage) -> bytes | None:
         try:
-            return message.content()
+            return self._inflation.content(message)
         except InflateError as error:
             self.damaged_count += 1
             where = f"{message.topic} queue {message.queue_id} offset {message.queue_offset}"

@@ -1,7 +1,8 @@
 """Decodes records to Arrow, all rows of a chunk at once; a property test compares it with ``pymq.model.record``.
 
 Compressed bodies are inflated and lose the compressed bit of ``sysFlag``, as in Java's client. A body that can't be
-inflated stays as stored and keeps the bit: a damaged message never stops a pipeline, and the bit identifies it.
+inflated, or only beyond an InflationBudget, stays as stored and keeps the bit: a damaged message never stops a
+pipeline, and the bit identifies it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pymq.model import properties, sysflag
-from pymq.model.compression import InflateError, decompress_body
+from pymq.model.compression import INFLATION_RATIO_MAX, InflateError
 from pymq.model.hosts import format_address, unpack_host
 from pymq.model.ids import encode_offset_id
+from pymq.model.inflation import InflationBudget
 from pymq.model.layout import (
     BORN_HOST_AT,
     BORN_TIMESTAMP_AT,
@@ -42,12 +44,18 @@ _HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 
 class Decoder:
-    """Decodes chunks of records into RecordBatches of the chosen columns. Keeps no state between chunks."""
+    """Decodes the chunks of one range into RecordBatches of the chosen columns.
 
-    def __init__(self, broker_name: str, columns: Sequence[str] = ()) -> None:
+    Only the InflationBudget is kept between chunks: what two reads of a range inflate is the same.
+    """
+
+    def __init__(
+        self, broker_name: str, columns: Sequence[str] = (), *, inflation_ratio_max: int = INFLATION_RATIO_MAX
+    ) -> None:
         self.columns = check_columns(columns)
         self.schema = arrow_schema(self.columns)
         self._broker_name = broker_name
+        self._inflation = InflationBudget(inflation_ratio_max)
 
     def decode(self, chunk: Chunk, starts: Positions | None = None) -> Iterator[pa.RecordBatch]:
         """Yields the records of ``chunk`` (those at ``starts``, if given) in order. Raises MalformedRecordError."""
@@ -63,7 +71,7 @@ class Decoder:
         first, size = 0, 0
         inflated: dict[int, bytes] = {}
         for row in compressed.tolist():
-            body = _inflate(layout, row)
+            body = self._inflate(layout, row)
             if body is None:
                 continue
             if inflated and size + len(body) > INFLATED_BATCH_MAX_BYTES:
@@ -73,16 +81,16 @@ class Decoder:
             size += len(body)
         yield self._part(chunk, starts[first:], inflated)
 
+    def _inflate(self, layout: Layout, row: int) -> bytes | None:
+        stored = layout.octets[layout.body[row] : layout.body_end[row]].tobytes()
+        size_bytes = int(layout.end[row] - layout.starts[row])
+        try:
+            return self._inflation.decompress(stored, int(layout.sys_flag[row]), size_bytes)
+        except InflateError:
+            return None
+
     def _part(self, chunk: Chunk, starts: Positions, inflated: dict[int, bytes]) -> pa.RecordBatch:
         return _Columns(find_fields(chunk, starts), self._broker_name, inflated).batch(self.schema)
-
-
-def _inflate(layout: Layout, row: int) -> bytes | None:
-    stored = layout.octets[layout.body[row] : layout.body_end[row]].tobytes()
-    try:
-        return decompress_body(stored, int(layout.sys_flag[row]))
-    except InflateError:
-        return None
 
 
 class _Columns:

@@ -74,6 +74,7 @@ class _Export:
             selection=checked(options.selection, clock),
             group=options.group or DEFAULT_GROUP,
             on_data_loss=options.on_data_loss,
+            inflation_ratio_max=options.inflation_ratio_max,
         )
         # A wrong expression or position fails before any request is sent and any file is created.
         now_ms = clock.now_ms()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from pymq.errors import UsageError
+from pymq.model.compression import INFLATION_RATIO_MAX
 from pymq.spark.selection import Selection
 
 FORMATS = ("parquet", "json", "csv", "orc")
@@ -63,6 +64,8 @@ class ExportOptions:
     group: str = ""
     """The consumer group of the pulls; empty means a group that every broker has."""
     on_data_loss: DataLoss = "fail"
+    inflation_ratio_max: int = INFLATION_RATIO_MAX
+    """Most bytes that the bodies of a range may inflate to, as a multiple of their messages' size."""
     rows_per_task: int = ROWS_PER_TASK
     rows_per_round: int = ROWS_PER_ROUND
     """Rows between two commits of the arrow writer."""

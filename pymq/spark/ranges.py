@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pymq.errors import PymqError, UsageError
+from pymq.model.compression import INFLATION_RATIO_MAX
 from pymq.spark.options import DataLoss
 from pymq.spark.pull_window import PULL_COUNT_MAX
 from pymq.spark.selection import ALL, Selection
@@ -70,6 +71,8 @@ class ReadSettings:
     timeout_s: float = 30.0
     attempts: int = 6
     """Attempts without progress before the read of a range fails."""
+    inflation_ratio_max: int = INFLATION_RATIO_MAX
+    """Most bytes that the bodies of a range may inflate to, as a multiple of their messages' size."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -79,6 +82,7 @@ class ReadSettings:
             "batch_rows",
             "batch_size_bytes",
             "attempts",
+            "inflation_ratio_max",
         ):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}: it must be at least 1")

@@ -2,7 +2,8 @@
 
 Options (any case): ``namesrv``, ``topics`` (names or globs, separated by commas; or ``topic``), ``startingOffsets``,
 ``endingOffsets``, ``columns``, ``tag``, ``sql``, ``filter``, ``filterExpression``, ``filterOnError``, ``filterVia``,
-``group``, ``onDataLoss``, ``maxRowsPerPartition``, ``minPartitions``, ``pushFilters``. docs/spark.md describes them.
+``group``, ``onDataLoss``, ``inflateRatio``, ``maxRowsPerPartition``, ``minPartitions``, ``pushFilters``.
+docs/spark.md describes them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from pymq.clock import Clock, SystemClock
 from pymq.errors import UsageError
+from pymq.model.compression import INFLATION_RATIO_MAX
 from pymq.spark.cluster import RemoteCluster
 from pymq.spark.options import DATA_LOSS_MODES, ROWS_PER_TASK
 from pymq.spark.planner import choose_topics, make_plan, parse_position, split_ranges
@@ -49,6 +51,7 @@ KNOWN_OPTIONS = frozenset(
         "filtervia",
         "group",
         "ondataloss",
+    "inflateratio",
         "maxrowsperpartition",
         "minpartitions",
         "pushfilters",
@@ -104,6 +107,7 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
             selection=checked(_selection(options), clock),
             group=options.get("group", DEFAULT_GROUP),
             on_data_loss=loss,  # type: ignore[arg-type]
+            inflation_ratio_max=_number(options, "inflateratio", INFLATION_RATIO_MAX),
         )
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -72,6 +72,18 @@ def test_compressed_bodies_are_inflated() -> None:
     assert raw_line(stored(body, sys_flag=flags)) == b"x" * 1000 + b"\n"
 
 
+def test_bodies_beyond_the_budget_are_shown_as_stored_and_noted_once() -> None:
+    body, flags = compress_body(bytes(1_000_000))
+    message = stored(body, sys_flag=flags)
+    notes: list[str] = []
+    to_bytes = formatter(MessageFormat.raw, color=False, inflation_ratio_max=1, note=notes.append)
+    lines = [to_bytes(message) for _ in range(80)]
+    inflated = lines.count(bytes(1_000_000) + b"\n")
+    assert inflated == 67  # 64 MiB
+    assert lines[inflated:] == [body + b"\n"] * (80 - inflated)
+    assert len(notes) == 1 and "allow a higher ratio" in notes[0]
+
+
 @pytest.mark.parametrize(
     "body", [b'{"a": 1}', b"[1, 2]", b' {"n": 12345678901234567890.10}\n', b'{"a":\n{"b": "\\u00e9"}}']
 )

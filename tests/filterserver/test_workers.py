@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -134,3 +135,19 @@ def test_the_deduplication_filter_declares_its_state() -> None:
 
     pytest.importorskip("pymq_filter_dedup")
     run(scenario)
+
+
+def test_a_module_in_the_working_directory_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "resource.py").write_text("open('executed', 'w').close()\n")
+    (tmp_path / "pymq.py").write_text("open('executed', 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+
+    async def work() -> None:
+        pool = WorkerPool(1)
+        try:
+            assert await pool.compile(Filter("tag", "red")) == ""
+        finally:
+            await pool.stop()
+
+    asyncio.run(work())
+    assert not (tmp_path / "executed").exists()

@@ -17,6 +17,7 @@ from pymq.errors import StoreError
 from pymq.model import sysflag
 from pymq.model.javahash import tags_code
 from pymq.model.layout import HOST_V4_SIZE_BYTES, PROPERTIES_SIZE_MAX_BYTES
+from pymq.model.sysflag import contradiction
 from pymq.model.tables import PERM_WRITE
 from pymq.wire.codes import VERSION_5_3_3
 from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, SERIALIZE_JSON, SERIALIZE_ROCKETMQ
@@ -109,6 +110,7 @@ class FastSends:
         properties = ext.i
         if (
             ext.j
+            or (ext.f and contradiction(ext.f))
             or not 0 < len(payload) - body_at <= self._config.max_message_size_bytes
             or _DELAY in properties
             or _TIMER in properties

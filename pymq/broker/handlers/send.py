@@ -5,6 +5,7 @@ The checks come in the order of Java's SendMessageProcessor. Answers wait in the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from pymq.store.store import Placed
 
 SendHeader = SendMessageHeader | SendMessageV2Header
+
+_DELAY_LEVEL = re.compile(rb"[+-]?[0-9]{1,9}")  # what Java's broker reads as a number, without its largest ones
 
 # Properties that need more than storing. A message with one of these words is parsed.
 _HALF = b"TRAN_MSG\x01"
@@ -72,6 +75,7 @@ class SendHandlers:
             return None
         queue_id = self.queue_for(header, topic)
         self._check_body(request.body)
+        _check_flags(header.sys_flag)
         properties, unique_key = self._enriched(header.properties)
         reconsume_times = header.reconsume_times or 0
         name = topic.topic_name
@@ -103,6 +107,7 @@ class SendHandlers:
             return None
         queue_id = self.queue_for(header, topic)
         self._check_body(request.body)
+        _check_flags(header.sys_flag)
         shared, unique_key = self._enriched(header.properties)
         if b"DELAY\x01" in shared or topic.topic_name.startswith(RETRY_PREFIX):
             raise Refusal(
@@ -224,12 +229,14 @@ class SendHandlers:
         return raw, unique_key
 
     def _check_unserved(self, properties: bytes) -> None:
-        """Refuse transactional and timer messages: this broker would deliver them at once."""
+        """Refuse transactional and timer messages, and levels that are no number: they would be delivered at once."""
         if _HALF in properties and find_property(properties, b"TRAN_MSG") == b"true":
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
                 "this broker does not take transactional messages (TRAN_MSG=true): send an ordinary message",
             )
+        if b"DELAY\x01" in properties:
+            _check_delay(properties)
         if b"TIMER_DEL" in properties:
             for name in _TIMER_NAMES:
                 if find_property(properties, name) is not None:
@@ -260,3 +267,19 @@ class SendHandlers:
         )
         frame = encode_command(Reply(ext=answer).to_command(request))
         self._writer.hold(peer, frame, properties)  # type: ignore[arg-type]
+
+
+def _check_flags(sys_flag: int) -> None:
+    reason = sysflag.contradiction(sys_flag)
+    if reason:
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the sysFlag {sys_flag} contradicts itself: {reason}")
+
+
+def _check_delay(properties: bytes) -> None:
+    level = find_property(properties, b"DELAY")
+    if level is not None and not _DELAY_LEVEL.fullmatch(level):
+        raise Refusal(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the delay level {level[:20].decode('utf-8', 'replace')!r} (property DELAY) is not a number: write 0 for "
+            "no delay, or 1 to 18 by default",
+        )

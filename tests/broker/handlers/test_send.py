@@ -143,10 +143,32 @@ def test_a_delayed_send_waits_in_its_level_s_queue_and_comes_out(world: World) -
     assert (message.body, message.message_id, message.flag) == (b"body", "ABC", 5)
 
 
-@pytest.mark.parametrize("level", ["0", "soon", "-1"])
+@pytest.mark.parametrize("level", ["0", "-1"])
 def test_a_level_that_delays_nothing_is_an_ordinary_property(world: World, level: str) -> None:
     send(world, properties=f"UNIQ_KEY\x01ABC\x02DELAY\x01{level}\x02")
     assert world.messages("T", 1)[0].properties["DELAY"] == level
+
+
+@pytest.mark.parametrize("level", ["soon", "1.5", "9999999999"])
+def test_a_level_that_is_not_a_number_is_refused(world: World, level: str) -> None:
+    properties = f"UNIQ_KEY\x01ABC\x02DELAY\x01{level}\x02"
+    assert refusal(world, properties=properties)[0] == ResponseCode.MESSAGE_ILLEGAL
+    code, remark = refusal(world, batch((b"1", properties.encode())), Code.SEND_BATCH_MESSAGE, batch="true")
+    assert code == ResponseCode.MESSAGE_ILLEGAL and "DELAY" in remark
+
+
+@pytest.mark.parametrize("sys_flag", [0x100, 0x300, 0x401, 0x701, 0x80, 0x40, 0x81])
+@pytest.mark.parametrize("code", [Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE])
+def test_flags_that_contradict_each_other_are_refused(world: World, sys_flag: int, code: int) -> None:
+    body = batch((b"1", b"")) if code == Code.SEND_BATCH_MESSAGE else b"body"
+    refused = refusal(world, body, code, batch="true" if code == Code.SEND_BATCH_MESSAGE else None, sys_flag=sys_flag)
+    assert refused[0] == ResponseCode.MESSAGE_ILLEGAL and f"sysFlag {sys_flag} contradicts itself" in refused[1]
+
+
+@pytest.mark.parametrize("sys_flag", [0x1, 0x101, 0x201, 0x301, 0x2, 0x33])
+def test_flags_that_clients_set_are_taken(world: World, sys_flag: int) -> None:
+    send(world, sys_flag=sys_flag)
+    assert world.messages("T", 1)[0].sys_flag == sys_flag & ~0x30  # the hosts' own bits are the broker's
 
 
 def test_transaction_bits_do_not_reach_the_record(world: World) -> None:
