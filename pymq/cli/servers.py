@@ -97,10 +97,10 @@ def make_broker(config: BrokerConfig) -> Broker:
     import random
 
     from pymq.broker.broker import Broker
-    from pymq.clock import SystemClock
+    from pymq.clock import GuardedClock
     from pymq.store.disk.fs import RealFiles
 
-    return Broker(config, clock=SystemClock(), files=RealFiles(), rng=random.Random())
+    return Broker(config, clock=GuardedClock(), files=RealFiles(), rng=random.Random())
 
 
 async def start_broker(broker: Broker, signals: StopSignals) -> None:

@@ -105,13 +105,16 @@ def open_directory(
     """Open the log's files and read the checkpoint. Raises NotFoundError, OSError."""
     options = options or {}
     log_directory = log_directory or options.get("storePathCommitLog") or f"{root}/commitlog"
+    log = open_log(files, log_directory, ColdFiles(files, f"{root}/{COLD_DIRECTORY}"))
+    checkpoint = CheckpointFile(files, f"{root}/checkpoint").load()
+    log.vouched_end = checkpoint.durable.log_offset if checkpoint.durable is not None else 0
     return Directory(
         root=root,
         log_directory=log_directory,
         files=files,
         options=options,
-        log=open_log(files, log_directory, ColdFiles(files, f"{root}/{COLD_DIRECTORY}")),
-        checkpoint=CheckpointFile(files, f"{root}/checkpoint").load(),
+        log=log,
+        checkpoint=checkpoint,
         clean=not files.exists(f"{root}/abort"),
     )
 

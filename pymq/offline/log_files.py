@@ -108,6 +108,7 @@ class LogFiles:
     segments: list[SegmentFile]
     gaps: list[tuple[int, int]]
     odd: list[tuple[str, str]]  # (path, what is wrong with it)
+    vouched_end: int = 0  # by the checkpoint, the log was on the disk up to this physical offset
 
     @property
     def start(self) -> int:

@@ -185,6 +185,11 @@ class _Walk:
         """
         following = [other for other in self._log.segments if other.start > segment.start]
         goes_on = [other for other in following if record_at(self._log, other.start, check_crc=True) is not None]
+        if segment.start + at < self._log.vouched_end:
+            # As a start decides: what the checkpoint vouches for is no remains, however old it looks.
+            found = _search(segment, at, 0)
+            if found is not None and found < self._log.vouched_end:
+                return found
         found = _search(segment, at, 0 if goes_on else self._last_ms)
         if found is not None:
             return found

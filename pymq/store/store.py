@@ -6,12 +6,12 @@ Code outside this package uses the public members of :class:`MessageStore` and t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pymq.clock import Clock
 from pymq.errors import StoreUnavailableError
 from pymq.store.disk import fs
 from pymq.store.disk.abort_file import AbortFile
+from pymq.store.disk.access import open_to_others
 from pymq.store.disk.rebuild_mark import refuse_unfinished
 from pymq.store.index.index_service import IndexService
 from pymq.store.integrity.damage import Refusals
@@ -20,7 +20,9 @@ from pymq.store.integrity.scrubber import Scrubber, ScrubPiece
 from pymq.store.lifecycle.checkpointer import Checkpointer
 from pymq.store.lifecycle.cold_compressor import COLD_DIRECTORY, ColdCompressor, ColdPiece
 from pymq.store.lifecycle.expiry import Expiry
+from pymq.store.lifecycle.figures import StoreFigures
 from pymq.store.lifecycle.housekeeping import Housekeeping
+from pymq.store.lifecycle.pauses import Pauses
 from pymq.store.lifecycle.recovery import Progress, RecoveryReport, recover
 from pymq.store.lifecycle.retention import Decision, Doomed, RetentionSettings
 from pymq.store.log.cold_file import ColdFile, ColdFiles
@@ -56,18 +58,6 @@ __all__ = [
     "StoreSettings",
     "tags_codes",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class StoreFigures:
-    """What metrics show of an open store. The scrubber's figures are 0 while digests are off."""
-
-    segment_count: int
-    cold_segment_count: int
-    corrupt_message_count: int
-    scrubbed_bytes: int
-    scrub_pass_count: int
-    scrub_damaged_count: int
 
 
 class MessageStore(StoreReader):
@@ -126,9 +116,11 @@ class MessageStore(StoreReader):
             log=log, queues=queues, index=index, digests=self._digests, appender=self._appender,
             checkpoints=self._checkpoints, clock=clock, settings=s,
         )  # fmt: skip
+        self._pauses = Pauses(files, root, clock)
         self._expiry = Expiry(
             log=log, queues=queues, index=index, files=files, directories=(log_directory, root),
             durable=lambda: self._checkpoints.newest.durable, save_checkpoint=self.checkpoint, clock=clock,
+            pauses=self._pauses,
         )  # fmt: skip
 
     # -- life ---------------------------------------------------------------------------------------------------
@@ -162,6 +154,9 @@ class MessageStore(StoreReader):
             self._index.drain()
             self._index.release()
         report.notes.extend(f"consumequeue/{name} is no legal topic name: left alone" for name in ignored)
+        report.notes.extend(
+            filter(None, (open_to_others(self._root, self._files.mode(self._root)), self._load_pauses()))
+        )
         self._open_digests(report)
         if self._queues.deleted is not None:
             self._queues.deleted.bound(self._log.min_offset, self._log.max_offset)
@@ -172,6 +167,12 @@ class MessageStore(StoreReader):
         self.sync()
         self._expiry.open()
         return report
+
+    def _load_pauses(self) -> str | None:
+        pause = self._pauses.load(self._log.last_store_ms)
+        if pause is not None:
+            self._pauses.save()
+        return pause
 
     def _open_digests(self, report: RecoveryReport) -> None:
         if self._digests is not None:
@@ -327,6 +328,7 @@ class MessageStore(StoreReader):
     def problems(self) -> list[str]:
         """What an operator should know now, a text each: refused writes, lagging queue files, a paused index, …"""
         found = (
+            self._clock.problem,
             self._log.broken,
             self._appender.closed if self._serving else None,
             self._appender.write_problem,

@@ -142,6 +142,7 @@ class NodeClock:
     """The clocks of a machine. Its wall time is wrong by ``skew_ms``, which faults change."""
 
     __slots__ = ("_timeline", "skew_ms")
+    problem = None
 
     def __init__(self, timeline: Timeline, skew_ms: int = 0) -> None:
         self._timeline = timeline

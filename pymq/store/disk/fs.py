@@ -11,11 +11,13 @@ import fcntl
 import mmap
 import os
 import shutil
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol
 
 from pymq.errors import StoreError, StoreUnavailableError
+from pymq.store.disk.access import DIRECTORY_MODE, FILE_MODE
 
 Buffer = bytes | bytearray | memoryview
 
@@ -125,7 +127,13 @@ class Files(Protocol):
         """Return the names in a directory, sorted; none when the directory doesn't exist."""
         ...
 
-    def makedirs(self, path: str) -> None: ...
+    def makedirs(self, path: str) -> None:
+        """Make a directory and its missing parents, for this process's user alone."""
+        ...
+
+    def mode(self, path: str) -> int:
+        """Return the permission bits of a file or directory."""
+        ...
 
     def replace(self, source: str, target: str) -> None:
         """Rename ``source`` to ``target`` in one step, replacing it."""
@@ -240,7 +248,7 @@ class _RealLock:
         self._key = str(Path(path).resolve())
         if self._key in self.held:
             raise _lock_taken(path)
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except OSError as error:
@@ -276,7 +284,7 @@ class RealFiles:
 
     def open(self, path: str, *, create: bool = False, size: int | None = None) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        file = RealFile(path, os.open(path, flags, 0o644))
+        file = RealFile(path, os.open(path, flags, FILE_MODE))
         if create and size is not None and file.size() < size:
             try:
                 file.truncate(size)
@@ -298,7 +306,10 @@ class RealFiles:
             return []
 
     def makedirs(self, path: str) -> None:
-        Path(path).mkdir(parents=True, exist_ok=True)
+        # Not Path.mkdir(parents=True): that gives the parents the default mode.
+        missing = [each for each in (Path(path), *Path(path).parents) if not each.is_dir()]
+        for each in reversed(missing):
+            each.mkdir(DIRECTORY_MODE, exist_ok=True)
 
     def replace(self, source: str, target: str) -> None:
         Path(source).replace(target)
@@ -320,15 +331,18 @@ class RealFiles:
         return Path(path).read_bytes()
 
     def free_bytes(self, path: str) -> int:
-        stat = os.statvfs(path)
-        return stat.f_bavail * stat.f_frsize
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
 
     def total_bytes(self, path: str) -> int:
-        stat = os.statvfs(path)
-        return (stat.f_blocks - stat.f_bfree + stat.f_bavail) * stat.f_frsize
+        found = os.statvfs(path)
+        return (found.f_blocks - found.f_bfree + found.f_bavail) * found.f_frsize
 
     def modified_ms(self, path: str) -> int:
         return Path(path).stat().st_mtime_ns // 1_000_000
+
+    def mode(self, path: str) -> int:
+        return stat.S_IMODE(Path(path).stat().st_mode)
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))

@@ -270,6 +270,9 @@ class MemoryFiles:
             raise _missing(path)
         return self.nodes[path].modified_ms
 
+    def mode(self, path: str) -> int:
+        return 0o700 if path in self.directories else 0o600
+
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         self.before("set_modified_ms", path)
         if path not in self.nodes:

@@ -250,8 +250,13 @@ class IndexFile:
         return entry
 
     def find(self, key_hash: int, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
-        """Physical offsets of entries with this hash and a store time in the range (whole seconds), newest first."""
+        """Physical offsets of entries with this hash and a store time in the range (whole seconds), newest first.
+
+        A file in which times went back, because a clock had been wrong, knows no times: all its entries count.
+        """
         found: list[int] = []
+        if self.end_ms < self.begin_ms:
+            begin_ms, end_ms = 0, max(self.begin_ms, end_ms) + 1000 * INDEX_TIME_DIFF_MAX_S
         if self.count <= 1 or self.begin_ms > end_ms or self.end_ms < begin_ms:
             return found
         number = INDEX_SLOT.unpack_from(

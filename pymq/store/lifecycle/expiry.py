@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice
 from threading import Lock
 
-from pymq.clock import Clock
+from pymq.clock import CLOCK_JUMP_MAX_MS, Clock
 from pymq.errors import StoreUnavailableError
 from pymq.store.disk.checkpoint import Durable
 from pymq.store.disk.fs import Files
 from pymq.store.index.index_service import IndexService
+from pymq.store.lifecycle.pauses import Pauses
 from pymq.store.lifecycle.retention import Decision, DiskFacts, RetentionSettings, SegmentFacts, decide
 from pymq.store.log.commit_log import CommitLog, Segment
 from pymq.store.queue.consume_queue import ConsumeQueue
@@ -45,8 +46,10 @@ class Expiry:
         durable: Callable[[], Durable | None],
         save_checkpoint: Callable[[], None],
         clock: Clock,
+        pauses: Pauses,
     ) -> None:
         """``directories``: the log's, then others. ``save_checkpoint`` syncs everything; any thread may call it."""
+        self._pauses = pauses
         self._log = log
         self._queues = queues
         self._index = index
@@ -65,9 +68,20 @@ class Expiry:
     # -- deciding -----------------------------------------------------------------------------------------------
 
     def decide(self, settings: RetentionSettings, *, is_manual: bool = False) -> Decision:
-        """What the policy says now; begins a pass, so a sweep that met a problem is tried again. Raises OSError."""
+        """What the policy says now; begins a pass, so a sweep that met a problem is tried again. Raises OSError.
+
+        ``is_manual``: an operator asked, who trusts the clock, so pauses count as well.
+        """
+        if self._pauses.note_now():
+            self._waste.append(self._pauses.save)
+        segments = self.segments(settings.batch_count + 1)
+        if not is_manual:
+            segments = [
+                segment._replace(modified_ms=segment.modified_ms + self._pauses.uncounted_ms(segment.modified_ms))
+                for segment in segments
+            ]
         decision = decide(
-            self.segments(settings.batch_count + 1),
+            segments,
             self.log_bytes() if settings.log_bytes_max else 0,
             self.disks(),
             self._clock.now_ms(),
@@ -81,10 +95,14 @@ class Expiry:
     def segments(self, count_max: int) -> list[SegmentFacts]:
         """The oldest segments, at most ``count_max``; the last of the log is the one that ends it. Raises OSError."""
         log = self._log
-        written = (segment for segment in log.segments if segment.start < log.max_offset)
+        written = [segment for segment in islice(log.segments, count_max) if segment.start < log.max_offset]
+        times_ms = [log.modified_ms(segment) for segment in written]
+        if times_ms and max(times_ms) > self._clock.now_ms() + CLOCK_JUMP_MAX_MS:
+            # Written while the clock was wrong: a segment is not younger than those behind it.
+            times_ms = list(accumulate(reversed([*times_ms, log.modified_ms(log.segments[-1])]), min))[:0:-1]
         return [
-            SegmentFacts(segment.start, log.size_on_disk(segment), log.modified_ms(segment))
-            for segment in islice(written, count_max)
+            SegmentFacts(segment.start, log.size_on_disk(segment), modified_ms)
+            for segment, modified_ms in zip(written, times_ms, strict=True)
         ]
 
     def log_bytes(self) -> int:

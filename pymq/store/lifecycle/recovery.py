@@ -298,9 +298,7 @@ class _Run:
         """The offset to go on at behind a damaged place; None when the log ends there."""
         if self._log.find(end.offset) is None:
             return None
-        # Before anything was read, the checkpoint's time holds for what lies behind it: older records are no remains.
-        is_timed = self._times.has_record or end.offset >= self._durable_offset
-        later = find_later_record(self._log, end.offset, self._times.last_ms if is_timed else 0)
+        later = self._later_record(end.offset)
         if later is None:
             # Bytes that were on the disk are not a torn tail: their offsets stay taken.
             return self._vouched_offset if end.offset < self._vouched_offset else None
@@ -311,3 +309,14 @@ class _Run:
             )
             return None
         return later.offset
+
+    def _later_record(self, start: int) -> Scanned | None:
+        """Return the first whole record behind a damaged place that is no remains of a former log; None without one."""
+        if start < self._vouched_offset:
+            # What the checkpoint vouches for is no remains, however old it looks: a wrong clock may have been set back.
+            later = find_later_record(self._log, start, 0)
+            if later is not None and later.offset < self._vouched_offset:
+                return later
+        # Before anything was read, the checkpoint's time holds for what lies behind it: older records are no remains.
+        is_timed = self._times.has_record or start >= self._durable_offset
+        return find_later_record(self._log, start, self._times.last_ms if is_timed else 0)

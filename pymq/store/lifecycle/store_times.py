@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-# A single newest record that is further ahead of the clock is taken for damaged; a clock set back by less is not.
-STORE_TIME_AHEAD_MAX_MS = 24 * 3_600_000
+from pymq.store.write.store_time import STORE_TIME_AHEAD_MAX_MS
 
 
 class StoreTimes:
@@ -11,8 +10,8 @@ class StoreTimes:
 
     Store times never go back in a sound log. If one does, the earlier record was damaged or stamped by another clock,
     so the newest record's time counts. A single newest record far ahead of the clock counts as damaged, and the time of
-    the record before it counts: otherwise every later message would carry the wrong time, and delayed messages would
-    never come due. Several such records come from another clock, and times go on from theirs.
+    the record before it counts. Several such records come from another clock, and their time counts until the next
+    message is stored (:mod:`pymq.store.write.store_time`).
     """
 
     def __init__(self, checkpoint_ms: int, now_ms: int) -> None:

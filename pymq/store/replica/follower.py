@@ -292,8 +292,9 @@ class Follower:
         assert segment is not None
         if end < self._search_from or could_go_on(Window(segment, stop=end), at - segment.start):
             return False
-        dispatcher, times = self._ready()
-        later = find_later_record(self._log, at, times.last_ms)
+        dispatcher, _ = self._ready()
+        # Whatever its time: a log that follows another one has no remains, and the master's clock may have been wrong.
+        later = find_later_record(self._log, at, 0)
         if later is None:
             waiting = end - at
             self._search_from = end + (waiting // 8 if waiting > _SEARCH_BYTES else 1)

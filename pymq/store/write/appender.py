@@ -32,6 +32,7 @@ from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.settings import StoreSettings
 from pymq.store.write.staged_batch import StagedBatch
+from pymq.store.write.store_time import next_store_ms
 from pymq.store.write.unconfirmed import NEEDS_NOTHING, UnconfirmedCommit, UnconfirmedCommits
 
 # Called with topic, queue id, new max offset, and the new units (pymq.store.queue.consume_queue.tags_codes reads them).
@@ -326,8 +327,10 @@ class Appender:
             self.queue_problem = f"consume queue files lag behind: {error.filename}: {error.strerror}"
 
     def stamp(self) -> int:
-        """Return the store time for what is staged now. It never goes back, even if the wall clock does."""
+        """Return the store time for what is staged now, by the rule of :func:`next_store_ms`."""
         now_ms = self._clock.now_ms()
-        if now_ms > self.last_store_ms:  # noqa: PLR1730 - max() costs a call on every send
+        if now_ms > self.last_store_ms:
             self.last_store_ms = now_ms
+        elif now_ms < self.last_store_ms:
+            self.last_store_ms = next_store_ms(self.last_store_ms, now_ms)
         return self.last_store_ms

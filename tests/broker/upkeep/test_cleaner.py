@@ -123,6 +123,43 @@ def test_old_messages_go_at_the_hour_and_pulls_are_moved_on() -> None:
     assert again.pull(low)[0] == ResponseCode.SUCCESS
 
 
+TEN_YEARS_MS = 10 * 365 * 24 * HOUR_MS
+
+
+def test_a_clock_ten_years_ahead_at_a_start_expires_nothing_also_when_it_is_back() -> None:
+    retained = Retained(hour=4, fileReservedTime=48)
+    retained.fill(5)
+    true_ms = retained.clock.now_ms()
+    retained.clock.set_wall(true_ms + TEN_YEARS_MS)
+    for _ in range(3):  # further restarts don't make the time count
+        retained = retained.reopened()
+        retained.let_pass(FIRST_PASS_DELAY_MS)
+        retained.fill(1)
+        assert retained.cleaner.deleted_count == 0
+    # The clock is right again: what was stored meanwhile expires with the rest, and not ten years later.
+    retained.clock.set_wall(true_ms + HOUR_MS)
+    retained = retained.reopened()
+    retained.fill(1)
+    for _ in range(46):
+        retained.let_pass(HOUR_MS)
+    assert retained.cleaner.deleted_count == 0 and retained.segment_count == 9
+    for _ in range(26):
+        retained.let_pass(HOUR_MS)
+    assert retained.segment_count == 1
+
+
+def test_after_a_year_off_an_operator_says_that_the_clock_is_right() -> None:
+    retained = Retained(hour=4, fileReservedTime=48)
+    retained.fill(3)
+    retained.clock.advance(TEN_YEARS_MS)
+    retained = retained.reopened()
+    retained.let_pass(FIRST_PASS_DELAY_MS)
+    assert retained.segment_count == 3
+    retained.caller.ok(RequestCode.DELETE_EXPIRED_COMMITLOG)
+    retained.run()
+    assert retained.segment_count == 1
+
+
 def test_hours_are_local() -> None:
     clock = ManualClock(MIDNIGHT_MS, timezone(timedelta(hours=4)))
     world = World(SmallDisk(clock), clock, mappedFileSizeCommitLog=SEGMENT)

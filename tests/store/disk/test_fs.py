@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from pymq.errors import StoreError
+from pymq.store.disk.access import open_to_others
 from pymq.store.disk.fs import Files, RealFiles, make_directory
+from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.memory_fs import MemoryFiles
 
 
@@ -194,3 +196,35 @@ def test_a_directory_entry_left_unsynced_by_an_earlier_try_is_synced(number: int
     failing = False
     make_directory(files, "/d")
     assert files.after_power_loss(lambda *_: False, lambda _: False).is_dir("/d")
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o177])
+def test_what_is_made_is_its_users_alone(tmp_path: Path, umask: int) -> None:
+    files, root = RealFiles(), f"{tmp_path}/a/b/c"
+    before = os.umask(umask & 0o077)
+    try:
+        files.makedirs(root)
+        files.makedirs(root)
+        os.umask(umask)
+        files.open(f"{root}/f", create=True, size=10).close()
+        table = JsonTable(files, f"{root}/t.json")
+        table.save({"a": 1})
+        table.save({"a": 2})
+        lock = files.lock(f"{root}/lock")
+        lock.release()
+    finally:
+        os.umask(before)
+    assert {files.mode(f"{tmp_path}/a{below}") for below in ("", "/b", "/b/c")} == {0o700}
+    names = files.listdir(root)
+    assert names == ["f", "lock", "t.json", "t.json.bak"]
+    assert {files.mode(f"{root}/{name}") for name in names} == {0o600}
+
+
+def test_a_directory_open_to_others_is_said_and_kept(tmp_path: Path) -> None:
+    files, root = RealFiles(), f"{tmp_path}/s"
+    files.makedirs(root)
+    assert open_to_others(root, files.mode(root)) is None
+    for mode in (0o750, 0o701, 0o755):
+        Path(root).chmod(mode)
+        assert f"{root} has mode {mode:03o}" in str(open_to_others(root, files.mode(root)))
+        assert files.mode(root) == mode

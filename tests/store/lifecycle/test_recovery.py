@@ -15,6 +15,9 @@ from pymq.clock import ManualClock
 from pymq.errors import CorruptRecordError, StoreError
 from pymq.model.layout import BLANK_UNIT_SIZE, PLACEHOLDER_CODE
 from pymq.model.names import SCHEDULE_TOPIC
+from pymq.model.record import StoredMessage, decode_records
+from pymq.offline.directory import open_directory
+from pymq.offline.verify import verify
 from pymq.store.disk.checkpoint import CheckpointFile
 from pymq.store.disk.fs import File
 from pymq.store.disk.memory_fs import MemoryFiles
@@ -256,6 +259,34 @@ def test_a_clock_set_back_does_not_set_back_the_store_time() -> None:
     store.open()
     put(store, "T", 0, b"x")
     assert [store.store_time("T", 0, offset) for offset in range(3)] == [newest_ms] * 3
+
+
+@pytest.mark.parametrize("is_rebuilt", [False, True])
+def test_damage_in_a_time_of_a_wrong_clock_hides_no_later_record(is_rebuilt: bool) -> None:
+    """Later records look older than those before the damage, but the checkpoint vouches for all of them."""
+    files, clock = MemoryFiles(), ManualClock()
+    store = make_store(files, clock, segment_size_bytes=1 << 16, digests_enabled=False)
+    store.open()
+    now_ms = clock.now_ms()
+    for number in range(10):
+        clock.set_wall(now_ms + (10 * 365 * 86_400_000 if 2 <= number < 6 else number))
+        put(store, "T", 0, b"%d" % number)
+    places = [store._queues.make("T", 0).unit(offset)[0] for offset in range(10)]
+    store.close()
+    files.nodes[LOG].data[places[5] + 4] ^= 1
+    report = verify(open_directory(files, ROOT))
+    assert [finding.physical_offset for finding in report.findings if finding.kind == "log"] == [places[5] + 4]
+    assert report.log_end > places[9]
+    if is_rebuilt:
+        files.remove_tree(f"{ROOT}/consumequeue")
+    store = make_store(files, clock, segment_size_bytes=1 << 16, digests_enabled=False)
+    store.open()
+    found = {m.body for offset in (0, 6) for m in _pulled(store, offset)}
+    assert found == {b"%d" % number for number in range(10) if number != 5}
+
+
+def _pulled(store: MessageStore, offset: int) -> list[StoredMessage]:
+    return decode_records(b"".join(store.get("T", 0, offset, 32, 1 << 20).chunks))
 
 
 @pytest.mark.parametrize(("rebuild", "lost_max"), [(False, 1), (True, 2)])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.store.lifecycle.store_times import STORE_TIME_AHEAD_MAX_MS, StoreTimes
+from pymq.clock import CLOCK_UNSET_BEFORE_MS
+from pymq.store.lifecycle.store_times import StoreTimes
+from pymq.store.write.store_time import STORE_TIME_AHEAD_MAX_MS, next_store_ms
 
 NOW_MS = 1_700_000_000_000
 EDGE_MS = NOW_MS + STORE_TIME_AHEAD_MAX_MS
@@ -44,3 +46,19 @@ def test_another_scan_starts_over() -> None:
     times.add(1, 2)
     times.restart()
     assert times.last_ms == NOW_MS and not times.has_record
+
+
+@pytest.mark.parametrize(
+    ("last_ms", "now_ms", "next_ms"),
+    [
+        (NOW_MS, NOW_MS + 1, NOW_MS + 1),
+        (NOW_MS, NOW_MS, NOW_MS),
+        (NOW_MS, NOW_MS - 1, NOW_MS),
+        (EDGE_MS, NOW_MS, EDGE_MS),  # a clock set back by a day
+        (FAR_MS, NOW_MS, NOW_MS),  # the last time came from a wrong clock
+        (FAR_MS, CLOCK_UNSET_BEFORE_MS, CLOCK_UNSET_BEFORE_MS),
+        (FAR_MS, CLOCK_UNSET_BEFORE_MS - 1, FAR_MS),  # this clock was never set
+    ],
+)
+def test_the_next_time(last_ms: int, now_ms: int, next_ms: int) -> None:
+    assert next_store_ms(last_ms, now_ms) == next_ms

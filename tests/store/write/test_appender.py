@@ -16,7 +16,7 @@ from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.queue.consume_queue import tags_codes
 from pymq.store.store import MessageStore, StoreSettings
 from pymq.store.write.appender import Placed, PlacedBatch
-from tests.store.support import HOST, make_store
+from tests.store.support import HOST, make_store, put
 
 SETTINGS = StoreSettings(segment_size_bytes=1 << 16)
 NOW_MS = 1_700_000_000_000
@@ -124,6 +124,30 @@ def test_store_time_never_goes_back() -> None:
         store.commit()
         times.append(store.store_time("T", 0, store.max_offset("T", 0) - 1))
     assert times == [NOW_MS, NOW_MS, NOW_MS + 5]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_store_time_does_not_stay_ten_years_ahead(is_restarted: bool) -> None:
+    clock, files = ManualClock(NOW_MS), MemoryFiles()
+    store = make_store(files, clock)
+    store.open()
+    times: list[int] = []
+    for now_ms in (NOW_MS, NOW_MS + 10 * 365 * 86_400_000, NOW_MS + 1, NOW_MS + 1, NOW_MS + 2):
+        clock.set_wall(now_ms)
+        if is_restarted:
+            store.close()
+            store = make_store(files, clock)
+            store.open()
+        put(store, "T", 0, b"x", keys=f"k{len(times)}")
+        times.append(store.store_time("T", 0, store.max_offset("T", 0) - 1))
+    assert times == [NOW_MS, NOW_MS + 10 * 365 * 86_400_000, NOW_MS + 1, NOW_MS + 1, NOW_MS + 2]
+    store.insert_waiting_keys()
+    for number, time_ms in enumerate(times):
+        begin_ms, end_ms = (0, time_ms) if number == 1 else (time_ms - 5, time_ms + 5)
+        assert store.find_by_key("T", f"k{number}", 1, begin_ms, end_ms), number
+    # A reader that asks for the messages since a time misses none, though it may get more.
+    for offset in (0, 2, 3, 4):
+        assert store.offset_by_time("T", 0, times[offset]) <= offset
 
 
 def test_a_batch_of_an_ipv6_client_is_staged_whole_or_not_at_all() -> None:
