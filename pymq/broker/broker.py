@@ -23,7 +23,7 @@ from pymq.broker.replication.roles.role_file import (
 )
 from pymq.broker.replication.roles.role_switch import RoleSwitch
 from pymq.broker.replication.startup_check import StartupCheck
-from pymq.broker.report.registration import Registrar, RegistrationRequests
+from pymq.broker.report.registration import Registrar, RegistrationRequests, named_slaves
 from pymq.broker.store_settings import store_settings
 from pymq.broker.upkeep.bulk_work import BulkWork
 from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, Job, JobRunner
@@ -402,6 +402,7 @@ class Broker:
             on_answer=parts.side.note_master,
             on_refused=parts.master_monitor.note_refused,
             filter_servers=parts.metadata.filter_servers.addresses,
+            slaves=lambda: named_slaves(parts.side.slave_states()) if parts.role.is_master else None,
         )
 
     def _connection_lost(self, address: str) -> None:

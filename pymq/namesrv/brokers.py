@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pymq.clock import Clock
 from pymq.model.route import MASTER_ID, BrokerData
 from pymq.model.tables import DataVersion
+from pymq.namesrv.group_memory import GroupMemory
+from pymq.namesrv.registration import STANDBY_COUNT_MAX, BrokerIdentity, LiveBroker, Standby
 
 HEARTBEAT_TIMEOUT_MS = 120_000
 # A peer may ask for another timeout, but not for one that keeps a dead broker for days.
@@ -14,34 +14,8 @@ HEARTBEAT_TIMEOUT_MIN_MS = 1_000
 HEARTBEAT_TIMEOUT_MAX_MS = 3_600_000
 # Brokers report at least once a minute. A broker that is silent for longer loses its id to the next that claims it.
 HOLDER_SILENCE_MAX_MS = 65_000
-
-
-@dataclass(slots=True, frozen=True)
-class BrokerIdentity:
-    """A broker's identity. ``address`` is "host:port"; ``broker_id`` is 0 for the master of ``broker_name``."""
-
-    cluster: str
-    broker_name: str
-    broker_id: int
-    address: str
-
-    @property
-    def is_master(self) -> bool:
-        return self.broker_id == MASTER_ID
-
-
-@dataclass(slots=True)
-class LiveBroker:
-    """One registered broker process. ``last_seen_ms`` is monotonic."""
-
-    identity: BrokerIdentity
-    ha_address: str
-    data_version: DataVersion
-    connection: object
-    timeout_ms: int
-    last_seen_ms: int
-    filter_servers: list[str]
-    epoch: int = 0  # a PyMQ master's newest epoch; 0 for others
+# The version of a registration whose owner has changed: the next report replaces all of it.
+_UNKNOWN_VERSION = DataVersion(counter=-1)
 
 
 class BrokerManager:
@@ -52,6 +26,7 @@ class BrokerManager:
         self._clusters: dict[str, dict[str, None]] = {}  # values are ordered sets of broker names
         self._brokers: dict[str, BrokerData] = {}
         self._live: dict[str, LiveBroker] = {}  # by address: one address is one process
+        self._memories: dict[str, GroupMemory] = {}  # the same keys as _brokers
 
     def __len__(self) -> int:
         return len(self._live)
@@ -76,6 +51,24 @@ class BrokerManager:
         """Return every broker that is online."""
         return list(self._live.values())
 
+    def memory(self, broker_name: str) -> GroupMemory | None:
+        """Return what is remembered of a group with a registered member; None without one."""
+        return self._memories.get(broker_name)
+
+    def is_silent(self, broker: LiveBroker) -> bool:
+        """Return whether the owner of a registration has not been heard for so long that another may take it."""
+        return self.silent_ms(broker) > HOLDER_SILENCE_MAX_MS
+
+    def is_listed(self, broker: LiveBroker) -> bool:
+        """Return whether routes name ``broker``: its id has not gone to another one."""
+        data = self._brokers.get(broker.identity.broker_name)
+        return data is not None and data.broker_addrs.get(broker.identity.broker_id) == broker.identity.address
+
+    def is_living(self, address: str) -> bool:
+        """Return whether the broker at ``address`` is registered and has been heard lately."""
+        live = self._live.get(address)
+        return live is not None and not self.is_silent(live)
+
     def silent_ms(self, broker: LiveBroker) -> int:
         """Return the time since the last report or heartbeat of ``broker``."""
         return self._clock.monotonic_ms() - broker.last_seen_ms
@@ -91,11 +84,13 @@ class BrokerManager:
         if data is None:
             data = BrokerData(cluster=identity.cluster, broker_name=identity.broker_name, broker_addrs={})
             self._brokers[identity.broker_name] = data
+            self._memories[identity.broker_name] = GroupMemory(self._clock)
         elif data.cluster != identity.cluster:
             self._leave_cluster(data.cluster, identity.broker_name)
             data.cluster = identity.cluster
         self._clusters.setdefault(identity.cluster, {})[identity.broker_name] = None
-        data.enable_acting_master = bool(acting_master)
+        if identity.is_master or data.master_address is None:
+            data.enable_acting_master = bool(acting_master)
         for broker_id, address in list(data.broker_addrs.items()):
             if address == identity.address and broker_id != identity.broker_id:
                 del data.broker_addrs[broker_id]
@@ -104,12 +99,43 @@ class BrokerManager:
         self._live[identity.address] = broker
         return first
 
-    def touch(self, address: str) -> bool:
-        """Notes a sign of life of a broker. Returns False when it is unknown."""
+    def add_standby(self, address: str, connection: object) -> None:
+        """Note a further connection of a registered broker. Beyond STANDBY_COUNT_MAX the youngest gives way."""
+        broker = self._live[address]
+        known = broker.standby(connection)
+        if known is not None:
+            known.last_seen_ms = self._clock.monotonic_ms()
+            return
+        del broker.standbys[STANDBY_COUNT_MAX - 1 :]
+        broker.standbys.append(Standby(connection, self._clock.monotonic_ms()))
+
+    def touch(self, address: str, connection: object) -> bool:
+        """Notes a sign of life of a broker. Returns False when it has not registered over this connection."""
         broker = self._live.get(address)
-        if broker is not None:
-            broker.last_seen_ms = self._clock.monotonic_ms()
-        return broker is not None
+        if broker is None:
+            return False
+        seen = broker if broker.connection is connection else broker.standby(connection)
+        if seen is not None:
+            seen.last_seen_ms = self._clock.monotonic_ms()
+        return seen is not None
+
+    def leave(self, broker: LiveBroker, connection: object) -> bool:
+        """Forgets one connection of a broker. Returns True when no other one keeps its registration.
+
+        The oldest other connection that was heard lately becomes the owner. What it registers next replaces everything.
+        """
+        standbys = [standby for standby in broker.standbys if standby.connection is not connection]
+        if broker.connection is not connection:
+            broker.standbys = standbys
+            return False
+        now_ms = self._clock.monotonic_ms()
+        living = [standby for standby in standbys if now_ms - standby.last_seen_ms <= HOLDER_SILENCE_MAX_MS]
+        if not living or not self.is_listed(broker):
+            return True
+        heir = living[0]
+        broker.connection, broker.last_seen_ms, broker.standbys = heir.connection, heir.last_seen_ms, living[1:]
+        broker.data_version = _UNKNOWN_VERSION
+        return False
 
     def remove(self, identity: BrokerIdentity) -> bool:
         """Removes a broker from all tables. Returns True when its broker name has no address left.
@@ -118,22 +144,24 @@ class BrokerManager:
         alive.
         """
         live = self._live.get(identity.address)
+        data = self._brokers.get(identity.broker_name)
         if live is not None and live.identity.broker_name == identity.broker_name:
             del self._live[identity.address]
-        data = self._brokers.get(identity.broker_name)
+            if data is not None:
+                self._memories[identity.broker_name].note_left(identity.address, live.host)
         if data is None:
             return False
         if data.broker_addrs.get(identity.broker_id) == identity.address:
             del data.broker_addrs[identity.broker_id]
         if data.broker_addrs:
             return False
-        del self._brokers[identity.broker_name]
+        del self._brokers[identity.broker_name], self._memories[identity.broker_name]
         self._leave_cluster(data.cluster, identity.broker_name)
         return True
 
     def of_connection(self, connection: object) -> list[LiveBroker]:
-        """Return the brokers that last registered over this connection."""
-        return [broker for broker in self._live.values() if broker.connection is connection]
+        """Return the brokers that have registered over this connection."""
+        return [broker for broker in self._live.values() if broker.is_of(connection)]
 
     def overdue(self) -> list[LiveBroker]:
         """Return the brokers that were silent for longer than their timeout."""
@@ -151,9 +179,7 @@ class BrokerManager:
         data = self._brokers.get(identity.broker_name)
         address = data.broker_addrs.get(identity.broker_id) if data else None
         live = self._live.get(address) if address and address != identity.address else None
-        if live is None or self._clock.monotonic_ms() - live.last_seen_ms > HOLDER_SILENCE_MAX_MS:
-            return None
-        return live
+        return None if live is None or self.is_silent(live) else live
 
     def filter_servers(self, broker_name: str) -> dict[str, list[str]]:
         """Return broker address -> its filter servers, for the brokers of a name that have any."""

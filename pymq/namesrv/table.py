@@ -8,49 +8,30 @@ a broker that announces one new topic while the name server restarts would hide 
 report. Here that topic is known earlier, and the full report adds the others, because a topic that is missing in the
 table is always added.
 
-A broker keeps its id while it reports. In Java the id goes to the broker that reports last, so that two masters of one
-name alternate. A newer master takes the id over: by its ``epoch`` (PyMQ) or the state version of its topics (RocketMQ
-under a controller).
+A broker keeps its id and its address while it reports. In Java they go to the broker that reports last, so that two
+masters of one name alternate. A newer master takes the id over: by its ``epoch`` (PyMQ) or the state version of its
+topics (RocketMQ under a controller). :mod:`.claims` has the rules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
 from pymq.clock import Clock
 from pymq.model.route import MASTER_ID, BrokerData, QueueData, TopicRoute
 from pymq.model.tables import PERM_WRITE, DataVersion, TopicConfig
+from pymq.namesrv import claims
 from pymq.namesrv.brokers import (
     HEARTBEAT_TIMEOUT_MAX_MS,
     HEARTBEAT_TIMEOUT_MIN_MS,
     HEARTBEAT_TIMEOUT_MS,
-    BrokerIdentity,
     BrokerManager,
-    LiveBroker,
 )
+from pymq.namesrv.registration import BrokerIdentity, LiveBroker, Registration, Standby
 from pymq.namesrv.topics import TopicManager
-
-
-@dataclass(slots=True, frozen=True)
-class Registration:
-    """One broker's report. ``topics`` may hold only the new ones: a missing topic is not removed.
-
-    ``connection`` is any object that identifies the connection of the report. ``acting_master`` is None for brokers
-    before 5.0, which don't send it.
-    """
-
-    identity: BrokerIdentity
-    topics: Mapping[str, TopicConfig]
-    data_version: DataVersion = field(default_factory=DataVersion)
-    ha_address: str = ""
-    filter_servers: Sequence[str] = ()
-    timeout_ms: int | None = None
-    acting_master: bool | None = None
-    connection: object = None
-    epoch: int = 0
 
 
 @dataclass(slots=True, frozen=True)
@@ -74,20 +55,26 @@ class RouteTable:
         self.expired_count = 0
         self.lost_count = 0
 
-    def conflicting_broker(self, report: Registration) -> LiveBroker | None:
-        """Return the broker that holds the id of ``report`` and keeps it; None when ``report`` may be registered."""
-        holder = self.brokers.holder(report.identity)
-        if holder is None:
-            return None
-        is_newer = report.identity.broker_id == MASTER_ID and report.epoch > holder.epoch
-        return None if is_newer or report.data_version.state_version > holder.data_version.state_version else holder
+    def problem(self, report: Registration) -> str:
+        """Return why ``report`` must be refused, for the operator; empty when it may be registered."""
+        return claims.problem(self.brokers, report)
 
     def register(self, report: Registration, *, forget_missing_topics: bool = False) -> MasterInfo:
-        """Applies a full, incremental or unchanged report that has no :meth:`conflicting_broker`.
+        """Applies a full, incremental or unchanged report that has no :meth:`problem`.
 
-        ``forget_missing_topics`` means that the report lists all topics of the broker.
+        ``forget_missing_topics`` means that the report lists all topics of the broker. A report that repeats another
+        connection's registration changes nothing: it keeps the registration alive when that connection ends.
         """
         self.registration_count += 1
+        identity = report.identity
+        if claims.is_standby(self.brokers, report):
+            self.brokers.add_standby(identity.address, report.connection)
+        else:
+            self._apply(report, forget_missing_topics=forget_missing_topics)
+        master = self.brokers.master_of(identity.broker_name) if not identity.is_master else None
+        return MasterInfo(master.identity.address, master.ha_address) if master else MasterInfo()
+
+    def _apply(self, report: Registration, *, forget_missing_topics: bool) -> None:
         identity = report.identity
         known = self.brokers.live(identity.address)
         if known is not None and known.identity.broker_name != identity.broker_name:
@@ -95,25 +82,42 @@ class RouteTable:
             known = None
         changed = known is None or known.data_version != report.data_version
         first = self.brokers.put(self._live_entry(report), report.acting_master)
+        self._remember(report)
         if self._speaks_for_topics(report):
             if forget_missing_topics:
                 self._forget_others(identity.broker_name, report.topics)
             self._take_topics(report, replace=changed or first)
-        master = self.brokers.master_of(identity.broker_name) if identity.broker_id != MASTER_ID else None
-        return MasterInfo(master.identity.address, master.ha_address) if master else MasterInfo()
 
-    def heartbeat(self, address: str) -> bool:
-        """Keeps a broker alive without a report. Returns False when it is unknown and must register first."""
-        return self.brokers.touch(address)
+    def _remember(self, report: Registration) -> None:
+        memory = self.brokers.memory(report.identity.broker_name)
+        assert memory is not None
+        if report.identity.is_master:
+            memory.epoch = report.epoch or memory.epoch
+            memory.note_slaves(report.slaves or ())
 
-    def unregister(self, identity: BrokerIdentity) -> None:
-        """Removes a broker at its own request."""
+    def heartbeat(self, address: str, connection: object) -> bool:
+        """Keeps a broker alive without a report. Returns False when it must register over this connection first."""
+        return self.brokers.touch(address, connection)
+
+    def unregister(self, identity: BrokerIdentity, connection: object) -> LiveBroker | None:
+        """Removes a broker at its own request. Returns None when done, else the living broker of another connection.
+
+        Java removes it at any peer's request.
+        """
+        live = self.brokers.live(identity.address)
+        if live is None or live.identity.broker_name != identity.broker_name:
+            return None
+        if not live.is_of(connection) and not self.brokers.is_silent(live) and self.brokers.is_listed(live):
+            return live
         self.unregistration_count += 1
-        self._remove(identity)
+        if not live.is_of(connection) or self.brokers.leave(live, connection):
+            self._remove(live.identity)
+        return None
 
     def connection_closed(self, connection: object) -> list[BrokerIdentity]:
-        """Removes the brokers that registered over a connection, at once, and returns them."""
-        gone = self._remove_all(self.brokers.of_connection(connection))
+        """Removes the brokers that registered over a connection and over no other one, at once, and returns them."""
+        brokers = self.brokers
+        gone = self._remove_all([live for live in brokers.of_connection(connection) if brokers.leave(live, connection)])
         self.lost_count += len(gone)
         return gone
 
@@ -192,7 +196,17 @@ class RouteTable:
             last_seen_ms=self._clock.monotonic_ms(),
             filter_servers=list(report.filter_servers),
             epoch=report.epoch,
+            host=report.host,
+            names_slaves=report.slaves is not None,
+            standbys=self._standbys(report),
         )
+
+    def _standbys(self, report: Registration) -> list[Standby]:
+        """Return the other connections of a broker that repeats its registration."""
+        known = self.brokers.live(report.identity.address)
+        if known is None or known.identity != report.identity:
+            return []
+        return [standby for standby in known.standbys if standby.connection is not report.connection]
 
     def _speaks_for_topics(self, report: Registration) -> bool:
         """Return whether the table takes topics from this sender: the master, else the 5.x slave with the lowest id."""

@@ -19,6 +19,7 @@ class TopicManager:
 
     def __init__(self) -> None:
         self._queues: dict[str, dict[str, QueueData]] = {}
+        self.share_count = 0  # entries of one topic on one broker name
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -52,7 +53,9 @@ class TopicManager:
 
     def put_queues(self, topic: str, queues: QueueData) -> None:
         """Creates or replaces one broker's share of a topic, given as route data."""
-        self._queues.setdefault(topic, {})[queues.broker_name] = queues
+        shares = self._queues.setdefault(topic, {})
+        self.share_count += queues.broker_name not in shares
+        shares[queues.broker_name] = queues
 
     def remove(self, topic: str, broker_names: Iterable[str] | None = None) -> None:
         """Removes a topic, on every broker or on the named ones."""
@@ -60,7 +63,7 @@ class TopicManager:
         if shares is None:
             return
         for broker_name in list(shares) if broker_names is None else broker_names:
-            shares.pop(broker_name, None)
+            self.share_count -= shares.pop(broker_name, None) is not None
         if not shares:
             del self._queues[topic]
 

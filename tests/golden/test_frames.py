@@ -12,6 +12,7 @@ from pymq.model.record import decode_batch, decode_records, encode_batch_entry, 
 from pymq.model.route import TopicRoute
 from pymq.wire import bodies_admin as admin_bodies
 from pymq.wire import bodies_client as client_bodies
+from pymq.wire import bodies_registration as registration_bodies
 from pymq.wire import bodies_route as route_bodies
 from pymq.wire.command import decode_command, encode_command
 from pymq.wire.framing import FrameBuffer
@@ -91,7 +92,7 @@ REQUEST_BODIES: dict[int, Any] = {
     34: client_bodies.HeartbeatData,
     41: client_bodies.LockRequest,
     42: client_bodies.LockRequest,
-    103: route_bodies.RegisterBody,
+    103: registration_bodies.RegisterBody,
 }
 ANSWER_BODIES: dict[int, Any] = {
     38: client_bodies.ConsumerListAnswer,
@@ -269,8 +270,8 @@ def test_cluster_info_is_written_as_the_java_name_server_wrote_it(frame: Frame) 
 def test_the_captured_registration_is_understood() -> None:
     command = decode_command(of("request", codes={103})[0].payload)
     header = decode_header(route.RegisterBrokerHeader, command.ext)
-    assert header.body_crc32 == route_bodies.body_crc32(command.body)
-    registered = route_bodies.decode_registration(command.body, compressed=False, version=command.version)
+    assert header.body_crc32 == registration_bodies.body_crc32(command.body)
+    registered = registration_bodies.decode_registration(command.body, compressed=False, version=command.version)
     assert registered.topics["TBW102"].perm == 7
     assert registered.topics["TBW102"].read_queue_nums == 8
     assert registered.data_version.timestamp > 0

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pymq.model.tables import DataVersion, TopicConfig
-from pymq.namesrv.brokers import BrokerIdentity
-from pymq.namesrv.table import Registration
+from pymq.namesrv.registration import BrokerIdentity, Registration
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Reply
 

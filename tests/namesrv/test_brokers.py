@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pymq.clock import ManualClock
 from pymq.model.tables import DataVersion
-from pymq.namesrv.brokers import BrokerIdentity, BrokerManager, LiveBroker
+from pymq.namesrv.brokers import HOLDER_SILENCE_MAX_MS, BrokerManager
+from pymq.namesrv.registration import STANDBY_COUNT_MAX, BrokerIdentity, LiveBroker
 from tests.namesrv.support import identity
 
 
@@ -62,12 +63,12 @@ def test_overdue_counts_from_the_last_sign_of_life() -> None:
     manager = BrokerManager(clock)
     manager.put(live(identity(), clock), None)
     clock.advance(900)
-    assert manager.touch("127.0.0.1:10911") is True
+    assert manager.touch("127.0.0.1:10911", None) is True
     clock.advance(1000)
     assert manager.overdue() == []
     clock.advance(1)
     assert [broker.identity for broker in manager.overdue()] == [identity()]
-    assert manager.touch("127.0.0.1:1") is False
+    assert manager.touch("127.0.0.1:1", None) is False
 
 
 def test_wall_clock_jumps_expire_no_broker() -> None:
@@ -76,3 +77,38 @@ def test_wall_clock_jumps_expire_no_broker() -> None:
     manager.put(live(identity(), clock), None)
     clock.set_wall(clock.now_ms() + 10 * 365 * 86_400_000)
     assert manager.overdue() == []
+
+
+def test_standbys_inherit_in_their_order() -> None:
+    clock = ManualClock()
+    manager = BrokerManager(clock)
+    broker = live(identity(), clock, connection="first")
+    manager.put(broker, None)
+    for name in ("second", "third"):
+        manager.add_standby(broker.identity.address, name)
+    assert manager.of_connection("third") == [broker]
+    assert manager.leave(broker, "first") is False
+    assert broker.connection == "second"
+    assert manager.leave(broker, "third") is False
+    assert manager.leave(broker, "second") is True
+
+
+def test_a_silent_standby_inherits_nothing() -> None:
+    clock = ManualClock()
+    manager = BrokerManager(clock)
+    broker = live(identity(), clock, connection="first")
+    manager.put(broker, None)
+    manager.add_standby(broker.identity.address, "second")
+    clock.advance(HOLDER_SILENCE_MAX_MS + 1)
+    assert manager.leave(broker, "first") is True
+
+
+def test_the_youngest_standby_gives_way() -> None:
+    clock = ManualClock()
+    manager = BrokerManager(clock)
+    broker = live(identity(), clock, connection="first")
+    manager.put(broker, None)
+    for number in range(STANDBY_COUNT_MAX + 2):
+        manager.add_standby(broker.identity.address, number)
+    kept = [standby.connection for standby in broker.standbys]
+    assert kept == [*range(STANDBY_COUNT_MAX - 1), STANDBY_COUNT_MAX + 1]

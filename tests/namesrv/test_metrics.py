@@ -46,14 +46,14 @@ def test_how_long_a_broker_has_been_silent(server: NameServer, clock: ManualCloc
     clock.advance(2500)
     key = ("DefaultCluster", "broker-a", "0", MASTER.address)
     assert figures(server)["pymq_namesrv_broker_silent_seconds"] == {key: 2.5}
-    server.table.heartbeat(MASTER.address)
+    server.table.heartbeat(MASTER.address, None)
     assert figures(server)["pymq_namesrv_broker_silent_seconds"] == {key: 0}
 
 
 def test_removed_brokers_are_counted_by_reason(server: NameServer, clock: ManualClock) -> None:
     connection = object()
     server.table.register(report(MASTER))
-    server.table.unregister(MASTER)
+    server.table.unregister(MASTER, None)
     server.table.register(report(OTHER, connection=connection))
     server.table.connection_closed(connection)
     server.table.register(report(SLAVE))

@@ -14,10 +14,12 @@ from pymq.clock import ManualClock
 from pymq.config import NamesrvConfig
 from pymq.model import fastjson
 from pymq.model.tables import DataVersion, TopicConfig
+from pymq.namesrv.handlers.broker import BROKERS_PER_CONNECTION_MAX, FILTER_SERVER_COUNT_MAX, SLAVE_COUNT_MAX
 from pymq.namesrv.kv import KvConfig
 from pymq.namesrv.routes import namesrv_routes
 from pymq.namesrv.table import RouteTable
-from pymq.wire.bodies_route import body_crc32, decode_cluster_info, decode_route, encode_registration
+from pymq.wire.bodies_registration import body_crc32, encode_registration
+from pymq.wire.bodies_route import decode_cluster_info, decode_route
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Dispatcher
@@ -171,10 +173,10 @@ def test_an_invalid_registration_body_is_refused(world: World, body: bytes) -> N
 
 
 def test_a_registration_that_inflates_without_end_is_refused(world: World) -> None:
-    body = zlib.compress(bytes(80 * 1024 * 1024), 9)
-    answer = world.ask(103, {**WHO, "compressed": "true"}, body)
-    assert answer.code == 1
-    assert "inflates beyond" in (answer.remark or "")
+    part = b"\0\0\xea\x60" + b"T 4 4 6 S {}".ljust(60_000)
+    body = zlib.compress(b"\0\0\0\2{}\0\0\0\x02" + part + bytes(80 * 1024 * 1024), 9)
+    assert world.ask(103, {**WHO, "compressed": "true"}, body).code == 1
+    assert len(world.table.brokers) == 0
 
 
 @pytest.mark.parametrize(
@@ -188,40 +190,137 @@ def test_a_registration_that_inflates_without_end_is_refused(world: World) -> No
     ],
 )
 def test_compressed_forms_with_wrong_lengths_are_refused(world: World, inner: bytes) -> None:
-    assert world.ask(103, {**WHO, "compressed": "true"}, zlib.compress(inner)).code == 1
+    assert world.ask(103, {**WHO, "compressed": "true"}, zlib.compress(inner)).code in (1, 29)
 
 
-def test_unusable_topics_are_left_out(world: World) -> None:
-    good = TopicConfig(topic_name="good")
-    bad = [
-        TopicConfig(topic_name="huge", read_queue_nums=10**6),
+@pytest.mark.parametrize(
+    "bad",
+    [
+        TopicConfig(topic_name="huge", read_queue_nums=65_536),
         TopicConfig(topic_name="negative", write_queue_nums=-1),
         TopicConfig(topic_name="perm", perm=99),
+        TopicConfig(topic_name="perm", perm=16),
+        TopicConfig(topic_name="perm", perm=-1),
         TopicConfig(topic_name="new\nline"),
         TopicConfig(topic_name="n" * 256),
+        TopicConfig(topic_name=""),
+    ],
+)
+def test_a_registration_with_an_impossible_topic_is_refused_whole(world: World, bad: TopicConfig) -> None:
+    answer = world.register([TopicConfig(topic_name="good"), bad])
+    assert answer.code == 29
+    assert "not registered" in (answer.remark or "")
+    assert (world.topic_list(206), len(world.table.brokers)) == ([], 0)
+
+
+def test_the_extremes_of_a_topic_are_accepted(world: World) -> None:
+    edges = [
+        TopicConfig(topic_name="most", read_queue_nums=65_535, write_queue_nums=65_535, perm=15),
+        TopicConfig(topic_name="n" * 255, read_queue_nums=0, write_queue_nums=0, perm=0),
     ]
-    assert world.register([good, *bad]).code == 0
-    assert world.topic_list(206) == ["good"]
+    assert world.register(edges).code == 0
 
 
-def test_a_second_master_is_refused_unless_its_epoch_is_newer(world: World) -> None:
+def test_a_second_master_is_refused_unless_it_is_a_slave_with_a_newer_epoch(world: World) -> None:
     other = "127.0.0.1:20911"
     world.register(masterEpoch="4")
     refused = world.register(brokerAddr=other, masterEpoch="4")
     assert refused.code == 16
     for word in (ADDRESS, other, "epoch 4", "broker-a", "brokerId"):
         assert word in (refused.remark or "")
+    assert world.register(brokerAddr=other, masterEpoch="5").code == 16, "it is no member of the group yet"
     slave = world.register(brokerAddr=other, brokerId="1", masterEpoch="4")
     assert slave.code == 0 and (slave.ext or {})["masterAddr"] == ADDRESS
     assert world.register(brokerAddr="127.0.0.1:30911", brokerId="1").code == 16
+    assert world.register(brokerAddr=other, masterEpoch=str(2**61)).code == 16
     assert world.register(brokerAddr=other, masterEpoch="5").code == 0
     table = decode_cluster_info(world.ask(106).body).broker_addr_table
     assert table["broker-a"].broker_addrs == {0: other}
 
 
-def test_a_registration_without_body_keeps_a_broker_alive(world: World) -> None:
-    assert world.ask(103, WHO).code == 0
-    assert decode_cluster_info(world.ask(106).body).cluster_addr_table == {"C": ["broker-a"]}
+def test_a_master_names_the_slaves_that_may_succeed_it(world: World) -> None:
+    named, other = "127.0.0.1:20911", "127.0.0.1:30911"
+    assert world.register(masterEpoch="4", slaveAddresses=f"{named};127.0.0.1:7").code == 0
+    for number, address in enumerate((named, other), 1):
+        assert world.register(brokerAddr=address, brokerId=str(number), masterEpoch="4").code == 0
+    assert world.register(brokerAddr=other, masterEpoch="5").code == 16
+    assert world.register(brokerAddr=named, masterEpoch="5").code == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"slaveAddresses": ";".join(f"h:{n}" for n in range(SLAVE_COUNT_MAX + 1))}, "slaveAddresses"),
+        ({"slaveAddresses": "x" * 256}, "slaveAddresses"),
+        ({"haServerAddr": "x" * 256}, "haServerAddr"),
+        ({"haServerAddr": "a\nb"}, "haServerAddr"),
+    ],
+)
+def test_addresses_have_limits(world: World, fields: dict[str, Any], word: str) -> None:
+    answer = world.register(**fields)
+    assert answer.code == 29 and word in (answer.remark or "")
+    assert len(world.table.brokers) == 0
+
+
+def test_filter_servers_have_a_limit(world: World) -> None:
+    def register(count: int) -> int:
+        body = encode_registration(TOPICS, DataVersion(1), [f"h:{number}" for number in range(count)])
+        return world.ask(103, WHO, body).code
+
+    assert register(FILTER_SERVER_COUNT_MAX + 1) == 29
+    assert register(FILTER_SERVER_COUNT_MAX) == 0
+
+
+def test_a_registration_without_a_body_is_refused(world: World) -> None:
+    answer = world.ask(103, WHO)
+    assert (answer.code, "no body" in (answer.remark or "")) == (29, True)
+    assert len(world.table.brokers) == 0
+
+
+def test_one_connection_registers_a_few_brokers(world: World) -> None:
+    def register(number: int) -> int:
+        return world.register(brokerName=f"b{number}", brokerAddr=f"127.0.0.1:{number + 1}").code
+
+    assert {register(number) for number in range(BROKERS_PER_CONNECTION_MAX)} == {0}
+    assert register(BROKERS_PER_CONNECTION_MAX) == 16
+    world.peer = FakePeer()
+    assert register(BROKERS_PER_CONNECTION_MAX) == 0
+
+
+def test_entries_of_topics_have_a_limit_over_all_brokers(world: World) -> None:
+    world.config.change_at_runtime({"maxTopicEntries": "20"})
+    topics = [TopicConfig(topic_name=f"T{number}") for number in range(10)]
+    assert [world.register(topics, brokerName=f"b{n}", brokerAddr=f"h:{n + 1}").code for n in range(3)] == [0, 0, 16]
+    assert world.register(topics, brokerName="b0", brokerAddr="h:1").code == 0, "a known broker reports on"
+    assert world.ask(104, {**WHO, "brokerName": "b0", "brokerAddr": "h:1"}).code == 0
+    assert world.register(topics, brokerName="b2", brokerAddr="h:3").code == 0, "what left makes room"
+
+
+def test_strangers_unregister_nothing(world: World) -> None:
+    world.register()
+    own, world.peer = world.peer, FakePeer()
+    answer = world.ask(104, WHO)
+    assert answer.code == 16 and ADDRESS in (answer.remark or "")
+    assert world.topic_list(206) == ["T", "TBW102"]
+    world.peer = own
+    assert world.ask(104, WHO).code == 0
+    assert world.topic_list(206) == []
+
+
+def test_a_strangers_version_query_keeps_no_broker_alive(world: World) -> None:
+    asked = msgspec.json.encode({"counter": 1, "stateVersion": 0, "timestamp": 0})
+    world.register()
+    world.peer = FakePeer()
+    assert world.ask(322, WHO, asked).ext == {"changed": "true"}
+
+
+def test_strangers_change_no_brokers_topic(world: World) -> None:
+    world.register()
+    route = world.ask(105, {"topic": "T"}).body
+    world.peer = FakePeer()
+    changed = route.replace(b'"perm":6', b'"perm":4')
+    assert world.ask(217, {"topic": "T"}, changed).code == 16
+    assert decode_route(world.ask(105, {"topic": "T"}).body).queue_datas[0].perm == 6
 
 
 def test_the_topic_limit_holds_and_the_broker_stays(world: World) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pymq.clock import ManualClock
 from pymq.model.tables import DataVersion, TopicConfig
 from pymq.namesrv.server import NameServer
-from pymq.wire.bodies_route import decode_route, encode_registration
+from pymq.wire.bodies_registration import encode_registration
+from pymq.wire.bodies_route import decode_route
 from pymq.wire.command import SERIALIZE_ROCKETMQ, Command, decode_command, encode_command
 
 WHO = {"brokerName": "broker-a", "brokerAddr": "127.0.0.1:10911", "clusterName": "C", "brokerId": "0"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from pymq.clock import ManualClock
@@ -100,7 +98,7 @@ def test_an_acting_master_replaces_a_lost_one(table: RouteTable) -> None:
     table.register(report(identity(), "T", acting_master=True))
     table.register(report(identity(broker_id=2, port=3), "T", acting_master=True))
     table.register(report(identity(broker_id=1, port=2), "T", acting_master=True))
-    table.unregister(identity())
+    table.unregister(identity(), None)
     plain, promoted = table.route("T"), table.route("T", acting_master=True)
     assert plain is not None
     assert promoted is not None
@@ -113,13 +111,13 @@ def test_a_silent_broker_expires(table: RouteTable, clock: ManualClock) -> None:
     table.register(report(identity(), "T"))
     clock.advance(HEARTBEAT_TIMEOUT_MS)
     assert table.expire() == []
-    assert table.heartbeat("127.0.0.1:10911") is True
+    assert table.heartbeat("127.0.0.1:10911", None) is True
     clock.advance(HEARTBEAT_TIMEOUT_MS)
     assert table.expire() == []
     clock.advance(1)
     assert table.expire() == [identity()]
     assert table.route("T") is None
-    assert table.heartbeat("127.0.0.1:10911") is False
+    assert table.heartbeat("127.0.0.1:10911", None) is False
 
 
 def test_a_broker_may_name_its_own_timeout_within_bounds(table: RouteTable, clock: ManualClock) -> None:
@@ -142,12 +140,63 @@ def test_a_closed_connection_removes_its_brokers_at_once(table: RouteTable) -> N
     assert table.connection_closed(first) == []
 
 
-def test_an_older_connection_closing_late_removes_nothing(table: RouteTable) -> None:
+def test_a_registration_ends_with_the_last_of_its_connections(table: RouteTable) -> None:
     first, second = object(), object()
     table.register(report(identity(), "T", connection=first))
     table.register(report(identity(), "T", connection=second))
     assert table.connection_closed(first) == []
     assert table.route("T") is not None
+    assert table.connection_closed(second) == [identity()]
+    assert table.route("T") is None
+
+
+def test_another_connection_that_comes_and_goes_changes_nothing(table: RouteTable) -> None:
+    table.register(report(identity(), "T", connection="own", ha_address="127.0.0.1:10912"))
+    changed = report(identity(), "T", "U", version=2, perm=4, connection="other", ha_address="127.0.0.1:1", epoch=7)
+    assert table.problem(changed) == ""
+    table.register(changed)
+    assert perms(table, "T") == [6]
+    assert table.topics.names() == ["T"]
+    live = table.brokers.live("127.0.0.1:10911")
+    assert live is not None and (live.ha_address, live.epoch) == ("127.0.0.1:10912", 0)
+    assert table.connection_closed("other") == []
+    assert perms(table, "T") == [6]
+
+
+def test_an_heir_takes_the_registration_over_whole(table: RouteTable) -> None:
+    table.register(report(identity(), "T", connection="old"))
+    table.register(report(identity(), "T", perm=4, connection="new"))
+    table.connection_closed("old")
+    assert perms(table, "T") == [6]
+    table.register(report(identity(), "T", perm=4, connection="new"))
+    assert perms(table, "T") == [4], "the version is the same, but it is another process now"
+
+
+def test_a_stranger_unregisters_no_living_broker(table: RouteTable, clock: ManualClock) -> None:
+    table.register(report(identity(), "T", connection="own"))
+    owner = table.unregister(identity(), "stranger")
+    assert owner is not None and owner.identity == identity()
+    assert table.route("T") is not None
+    assert table.unregistration_count == 0
+    clock.advance(HOLDER_SILENCE_MAX_MS + 1)
+    assert table.unregister(identity(), "stranger") is None
+    assert table.route("T") is None
+
+
+def test_only_the_connections_of_a_broker_keep_it_alive(table: RouteTable, clock: ManualClock) -> None:
+    table.register(report(identity(), "T", connection="own"))
+    clock.advance(HEARTBEAT_TIMEOUT_MS)
+    assert table.heartbeat("127.0.0.1:10911", "stranger") is False
+    clock.advance(1)
+    assert table.expire() == [identity()]
+
+
+def test_a_slave_moves_neither_cluster_nor_acting_master_of_its_group(table: RouteTable) -> None:
+    table.register(report(identity(), "T", connection="master", acting_master=True))
+    slave = identity(broker_id=7, port=2)
+    table.register(report(slave, "T", connection="slave"))
+    data = table.brokers.get("broker-a")
+    assert data is not None and data.enable_acting_master
 
 
 def test_an_address_that_changes_its_name_leaves_no_trace(table: RouteTable) -> None:
@@ -164,59 +213,6 @@ def test_an_address_that_changes_its_cluster_survives(table: RouteTable, clock: 
     assert table.expire() == []
     assert table.brokers.clusters() == {"Other": ["broker-a"]}
     assert table.route("T") is not None
-
-
-def version(state: int) -> DataVersion:
-    return DataVersion(state_version=state)
-
-
-@pytest.mark.parametrize(
-    ("broker_id", "fields", "is_taken"),
-    [
-        (0, {}, True),
-        (0, {"epoch": 2}, True),
-        (0, {"epoch": 3}, False),
-        (0, {"data_version": version(5)}, True),
-        (0, {"data_version": version(6)}, False),
-        (1, {}, True),
-        (1, {"epoch": 3}, True),
-    ],
-    ids=["nothing", "same epoch", "newer epoch", "same state", "newer state", "slave", "a slave's epoch"],
-)
-def test_an_id_stays_with_its_living_broker(
-    table: RouteTable, broker_id: int, fields: dict[str, Any], is_taken: bool
-) -> None:
-    table.register(report(identity(broker_id=broker_id, port=1), "T", epoch=2, data_version=version(5)))
-    holder = table.conflicting_broker(report(identity(broker_id=broker_id, port=2), "T", **fields))
-    assert (holder is not None and holder.identity.address == "127.0.0.1:1") == is_taken
-    assert table.conflicting_broker(report(identity(broker_id=broker_id, port=1), "T")) is None, (
-        "a broker never conflicts with itself"
-    )
-    assert table.conflicting_broker(report(identity(broker_id=broker_id + 5, port=2), "T")) is None
-    assert table.conflicting_broker(report(identity("other", broker_id=broker_id, port=2), "T")) is None
-
-
-def test_an_id_is_free_once_its_broker_is_silent_or_gone(table: RouteTable, clock: ManualClock) -> None:
-    newcomer = report(identity(port=2), "T")
-    table.register(report(identity(port=1), "T", connection="first"))
-    clock.advance(HOLDER_SILENCE_MAX_MS)
-    assert table.conflicting_broker(newcomer) is not None
-    clock.advance(1)
-    assert table.conflicting_broker(newcomer) is None
-    table.heartbeat("127.0.0.1:1")
-    assert table.conflicting_broker(newcomer) is not None
-    table.connection_closed("first")
-    assert table.conflicting_broker(newcomer) is None
-
-
-def test_an_overruled_master_cannot_return_with_its_old_epoch(table: RouteTable) -> None:
-    old, new = identity(port=1), identity(port=2)
-    table.register(report(old, "T", epoch=1))
-    table.register(report(new, "T", epoch=2))
-    assert table.brokers.all()["broker-a"].broker_addrs == {0: new.address}
-    assert table.conflicting_broker(report(old, "T", epoch=1)) is not None
-    table.unregister(old)
-    assert table.brokers.all()["broker-a"].broker_addrs == {0: new.address}
 
 
 def test_filter_servers_come_with_the_route_and_leave_when_empty(table: RouteTable) -> None:

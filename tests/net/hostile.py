@@ -143,7 +143,7 @@ def _namesrv_requests() -> list[Hostile]:
         Hostile("route of a path", ask(105, {"topic": "../../etc/passwd\0\n"}), None, (17,)),
         Hostile("registration without fields", ask(103), None, (1,)),
         Hostile("registration that inflates", ask(103, {**identity, "compressed": "true"}, bomb), None, (1,)),
-        Hostile("registration with wrong counts", ask(103, {**identity, "compressed": "true"}, lie), None, (1,)),
+        Hostile("registration with wrong counts", ask(103, {**identity, "compressed": "true"}, lie), None, (29,)),
         Hostile("registration of deep JSON", ask(103, identity, b"[" * MIB), None, (1,)),
         Hostile("registration of 1 MiB fastjson", ask(103, identity, b"{" + b"0:0," * (MIB // 4)), None, (1,)),
         Hostile(

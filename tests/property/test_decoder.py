@@ -25,7 +25,8 @@ from pymq.namesrv.kv import KvConfig
 from pymq.namesrv.routes import namesrv_routes
 from pymq.namesrv.table import RouteTable
 from pymq.wire.bodies_client import HeartbeatData, LockRequest, decode_body
-from pymq.wire.bodies_route import decode_cluster_info, decode_registration, decode_route
+from pymq.wire.bodies_registration import decode_registration
+from pymq.wire.bodies_route import decode_cluster_info, decode_route
 from pymq.wire.command import (
     EXT_FIELD_COUNT_MAX,
     HEADER_SIZE_MAX_BYTES,

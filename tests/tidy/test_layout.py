@@ -22,7 +22,7 @@ OTHERS = {
     "pymq/store/disk/timer_checkpoint.py": "timer checkpoint file",
     "pymq/store/integrity/digest_file.py": "digest file",
     "pymq/store/log/cold_file.py": "seek table of a compressed segment",
-    "pymq/wire/bodies_route.py": "wire bodies",
+    "pymq/wire/bodies_registration.py": "wire bodies",
     "pymq/wire/command.py": "wire frames",
     "pymq/wire/ha.py": "HA protocol",
 }

@@ -12,6 +12,7 @@ from tests.tidy.sources import ROOT
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "PiB": 1 << 50, "s": 1000, "h": 3_600_000}
 PACKAGES = {
     "rate_limited_log.py": "pymq/rate_limited_log.py",
+    "model/epochs.py": "pymq/model/epochs.py",
     "wire/ha.py": "pymq/wire/ha.py",
     "wire/bodies_replication.py": "pymq/wire/bodies_replication.py",
     "handlers/log_copy.py": "pymq/broker/handlers/log_copy.py",

@@ -6,7 +6,7 @@ Java: BrokerController.registerBrokerAll and BrokerOuterAPI.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -14,8 +14,10 @@ import msgspec
 from pymq.broker.addresses import own_ha_address
 from pymq.clock import Clock
 from pymq.errors import PymqError, RefusedError
+from pymq.model.route import MASTER_ID
 from pymq.model.tables import PERM_READ, PERM_WRITE, TopicConfig
-from pymq.wire.bodies_route import body_crc32, encode_registration
+from pymq.wire.bodies_registration import body_crc32, encode_registration
+from pymq.wire.bodies_replication import REFUSED, SlaveState
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command, request
 from pymq.wire.header import decode_header
@@ -31,8 +33,17 @@ HEARTBEAT_TIMEOUT_MS = 120_000
 # The pause after a failed round: a broker that has our id may be about to give it up. Grows for servers that are away.
 RETRY_MS = 1000
 UNREGISTER_TIMEOUT_S = 2.0
+# Slaves that a master names: a name server takes no more (namesrv/handlers/broker.py).
+NAMED_SLAVES_MAX = 64
 
 Gather = Callable[..., Awaitable[Any]]
+
+
+def named_slaves(states: Iterable[SlaveState]) -> list[str]:
+    """Return the addresses of slaves that have joined, connected ones first. Rejected peers are none."""
+    joined = [state for state in states if state.broker_id > MASTER_ID and state.state != REFUSED]
+    joined.sort(key=lambda state: (not state.is_connected, state.address))
+    return [state.address for state in joined][:NAMED_SLAVES_MAX]
 
 
 class Invoker(Protocol):
@@ -88,6 +99,7 @@ class Registrar:
         on_answer: Callable[[str, str], None] = lambda master, ha: None,
         on_refused: Callable[[str], None] = lambda why: None,
         filter_servers: Callable[[], list[str]] = list,
+        slaves: Callable[[], list[str] | None] = lambda: None,
     ) -> None:
         """``address``: "host:port" that clients reach; ``gather`` awaits several awaitables at once (asyncio.gather);
         ``requests``: what makes a round due before its time.
@@ -95,7 +107,9 @@ class Registrar:
         ``epoch`` returns this broker's newest epoch, by which a name server tells a new master from an old one.
         ``on_answer(address, ha_address)`` gets the master's addresses, as a name server tells them to a slave;
         ``on_refused`` why a name server refuses our registration (another broker has our name and id), empty when all
-        take it again. ``filter_servers`` returns the addresses that routes name beside this broker's.
+        take it again. ``filter_servers`` returns the addresses that routes name beside this broker's. ``slaves``
+        returns a master's :func:`named_slaves`, which alone may succeed it at a name server while it lives; None for
+        a slave.
         """
         self._client = client
         self._gather = gather
@@ -106,6 +120,8 @@ class Registrar:
         self._requests = requests
         self._epoch = epoch
         self._filter_servers = filter_servers
+        self._slaves = slaves
+        self._registered_slaves: set[str] | None = None  # with the newest round
         self._on_answer = on_answer
         self._on_refused = on_refused
         self._unreachable: set[str] = set()
@@ -128,7 +144,12 @@ class Registrar:
 
     def is_due(self) -> bool:
         """True when a round should start now: a change happened or the period is over."""
-        return not self._running and (self._requests.is_pending or self._clock.monotonic_ms() >= self._next_ms)
+        if self._running:
+            return False
+        return self._requests.is_pending or self._clock.monotonic_ms() >= self._next_ms or self._has_new_slave()
+
+    def _has_new_slave(self) -> bool:
+        return self._registered_slaves is not None and not self._registered_slaves.issuperset(self._slaves() or ())
 
     async def register_all(self) -> None:
         """Runs one round, and further ones while changes come in. Logs failures once per outage, never raises."""
@@ -139,6 +160,7 @@ class Registrar:
             while True:
                 self._lost = False
                 waiting = self._requests.take()
+                self._registered_slaves = set(self._slaves() or ())
                 await self._gather(*[self._register(server) for server in self._config.namesrv_addresses])
                 for callback in waiting:
                     callback()
@@ -174,6 +196,7 @@ class Registrar:
         """Return REGISTER_BROKER with the whole topic table."""
         config = self._config
         topics = [self._as_served(topic) for topic in self._topics.all().values()]
+        slaves = self._slaves()
         body = encode_registration(topics, self._topics.data_version, filter_servers=self._filter_servers())
         header = RegisterBrokerHeader(
             broker_name=config.broker_name,
@@ -184,6 +207,7 @@ class Registrar:
             heartbeat_timeout_millis=HEARTBEAT_TIMEOUT_MS,
             enable_acting_master=False,
             master_epoch=self._epoch(),
+            slave_addresses=";".join(slaves) if slaves is not None else None,
             compressed=False,
             body_crc32=body_crc32(body),
         )

@@ -1,20 +1,23 @@
-"""BrokerPacketHandler: brokers report themselves and their topics, and ask about each other."""
+"""BrokerPacketHandler: brokers report themselves and their topics, and ask about each other.
+
+Any peer may send such a report, so each part of it is checked and counted before the table takes it.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pymq.config import NamesrvConfig
 from pymq.errors import Refusal
-from pymq.model.hosts import parse_address
-from pymq.model.route import MASTER_ID
+from pymq.model.hosts import host_of, parse_address
 from pymq.model.tables import QUEUE_COUNT_MAX, DataVersion, TopicConfig
-from pymq.namesrv.brokers import BrokerIdentity
 from pymq.namesrv.kv import ORDER_TOPIC_NAMESPACE, KvConfig
-from pymq.namesrv.table import Registration, RouteTable
+from pymq.namesrv.registration import BrokerIdentity, Registration
+from pymq.namesrv.table import RouteTable
 from pymq.wire.bodies_client import decode_body, encode_body
-from pymq.wire.bodies_route import KvTable, body_crc32, decode_registration, decode_route, encode_member_group
+from pymq.wire.bodies_registration import Registered, body_crc32, decode_registration
+from pymq.wire.bodies_route import KvTable, decode_route, encode_member_group
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Reply
@@ -31,6 +34,10 @@ from pymq.wire.headers.route import (
 log = logging.getLogger(__name__)
 
 NAME_LENGTH_MAX = 255
+# Brokers that one connection registers. A process has one, or a few in a RocketMQ broker container.
+BROKERS_PER_CONNECTION_MAX = 64
+FILTER_SERVER_COUNT_MAX = 64  # of one broker
+SLAVE_COUNT_MAX = 64  # that one master names
 _PERM_MAX = 15
 
 
@@ -43,7 +50,7 @@ class BrokerPacketHandler:
         self._config = config
 
     def register(self, command: Command, header: RegisterBrokerHeader, peer: Peer) -> Reply:
-        """REGISTER_BROKER (103): a full or partial report, or an empty one that only keeps the broker alive."""
+        """REGISTER_BROKER (103): a full or partial report."""
         if header.body_crc32 and header.body_crc32 != body_crc32(command.body):
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,
@@ -55,33 +62,35 @@ class BrokerPacketHandler:
             compressed=header.compressed,
             version=command.version,
             inflated_size_max_bytes=self._config.inflated_size_bytes_max,
+            topic_count_max=self._config.broker_topic_count_max,
         )
-        topics = _usable_topics(identity, body.topics)
-        self._check_room(identity, topics)
-        report = Registration(
-            identity=identity,
-            topics=topics,
-            data_version=body.data_version,
-            ha_address=header.ha_server_addr,
-            filter_servers=body.filter_servers,
-            timeout_ms=header.heartbeat_timeout_millis,
-            acting_master=header.enable_acting_master,
-            connection=peer,
-            epoch=header.master_epoch or 0,
-        )
-        self._check_id_is_free(report)
+        _check_topics(body.topics)
+        report = _report(identity, header, body, peer)
+        problem = self._table.problem(report)
+        if problem:
+            raise Refusal(ResponseCode.NO_PERMISSION, problem)
+        self._check_room(report)
         known = self._table.brokers.live(identity.address) is not None
         forget_missing = self._config.delete_topic_with_registration
         master = self._table.register(report, forget_missing_topics=forget_missing)
         if not known:
-            log.info("broker online: %s with %d topics", identity, len(topics))
+            log.info("broker online: %s with %d topics", identity, len(body.topics))
         answer = RegisterBrokerAnswer(ha_server_addr=master.ha_address or None, master_addr=master.address or None)
         return Reply(ext=answer, body=self._order_body())
 
     def unregister(self, command: Command, header: BrokerIdentityHeader, peer: Peer) -> Reply:
-        """UNREGISTER_BROKER (104)."""
+        """UNREGISTER_BROKER (104), over a connection that the broker has registered over.
+
+        A broker whose connections are all gone has none that could object.
+        """
         identity = _identity(header)
-        self._table.unregister(identity)
+        owner = self._table.unregister(identity, peer)
+        if owner is not None:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"{identity.address} reports over another connection, from {owner.host}: unregister it there, or end "
+                "that connection",
+            )
         log.info("broker unregistered: %s", identity)
         return Reply()
 
@@ -89,14 +98,12 @@ class BrokerPacketHandler:
         """QUERY_DATA_VERSION (322): tells a broker whether its topic table is known, and keeps it alive if so."""
         known = self._table.data_version(header.broker_addr)
         asked: DataVersion = decode_body(DataVersion, command.body)
-        changed = known is None or known != asked
-        if not changed:
-            self._table.heartbeat(header.broker_addr)
+        changed = known != asked or not self._table.heartbeat(header.broker_addr, peer)
         return Reply(ext=DataVersionAnswer(changed=changed), body=encode_body(known) if known else b"")
 
     def heartbeat(self, command: Command, header: BrokerHeartbeatHeader, peer: Peer) -> Reply:
         """BROKER_HEARTBEAT (904). An unknown broker gets the same answer: its next registration makes it known."""
-        self._table.heartbeat(header.broker_addr)
+        self._table.heartbeat(header.broker_addr, peer)
         return Reply()
 
     def member_group(self, command: Command, header: BrokerMemberGroupHeader, peer: Peer) -> Reply:
@@ -117,39 +124,54 @@ class BrokerPacketHandler:
             )
             for share in queues
         }
+        brokers = self._table.brokers
+        own = {broker.identity.broker_name for broker in brokers.of_connection(peer)}
         for broker_name, config in configs.items():
+            if brokers.get(broker_name) is not None and broker_name not in own:
+                raise Refusal(
+                    ResponseCode.NO_PERMISSION,
+                    f"broker {broker_name} has not registered over this connection: register it first",
+                )
             problem = _topic_problem(config)
             if problem:
                 raise _invalid(f"broker {broker_name[:255]}: {problem}")
         if header.topic not in self._table.topics and len(self._table.topics) >= self._config.topic_count_max:
             raise self._topics_full(1)
+        self._check_share_room(sum(not self._table.topics.has(header.topic, name) for name in configs))
         self._table.register_topic(header.topic, queues)
         return Reply()
 
-    def _check_id_is_free(self, report: Registration) -> None:
-        holder = self._table.conflicting_broker(report)
-        if holder is None:
-            return
-        identity = report.identity
-        role = "master" if identity.broker_id == MASTER_ID else f"slave {identity.broker_id}"
-        raise Refusal(
-            ResponseCode.NO_PERMISSION,
-            f"{holder.identity.address} is {role} of broker {identity.broker_name}, with epoch {holder.epoch}, and "
-            f"reported lately; {identity.address} has epoch {report.epoch}: stop one of them, or give it another "
-            "brokerId",
-        )
+    def _check_room(self, report: Registration) -> None:
+        table, config, identity = self._table, self._config, report.identity
+        if table.brokers.live(identity.address) is None:
+            if len(table.brokers) >= config.broker_count_max:
+                raise Refusal(
+                    ResponseCode.NO_PERMISSION,
+                    f"the name server holds {config.broker_count_max} brokers, its limit: raise maxBrokers",
+                )
+            if len(table.brokers.of_connection(report.connection)) >= BROKERS_PER_CONNECTION_MAX:
+                raise Refusal(
+                    ResponseCode.NO_PERMISSION,
+                    f"this connection has registered {BROKERS_PER_CONNECTION_MAX} brokers, its limit: use one "
+                    "connection a broker",
+                )
+        try:
+            new_count = sum(topic not in table.topics for topic in report.topics)
+            if new_count and len(table.topics) + new_count > config.topic_count_max:
+                raise self._topics_full(new_count)
+            self._check_share_room(sum(not table.topics.has(topic, identity.broker_name) for topic in report.topics))
+        except Refusal:
+            table.heartbeat(identity.address, report.connection)  # the broker keeps its current entry
+            raise
 
-    def _check_room(self, identity: BrokerIdentity, topics: Mapping[str, TopicConfig]) -> None:
-        table, config = self._table, self._config
-        if table.brokers.live(identity.address) is None and len(table.brokers) >= config.broker_count_max:
+    def _check_share_room(self, new_count: int) -> None:
+        known, count_max = self._table.topics.share_count, self._config.topic_share_count_max
+        if new_count and known + new_count > count_max:
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
-                f"the name server holds {config.broker_count_max} brokers, its limit: raise maxBrokers",
+                f"{new_count} new entries of topics beside {known} known ones are more than {count_max}, the limit: "
+                "delete topics, or raise maxTopicEntries",
             )
-        new_count = sum(topic not in table.topics for topic in topics)
-        if new_count and len(table.topics) + new_count > config.topic_count_max:
-            table.heartbeat(identity.address)  # the broker keeps its current entry
-            raise self._topics_full(new_count)
 
     def _topics_full(self, new_count: int) -> Refusal:
         return Refusal(
@@ -184,13 +206,42 @@ def _identity(header: RegisterBrokerHeader | BrokerIdentityHeader) -> BrokerIden
     return BrokerIdentity(header.cluster_name, header.broker_name, header.broker_id, address)
 
 
-def _usable_topics(identity: BrokerIdentity, topics: Mapping[str, TopicConfig]) -> dict[str, TopicConfig]:
-    """Drop the topics that no client could use: one bad entry must not make a whole broker invisible."""
-    usable = {config.topic_name: config for config in topics.values() if _topic_problem(config) is None}
-    if len(usable) < len(topics):
-        problem = next(filter(None, map(_topic_problem, topics.values())), "two entries have one name")
-        log.warning("%s: %d topics are left out; the first: %s", identity, len(topics) - len(usable), problem)
-    return usable
+def _report(identity: BrokerIdentity, header: RegisterBrokerHeader, body: Registered, peer: Peer) -> Registration:
+    """Return the checked report. Raises Refusal."""
+    servers = body.filter_servers
+    _check_addresses("filterServerList", servers, FILTER_SERVER_COUNT_MAX)
+    slaves = header.slave_addresses
+    named = [address for address in slaves.split(";") if address] if slaves is not None else None
+    _check_addresses("slaveAddresses", named or [], SLAVE_COUNT_MAX)
+    _check_addresses("haServerAddr", [header.ha_server_addr] if header.ha_server_addr else [], 1)
+    return Registration(
+        identity=identity,
+        topics=body.topics,
+        data_version=body.data_version,
+        ha_address=header.ha_server_addr,
+        filter_servers=servers,
+        timeout_ms=header.heartbeat_timeout_millis,
+        acting_master=header.enable_acting_master,
+        connection=peer,
+        host=host_of(peer.address),
+        epoch=header.master_epoch or 0,
+        slaves=named if identity.is_master else None,
+    )
+
+
+def _check_addresses(field: str, addresses: Sequence[str], count_max: int) -> None:
+    if len(addresses) > count_max:
+        raise _invalid(f"{field} has {len(addresses)} addresses, the limit is {count_max}: send fewer")
+    for address in addresses:
+        if not address or len(address) > NAME_LENGTH_MAX or not address.isprintable():
+            raise _invalid(f"{field} {address[:60]!r}: give host:port, at most {NAME_LENGTH_MAX} characters")
+
+
+def _check_topics(topics: Mapping[str, TopicConfig]) -> None:
+    """Refuse a report with a topic that no client could use: dropped silently, it would be missing without a word."""
+    problem = next(filter(None, map(_topic_problem, topics.values())), None)
+    if problem:
+        raise _invalid(f"{problem}: correct the topic, the broker is not registered with it")
 
 
 def _topic_problem(config: TopicConfig) -> str | None:

@@ -8,7 +8,8 @@ from pymq.wire.header import Header, Int32, Int64
 class RegisterBrokerHeader(Header, kw_only=True, frozen=True):
     """REGISTER_BROKER (103). ``body_crc32`` covers the body as sent, 0 for none. Older brokers leave flags out.
 
-    ``master_epoch`` is a PyMQ broker's newest epoch; RocketMQ's name servers don't read it.
+    ``master_epoch`` is a PyMQ broker's newest epoch, ``slave_addresses`` the addresses of a PyMQ master's slaves,
+    separated by ``;``. RocketMQ's name servers read neither.
     """
 
     broker_name: str
@@ -21,6 +22,7 @@ class RegisterBrokerHeader(Header, kw_only=True, frozen=True):
     compressed: bool = False
     body_crc32: Int32 = 0
     master_epoch: Int64 | None = None
+    slave_addresses: str | None = None
 
 
 class RegisterBrokerAnswer(Header, kw_only=True, frozen=True):

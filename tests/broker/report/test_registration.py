@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from pymq.broker.report.registration import RETRY_MS, Registrar, RegistrationRequests
+from pymq.broker.report.registration import NAMED_SLAVES_MAX, RETRY_MS, Registrar, RegistrationRequests, named_slaves
 from pymq.errors import RefusedError, UnreachableError
 from pymq.model.tables import TopicConfig
-from pymq.wire.bodies_route import body_crc32, decode_registration
+from pymq.wire.bodies_registration import body_crc32, decode_registration
+from pymq.wire.bodies_replication import GONE, REFUSED, SlaveState
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
 from tests.broker.world import World
@@ -257,3 +258,38 @@ def test_unregistering() -> None:
         "clusterName": "DefaultCluster",
         "brokerId": "0",
     }
+
+
+def slave(broker_id: int, address: str, state: str) -> SlaveState:
+    return SlaveState(broker_id=broker_id, address=address, state=state)
+
+
+def test_a_master_names_slaves_that_joined_connected_ones_first() -> None:
+    states = [
+        slave(2, "h:2", GONE),
+        slave(3, "h:3", REFUSED),
+        slave(-1, "h:9", "following"),
+        slave(1, "h:1", "following"),
+    ]
+    assert named_slaves(states) == ["h:1", "h:2"]
+    many = [slave(number, f"h:{number}", GONE) for number in range(1, NAMED_SLAVES_MAX + 2)]
+    assert len(named_slaves(many)) == NAMED_SLAVES_MAX
+
+
+def test_a_new_slave_is_named_at_once() -> None:
+    setup = Setup()
+    slaves = ["h:1"]
+    setup.listen(slaves=lambda: slaves)
+    assert setup.round() == [A, B]
+    assert not setup.registrar.is_due()
+    slaves.append("h:2")
+    assert setup.registrar.is_due()
+    asyncio.run(setup.registrar.register_all())
+    assert [command.ext["slaveAddresses"] for _, command in setup.servers.got] == ["h:1;h:2"] * 2
+    slaves.pop()
+    assert not setup.registrar.is_due(), "a name server remembers it for longer anyway"
+
+
+def test_a_slave_names_none() -> None:
+    setup = Setup()
+    assert "slaveAddresses" not in setup.registrar.registration().ext

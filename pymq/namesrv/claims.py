@@ -1,0 +1,118 @@
+"""The rules by which a report may change the registration of a living broker.
+
+A name server can't check who a peer is. So what one connection has registered stays with it while the connection is
+open and the broker reports over it (:data:`.brokers.HOLDER_SILENCE_MAX_MS`): nothing that another connection says
+replaces, moves or removes it. The exception is a fail-over beside a master that still reports. It takes a member of
+the group that is plausible as the next master.
+"""
+
+from __future__ import annotations
+
+from pymq.model.epochs import EPOCH_JUMP_MAX
+from pymq.namesrv.brokers import BrokerManager
+from pymq.namesrv.registration import LiveBroker, Registration
+
+
+def problem(brokers: BrokerManager, report: Registration) -> str:
+    """Return why ``report`` must be refused, for the operator; empty when it may be registered."""
+    return (
+        _address_problem(brokers, report)
+        or _cluster_problem(brokers, report)
+        or _epoch_problem(brokers, report)
+        or _id_problem(brokers, report)
+    )
+
+
+def is_standby(brokers: BrokerManager, report: Registration) -> bool:
+    """Return whether another connection owns the registration that ``report`` repeats."""
+    return _owner(brokers, report) is not None
+
+
+def _owner(brokers: BrokerManager, report: Registration) -> LiveBroker | None:
+    """Return the registration of the report's address that belongs to another living connection; None without one.
+
+    A registration whose id has gone to another broker protects nothing.
+    """
+    live = brokers.live(report.identity.address)
+    if live is None or live.connection is report.connection or brokers.is_silent(live) or not brokers.is_listed(live):
+        return None
+    return live
+
+
+def _address_problem(brokers: BrokerManager, report: Registration) -> str:
+    owner = _owner(brokers, report)
+    if owner is None or (owner.host == report.host and owner.identity == report.identity):
+        return ""
+    known, reported = owner.identity, report.identity
+    return (
+        f"{known.address} is {known.role} of broker {known.broker_name} in cluster {known.cluster} and reports from "
+        f"{owner.host}; a report from {report.host} calls it {reported.role} of broker {reported.broker_name} in cluster "
+        f"{reported.cluster}: give each broker its own address (brokerIP1, listenPort), or send it again when the first "
+        "connection has ended"
+    )
+
+
+def _cluster_problem(brokers: BrokerManager, report: Registration) -> str:
+    identity = report.identity
+    data = brokers.get(identity.broker_name)
+    if data is None or data.cluster == identity.cluster:
+        return ""
+    others = [address for address in data.broker_addrs.values() if address != identity.address]
+    living = next((address for address in others if brokers.is_living(address)), None)
+    if living is None:
+        return ""
+    return (
+        f"broker {identity.broker_name} belongs to cluster {data.cluster}, {living} reports there; {identity.address} "
+        f"says cluster {identity.cluster}: give it another brokerName, or the group's brokerClusterName"
+    )
+
+
+def _epoch_problem(brokers: BrokerManager, report: Registration) -> str:
+    known = brokers.memory(report.identity.broker_name)
+    if not report.identity.is_master or known is None or not known.epoch:
+        return ""
+    if report.epoch <= known.epoch + EPOCH_JUMP_MAX:
+        return ""
+    return (
+        f"{report.identity.address} says epoch {report.epoch}, the newest master of broker "
+        f"{report.identity.broker_name} had {known.epoch}; at most {EPOCH_JUMP_MAX} more are plausible: see its "
+        "config/epochHistory.json, or stop the group's other brokers if it is right"
+    )
+
+
+def _id_problem(brokers: BrokerManager, report: Registration) -> str:
+    holder = brokers.holder(report.identity)
+    if holder is None:
+        return ""
+    identity = report.identity
+    taken = (
+        f"{holder.identity.address} is {identity.role} of broker {identity.broker_name}, with epoch {holder.epoch}, "
+        f"and reported lately; {identity.address} has epoch {report.epoch}"
+    )
+    if not _is_newer(report, holder):
+        return f"{taken}: stop one of them, or give it another brokerId"
+    if not _is_successor(brokers, report, holder):
+        return f"{taken}, but is no known slave of that master: stop that one first, or give it another brokerId"
+    return ""
+
+
+def _is_newer(report: Registration, holder: LiveBroker) -> bool:
+    """Return whether the epoch (PyMQ) or the state version (RocketMQ under a controller) is a plausible next one."""
+    states = (report.data_version.state_version, holder.data_version.state_version)
+    pairs = [(report.epoch, holder.epoch), states] if report.identity.is_master else [states]
+    return any(known < reported <= known + EPOCH_JUMP_MAX for reported, known in pairs)
+
+
+def _is_successor(brokers: BrokerManager, report: Registration, holder: LiveBroker) -> bool:
+    """Return whether the sender is, or lately was, a member of the group, and one that a PyMQ master itself names."""
+    identity = report.identity
+    memory = brokers.memory(identity.broker_name)
+    assert memory is not None, "a holder has a group"
+    live = brokers.live(identity.address)
+    if live is not None and live.identity.broker_name == identity.broker_name:
+        host: str | None = live.host
+    else:
+        host = memory.former_host(identity.address)
+    if holder.names_slaves:
+        return memory.is_named_slave(identity.address) and host in (None, report.host)
+    return host == report.host

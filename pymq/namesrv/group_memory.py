@@ -1,0 +1,55 @@
+"""GroupMemory: what a name server remembers of one group of brokers beside its present registrations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pymq.clock import Clock
+
+# A slave unregisters before it registers as the master. In between it is a former member.
+FORMER_MEMBER_MS = 600_000
+FORMER_MEMBER_COUNT_MAX = 64  # a group; beyond: the oldest is forgotten
+NAMED_SLAVE_COUNT_MAX = 64  # a group; beyond: the oldest is forgotten
+
+
+@dataclass(slots=True, frozen=True)
+class _Former:
+    host: str
+    left_ms: int
+
+
+class GroupMemory:
+    """Lives as long as its group has a registered member, so that strangers can't make it grow for good."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._former: dict[str, _Former] = {}
+        self._named_slaves: dict[str, None] = {}  # an ordered set
+        self.epoch = 0  # of the newest master; 0 when none of them has one
+
+    def note_left(self, address: str, host: str) -> None:
+        """Remember a member that is not registered any more. ``host`` is where its reports came from."""
+        self._former.pop(address, None)
+        self._former[address] = _Former(host, self._clock.monotonic_ms())
+        if len(self._former) > FORMER_MEMBER_COUNT_MAX:
+            del self._former[next(iter(self._former))]
+
+    def former_host(self, address: str) -> str | None:
+        """Return where the reports of a former member came from; None when ``address`` was no member lately."""
+        former = self._former.get(address)
+        if former is None or self._clock.monotonic_ms() - former.left_ms > FORMER_MEMBER_MS:
+            return None
+        return former.host
+
+    def note_slaves(self, addresses: Iterable[str]) -> None:
+        """Remember the slaves that the group's master named."""
+        for address in addresses:
+            self._named_slaves.pop(address, None)
+            self._named_slaves[address] = None
+            if len(self._named_slaves) > NAMED_SLAVE_COUNT_MAX:
+                del self._named_slaves[next(iter(self._named_slaves))]
+
+    def is_named_slave(self, address: str) -> bool:
+        """Return whether a master of the group has named the slave at ``address``."""
+        return address in self._named_slaves

@@ -1,0 +1,172 @@
+"""Which reports may change the registration of a living broker: address, cluster, epoch and id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pymq.clock import ManualClock
+from pymq.model.epochs import EPOCH_JUMP_MAX
+from pymq.model.tables import DataVersion
+from pymq.namesrv.brokers import HOLDER_SILENCE_MAX_MS
+from pymq.namesrv.registration import BrokerIdentity, Registration
+from pymq.namesrv.table import RouteTable
+from tests.namesrv.support import identity, report
+
+MASTER, SLAVE, STRANGER = identity(port=1), identity(broker_id=1, port=2), identity(port=66)
+BECOMES_MASTER = identity(port=2)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def table(clock: ManualClock) -> RouteTable:
+    """A master of epoch 4 that names its slave, and that slave; each has its own host."""
+    table = RouteTable(clock)
+    table.register(says(MASTER, epoch=4, slaves=[SLAVE.address], data_version=state(5)))
+    table.register(says(SLAVE, epoch=4))
+    return table
+
+
+def state(number: int) -> DataVersion:
+    return DataVersion(state_version=number)
+
+
+def says(who: BrokerIdentity, **fields: Any) -> Registration:
+    """A report over the broker's own connection, unless ``fields`` name another one."""
+    own = {1: "10.0.0.1", 2: "10.0.0.2", 66: "10.0.0.66"}[int(who.address.rpartition(":")[2])]
+    return report(who, "T", **{"connection": own, "host": own, **fields})
+
+
+def master_address(table: RouteTable) -> str | None:
+    data = table.brokers.get("broker-a")
+    assert data is not None
+    return data.master_address
+
+
+@pytest.mark.parametrize("epoch", [0, 4, 5, 4 + EPOCH_JUMP_MAX, 4 + EPOCH_JUMP_MAX + 1, 2**61])
+def test_no_epoch_gives_a_stranger_the_id_of_a_living_master(table: RouteTable, epoch: int) -> None:
+    problem = table.problem(says(STRANGER, epoch=epoch))
+    assert ("epoch" in problem and MASTER.address in problem) or str(EPOCH_JUMP_MAX) in problem
+
+
+@pytest.mark.parametrize("version", [5, 6, 5 + EPOCH_JUMP_MAX + 1, 2**61])
+def test_no_state_version_gives_a_stranger_the_id_of_a_living_master(table: RouteTable, version: int) -> None:
+    assert MASTER.address in table.problem(says(STRANGER, epoch=4, data_version=state(version)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_taken"),
+    [
+        ({}, True),
+        ({"epoch": 4}, True),
+        ({"epoch": 5}, False),
+        ({"epoch": 4 + EPOCH_JUMP_MAX}, False),
+        ({"epoch": 4 + EPOCH_JUMP_MAX + 1}, True),
+        ({"data_version": state(5)}, True),
+        ({"data_version": state(6)}, False),
+        ({"data_version": state(5 + EPOCH_JUMP_MAX + 1)}, True),
+    ],
+    ids=["nothing", "same", "next", "last plausible", "too far", "same state", "next state", "state too far"],
+)
+def test_a_named_slave_takes_over_with_a_plausible_epoch(
+    table: RouteTable, fields: dict[str, Any], is_taken: bool
+) -> None:
+    table.unregister(SLAVE, "10.0.0.2")  # as a broker does that changes its role
+    claim = says(BECOMES_MASTER, **fields)
+    assert bool(table.problem(claim)) == is_taken
+    if not is_taken:
+        table.register(claim)
+        assert master_address(table) == SLAVE.address
+        assert "epoch" not in fields or table.problem(says(MASTER, epoch=4)), (
+            "an overruled master can't return with its old epoch"
+        )
+
+
+def test_a_broker_that_registers_as_a_slave_is_no_successor_for_that(table: RouteTable) -> None:
+    patient = identity(broker_id=7, port=66)
+    assert table.problem(says(patient, epoch=4)) == ""
+    table.register(says(patient, epoch=4))
+    assert "no known slave" in table.problem(says(STRANGER, epoch=5))
+
+
+def test_another_host_may_not_speak_for_a_slave_that_just_left(table: RouteTable) -> None:
+    table.unregister(SLAVE, "10.0.0.2")
+    assert "no known slave" in table.problem(says(BECOMES_MASTER, epoch=5, connection="evil", host="10.0.0.66"))
+    assert table.problem(says(BECOMES_MASTER, epoch=5)) == ""
+
+
+def test_a_master_without_epochs_is_succeeded_by_a_member(clock: ManualClock) -> None:
+    table = RouteTable(clock)
+    table.register(says(MASTER))  # RocketMQ's
+    assert "no known slave" in table.problem(says(BECOMES_MASTER, epoch=1))
+    table.register(says(SLAVE))
+    assert "no known slave" in table.problem(says(BECOMES_MASTER, epoch=1, host="10.0.0.66", connection="evil")) or (
+        "10.0.0.66" in table.problem(says(BECOMES_MASTER, epoch=1, host="10.0.0.66", connection="evil"))
+    )
+    assert table.problem(says(BECOMES_MASTER, epoch=1)) == ""
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        identity(port=1),
+        identity(broker_id=3, port=1),
+        identity("other", port=1),
+        identity(cluster="Other", port=1),
+    ],
+    ids=["the same", "another id", "another name", "another cluster"],
+)
+def test_a_living_brokers_address_is_its_own(table: RouteTable, other: BrokerIdentity) -> None:
+    assert "10.0.0.66" in table.problem(says(other, connection="evil", host="10.0.0.66", epoch=4))
+    # A restarted broker comes from its host, and is what it was.
+    assert (table.problem(says(other, connection="again", epoch=4)) == "") == (other == MASTER)
+    assert table.problem(says(other, epoch=4)) == "" or other.cluster == "Other", "its own connection may change it"
+
+
+def test_an_address_is_free_once_its_broker_is_silent(table: RouteTable, clock: ManualClock) -> None:
+    newcomer = says(identity("other", port=1), connection="new", host="10.0.0.9")
+    clock.advance(HOLDER_SILENCE_MAX_MS)
+    assert table.problem(newcomer)
+    clock.advance(1)
+    assert table.problem(newcomer) == ""
+
+
+def test_an_overruled_masters_address_may_become_a_slaves(table: RouteTable) -> None:
+    table.unregister(SLAVE, "10.0.0.2")
+    table.register(says(BECOMES_MASTER, epoch=5))
+    assert table.problem(says(identity(broker_id=1, port=1), connection="after a reboot")) == ""
+
+
+def test_an_id_is_free_once_its_broker_is_silent_or_gone(table: RouteTable, clock: ManualClock) -> None:
+    newcomer = says(STRANGER, epoch=4)
+    clock.advance(HOLDER_SILENCE_MAX_MS)
+    assert table.problem(newcomer)
+    clock.advance(1)
+    assert table.problem(newcomer) == ""
+    table.heartbeat(MASTER.address, "10.0.0.1")
+    assert table.problem(newcomer)
+    table.connection_closed("10.0.0.1")
+    assert table.problem(newcomer) == ""
+
+
+def test_a_slaves_id_stays_with_it(table: RouteTable) -> None:
+    assert SLAVE.address in table.problem(says(identity(broker_id=1, port=66), epoch=9))
+    assert table.problem(says(identity(broker_id=2, port=66))) == ""
+
+
+def test_an_epoch_that_jumps_is_refused_without_a_master_too(table: RouteTable) -> None:
+    table.unregister(MASTER, "10.0.0.1")
+    assert str(EPOCH_JUMP_MAX) in table.problem(says(STRANGER, epoch=4 + EPOCH_JUMP_MAX + 1))
+    assert table.problem(says(STRANGER, epoch=4 + EPOCH_JUMP_MAX)) == ""
+
+
+def test_a_group_stays_in_its_cluster(table: RouteTable, clock: ManualClock) -> None:
+    mover = says(identity(broker_id=7, port=66, cluster="Other"))
+    assert "cluster" in table.problem(mover)
+    clock.advance(HOLDER_SILENCE_MAX_MS + 1)
+    assert table.problem(mover) == ""
