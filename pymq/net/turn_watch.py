@@ -111,8 +111,10 @@ class TurnWatch:
 
     def _schedule(self) -> None:
         # At whole multiples, so that the process wakes up for several timers at once.
+        # A time just below a multiple, as floats give it, counts as that multiple: else the next beat would be now.
         loop = asyncio.get_running_loop()
-        self._heartbeat = loop.call_at((loop.time() * 1000 // HEARTBEAT_MS + 1) * HEARTBEAT_MS / 1000, self.beat)
+        beat_number = int(loop.time() * 1000 / HEARTBEAT_MS + 0.001) + 1
+        self._heartbeat = loop.call_at(beat_number * HEARTBEAT_MS / 1000, self.beat)
 
     def beat(self) -> None:
         """Look for unmeasured work since the last heartbeat."""

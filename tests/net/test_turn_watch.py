@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -109,3 +110,32 @@ def test_the_running_loop_is_watched_from_start_to_stop() -> None:
         return machine.watch.long_turns[OTHER]
 
     assert asyncio.run(asyncio.wait_for(scenario(), 10)) == 1
+
+
+def test_the_next_heartbeat_is_never_now() -> None:
+    """32.3 s is 32.299999 s as a float, so that its next multiple would be itself, forever on simulated time."""
+
+    class Loop(asyncio.SelectorEventLoop):
+        at_s = 0.0
+        next_s = 0.0
+
+        def time(self) -> float:
+            return self.at_s
+
+        def call_at(self, when: float, *arguments: Any, **fields: Any) -> asyncio.TimerHandle:
+            self.next_s = when
+            return super().call_at(when, *arguments, **fields)
+
+    loop = Loop()
+    watch = TurnWatch(ManualClock())
+
+    async def beats() -> None:
+        for tenths in range(1, 2000):
+            loop.at_s = tenths / 10
+            watch._schedule()
+            assert 0.09 < loop.next_s - loop.at_s < 0.11, loop.at_s
+
+    try:
+        loop.run_until_complete(beats())
+    finally:
+        loop.close()
