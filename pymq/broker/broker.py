@@ -355,10 +355,8 @@ class Broker:
 
     # -- turns and connections -----------------------------------------------------------------------------------
 
-    def _end_turn(self) -> None:
-        parts = self.parts
-        if parts is not None:
-            parts.end_turn()
+    def _end_turn(self) -> bool:
+        return self.parts is not None and self.parts.end_turn()
 
     def _disconnected(self, connection: Connection) -> None:
         if self.parts is not None:

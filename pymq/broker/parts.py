@@ -232,11 +232,14 @@ class BrokerParts:
             *self.side.jobs(),
         ]
 
-    def end_turn(self) -> None:
-        """Do what belongs at the end of each round of the event loop in which something came in."""
+    def end_turn(self) -> bool:
+        """Do what belongs at the end of each round of the event loop in which something came in.
+
+        Return True when more of it is left for the end of another turn, soon.
+        """
         self.messages.writer.commit()
         self.side.end_turn()
-        self.requests.long_polls.wake()
+        return self.requests.long_polls.wake()
 
     # -- closing -------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """The listening side: connections split frames, call the dispatcher, and write all answers of a loop turn at once.
 
 A *turn* is everything read in one round of the event loop. At its end ``on_turn_end`` runs once (a broker commits the
-turn's staged sends there), then each connection with answers gets one joined write.
+turn's staged sends there), then each connection with answers gets one joined write. ``on_turn_end`` returns True to run
+again at the end of the next round.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Server:
         *,
         clock: Clock,
         limits: ServerLimits | None = None,
-        on_turn_end: Callable[[], None] | None = None,
+        on_turn_end: Callable[[], bool | None] | None = None,
         on_disconnect: Callable[[Connection], None] | None = None,
         fast_path: FastPath | None = None,
     ) -> None:
@@ -115,12 +116,15 @@ class Server:
 
     def _end_turn(self) -> None:
         begun_s = self.turns.begin()
+        is_more_left: bool | None = False
         try:
             if self._on_turn_end is not None:
-                self._on_turn_end()
+                is_more_left = self._on_turn_end()
         finally:
             # Only now: answers that the turn's end itself makes are written below, not in another turn.
             self._turn_scheduled = False
+            if is_more_left:
+                self.schedule_turn_end()
             dirty, self._dirty = self._dirty, []
             for connection in dirty:
                 connection.flush()

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from pymq.broker.messages.long_polls import COMPACT_SLACK_COUNT, SUSPEND_MAX_MS, LongPolls, ParkedPull
+from pymq.broker.messages.long_polls import (
+    COMPACT_SLACK_COUNT,
+    QUEUE_FILTERS_MAX,
+    SLICE_MS,
+    SUSPEND_MAX_MS,
+    LongPolls,
+    ParkedPull,
+)
 from pymq.broker.messages.message_filter import MessageFilter
 from pymq.clock import ManualClock
 from pymq.store.read.reading import Accept
 from pymq.wire.command import Command
 
 EVERYTHING = MessageFilter()
-NAMES = "abc"
 
 
 class Waiter:
@@ -29,10 +36,13 @@ class Table:
         self.clock = ManualClock()
         self.retried: list[str] = []
         self.looked = 0
+        self.takes_ms = 0  # one answer
+        self._names: list[str] = []  # by opaque
         self.polls = LongPolls(self.clock, self._retry, count_max)
 
     def _retry(self, parked: ParkedPull) -> None:
-        self.retried.append(NAMES[parked.request.opaque])
+        self.retried.append(self._names[parked.request.opaque])
+        self.clock.advance(self.takes_ms)
 
     def arrive(self, queue_id: int, tags_codes: list[int], *accepted: Accept) -> None:
         """Let messages arrive in a queue. Only the filters in ``accepted`` accept them."""
@@ -52,9 +62,9 @@ class Table:
         suspend_ms: int = 1000,
         peer: Waiter | None = None,
     ) -> bool:
-        """Park a pull of the name "a", "b" or "c"."""
         header = SimpleNamespace(topic="T", queue_id=queue_id)
-        request = Command(11, opaque=NAMES.index(name), ext={"subscription": "x" * 1000}, body=bytes(1000))
+        self._names.append(name)
+        request = Command(11, opaque=len(self._names) - 1, ext={"subscription": "x" * 1000}, body=bytes(1000))
         waiter: Any = peer or Waiter()
         return self.polls.park(waiter, request, header, message_filter, suspend_ms)
 
@@ -138,7 +148,7 @@ def test_a_closed_peer_is_not_answered() -> None:
     assert table.polls.count == 0
 
 
-def test_the_pulls_of_an_ended_connection_are_dropped_at_once() -> None:
+def test_the_pulls_of_an_ended_connection_are_dropped() -> None:
     table = Table()
     gone, other = Waiter(), Waiter()
     table.park("a", peer=gone)
@@ -146,6 +156,8 @@ def test_the_pulls_of_an_ended_connection_are_dropped_at_once() -> None:
     table.park("c", peer=other)
     ended: Any = gone
     table.polls.disconnect(ended)
+    ended.closed = True
+    table.polls.wake()
     assert table.polls.count == 1
     assert not table.polls.is_waited_for("T", 1)
     table.polls.disconnect(ended)
@@ -179,3 +191,122 @@ def test_answered_pulls_do_not_pile_up() -> None:
         table.arrive(0, [0])
         table.polls.wake()
     assert len(table.polls._deadlines) <= COMPACT_SLACK_COUNT + 10
+
+
+def test_due_pulls_are_answered_in_slices_between_which_others_have_their_turn() -> None:
+    table = Table(count_max=100)
+    table.takes_ms = 1
+    for number in range(25):
+        table.park(str(number), suspend_ms=SUSPEND_MAX_MS)
+    table.arrive(0, [0])
+
+    assert table.polls.wake() and len(table.retried) == SLICE_MS
+    assert table.polls.wake() and len(table.retried) == 2 * SLICE_MS
+    assert not table.polls.wake() and table.retried == [str(number) for number in range(25)]
+
+
+def test_overdue_pulls_are_answered_in_slices_too() -> None:
+    table = Table(count_max=100)
+    for number in range(25):
+        table.park(str(number), suspend_ms=100)
+    table.clock.advance(100)
+    table.takes_ms = 1
+    table.polls.tick()
+    assert len(table.retried) <= SLICE_MS
+    while table.polls.wake():
+        pass
+    assert table.retried == [str(number) for number in range(25)] and table.polls.count == 0
+
+
+def test_pulls_that_an_arrival_makes_due_do_not_delay_overdue_ones() -> None:
+    table = Table(count_max=100)
+    table.park("overdue", queue_id=1, suspend_ms=1)
+    for number in range(50):
+        table.park(str(number))
+    table.clock.advance(1)
+    table.arrive(0, [0])
+    table.takes_ms = 1
+    table.polls.tick()
+    assert "overdue" in table.retried and len(table.retried) <= SLICE_MS + 1
+
+
+def test_a_queue_of_pulls_with_falling_deadlines_is_left_one_by_one_without_a_search() -> None:
+    table = Table(count_max=20_000)
+    for number in range(20_000):
+        table.park(str(number), suspend_ms=20_000 - number)
+    group = next(iter(table.polls._by_queue["T", 0].values()))
+    group.pulls = Counted(group.pulls)
+    table.clock.advance(20_000)
+    table.polls.tick()
+    assert len(table.retried) == 20_000 and table.polls.count == 0 and not table.polls.is_waited_for("T", 0)
+    assert Counted.pop_count == 20_000 and Counted.walk_count == 0
+
+
+def test_pulls_with_one_filter_are_looked_at_together() -> None:
+    table = Table(count_max=1000)
+    seen = 0
+
+    class Codes(frozenset[int]):
+        def isdisjoint(self, other: object) -> bool:
+            nonlocal seen
+            seen += 1
+            return True
+
+    same = MessageFilter(Codes({7}))
+    for number in range(1000):
+        table.park(str(number), message_filter=same)
+    table.arrive(0, [8])
+    assert seen == 1 and table.polls.count == 1000
+
+
+def test_pulls_with_more_filters_than_the_limit_are_due_at_every_arrival() -> None:
+    table = Table(count_max=QUEUE_FILTERS_MAX + 10)
+    for number in range(QUEUE_FILTERS_MAX + 2):
+        table.park(str(number), message_filter=MessageFilter(frozenset({number})))
+    table.arrive(0, [-1])
+    table.polls.wake()
+    assert table.retried == [str(QUEUE_FILTERS_MAX), str(QUEUE_FILTERS_MAX + 1)]
+    table.arrive(0, [5])
+    table.polls.wake()
+    assert table.retried[2:] == ["5"]
+
+
+def test_a_record_test_sees_arrivals_before_and_after_its_slice_once_each_time() -> None:
+    table = Table(count_max=100)
+
+    def wants(record: memoryview) -> bool:
+        raise AssertionError("the table doesn't look itself")
+
+    table.park("a", message_filter=MessageFilter(accept=wants))
+    table.arrive(0, [0], wants)
+    table.arrive(0, [0])  # the look for the first arrival sees this one too
+    table.polls.wake()
+    assert table.looked == 1 and table.retried == ["a"]
+
+
+def test_an_overdue_group_is_not_looked_at() -> None:
+    table = Table()
+
+    def wants(record: memoryview) -> bool:
+        raise AssertionError("the table doesn't look itself")
+
+    table.park("a", message_filter=MessageFilter(accept=wants), suspend_ms=1)
+    table.arrive(0, [0])
+    table.polls.wake_queue("T", 0)
+    table.polls.wake()
+    assert table.looked == 0 and table.retried == ["a"]
+
+
+class Counted(dict[int, ParkedPull]):
+    """Counts what is done with a group's pulls."""
+
+    pop_count = 0
+    walk_count = 0
+
+    def pop(self, number: int, default: ParkedPull | None = None) -> ParkedPull | None:  # type: ignore[override]
+        Counted.pop_count += 1
+        return super().pop(number, default)
+
+    def __iter__(self) -> Iterator[int]:
+        Counted.walk_count += 1
+        return super().__iter__()
