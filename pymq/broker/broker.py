@@ -304,6 +304,7 @@ class Broker:
         ]
         self._jobs = JobRunner(jobs, self.server.schedule_turn_end, self.server.turns)
         self._jobs.start()
+        self.server.note_time()  # a change of role opens the store, too
         self._registrar = self._make_registrar(parts)
         return self._registrar
 

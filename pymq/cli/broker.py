@@ -117,6 +117,7 @@ async def _serve(config: BrokerConfig, as_json: bool) -> None:
         async with serving_metrics(metrics_place(config, config.broker_ip1), BrokerMetrics(broker)) as metrics:
             await start_broker(broker, signals)
             try:
+                broker.server.turns.start()
                 _print_ready(config, broker.address, metrics, as_json)
                 await serve_until_stopped(broker, signals)
             finally:

@@ -109,6 +109,7 @@ async def _serve(settings: FilterServerSettings, metrics_place: MetricsPlace | N
                     await server.start()
                 except OSError as error:
                     raise port_problem(error, settings.host, settings.port) from error
+                server.server.turns.start()
                 _print_ready(server.address, settings.broker, metrics, as_json)
                 await signals.wait()
             finally:

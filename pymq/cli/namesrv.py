@@ -67,6 +67,7 @@ async def _serve(config: NamesrvConfig, as_json: bool) -> None:
         async with serving_metrics(metrics_place(config, config.bind_address), NamesrvMetrics(server)) as metrics:
             await start_namesrv(server)
             try:
+                server.server.turns.start()
                 _print_ready(server.address, metrics, as_json)
                 await signals.wait()
             finally:

@@ -107,6 +107,7 @@ async def _serve(namesrv_config: NamesrvConfig, broker_config: BrokerConfig, as_
                 broker_config.namesrv_addr = namesrv.address
                 await start_broker(broker, signals)
                 try:
+                    broker.server.turns.start()  # one is enough for the loop of both
                     _print_ready(namesrv.address, broker, metrics, as_json)
                     await serve_until_stopped(broker, signals)
                 finally:

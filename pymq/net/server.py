@@ -3,6 +3,9 @@
 A *turn* is everything read in one round of the event loop. At its end ``on_turn_end`` runs once (a broker commits the
 turn's staged sends there), then each connection with answers gets one joined write. ``on_turn_end`` returns True to run
 again at the end of the next round.
+
+A connection that pours in requests gets a slice of time in each round, and rests until the next one. So others are
+served in between, however long its requests take.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable
+from math import inf
 
 from pymq.clock import Clock
 from pymq.errors import ProtocolViolation
@@ -27,6 +31,9 @@ from pymq.wire.framing import FrameBuffer
 log = logging.getLogger(__name__)
 
 SWEEP_PERIOD_S = 1.0
+SLICE_S = 0.01  # for which one connection is served without others in between
+ROUND_S = 0.02  # after so much work in a round, each connection that comes gets one step, and rests
+STEP_FRAMES = 8  # served on the fast path between two looks at the time
 NAMED_REQUESTS_MAX = 16  # of a read that took long; the log and the metric name their kinds
 
 # Takes (connection, payload). Returns True when it has handled the frame, False when the dispatcher must.
@@ -59,6 +66,8 @@ class Server:
         self._on_turn_end = on_turn_end
         self._on_disconnect = on_disconnect
         self.fast_path = fast_path
+        self.round_s = 0.0  # the time that reads have taken since the last turn's end
+        self._resting: deque[Connection] = deque()
         self._per_host: Counter[str] = Counter()
         self._dirty: list[Connection] = []
         self._turn_scheduled = False
@@ -74,7 +83,6 @@ class Server:
         self._listeners.append(listener)
         if self._sweeper is None:
             self._sweep()
-            self.turns.start()
         bound: int = listener.sockets[0].getsockname()[1]
         return bound
 
@@ -114,6 +122,28 @@ class Server:
         if not self._turn_scheduled:
             self.schedule_turn_end()
 
+    def rest(self, connection: Connection) -> None:
+        """Continues with ``connection`` in a later round, after those that rest already. Call it once for each rest."""
+        self._resting.append(connection)
+        if len(self._resting) == 1:
+            self.call_soon(self._continue)
+
+    def _continue(self) -> None:
+        """Serves resting connections in their order, for ROUND_S."""
+        resting, now_s = self._resting, self.turns.now_s
+        end_s = now_s() + ROUND_S
+        try:
+            for _ in range(len(resting)):
+                try:
+                    resting[0].end_rest()
+                finally:
+                    resting.popleft()  # only now: while one is there, this method is scheduled, or runs
+                if now_s() >= end_s:
+                    break
+        finally:
+            if resting:
+                self.call_soon(self._continue)
+
     def _end_turn(self) -> None:
         begun_s = self.turns.begin()
         is_more_left: bool | None = False
@@ -123,6 +153,7 @@ class Server:
         finally:
             # Only now: answers that the turn's end itself makes are written below, not in another turn.
             self._turn_scheduled = False
+            self.round_s = 0.0
             if is_more_left:
                 self.schedule_turn_end()
             dirty, self._dirty = self._dirty, []
@@ -186,6 +217,7 @@ class Connection(asyncio.Protocol):
         "_asks",
         "_frames",
         "_held",
+        "_is_resting",
         "_next_opaque",
         "_out",
         "_out_bytes",
@@ -207,8 +239,9 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._out_bytes = 0
-        # Frames that wait because the answers to earlier ones fill the write buffer.
+        # Frames that wait because the answers to earlier ones fill the write buffer, or because of SLICE_S.
         self._held: deque[bytes] = deque()
+        self._is_resting = False
         self.out_dirty = False
         self._asks: dict[int, tuple[Callable[[Command | None], None], int]] = {}
         self._next_opaque = 0
@@ -247,7 +280,7 @@ class Connection(asyncio.Protocol):
             if self._held:
                 self._held.extend(frames)
             else:
-                self._serve(frames)
+                self._serve(frames, begun_s + SLICE_S if server.round_s < ROUND_S else begun_s)
         except ProtocolViolation as violation:
             server.report_violation(self, violation)
             self.abort("bad-frame")
@@ -258,8 +291,13 @@ class Connection(asyncio.Protocol):
             self._partial_since_ms = server.now_ms
         if frames:
             server.schedule_turn_end()
-        if turns.now_s() - begun_s > turns.unnoted_s:
+        took_s = turns.now_s() - begun_s
+        server.round_s += took_s
+        if took_s > turns.unnoted_s:
             self._note_turn(begun_s, frames)
+        # The loop may read many times from one connection before it looks at others.
+        if server.round_s > ROUND_S and not self._is_resting:
+            self._rest()
 
     def _note_turn(self, begun_s: float, frames: list[bytes]) -> None:
         """Has the time judged that serving ``frames`` took."""
@@ -270,43 +308,72 @@ class Connection(asyncio.Protocol):
             lambda: f"({len(frames)} frames{': ' if names[1:] else ''}{', '.join(names[1:])}) from {self.address}",
         )
 
-    def _serve(self, frames: list[bytes]) -> None:
-        """Handles frames until their answers reach the size of one write; the rest waits for that write.
+    def _serve(self, frames: list[bytes], end_s: float) -> None:
+        """Handles frames until their answers reach the size of one write, or ``end_s`` is over; holds the rest.
 
-        A few bytes can ask for a MiB. Without this limit one read could ask for more than the memory holds.
+        A few bytes can ask for a MiB, or for much work. Without the first limit one read could ask for more than the
+        memory holds, without the second for more than other clients can wait.
         """
-        fast_path = self._server.fast_path
-        out_max_bytes = self._server.limits.write_pause_bytes
+        server = self._server
+        fast_path, now_s = server.fast_path, server.turns.now_s
+        out_max_bytes = server.limits.write_pause_bytes
+        look_at = STEP_FRAMES - 1
         for i, payload in enumerate(frames):
             if self._out_bytes > out_max_bytes:
                 self._held.extend(frames[i:])
                 self._pause_reading()
                 return
-            if fast_path is None or not fast_path(self, payload):
+            if fast_path is not None and fast_path(self, payload):
+                if i != look_at:
+                    continue
+            else:
                 self._handle(decode_command(payload))
+            look_at = i + STEP_FRAMES
+            if now_s() > end_s and i + 1 < len(frames):
+                self._held.extend(frames[i + 1 :])
+                self._rest()
+                return
 
-    def _serve_held(self) -> None:
+    def _rest(self) -> None:
+        """Reads and serves nothing until the server's next round."""
+        if not self._is_resting and not self.closed:
+            self._is_resting = True
+            self._pause_reading()
+            self._server.rest(self)
+
+    def end_rest(self) -> None:
+        """Continues with the waiting frames, then with reading."""
+        self._is_resting = False
+        self._serve_held(SLICE_S)
+
+    def _serve_held(self, for_s: float) -> None:
         """Continues with the waiting frames, once the answers to earlier ones are written."""
-        if self.closed or self._paused or not self._held:
+        if self.closed or self._paused:
             return
         frames = list(self._held)
         self._held.clear()
         begun_s = self._server.turns.begin()
         try:
-            self._serve(frames)
+            self._serve(frames, begun_s + for_s)
         except ProtocolViolation as violation:
             self._server.report_violation(self, violation)
             self.abort("bad-frame")
             return
-        if not self._held and self._transport is not None:
-            self._transport.resume_reading()
-        self._server.schedule_turn_end()
-        if self._server.turns.now_s() - begun_s > self._server.turns.unnoted_s:
-            self._note_turn(begun_s, frames)
+        if frames:
+            self._server.schedule_turn_end()
+            if self._server.turns.now_s() - begun_s > self._server.turns.unnoted_s:
+                self._note_turn(begun_s, frames)
+        self._resume_reading()
 
     def _pause_reading(self) -> None:
         if self._transport is not None:
             self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self.closed or self._paused or self._is_resting or self._held:
+            return
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         """Stops reading from a peer that doesn't read its answers, so that it gets no more of them."""
@@ -316,16 +383,16 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._paused = False
         if self._held:
-            self._serve_held()
-        elif self._transport is not None and not self.closed:
-            self._transport.resume_reading()
+            self._rest()
+        else:
+            self._resume_reading()
 
     def eof_received(self) -> bool:
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
         try:
-            if error is not None and not self.closed and not self._held:
+            if error is not None and not self.closed and (self._is_resting or not self._held):
                 self._serve_unread()
         finally:
             self.closed = True
@@ -345,6 +412,7 @@ class Connection(asyncio.Protocol):
         unread = take_unread(self._transport)
         if unread:
             self.data_received(unread)
+        self._serve_held(inf)  # no later round will
 
     # -- Peer ----------------------------------------------------------------------------------------------------
 
@@ -399,14 +467,16 @@ class Connection(asyncio.Protocol):
         if self._paused and self._transport.get_write_buffer_size() > self._server.limits.write_buffer_max_bytes:
             self.abort("unread-answers")
         elif self._held:
-            self._server.call_soon(self._serve_held)
+            self._rest()
 
     def sweep(self, now_ms: int) -> None:
         """Closes an idle connection, or one whose frame takes too long. Ends overdue asks."""
         if self.closed:
             return
         limits = self._server.limits
-        if self._partial_since_ms is not None and now_ms - self._partial_since_ms > limits.frame_complete_within_ms:
+        if self._is_resting:
+            pass  # the server reads nothing from it meanwhile
+        elif self._partial_since_ms is not None and now_ms - self._partial_since_ms > limits.frame_complete_within_ms:
             self.abort("slow-frame")
         elif now_ms - self._read_at_ms > limits.idle_close_ms:
             self.abort("idle")

@@ -55,7 +55,10 @@ class TurnWatch:
         self._log = RateLimitedLog(log, clock, "turns of the event loop")
 
     def start(self) -> None:
-        """Watch the running event loop for work that nothing measures. A second call changes nothing."""
+        """Watch the running event loop for work that nothing measures.
+
+        Call it once the process serves: a start blocks the loop for long. A second call changes nothing.
+        """
         if self._heartbeat is None:
             self.skip()
             self._schedule()

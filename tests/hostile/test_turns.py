@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+import pytest
 
 from pymq.wire.command import FLAG_ONEWAY
 from tests.hostile.harness import PULL, SCALE, V2, Health, Peer, Victim, ask, eventually
 
 TURN_CPU_MAX_S = 0.1
-PARKED_COUNT = 100_000
+LATENCY_MAX_MS = 1000  # of a healthy client's requests; the machine may be busy with other tests
+PARKED_COUNT = min(100_000, 20_000 * SCALE)  # parkedPullCountMax is 100,000
 
 
 def assert_short_turns(victim: Victim) -> None:
@@ -46,16 +48,69 @@ def draining(peer: Peer) -> Iterator[list[int]]:
 
 def test_pulls_with_falling_deadlines_on_one_queue(victim: Victim) -> None:
     with Peer(victim.broker) as good:
-        stored = good.call(ask(310, {**V2, "b": "Parked"}, b"x"))
-    assert stored.code == 0
+        assert good.call(ask(310, {**V2, "b": "Parked"}, b"x")).code == 0
     pull = {**PULL, "topic": "Parked", "queueOffset": "1", "sysFlag": "6"}
     head, _, tail = ask(11, {**pull, "suspendTimeoutMillis": "10000"}).partition(b"10000")
-    frames = [head + b"%05d" % (12_000 - i // 20) + tail for i in range(PARKED_COUNT)]
+    frames = [head + b"%05d" % (15_000 - i // 20) + tail for i in range(PARKED_COUNT)]
     peer = Peer(victim.broker)
     with draining(peer), Health(victim.broker, ask(310, {**V2, "b": "Parked", "e": "1"}, b"x")) as health:
         for at in range(0, len(frames), 100):
             peer.send(b"".join(frames[at : at + 100]))
-        eventually(lambda: victim.metric("pymq_pulls_parked") > PARKED_COUNT / 2)
+        eventually(lambda: victim.metric("pymq_pulls_parked") == PARKED_COUNT)
         eventually(lambda: victim.metric("pymq_pulls_parked") == 0, within_s=120)
-    print(health.percentile_ms(50), health.percentile_ms(99), max(health.latencies_ms), victim.metrics())
     assert_short_turns(victim)
+    assert health.percentile_ms(99) < LATENCY_MAX_MS
+
+
+def test_one_arrival_wakes_every_pull_of_a_queue(victim: Victim) -> None:
+    with Peer(victim.broker) as good:
+        assert good.call(ask(310, {**V2, "b": "Woken"}, b"x")).code == 0
+    pull = {**PULL, "topic": "Woken", "queueOffset": "1", "sysFlag": "6", "suspendTimeoutMillis": "30000"}
+    frame = ask(11, pull)
+    peer = Peer(victim.broker)
+    with draining(peer), Health(victim.broker) as health:
+        for _ in range(PARKED_COUNT // 100):
+            peer.send(frame * 100)
+        eventually(lambda: victim.metric("pymq_pulls_parked") == PARKED_COUNT)
+        with Peer(victim.broker) as good:
+            assert good.call(ask(310, {**V2, "b": "Woken"}, b"x")).code == 0
+        eventually(lambda: victim.metric("pymq_pulls_parked") == 0, within_s=120)
+    assert_short_turns(victim)
+    assert health.percentile_ms(99) < LATENCY_MAX_MS
+
+
+def test_connections_that_end_with_all_their_pulls_parked(victim: Victim) -> None:
+    with Peer(victim.broker) as good:
+        assert good.call(ask(310, {**V2, "b": "Left"}, b"x")).code == 0
+    frame = ask(11, {**PULL, "topic": "Left", "queueOffset": "1", "sysFlag": "6", "suspendTimeoutMillis": "30000"})
+    with Peer(victim.broker) as peer, Health(victim.broker) as health:
+        for _ in range(PARKED_COUNT // 100):
+            peer.send(frame * 100)
+        eventually(lambda: victim.metric("pymq_pulls_parked") == PARKED_COUNT)
+        peer.close()
+        eventually(lambda: victim.metric("pymq_pulls_parked") == 0, within_s=10)
+    assert_short_turns(victim)
+    assert health.percentile_ms(99) < LATENCY_MAX_MS
+
+
+@pytest.mark.parametrize("code", [28, 21, 310, 11], ids=["runtime information", "all topics", "sends", "pulls"])
+def test_one_way_floods(victim: Victim, code: int) -> None:
+    fields = {310: V2, 11: {**PULL, "queueOffset": "0"}}.get(code, {})
+    frames = ask(code, fields, b"", flag=FLAG_ONEWAY) * 1000
+    stop = threading.Event()
+
+    def flood() -> None:
+        with Peer(victim.broker) as peer:
+            while not stop.is_set():
+                peer.send(frames)
+
+    threads = [threading.Thread(target=flood) for _ in range(3)]
+    with Health(victim.broker) as health:
+        for thread in threads:
+            thread.start()
+        eventually(lambda: len(health.latencies_ms) > 20)
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert_short_turns(victim)
+    assert health.percentile_ms(90) < LATENCY_MAX_MS

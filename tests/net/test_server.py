@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from pymq.clock import ManualClock, SystemClock
 from pymq.errors import ProtocolViolation
 from pymq.net.limits import ServerLimits
-from pymq.net.server import Connection, Server
+from pymq.net.server import SLICE_S, Connection, Server
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command, decode_command, encode_command
 from pymq.wire.dispatch import Dispatcher, Peer, Permission, Reply, Route
@@ -361,3 +362,77 @@ def test_a_long_read_is_counted_under_its_request_and_a_long_end_of_a_turn_as_su
     long_turns = fixture.server.turns.long_turns
     assert long_turns["several requests"] == 1 and long_turns["end of a turn"] >= 1
     assert "(2 frames: SEND_MESSAGE) from 127.0.0.1:" in caplog.text
+
+
+class Slow:
+    """Makes each request of a server take ``work_s`` by the turn watch's clock, which nothing else moves."""
+
+    def __init__(self, fixture: Fixture, work_s: float) -> None:
+        self.now_s = 0.0
+        self.served: list[str] = []  # the ports that requests came from
+        fixture.server.turns.now_s = lambda: self.now_s
+        dispatch = fixture.server.dispatcher.dispatch
+
+        def slowly(peer: Peer, command: Command) -> Reply | None:
+            self.now_s += work_s
+            self.served.append(peer.address.rpartition(":")[2])
+            return dispatch(peer, command)
+
+        fixture.server.dispatcher.dispatch = slowly  # type: ignore[method-assign]
+
+
+def test_a_connection_that_pours_in_one_way_requests_does_not_keep_others_waiting() -> None:
+    fixture = Fixture()
+    slow = Slow(fixture, SLICE_S / 4)
+
+    async def body(fixture: Fixture, port: int) -> None:
+        flood, other = await fixture.connect(port), await fixture.connect(port)
+        flood.send(*[Command(ECHO, opaque=1, flag=FLAG_ONEWAY)] * 300)
+        await until(lambda: len(slow.served) > 0)
+        served = len(slow.served)
+        other.send(Command(ECHO, opaque=2))
+        await other.receive()
+        assert len(slow.served) - served < 50
+        flood.send(Command(ECHO, opaque=3))
+        assert (await flood.receive() or Command(0)).opaque == 3
+        assert len(slow.served) == 302  # all of the flood, in its order, before what followed it
+
+    run(body, fixture)
+    assert fixture.server.turns.longest_s <= 2 * SLICE_S
+
+
+def test_connections_that_pour_in_requests_take_turns() -> None:
+    fixture = Fixture()
+    slow = Slow(fixture, SLICE_S / 4)
+
+    async def body(fixture: Fixture, port: int) -> None:
+        floods = [await fixture.connect(port) for _ in range(4)]
+        for flood in floods:
+            flood.send(*[Command(ECHO, opaque=1, flag=FLAG_ONEWAY)] * 100)
+        for flood in floods:
+            flood.send(Command(ECHO, opaque=2))
+        for flood in floods:
+            await flood.receive()
+
+    run(body, fixture)
+    assert len(slow.served) == 404
+    # Halfway, no connection is more than a few slices ahead of another.
+    counts = Counter(slow.served[:200])
+    assert len(counts) == 4 and max(counts.values()) - min(counts.values()) <= 20
+
+
+def test_a_connection_that_ends_while_it_rests_is_forgotten() -> None:
+    fixture = Fixture()
+    slow = Slow(fixture, SLICE_S)
+
+    async def body(fixture: Fixture, port: int) -> None:
+        flood, other = await fixture.connect(port), await fixture.connect(port)
+        flood.send(*[Command(ECHO, opaque=1)] * 200)
+        await until(lambda: len(slow.served) > 0)
+        flood.writer.transport.abort()
+        await until(lambda: len(fixture.server.connections) == 1)
+        other.send(Command(ECHO, opaque=2))
+        assert await other.receive()
+        assert not fixture.server._resting
+
+    run(body, fixture)
