@@ -20,10 +20,10 @@ from pymq.clock import Clock
 from pymq.errors import ProtocolViolation
 from pymq.model.hosts import format_address, host_of, pack_host
 from pymq.net.limits import ServerLimits
-from pymq.net.turn_watch import TurnWatch
+from pymq.net.rounds import ROUND_S, SLICE_S, STEP_FRAMES, Rounds
+from pymq.net.turn_watch import TurnWatch, request_names
 from pymq.net.unread import take_unread
 from pymq.rate_limited_log import RateLimitedLog
-from pymq.wire.codes import request_name
 from pymq.wire.command import FLAG_ONEWAY, Command, decode_command, encode_command
 from pymq.wire.dispatch import Dispatcher, Reply
 from pymq.wire.framing import FrameBuffer
@@ -31,10 +31,6 @@ from pymq.wire.framing import FrameBuffer
 log = logging.getLogger(__name__)
 
 SWEEP_PERIOD_S = 1.0
-SLICE_S = 0.01  # for which one connection is served without others in between
-ROUND_S = 0.02  # after so much work in a round, each connection that comes gets one step, and rests
-STEP_FRAMES = 8  # served on the fast path between two looks at the time
-NAMED_REQUESTS_MAX = 16  # of a read that took long; the log and the metric name their kinds
 
 # Takes (connection, payload). Returns True when it has handled the frame, False when the dispatcher must.
 FastPath = Callable[["Connection", bytes], bool]
@@ -66,8 +62,7 @@ class Server:
         self._on_turn_end = on_turn_end
         self._on_disconnect = on_disconnect
         self.fast_path = fast_path
-        self.round_s = 0.0  # the time that reads have taken since the last turn's end
-        self._resting: deque[Connection] = deque()
+        self.rounds = Rounds(self.call_soon, self.turns)
         self._per_host: Counter[str] = Counter()
         self._dirty: list[Connection] = []
         self._turn_scheduled = False
@@ -122,28 +117,6 @@ class Server:
         if not self._turn_scheduled:
             self.schedule_turn_end()
 
-    def rest(self, connection: Connection) -> None:
-        """Continues with ``connection`` in a later round, after those that rest already. Call it once for each rest."""
-        self._resting.append(connection)
-        if len(self._resting) == 1:
-            self.call_soon(self._continue)
-
-    def _continue(self) -> None:
-        """Serves resting connections in their order, for ROUND_S."""
-        resting, now_s = self._resting, self.turns.now_s
-        end_s = now_s() + ROUND_S
-        try:
-            for _ in range(len(resting)):
-                try:
-                    resting[0].end_rest()
-                finally:
-                    resting.popleft()  # only now: while one is there, this method is scheduled, or runs
-                if now_s() >= end_s:
-                    break
-        finally:
-            if resting:
-                self.call_soon(self._continue)
-
     def _end_turn(self) -> None:
         begun_s = self.turns.begin()
         is_more_left: bool | None = False
@@ -153,7 +126,7 @@ class Server:
         finally:
             # Only now: answers that the turn's end itself makes are written below, not in another turn.
             self._turn_scheduled = False
-            self.round_s = 0.0
+            self.rounds.read_s = 0.0
             if is_more_left:
                 self.schedule_turn_end()
             dirty, self._dirty = self._dirty, []
@@ -280,7 +253,7 @@ class Connection(asyncio.Protocol):
             if self._held:
                 self._held.extend(frames)
             else:
-                self._serve(frames, begun_s + SLICE_S if server.round_s < ROUND_S else begun_s)
+                self._serve(frames, begun_s + SLICE_S if server.rounds.read_s < ROUND_S else begun_s)
         except ProtocolViolation as violation:
             server.report_violation(self, violation)
             self.abort("bad-frame")
@@ -292,16 +265,16 @@ class Connection(asyncio.Protocol):
         if frames:
             server.schedule_turn_end()
         took_s = turns.now_s() - begun_s
-        server.round_s += took_s
+        server.rounds.read_s += took_s
         if took_s > turns.unnoted_s:
             self._note_turn(begun_s, frames)
         # The loop may read many times from one connection before it looks at others.
-        if server.round_s > ROUND_S and not self._is_resting:
+        if server.rounds.read_s > ROUND_S and not self._is_resting:
             self._rest()
 
     def _note_turn(self, begun_s: float, frames: list[bytes]) -> None:
         """Has the time judged that serving ``frames`` took."""
-        names = _request_names(frames[:NAMED_REQUESTS_MAX])
+        names = request_names(frames)
         self._server.turns.note(
             begun_s,
             names[0] if len(names) == 1 else "several requests",
@@ -339,7 +312,7 @@ class Connection(asyncio.Protocol):
         if not self._is_resting and not self.closed:
             self._is_resting = True
             self._pause_reading()
-            self._server.rest(self)
+            self._server.rounds.rest(self)
 
     def end_rest(self) -> None:
         """Continues with the waiting frames, then with reading."""
@@ -512,17 +485,3 @@ class Connection(asyncio.Protocol):
     def _take_opaque(self) -> int:
         self._next_opaque = (self._next_opaque + 1) & 0x7FFFFFFF
         return self._next_opaque
-
-
-def _request_names(frames: list[bytes]) -> list[str]:
-    """Returns the kinds of requests in ``frames``, without repetitions."""
-    names: dict[str, None] = {}
-    for payload in frames:
-        try:
-            command = decode_command(payload)
-        except ProtocolViolation:
-            continue
-        # A peer chooses the code: what has no name must not become a metric's label.
-        name = "answer" if command.is_response else request_name(command.code)
-        names["request without a name" if name.startswith("code ") else name] = None
-    return list(names) or ["part of a frame"]

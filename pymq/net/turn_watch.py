@@ -13,7 +13,10 @@ from collections import Counter
 from collections.abc import Callable
 
 from pymq.clock import Clock
+from pymq.errors import ProtocolViolation
 from pymq.rate_limited_log import RateLimitedLog
+from pymq.wire.codes import request_name
+from pymq.wire.command import decode_command
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +25,7 @@ LONG_TURN_MS = 100
 CPU_SAMPLE_MS = 10
 # A late timer shows work that nothing measured. Work of LONG_TURN_MS + HEARTBEAT_MS is always seen.
 HEARTBEAT_MS = 100
+NAMED_REQUESTS_MAX = 16  # of a read that took long; the log and the metric name their kinds
 OTHER = "other"  # work that nothing measured
 
 
@@ -128,3 +132,17 @@ class TurnWatch:
         self._beat_at_s, self._beat_cpu_s, self._measured_s = now_s, cpu_s, 0.0
         if self._heartbeat is not None:
             self._schedule()
+
+
+def request_names(frames: list[bytes]) -> list[str]:
+    """Return the kinds of the first requests in ``frames``, without repetitions."""
+    names: dict[str, None] = {}
+    for payload in frames[:NAMED_REQUESTS_MAX]:
+        try:
+            command = decode_command(payload)
+        except ProtocolViolation:
+            continue
+        # A peer chooses the code: what has no name must not become a metric's label.
+        name = "answer" if command.is_response else request_name(command.code)
+        names["request without a name" if name.startswith("code ") else name] = None
+    return list(names) or ["part of a frame"]

@@ -12,7 +12,8 @@ import pytest
 from pymq.clock import ManualClock, SystemClock
 from pymq.errors import ProtocolViolation
 from pymq.net.limits import ServerLimits
-from pymq.net.server import SLICE_S, Connection, Server
+from pymq.net.rounds import SLICE_S
+from pymq.net.server import Connection, Server
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command, decode_command, encode_command
 from pymq.wire.dispatch import Dispatcher, Peer, Permission, Reply, Route
@@ -433,6 +434,6 @@ def test_a_connection_that_ends_while_it_rests_is_forgotten() -> None:
         await until(lambda: len(fixture.server.connections) == 1)
         other.send(Command(ECHO, opaque=2))
         assert await other.receive()
-        assert not fixture.server._resting
+        assert not fixture.server.rounds.resting_count
 
     run(body, fixture)
