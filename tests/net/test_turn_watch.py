@@ -122,7 +122,7 @@ def test_the_next_heartbeat_is_never_now() -> None:
         def time(self) -> float:
             return self.at_s
 
-        def call_at(self, when: float, *arguments: Any, **fields: Any) -> asyncio.TimerHandle:
+        def call_at(self, when: float, *arguments: Any, **fields: Any) -> asyncio.TimerHandle:  # type: ignore[override]
             self.next_s = when
             return super().call_at(when, *arguments, **fields)
 

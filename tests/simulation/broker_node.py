@@ -16,9 +16,11 @@ from typing import Any
 import pymq.broker.broker as composition
 from pymq.broker.broker import Broker
 from pymq.broker.parts import BrokerParts
+from pymq.broker.replication.roles.role_file import RoleRecord
 from pymq.broker.upkeep.jobs import Job, log
 from pymq.config import load_broker_config
 from pymq.errors import PymqError, UsageError
+from pymq.net.turn_watch import TurnWatch
 from tests.simulation.disk import SimDisk
 from tests.simulation.history import History
 from tests.simulation.loop import SimLoop, SimWorkerThreads, start
@@ -58,7 +60,8 @@ class SimJobRunner:
 
     tick_us = 100 * MS
 
-    def __init__(self, jobs: list[Job], after_each: Callable[[], None]) -> None:
+    def __init__(self, jobs: list[Job], after_each: Callable[[], None], turns: TurnWatch) -> None:
+        """``turns`` stays idle: it measures real time, and simulated work takes none."""
         self.failure_count = 0
         self._jobs = [(job.run, _Turn(job) if job.period_ms * MS > self.tick_us else None) for job in jobs]
         self._after = after_each
@@ -190,6 +193,12 @@ class SimBroker:
     def is_sync_master(self) -> bool:
         parts = self.parts
         return parts is not None and parts.replication.sync_mode.is_on
+
+    @property
+    def role_record(self) -> RoleRecord | None:
+        """The role that it has or changes to, with the reason; None while it is dead or looks for another master."""
+        switch = self._broker.switch if self._broker is not None and self.process.is_alive else None
+        return switch.record if switch is not None else None
 
     @property
     def is_broken(self) -> bool:
