@@ -46,9 +46,9 @@ def _address_problem(brokers: BrokerManager, report: Registration) -> str:
     known, reported = owner.identity, report.identity
     return (
         f"{known.address} is {known.role} of broker {known.broker_name} in cluster {known.cluster} and reports from "
-        f"{owner.host}; a report from {report.host} calls it {reported.role} of broker {reported.broker_name} in cluster "
-        f"{reported.cluster}: give each broker its own address (brokerIP1, listenPort), or send it again when the first "
-        "connection has ended"
+        f"{owner.host}; a report from {report.host} calls it {reported.role} of broker {reported.broker_name} in "
+        f"cluster {reported.cluster}: give each broker its own address (brokerIP1, listenPort), or send it again when "
+        "the first connection has ended"
     )
 
 

@@ -7,8 +7,10 @@ import gc
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 from tests.simulation.cluster import Report, simulate
+from tests.simulation.plan import Plan, drawn
 from tests.simulation.tally import Tally
 
 SEED_FIRST = 1
@@ -21,6 +23,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1.0, help="how long (default 1)")
     parser.add_argument("--from", dest="first", type=int, default=SEED_FIRST, help="the first seed (default 1)")
     parser.add_argument("--keep-going", action="store_true", help="report every failing seed, not only the first")
+    parser.add_argument("--liar", action="store_true", help="have a liar in every seed")
     parser.add_argument("--mutations", action="store_true", help="instead: plant each seeded bug and look for it")
     options = parser.parse_args()
     if options.mutations:
@@ -28,12 +31,17 @@ def main() -> int:
 
         return look_for_all()
     if options.seed is not None:
-        return _one(options.seed, tracing=options.trace)
-    return _many(options.first, options.minutes, keep_going=options.keep_going)
+        return _one(options.seed, tracing=options.trace, has_liar=options.liar)
+    return _many(options.first, options.minutes, keep_going=options.keep_going, has_liar=options.liar)
 
 
-def _one(seed: int, *, tracing: bool) -> int:
-    report = simulate(seed, tracing=tracing)
+def _plan(seed: int, *, has_liar: bool) -> Plan:
+    plan = drawn(seed)
+    return replace(plan, has_liar=True) if has_liar else plan
+
+
+def _one(seed: int, *, tracing: bool, has_liar: bool) -> int:
+    report = simulate(seed, tracing=tracing, plan=_plan(seed, has_liar=has_liar))
     print(*report.trace, sep="\n")
     tally = Tally()
     tally.add(report)
@@ -42,25 +50,25 @@ def _one(seed: int, *, tracing: bool) -> int:
     return 1 if report.violations else 0
 
 
-def _many(seed: int, minutes: float, *, keep_going: bool) -> int:
+def _many(seed: int, minutes: float, *, keep_going: bool, has_liar: bool) -> int:
     end_s = time.monotonic() + minutes * 60
     tally, failures = Tally(), 0
     gc.freeze()  # the collection after each seed skips what exists now
     with suppress(KeyboardInterrupt):
         while time.monotonic() < end_s and (keep_going or not failures):
-            report = simulate(seed)
+            report = simulate(seed, plan=_plan(seed, has_liar=has_liar))
             tally.add(report)
             if report.violations:
                 failures += 1
-                _tell(report)
+                _tell(report, " --liar" if has_liar else "")
             seed += 1
     print(tally)
     print(f"{failures} failing seeds")
     return 1 if failures or not tally.fault_count else 0
 
 
-def _tell(report: Report) -> None:
-    print(f"seed {report.seed}: scripts/simulate --seed {report.seed} --trace")
+def _tell(report: Report, options: str) -> None:
+    print(f"seed {report.seed}: scripts/simulate --seed {report.seed} --trace{options}")
     for violation in report.violations[:5]:
         print(f"  BROKEN PROMISE: {violation}", flush=True)
 

@@ -15,23 +15,26 @@ from typing import Any, NamedTuple
 from pymq.broker.parts import BrokerParts
 from pymq.broker.replication import epoch_history
 from pymq.errors import PymqError
+from tests.simulation.beliefs import Beliefs
 from tests.simulation.broker_node import SimBroker, simulated_parts
 from tests.simulation.checking import Verdict, Watcher
 from tests.simulation.clients import QUEUE_COUNT, TOPIC, Consumer, Producer
 from tests.simulation.faults import Faults
 from tests.simulation.following import Followings
 from tests.simulation.history import ACKED, History, Seen, Send
+from tests.simulation.liar import Liar
 from tests.simulation.loop import own_running_loop
 from tests.simulation.name_server import SimNameServer
 from tests.simulation.network import SimNetwork
 from tests.simulation.operating import Operator
 from tests.simulation.plan import Plan, drawn
 from tests.simulation.remoting import run
-from tests.simulation.timeline import SECOND, Timeline
+from tests.simulation.timeline import MS, SECOND, Timeline
 
 BROKER_NAME = "broker-a"
 START_UP_US = 20 * SECOND
 LOOK_US = 2 * SECOND
+LIES_MAX = 1500  # in one seed, about
 
 
 class Report(NamedTuple):
@@ -41,6 +44,7 @@ class Report(NamedTuple):
     violations: list[str]
     faults: Counter[str]
     operations: Counter[str]
+    lies: Counter[str]
     simulated_us: int
     event_count: int
     cpu_seconds: float
@@ -91,24 +95,38 @@ class Cluster:
         for consumer in self.consumers:
             consumer.on_seen, consumer.epoch_at, consumer.is_master_at = self._seen, self._epoch_at, self._is_master_at
             consumer.life_at = self._life_at
+        self.liar = self._make_liar(common) if plan.has_liar else None
+        self.beliefs = Beliefs(self)
         self.operator = Operator("operator", "10.0.4.1", cluster=self, rng=self._fork(), **common)
         self.faults = Faults(self, self._fork())
 
     def _fork(self) -> random.Random:
         return random.Random(self._chance.getrandbits(64))
 
+    def _make_liar(self, common: dict[str, Any]) -> Liar:
+        """Make a liar with random numbers of its own: the rest of a seed is the same with and without it."""
+        rng, brokers = random.Random(self.plan.seed ^ 0x11A2), [broker.address for broker in self.brokers]
+        pace_us = max(rng.choice((100, 300, 1000)) * MS, self.plan.duration_us // LIES_MAX)
+        return Liar("liar", "10.0.9.1", rng=rng, brokers=brokers, pace_us=pace_us, **common)
+
     # -- what the clients are asked to note -----------------------------------------------------------------------
 
     def broker_at(self, address: str) -> SimBroker:
         return next(broker for broker in self.brokers if broker.address == address)
 
+    def is_broker(self, address: str) -> bool:
+        """Return False for the address of a liar."""
+        return any(broker.address == address for broker in self.brokers)
+
     def _epoch_at(self, address: str) -> tuple[int, str]:
-        return self.broker_at(address).entry
+        return self.broker_at(address).entry if self.is_broker(address) else (-1, "")
 
     def _is_master_at(self, address: str) -> bool:
-        return self.broker_at(address).is_master
+        return self.is_broker(address) and self.broker_at(address).is_master
 
     def _life_at(self, address: str) -> object:
+        if not self.is_broker(address):
+            return None
         broker = self.broker_at(address)
         return (address, broker.start_count, broker.entry) if broker.is_master else None
 
@@ -133,6 +151,8 @@ class Cluster:
             producer.start(plan.pace_us, plan.size_max_bytes)
         for consumer in self.consumers:
             consumer.start(plan.pace_us)
+        if self.liar is not None:  # not before: a name server that knows nothing of a group believes the first one
+            timeline.after(plan.warm_up_us, self.liar.start)
         if story is None:
             self.faults.start()
             self._pass(plan.warm_up_us + plan.duration_us)
@@ -152,6 +172,7 @@ class Cluster:
         while self.timeline.now_us < end_us:
             self.timeline.run_until(min(end_us, self.timeline.now_us + LOOK_US))
             self.followings.look()
+            self.beliefs.look()
 
     def _until(self, limit_us: int, is_true: Callable[[], bool], what: str) -> bool:
         end_us = self.timeline.now_us + limit_us
@@ -166,6 +187,8 @@ class Cluster:
 
     def _come_to_rest(self) -> None:
         """Mend and start everything. The clients go on until all works, then stop."""
+        if self.liar is not None:
+            self.liar.stop()
         self.faults.heal_all()
         self.operator.mend()
         since_us = self.timeline.now_us
@@ -197,6 +220,8 @@ class Cluster:
         nodes: list[Any] = [*self.brokers, *self.name_servers, *clients]
         for node in nodes:
             node.process.die()
+        if self.liar is not None:
+            self.liar.stop()
 
     def describe(self) -> str:
         """Return the state of each broker, to help find the cause of a violation."""
@@ -296,6 +321,6 @@ def simulate(seed: int, *, tracing: bool = False, plan: Plan | None = None, stor
             cluster.end()
             del cluster
     return Report(
-        seed, history.violations, history.faults, history.operations, timeline.now_us, timeline.event_count,
-        time.process_time() - started, history.trace or [],
+        seed, history.violations, history.faults, history.operations, history.lies, timeline.now_us,
+        timeline.event_count, time.process_time() - started, history.trace or [],
     )  # fmt: skip

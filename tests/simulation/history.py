@@ -85,6 +85,7 @@ class History:
     violations: list[str] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     operations: Counter[str] = field(default_factory=Counter)
+    lies: Counter[str] = field(default_factory=Counter)
     trace: list[str] | None = None
     now_us: int = 0
 

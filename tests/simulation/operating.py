@@ -143,7 +143,8 @@ class Operator(ClientNode):
 
         def judge(plan: PromotionPlan) -> str | None:
             # A master that does not answer is one risk; any other risk makes the choice unwise.
-            is_wise = plan.master is None and len(plan.risks) <= 1 and len(plan.members) == len(brokers)
+            ours = [member for member in plan.members if self._cluster.is_broker(member.address)]
+            is_wise = plan.master is None and len(self._own_risks(plan)) <= 1 and len(ours) == len(brokers)
             return ("promote" if is_sync else "force") if is_wise else None
 
         self._promote(self._cluster.broker_name, judge)
@@ -156,6 +157,16 @@ class Operator(ClientNode):
             return False
         self._promote(self._rng.choice(slaves).address, lambda plan: "force" if plan.master is None else None)
         return True
+
+    def _is_foreign(self, plan: PromotionPlan) -> bool:
+        """Return True for a plan whose old or new master is none of the operator's machines."""
+        chosen = [plan.target, *([plan.master] if plan.master is not None else []), *plan.second_masters]
+        return not all(self._cluster.is_broker(member.address) for member in chosen)
+
+    def _own_risks(self, plan: PromotionPlan) -> list[str]:
+        """Return the risks that an operator sees who knows the group's machines."""
+        liar = self._cluster.liar
+        return [risk for risk in plan.risks if liar is None or liar.address not in risk]
 
     def _promote(self, target: str, judge: Judge, on_step: Callable[[str], None] = lambda text: None) -> None:
         self.is_busy = True
@@ -175,6 +186,9 @@ class Operator(ClientNode):
         try:
             async with Admin(self._name_servers, clock=self._clock) as admin:
                 plan = await make_plan(admin, target)
+                if self._is_foreign(plan):
+                    self._history.operations["plans with a liar that the operator did not carry out"] += 1
+                    return
                 kind = judge(plan)
                 if kind is None or plan.obstacles:
                     self._tell(f"no promotion: {plan.obstacles} {plan.risks}")

@@ -67,6 +67,7 @@ class Plan:
     epoch_entries_max: int  # in an epoch history; with few entries, merging comes soon
     quiet_us: int = 600 * SECOND  # the cluster must come to rest within this time at the end
     is_impatient: bool = False  # the run ends with the first broken promise
+    has_liar: bool = False  # see liar.py
 
     @property
     def warm_up_us(self) -> int:
