@@ -5,7 +5,7 @@ from __future__ import annotations
 from pymq.clock import Clock
 from pymq.model.route import MASTER_ID, BrokerData
 from pymq.model.tables import DataVersion
-from pymq.namesrv.group_memory import GroupMemory
+from pymq.namesrv.group_memory import ID_KEPT_MS, GroupMemory
 from pymq.namesrv.registration import STANDBY_COUNT_MAX, BrokerIdentity, LiveBroker, Standby
 
 HEARTBEAT_TIMEOUT_MS = 120_000
@@ -14,6 +14,7 @@ HEARTBEAT_TIMEOUT_MIN_MS = 1_000
 HEARTBEAT_TIMEOUT_MAX_MS = 3_600_000
 # Brokers report at least once a minute. A broker that is silent for longer loses its id to the next that claims it.
 HOLDER_SILENCE_MAX_MS = 65_000
+LEFT_ADDRESSES_MAX = 1024  # that are remembered; beyond: the oldest is forgotten
 # The version of a registration whose owner has changed: the next report replaces all of it.
 _UNKNOWN_VERSION = DataVersion(counter=-1)
 
@@ -27,6 +28,7 @@ class BrokerManager:
         self._brokers: dict[str, BrokerData] = {}
         self._live: dict[str, LiveBroker] = {}  # by address: one address is one process
         self._memories: dict[str, GroupMemory] = {}  # the same keys as _brokers
+        self._left: dict[str, tuple[str, int]] = {}  # address -> host of its reports, and when it left
 
     def __len__(self) -> int:
         return len(self._live)
@@ -147,8 +149,9 @@ class BrokerManager:
         data = self._brokers.get(identity.broker_name)
         if live is not None and live.identity.broker_name == identity.broker_name:
             del self._live[identity.address]
+            self._note_left(identity.address, live.host)
             if data is not None:
-                self._memories[identity.broker_name].note_left(identity.address, live.host)
+                self._memories[identity.broker_name].note_left(identity.address, live.host, identity.broker_id)
         if data is None:
             return False
         if data.broker_addrs.get(identity.broker_id) == identity.address:
@@ -158,6 +161,19 @@ class BrokerManager:
         del self._brokers[identity.broker_name], self._memories[identity.broker_name]
         self._leave_cluster(data.cluster, identity.broker_name)
         return True
+
+    def _note_left(self, address: str, host: str) -> None:
+        self._left.pop(address, None)
+        self._left[address] = host, self._clock.monotonic_ms()
+        if len(self._left) > LEFT_ADDRESSES_MAX:
+            del self._left[next(iter(self._left))]
+
+    def kept_for_host(self, address: str) -> str | None:
+        """Return the host that a broker reported from which left a moment ago; None for any other address."""
+        host, left_ms = self._left.get(address, ("", None))
+        if left_ms is None or self._clock.monotonic_ms() - left_ms > ID_KEPT_MS:
+            return None
+        return host
 
     def of_connection(self, connection: object) -> list[LiveBroker]:
         """Return the brokers that have registered over this connection."""

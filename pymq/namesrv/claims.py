@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from pymq.model.epochs import EPOCH_JUMP_MAX
 from pymq.namesrv.brokers import BrokerManager
+from pymq.namesrv.group_memory import ID_KEPT_MS
 from pymq.namesrv.registration import LiveBroker, Registration
 
 
@@ -20,6 +21,7 @@ def problem(brokers: BrokerManager, report: Registration) -> str:
         or _cluster_problem(brokers, report)
         or _epoch_problem(brokers, report)
         or _id_problem(brokers, report)
+        or _kept_id_problem(brokers, report)
     )
 
 
@@ -41,7 +43,9 @@ def _owner(brokers: BrokerManager, report: Registration) -> LiveBroker | None:
 
 def _address_problem(brokers: BrokerManager, report: Registration) -> str:
     owner = _owner(brokers, report)
-    if owner is None or (owner.host == report.host and owner.identity == report.identity):
+    if owner is None:
+        return _kept_address_problem(brokers, report)
+    if owner.host == report.host and owner.identity == report.identity:
         return ""
     known, reported = owner.identity, report.identity
     return (
@@ -49,6 +53,17 @@ def _address_problem(brokers: BrokerManager, report: Registration) -> str:
         f"{owner.host}; a report from {report.host} calls it {reported.role} of broker {reported.broker_name} in "
         f"cluster {reported.cluster}: give each broker its own address (brokerIP1, listenPort), or send it again when "
         "the first connection has ended"
+    )
+
+
+def _kept_address_problem(brokers: BrokerManager, report: Registration) -> str:
+    address = report.identity.address
+    host = brokers.kept_for_host(address) if brokers.live(address) is None else None
+    if host in (None, report.host):
+        return ""
+    return (
+        f"{address} is kept for the broker that reported it from {host} and left less than {ID_KEPT_MS // 1000} s ago; "
+        f"this report comes from {report.host}: send it again later"
     )
 
 
@@ -94,6 +109,21 @@ def _id_problem(brokers: BrokerManager, report: Registration) -> str:
     if not _is_successor(brokers, report, holder):
         return f"{taken}, but is no known slave of that master: stop that one first, or give it another brokerId"
     return ""
+
+
+def _kept_id_problem(brokers: BrokerManager, report: Registration) -> str:
+    identity = report.identity
+    memory, live = brokers.memory(identity.broker_name), brokers.live(identity.address)
+    if memory is None or (live is not None and live.identity == identity):
+        return ""
+    owner = memory.kept_for(identity.broker_id, identity.address)
+    if not owner:
+        return ""
+    return (
+        f"id {identity.broker_id} of broker {identity.broker_name} is kept for {owner}, which left less than "
+        f"{ID_KEPT_MS // 1000} s ago; {identity.address} is no known slave of that group: give it another brokerId, or "
+        "send it again later"
+    )
 
 
 def _is_newer(report: Registration, holder: LiveBroker) -> bool:

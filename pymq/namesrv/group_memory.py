@@ -11,11 +11,14 @@ from pymq.clock import Clock
 FORMER_MEMBER_MS = 600_000
 FORMER_MEMBER_COUNT_MAX = 64  # a group; beyond: the oldest is forgotten
 NAMED_SLAVE_COUNT_MAX = 64  # a group; beyond: the oldest is forgotten
+# How long the id of a member that left is kept for the members that a PyMQ master has named, and for that master.
+ID_KEPT_MS = 65_000
 
 
 @dataclass(slots=True, frozen=True)
 class _Former:
     host: str
+    broker_id: int
     left_ms: int
 
 
@@ -25,13 +28,13 @@ class GroupMemory:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._former: dict[str, _Former] = {}
-        self._named_slaves: dict[str, None] = {}  # an ordered set
+        self._named_slaves: dict[str, None] = {}  # an ordered set, which the group's masters belong to
         self.epoch = 0  # of the newest master; 0 when none of them has one
 
-    def note_left(self, address: str, host: str) -> None:
+    def note_left(self, address: str, host: str, broker_id: int) -> None:
         """Remember a member that is not registered any more. ``host`` is where its reports came from."""
         self._former.pop(address, None)
-        self._former[address] = _Former(host, self._clock.monotonic_ms())
+        self._former[address] = _Former(host, broker_id, self._clock.monotonic_ms())
         if len(self._former) > FORMER_MEMBER_COUNT_MAX:
             del self._former[next(iter(self._former))]
 
@@ -42,8 +45,21 @@ class GroupMemory:
             return None
         return former.host
 
+    def kept_for(self, broker_id: int, address: str) -> str:
+        """Return the address of the named member that the free id is kept for; empty when ``address`` may have it.
+
+        Members may take each other's ids, as they do in a fail-over. Without named members no id is kept.
+        """
+        if address in self._named_slaves:
+            return ""
+        since_ms = self._clock.monotonic_ms() - ID_KEPT_MS
+        for other, former in self._former.items():
+            if former.broker_id == broker_id and former.left_ms >= since_ms and other in self._named_slaves:
+                return other
+        return ""
+
     def note_slaves(self, addresses: Iterable[str]) -> None:
-        """Remember the slaves that the group's master named."""
+        """Remember the slaves that the group's master named, and the master itself."""
         for address in addresses:
             self._named_slaves.pop(address, None)
             self._named_slaves[address] = None

@@ -93,7 +93,8 @@ class RouteTable:
         assert memory is not None
         if report.identity.is_master:
             memory.epoch = report.epoch or memory.epoch
-            memory.note_slaves(report.slaves or ())
+            if report.slaves is not None:
+                memory.note_slaves([*report.slaves, report.identity.address])
 
     def heartbeat(self, address: str, connection: object) -> bool:
         """Keeps a broker alive without a report. Returns False when it must register over this connection first."""

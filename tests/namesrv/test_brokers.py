@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pymq.clock import ManualClock
 from pymq.model.tables import DataVersion
-from pymq.namesrv.brokers import HOLDER_SILENCE_MAX_MS, BrokerManager
+from pymq.namesrv.brokers import HOLDER_SILENCE_MAX_MS, LEFT_ADDRESSES_MAX, BrokerManager
 from pymq.namesrv.registration import STANDBY_COUNT_MAX, BrokerIdentity, LiveBroker
 from tests.namesrv.support import identity
 
@@ -112,3 +112,13 @@ def test_the_youngest_standby_gives_way() -> None:
         manager.add_standby(broker.identity.address, number)
     kept = [standby.connection for standby in broker.standbys]
     assert kept == [*range(STANDBY_COUNT_MAX - 1), STANDBY_COUNT_MAX + 1]
+
+
+def test_the_oldest_left_address_is_forgotten_first() -> None:
+    clock = ManualClock()
+    manager = BrokerManager(clock)
+    for port in range(1, LEFT_ADDRESSES_MAX + 2):
+        manager.put(live(identity(port=port), clock), None)
+        manager.remove(identity(port=port))
+    assert manager.kept_for_host("127.0.0.1:1") is None
+    assert manager.kept_for_host("127.0.0.1:2") == ""

@@ -10,6 +10,7 @@ from pymq.clock import ManualClock
 from pymq.model.epochs import EPOCH_JUMP_MAX
 from pymq.model.tables import DataVersion
 from pymq.namesrv.brokers import HOLDER_SILENCE_MAX_MS
+from pymq.namesrv.group_memory import ID_KEPT_MS
 from pymq.namesrv.registration import BrokerIdentity, Registration
 from pymq.namesrv.table import RouteTable
 from tests.namesrv.support import identity, report
@@ -96,7 +97,7 @@ def test_a_broker_that_registers_as_a_slave_is_no_successor_for_that(table: Rout
 
 def test_another_host_may_not_speak_for_a_slave_that_just_left(table: RouteTable) -> None:
     table.unregister(SLAVE, "10.0.0.2")
-    assert "no known slave" in table.problem(says(BECOMES_MASTER, epoch=5, connection="evil", host="10.0.0.66"))
+    assert "kept for" in table.problem(says(BECOMES_MASTER, epoch=5, connection="evil", host="10.0.0.66"))
     assert table.problem(says(BECOMES_MASTER, epoch=5)) == ""
 
 
@@ -151,7 +152,25 @@ def test_an_id_is_free_once_its_broker_is_silent_or_gone(table: RouteTable, cloc
     table.heartbeat(MASTER.address, "10.0.0.1")
     assert table.problem(newcomer)
     table.connection_closed("10.0.0.1")
+    assert "kept for" in table.problem(newcomer), "a restart of the master, or a fail-over, comes first"
+    clock.advance(ID_KEPT_MS + 1)
     assert table.problem(newcomer) == ""
+
+
+def test_a_slave_takes_the_id_of_a_master_that_just_left(table: RouteTable) -> None:
+    table.connection_closed("10.0.0.1")
+    assert table.problem(says(BECOMES_MASTER, epoch=5)) == ""
+    assert table.problem(says(MASTER, epoch=4)) == ""
+
+
+def test_an_address_is_kept_for_its_host_for_a_while(table: RouteTable, clock: ManualClock) -> None:
+    table.connection_closed("10.0.0.1")
+    for name in ("broker-a", "other"):
+        thief = says(identity(name, port=1), connection="evil", host="10.0.0.66", epoch=4)
+        assert "is kept for" in table.problem(thief)
+    assert table.problem(says(MASTER, connection="after a restart", epoch=4)) == ""
+    clock.advance(ID_KEPT_MS + 1)
+    assert table.problem(says(identity("other", port=1), connection="new", host="10.0.0.66")) == ""
 
 
 def test_a_slaves_id_stays_with_it(table: RouteTable) -> None:
@@ -159,8 +178,9 @@ def test_a_slaves_id_stays_with_it(table: RouteTable) -> None:
     assert table.problem(says(identity(broker_id=2, port=66))) == ""
 
 
-def test_an_epoch_that_jumps_is_refused_without_a_master_too(table: RouteTable) -> None:
+def test_an_epoch_that_jumps_is_refused_without_a_master_too(table: RouteTable, clock: ManualClock) -> None:
     table.unregister(MASTER, "10.0.0.1")
+    clock.advance(ID_KEPT_MS + 1)
     assert str(EPOCH_JUMP_MAX) in table.problem(says(STRANGER, epoch=4 + EPOCH_JUMP_MAX + 1))
     assert table.problem(says(STRANGER, epoch=4 + EPOCH_JUMP_MAX)) == ""
 

@@ -6,6 +6,7 @@ from pymq.clock import ManualClock
 from pymq.namesrv.group_memory import (
     FORMER_MEMBER_COUNT_MAX,
     FORMER_MEMBER_MS,
+    ID_KEPT_MS,
     NAMED_SLAVE_COUNT_MAX,
     GroupMemory,
 )
@@ -14,7 +15,7 @@ from pymq.namesrv.group_memory import (
 def test_a_former_member_is_remembered_for_a_while() -> None:
     clock = ManualClock()
     memory = GroupMemory(clock)
-    memory.note_left("h:1", "10.0.0.1")
+    memory.note_left("h:1", "10.0.0.1", 1)
     clock.advance(FORMER_MEMBER_MS)
     assert memory.former_host("h:1") == "10.0.0.1"
     clock.advance(1)
@@ -25,7 +26,7 @@ def test_a_former_member_is_remembered_for_a_while() -> None:
 def test_the_oldest_former_member_is_forgotten_first() -> None:
     memory = GroupMemory(ManualClock())
     for number in range(FORMER_MEMBER_COUNT_MAX + 1):
-        memory.note_left(f"h:{number}", "10.0.0.1")
+        memory.note_left(f"h:{number}", "10.0.0.1", 1)
     assert memory.former_host("h:0") is None
     assert memory.former_host("h:1") is not None
 
@@ -37,3 +38,23 @@ def test_the_oldest_named_slave_is_forgotten_first() -> None:
     memory.note_slaves(f"x:{number}" for number in range(NAMED_SLAVE_COUNT_MAX - 1))
     assert memory.is_named_slave("h:0")
     assert not memory.is_named_slave("h:1")
+
+
+def test_the_id_of_a_named_member_is_kept_for_named_members() -> None:
+    clock = ManualClock()
+    memory = GroupMemory(clock)
+    memory.note_slaves(["h:1", "h:2"])
+    memory.note_left("h:1", "10.0.0.1", 0)
+    assert memory.kept_for(0, "h:66") == "h:1"
+    assert memory.kept_for(0, "h:1") == memory.kept_for(0, "h:2") == ""
+    assert memory.kept_for(3, "h:66") == ""
+    clock.advance(ID_KEPT_MS)
+    assert memory.kept_for(0, "h:66") == "h:1"
+    clock.advance(1)
+    assert memory.kept_for(0, "h:66") == ""
+
+
+def test_without_named_members_no_id_is_kept() -> None:
+    memory = GroupMemory(ManualClock())
+    memory.note_left("h:1", "10.0.0.1", 0)
+    assert memory.kept_for(0, "h:66") == ""
