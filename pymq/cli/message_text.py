@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import difflib
 import json
 from collections.abc import Callable
 from enum import StrEnum
@@ -21,6 +22,8 @@ from pymq.model.properties import RESERVED, UNIQ_KEY
 from pymq.model.record import StoredMessage
 
 BASE64 = "base64"
+SHOWN_NAME_LENGTH_MAX = 60
+SHOWN_COUNT_MAX = 5
 
 
 class MessageFormat(StrEnum):
@@ -175,7 +178,7 @@ def _json_text(raw: bytes) -> str | None:
 
 
 class _JsonMessage(msgspec.Struct):
-    """One line of ``pymq send --json-lines``; the other members that ``pymq tail -o json`` writes are ignored."""
+    """The members of a line of ``pymq send --json-lines`` that are sent."""
 
     body: msgspec.Raw
     tags: str = ""
@@ -185,28 +188,68 @@ class _JsonMessage(msgspec.Struct):
     delay_level: int = 0
 
 
-_decode_json_message = msgspec.json.Decoder(_JsonMessage).decode
+class _JsonLine(_JsonMessage, forbid_unknown_fields=True):
+    """What else ``pymq tail -o json`` writes, in message_record: it says where a message was, and is not sent.
+
+    A line with any other member is refused, because the member would be lost without a word.
+    """
+
+    topic: Any = None
+    broker: Any = None
+    queue: Any = None
+    offset: Any = None
+    message_id: Any = None
+    offset_message_id: Any = None
+    born_time: Any = None
+    born_host: Any = None
+    store_time: Any = None
+    store_timestamp_ms: Any = None
+    reconsume_times: Any = None
+
+
+SEND_MEMBERS = _JsonMessage.__struct_fields__
+LINE_MEMBERS = _JsonLine.__struct_fields__
+_decode_json_line = msgspec.json.Decoder(_JsonLine).decode
 
 
 def message_from_json(topic: str, line: bytes) -> Message:
     """Reads a message for ``topic`` from a JSON object with ``body`` and optional tags, keys, properties, delay_level.
 
     A string body becomes its text (or the bytes its base64 encodes), any other body its JSON text. RocketMQ's reserved
-    properties are left out, so that the output of ``pymq tail -o json`` can be sent again. Raises UsageError.
+    properties are left out, so that the output of ``pymq tail -o json`` can be sent again. Raises UsageError, also for
+    a member that is neither sent nor written by ``pymq tail``.
     """
     try:
-        parsed = _decode_json_message(line)
+        parsed = _decode_json_line(line)
         body = bytes(parsed.body)
         if body.startswith(b'"'):
             text = msgspec.json.decode(body, type=str)
             body = base64.b64decode(text, validate=True) if parsed.body_encoding == BASE64 else text.encode()
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"no message: {error}") from error
+        raise UsageError(f"no message: {_unknown_members(line) or error}") from error
     return Message(
         topic,
         body,
         tags=parsed.tags,
-        keys=parsed.keys if isinstance(parsed.keys, str) else " ".join(parsed.keys),
+        keys=parsed.keys,
         properties={name: value for name, value in parsed.properties.items() if name not in RESERVED | {UNIQ_KEY}},
         delay_level=parsed.delay_level,
     )
+
+
+def _unknown_members(line: bytes) -> str:
+    """Names the members of an object that no message has, each with the name that it may stand for; empty if none."""
+    try:
+        parsed = msgspec.json.decode(line)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(parsed, dict):
+        return ""
+    texts = []
+    for name in parsed:
+        if name not in LINE_MEMBERS:
+            near = difflib.get_close_matches(name.lower(), SEND_MEMBERS, 1)
+            texts.append(f"{name[:SHOWN_NAME_LENGTH_MAX]!r}" + (f" (do you mean {near[0]!r}?)" if near else ""))
+    if not texts:
+        return ""
+    return f"unknown member {', '.join(texts[:SHOWN_COUNT_MAX])}: use {', '.join(SEND_MEMBERS)}"

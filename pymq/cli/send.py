@@ -36,8 +36,12 @@ def send(
     ] = None,
     delay_level: Annotated[
         int,
-        typer.Option("--delay-level", metavar="N", min=0, max=64, help="Deliver later: 1 is 1s, 2 is 5s, … 18 is 2h."),
+        typer.Option("--delay-level", metavar="N", min=0, help="Deliver later: 1 is 1s, 2 is 5s, … 18 is 2h."),
     ] = 0,
+    delay_level_max: Annotated[
+        int | None,
+        typer.Option("--delay-level-max", metavar="N", min=1, help="The number of levels, if brokers have over 18."),
+    ] = None,
     queue: Annotated[str | None, typer.Option("--queue", metavar="BROKER:ID", help="Send to this queue only.")] = None,
     json_lines: Annotated[
         bool,
@@ -59,19 +63,30 @@ def send(
     """Send messages: the argument, or each line of stdin (empty lines are skipped)."""
     from pymq.cli import send_work as work
     from pymq.cli.options import parse_pairs
+    from pymq.model.message import DELAY_LEVEL_MAX
     from pymq.net.runtime import run
 
-    template = work.template(topic, tag, keys or [], parse_pairs(properties or (), "--property"), delay_level)
+    levels = delay_level_max or DELAY_LEVEL_MAX
+    template = work.template(topic, tag, keys or [], parse_pairs(properties or (), "--property"), delay_level, levels)
     target = work.parse_queue(topic, queue)
     if body is not None and body != "-":
-        result = run(work.send_one(work.with_body(template, body.encode()), target, group, namesrv))
+        result = run(work.send_one(work.with_body(template, body.encode()), target, group, namesrv, levels))
         place = f"{result.queue.broker_name}/{result.queue.queue_id}@{result.queue_offset}"
         if output is OutputFormat.json:
             print_json(work.result_record(result))
         else:
             print(f"sent {topic} {place} {result.message_id}")
         return
-    job = work.StdinJob(template, target, group, namesrv, json_lines=json_lines, in_flight=in_flight, batch=batch)
+    job = work.StdinJob(
+        template,
+        target,
+        group,
+        namesrv,
+        json_lines=json_lines,
+        in_flight=in_flight,
+        batch=batch,
+        delay_level_max=levels,
+    )
     summary = run(job.run())
     if output is OutputFormat.json:
         print_json(summary.record())

@@ -17,6 +17,7 @@ from pymq.cli.options import split_addresses
 from pymq.cli.output import Progress, print_note, progress
 from pymq.client import Message, MessageQueue, Producer, SendResult
 from pymq.errors import PymqError, UsageError
+from pymq.model.message import check_delay_level
 from pymq.model.names import check_topic
 from pymq.model.properties import RESERVED
 
@@ -25,8 +26,11 @@ CHUNKS_AHEAD_MAX = 8
 FAILURES_SHOWN_MAX = 5
 
 
-def template(topic: str, tag: str, keys: list[str], properties: dict[str, str], delay_level: int) -> Message:
-    """Returns a message without a body. Raises UsageError for illegal names."""
+def template(
+    topic: str, tag: str, keys: list[str], properties: dict[str, str], delay_level: int, delay_level_max: int
+) -> Message:
+    """Returns a message without a body. Raises UsageError for illegal names and levels."""
+    check_delay_level(delay_level, delay_level_max)
     for name in properties:
         if name in RESERVED:
             raise UsageError(f"--property {name!r} is reserved by RocketMQ: use another name")
@@ -50,9 +54,12 @@ def parse_queue(topic: str, text: str | None) -> MessageQueue | None:
     return MessageQueue(topic, broker, int(number))
 
 
-async def send_one(message: Message, queue: MessageQueue | None, group: str, namesrv: str) -> SendResult:
+async def send_one(
+    message: Message, queue: MessageQueue | None, group: str, namesrv: str, delay_level_max: int
+) -> SendResult:
     """Sends one message and waits for the answer."""
-    async with Producer(group, namesrv=";".join(split_addresses(namesrv))) as producer:
+    addresses = ";".join(split_addresses(namesrv))
+    async with Producer(group, namesrv=addresses, delay_level_max=delay_level_max) as producer:
         return await producer.send(message, queue=queue)
 
 
@@ -109,6 +116,7 @@ class StdinJob:
         json_lines: bool,
         in_flight: int,
         batch: int,
+        delay_level_max: int,
     ) -> None:
         self._template = message
         self._queue = queue
@@ -116,6 +124,7 @@ class StdinJob:
         self._namesrv = ";".join(split_addresses(namesrv))
         self._json_lines = json_lines
         self._batch = batch
+        self._delay_level_max = delay_level_max
         self._slots = asyncio.Semaphore(in_flight)
         self._summary = Summary(message.topic)
         self._first_error: PymqError | None = None
@@ -127,7 +136,8 @@ class StdinJob:
         """
         started_s = time.monotonic()
         with progress(f"sending to {self._template.topic}") as bar:
-            async with Producer(self._group, namesrv=self._namesrv) as producer:
+            levels = self._delay_level_max
+            async with Producer(self._group, namesrv=self._namesrv, delay_level_max=levels) as producer:
                 await self._send_all(producer, bar)
         self._summary.duration_s = time.monotonic() - started_s
         if self._first_error is not None and not self._summary.sent_count:
@@ -192,8 +202,9 @@ class StdinJob:
             return with_body(self._template, line)
         try:
             message = message_from_json(self._template.topic, line)
+            check_delay_level(message.delay_level, self._delay_level_max)
         except UsageError as error:
-            raise UsageError(f"line {number} of stdin is {error}") from error
+            raise UsageError(f"line {number} of stdin: {error}") from error
         base = self._template
         return dataclasses.replace(
             message,

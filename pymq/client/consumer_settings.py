@@ -13,12 +13,13 @@ from pymq.client.process_queue import ProcessQueue
 from pymq.client.queue_offsets import QueueOffsets
 from pymq.client.subscription import Subscription
 from pymq.errors import PymqError, UsageError
-from pymq.model.message import MessageQueue
+from pymq.model.message import DELAY_LEVEL_MAX, MessageQueue, check_delay_level
 
 FIRST = "first"
 LAST = "last"
 RECONSUME_COUNT_DEFAULT = 16
 UNLIMITED = 2**31 - 1
+TO_DEAD_LETTERS = -1  # as a delay level
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,8 @@ class ConsumerSettings:
     cached_count_max: int = 1000  # per queue; above it pulling pauses
     cached_bytes_max: int = 100 * 1024 * 1024  # per queue
     max_reconsume_times: int = -1  # -1: 16 for concurrent, unlimited for orderly consumption
-    delay_level: int = 0  # of retries; 0: the broker counts up from 10 s
+    delay_level: int = 0  # of retries; 0: the broker counts up from 10 s; -1: to the dead letters at once
+    delay_level_max: int = DELAY_LEVEL_MAX  # the number of levels in the brokers' messageDelayLevel
     suspend_ms: int = 1000  # orderly: pause before the same message again
     commit_interval_s: float = 5.0
     rebalance_interval_s: float = 20.0
@@ -54,6 +56,9 @@ class ConsumerSettings:
         for name in ("batch_count_max", "concurrency_max", "pull_count_max", "cached_count_max", "cached_bytes_max"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}: it must be at least 1")
+
+        if self.delay_level != TO_DEAD_LETTERS:
+            check_delay_level(self.delay_level, self.delay_level_max)
 
     @property
     def reconsume_count_max(self) -> int:

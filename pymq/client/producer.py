@@ -12,7 +12,7 @@ from pymq.client.outgoing import BODY_SIZE_MAX_BYTES, Outgoing, prepare, prepare
 from pymq.client.queue_picker import BrokerHealth, QueuePicker
 from pymq.clock import Clock
 from pymq.errors import RefusedError, UnreachableError, UsageError
-from pymq.model.message import Message, MessageQueue, SendResult
+from pymq.model.message import DELAY_LEVEL_MAX, Message, MessageQueue, SendResult
 from pymq.model.names import check_group, check_topic
 from pymq.wire.codes import ResponseCode
 
@@ -41,6 +41,7 @@ class Producer:
     """A producer of one group. Use it with ``async with``, or :meth:`start` and :meth:`stop`.
 
     ``namesrv``: addresses separated by ``;``. ``compress``: zlib, lz4, zstd (the last two need 5.x consumers).
+    ``delay_level_max``: the number of levels in the brokers' ``messageDelayLevel``, if they have more than the default.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Producer:
         compress: str = "zlib",
         compress_above_bytes: int = COMPRESS_ABOVE_BYTES,
         body_size_max_bytes: int = BODY_SIZE_MAX_BYTES,
+        delay_level_max: int = DELAY_LEVEL_MAX,
         retry_count: int = RETRY_COUNT,
         poll_interval_s: float = ROUTE_POLL_INTERVAL_S,
         instance_name: str | None = None,
@@ -62,6 +64,7 @@ class Producer:
         self._compress = compress
         self._compress_above_bytes = compress_above_bytes
         self._body_size_max_bytes = body_size_max_bytes
+        self._delay_level_max = delay_level_max
         self._instance = ClientInstance(
             namesrv,
             clock=clock,
@@ -168,6 +171,7 @@ class Producer:
 
     def _check(self, message: Message) -> None:
         check_topic(message.topic)
+        message.check(self._delay_level_max)
         size = len(message.body)
         if size == 0:
             raise UsageError("the message's body is empty: brokers refuse that, send at least one byte")

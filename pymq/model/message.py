@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from pymq.errors import UsageError
 from pymq.model import properties as names
 from pymq.model.record import StoredMessage, decode_records
+
+DELAY_LEVEL_MAX = 18  # Java: the number of levels in messageDelayLevel's default
+SHOWN_LENGTH_MAX = 60
+KEY_SEPARATOR = " "  # Java: MessageConst.KEY_SEPARATOR
 
 
 class MessageQueue(NamedTuple):
@@ -18,18 +24,59 @@ class MessageQueue(NamedTuple):
     queue_id: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Message:
-    """A message to send. ``keys`` are words separated by blanks; ``delay_level`` is 1 to 18, 0 for none."""
+    """A message to send.
+
+    ``body``: bytes, or text, which is sent as UTF-8. ``tags``: one tag. ``keys``: one text with keys separated by
+    blanks, or a sequence of keys. ``delay_level`` is 1 to 18, 0 for none. Raises UsageError for other types.
+    """
 
     topic: str
     body: bytes
-    tags: str = ""
-    keys: str = ""
+    tags: str
+    keys: str
     properties: dict[str, str] = field(default_factory=dict)
     flag: int = 0
     delay_level: int = 0
     wait_store: bool = True
+
+    def __init__(
+        self,
+        topic: str,
+        body: bytes | bytearray | memoryview | str,
+        tags: str = "",
+        keys: str | Sequence[str] = "",
+        properties: dict[str, str] | None = None,
+        flag: int = 0,
+        delay_level: int = 0,
+        wait_store: bool = True,
+    ) -> None:
+        self.topic = topic
+        self.body = body if type(body) is bytes else _body_bytes(body)
+        self.tags = tags
+        self.keys = keys if type(keys) is str else _joined_keys(keys)
+        self.properties = {} if properties is None else properties
+        self.flag = flag
+        self.delay_level = delay_level
+        self.wait_store = wait_store
+
+    def check(self, delay_level_max: int = DELAY_LEVEL_MAX) -> None:
+        """Raises UsageError for a value that RocketMQ would store as something else, or act on differently."""
+        # An attribute may have been set after __init__ converted it.
+        if type(self.body) is not bytes:
+            self.body = _body_bytes(self.body)
+        if type(self.keys) is not str:
+            self.keys = _joined_keys(self.keys)
+        if type(self.tags) is not str and not isinstance(self.tags, str):
+            raise UsageError(f"the message's tags are {_shown(self.tags)}: a message has one tag, give it as text")
+        if self.delay_level:
+            check_delay_level(self.delay_level, delay_level_max)
+        for name, value in self.properties.items():
+            if type(name) is not str or type(value) is not str:
+                raise UsageError(
+                    f"the property {name!r} has the value {_shown(value)}: names and values are text, write str(...)"
+                )
 
     def wire_properties(self, unique_key: str) -> dict[str, str]:
         """Return all properties in the wire's form, with the unique key and the reserved ones."""
@@ -92,3 +139,50 @@ class PullResult:
         for message in result:
             message.broker_name = self.broker_name
         return result
+
+
+def check_delay_level(level: int, level_max: int) -> None:
+    """Raises UsageError unless ``level`` is 0 (no delay) to ``level_max``. Brokers lower a larger one without a word."""
+    if not isinstance(level, int) or isinstance(level, bool):
+        raise UsageError(f"delay_level is {_shown(level)}: it is a number from 1 to {level_max}, 0 for no delay")
+    if not 0 <= level <= level_max:
+        raise UsageError(
+            f"delay_level is {level}, the largest is {level_max}: a broker takes a larger one for its own largest, "
+            "which is 2 hours by default; if its messageDelayLevel has more levels, raise delay_level_max "
+            "(--delay-level-max)"
+        )
+
+
+def _body_bytes(body: object) -> bytes:
+    if isinstance(body, str):
+        try:
+            return body.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"the message's body can't be sent as UTF-8: {error}; encode it yourself") from error
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    raise UsageError(
+        f"the message's body is {_shown(body)}: give bytes or text, other objects encoded, for example json.dumps(body)"
+    )
+
+
+def _joined_keys(keys: object) -> str:
+    """Returns the keys in RocketMQ's form, separated by blanks."""
+    if isinstance(keys, str):
+        return keys
+    if isinstance(keys, bytes | bytearray | memoryview) or not isinstance(keys, Sequence):
+        raise UsageError(
+            f'the message\'s keys are {_shown(keys)}: give one text, or a list of texts such as ["a", "b"]'
+        )
+    for key in keys:
+        if not isinstance(key, str):
+            raise UsageError(f"one of the message's keys is {_shown(key)}: keys are text, write str(...)")
+        if not key or KEY_SEPARATOR in key:
+            raise UsageError(f"{key!r} is no key: a key has at least one character and no blank, which separates keys")
+    return KEY_SEPARATOR.join(keys)
+
+
+def _shown(value: object) -> str:
+    """Returns a value with its type, for errors."""
+    text = repr(value)
+    return f"{text if len(text) <= SHOWN_LENGTH_MAX else text[:SHOWN_LENGTH_MAX] + '…'} ({type(value).__name__})"

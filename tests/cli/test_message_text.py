@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pymq.cli.message_text import (
+    LINE_MEMBERS,
     MessageFormat,
     formatter,
     json_line,
     message_from_json,
+    message_record,
     printable,
     raw_line,
     text_line,
@@ -151,6 +153,26 @@ def test_labels_of_json_lines() -> None:
 def test_lines_that_are_not_messages_are_refused(line: bytes) -> None:
     with pytest.raises(UsageError, match="no message"):
         message_from_json("t", line)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b'{"body": "x", "tag": "A"}', r"unknown member 'tag' \(do you mean 'tags'\?\): use body, tags, keys"),
+        (b'{"body": "x", "key": "A", "Tags": "B"}', r"'key' \(do you mean 'keys'\?\), 'Tags' \(do you mean 'tags'"),
+        (b'{"body": "x", "delayLevel": 3}', "do you mean 'delay_level'"),
+        (b'{"body": "x", "zzz": 3}', "unknown member 'zzz': use"),
+        (b'{"body": "x", "keys": ["a b"]}', "is no key"),
+    ],
+)
+def test_a_member_that_would_be_lost_is_refused(line: bytes, problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        message_from_json("t", line)
+
+
+def test_every_member_that_tail_prints_is_known() -> None:
+    printed = message_record(stored(b"\xff", {"TAGS": "A"}))
+    assert set(printed) == set(LINE_MEMBERS) - {"delay_level"}
 
 
 @given(st.text())

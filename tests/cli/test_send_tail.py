@@ -97,6 +97,22 @@ def test_a_line_that_is_not_a_message_is_named(pymq: Pymq) -> None:
     assert "line 2 of stdin" in outcome.err
 
 
+def test_an_unknown_member_is_named_with_its_line(pymq: Pymq) -> None:
+    topic = make(pymq, "badmember")
+    outcome = pymq("send", topic, "--json-lines", stdin='{"body": "ok"}\n{"body": "x", "tag": "A"}\n')
+    assert outcome.code == EXIT_USAGE
+    assert "line 2 of stdin: no message: unknown member 'tag' (do you mean 'tags'?)" in outcome.err
+
+
+def test_a_delay_level_that_brokers_lower_is_refused(pymq: Pymq) -> None:
+    topic = make(pymq, "toolate")
+    for arguments, stdin in [(["x", "--delay-level", "99"], None), (["--json-lines"], '{"body":"x","delay_level":99}')]:
+        outcome = pymq("send", topic, *arguments, stdin=stdin)
+        assert outcome.code == EXIT_USAGE and "delay_level is 99, the largest is 18" in outcome.err
+    told = pymq("send", topic, "x", "--delay-level", "19", "--delay-level-max", "20")
+    assert told.code == EXIT_OK
+
+
 def test_tail_output_can_be_sent_again(pymq: Pymq) -> None:
     source, copy = make(pymq, "copy_source"), make(pymq, "copy_target")
     pymq("send", source, '{"a": 1}', "--tag", "t", "--key", "k", "--property", "color=red")

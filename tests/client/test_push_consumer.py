@@ -9,6 +9,7 @@ import pytest
 
 from pymq.client import ConsumeResult, MessageQueue, PushConsumer
 from pymq.client import concurrent as concurrent_module
+from pymq.client.consumer_settings import ConsumerSettings
 from pymq.errors import RefusedError, UsageError
 from pymq.model import sysflag
 from pymq.model.names import retry_topic
@@ -71,6 +72,14 @@ def bodies(inbox: Inbox) -> Any:
 def pulls(group: FakeGroup, topic: str = "T") -> Any:
     headers = [decode_header(PullMessageHeader, c.ext) for c in group.server.requests[RequestCode.PULL_MESSAGE]]
     return [header for header in headers if header.topic == topic]
+
+
+def test_a_delay_of_retries_that_brokers_lower_is_refused() -> None:
+    for level in (19, -2, "3"):
+        with pytest.raises(UsageError, match="delay_level is"):
+            ConsumerSettings(delay_level=level).check()  # type: ignore[arg-type]
+    for settings in (ConsumerSettings(delay_level=-1), ConsumerSettings(delay_level=19, delay_level_max=20)):
+        settings.check()
 
 
 def test_a_heartbeat_precedes_the_first_pull() -> None:
