@@ -71,6 +71,10 @@ class UnreachableError(PymqError):
     exit_code = EXIT_UNREACHABLE
 
 
+class ClosedError(UnreachableError):
+    """The client is stopped, or it belongs to the process that forked this one: make a new client."""
+
+
 class RequestTimeoutError(UnreachableError):
     """The connection works, but the answer did not arrive in time."""
 

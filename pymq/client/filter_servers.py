@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from pymq.client.instance import ClientInstance
 from pymq.client.subscription import Subscription
-from pymq.errors import UnreachableError
+from pymq.errors import ClosedError, UnreachableError
 from pymq.filter.class_names import class_text
 from pymq.model.message import MessageQueue
 from pymq.wire.command import Command
@@ -53,6 +53,8 @@ async def ask_filter_servers(
         for address in instance.rng.sample(servers, len(servers)):
             try:
                 return await instance.remoting.invoke(address, command(), timeout_s), address
+            except ClosedError:
+                raise
             except UnreachableError as error:
                 failures[address] = error
                 log.info("filter server %s is skipped: %s", address, error)

@@ -16,7 +16,7 @@ from pymq.model.record import StoredMessage
 
 log = logging.getLogger(__name__)
 
-OnMessage = Callable[[list[StoredMessage]], "ConsumeResult | Awaitable[ConsumeResult | None] | None"]
+OnMessage = Callable[[list[StoredMessage]], ConsumeResult | Awaitable[ConsumeResult | None] | None]
 
 
 class MessageHandler:

@@ -19,6 +19,7 @@ from pymq.model.hosts import parse_address
 from pymq.model.ids import UniqueIdMaker
 from pymq.model.route import MASTER_ID
 from pymq.net.client import OnRequest, RemotingClient
+from pymq.net.forks import notify_of_forks
 from pymq.wire.bodies_client import ConsumerData, HeartbeatData, ProducerData, encode_body
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command, request
@@ -35,12 +36,12 @@ class ClientInstance:
     """One client: at most one producer group and one consumer group, with one connection per address.
 
     ``on_request(command, address)`` receives the requests of brokers. ``describe_consumer()`` returns the consumer's
-    part of a heartbeat; it is None for clients that are in no consumer group.
+    part of a heartbeat; it is None for clients that are in no consumer group. ``namesrv`` None: the environment's.
     """
 
     def __init__(
         self,
-        namesrv: str | Sequence[str],
+        namesrv: str | Sequence[str] | None,
         *,
         clock: Clock | None = None,
         rng: random.Random | None = None,
@@ -58,9 +59,8 @@ class ClientInstance:
         self.name_servers = NameServers(namesrv, self.remoting, self.rng)
         self.routes = RouteCache(self.name_servers, self._route_changed)
         self.host = local_host_towards(self.name_servers.addresses[0])
-        process_id = os.getpid()
-        self.client_id = f"{self.host}@{instance_name or f'{process_id}#{self.rng.getrandbits(48):x}'}"
-        self.ids = UniqueIdMaker(self.clock, _ip_bytes(self.host), process_id, self.rng.getrandbits(32))
+        self._instance_name = instance_name
+        self._identify()
         self._producer_group = producer_group
         self._describe_consumer = describe_consumer
         self._on_route_change = on_route_change
@@ -70,13 +70,35 @@ class ClientInstance:
         self._consumer_group: str | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running = False
+        notify_of_forks(self)
+
+    def _identify(self) -> None:
+        """Makes the names that no other client has: brokers tell clients apart by them."""
+        process_id = os.getpid()
+        self.client_id = f"{self.host}@{self._instance_name or f'{process_id}#{self.rng.getrandbits(48):x}'}"
+        self.ids = UniqueIdMaker(self.clock, _ip_bytes(self.host), process_id, self.rng.getrandbits(32))
+
+    def after_fork(self) -> None:
+        """In a forked child: a client that the parent has not used yet gets its own name, another can't be used."""
+        if self._running or self.remoting.was_used:
+            self._running = False
+            self.remoting.leave_to_parent()
+        else:
+            self.rng.seed()
+            self._identify()
+
+    @property
+    def inherited(self) -> bool:
+        """True in a forked child if the parent used this client: it belongs to the parent."""
+        return self.remoting.inherited
 
     @property
     def running(self) -> bool:
         return self._running
 
     def start(self) -> None:
-        """Starts the background jobs that refresh routes and send heartbeats."""
+        """Starts the background jobs that refresh routes and send heartbeats. Raises ClosedError after a stop."""
+        self.remoting.check_open()
         self._running = True
         self.every(self._poll_interval_s, self.routes.refresh, "refresh routes")
         if self._producer_group or self._describe_consumer:

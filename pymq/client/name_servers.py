@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 from collections.abc import Sequence
 
-from pymq.errors import UnreachableError, UsageError
+from pymq.errors import ClosedError, UnreachableError, UsageError
 from pymq.model.hosts import parse_address
 from pymq.net.client import RemotingClient
 from pymq.wire.command import Command
 
+NAMESRV_VARIABLE = "NAMESRV_ADDR"
+DEFAULT_NAMESRV = "127.0.0.1:9876"
 
-def parse_name_servers(text: str | Sequence[str]) -> list[str]:
-    """Splits ``"a:9876;b:9876"``, or a list of such texts, into addresses. Raises UsageError for none or a bad one."""
+
+def parse_name_servers(text: str | Sequence[str] | None) -> list[str]:
+    """Splits ``"a:9876;b:9876"``, or a list of such texts, into addresses. Raises UsageError for none or a bad one.
+
+    None: those of the environment's ``NAMESRV_ADDR``, else 127.0.0.1:9876.
+    """
+    source = ""
+    if text is None:
+        text = os.environ.get(NAMESRV_VARIABLE, "").strip() or DEFAULT_NAMESRV
+        source = f" (from {NAMESRV_VARIABLE})"
     if not isinstance(text, str):
         text = ";".join(text)
     addresses = [part.strip() for part in re.split("[;,]", text) if part.strip()]
@@ -23,14 +34,14 @@ def parse_name_servers(text: str | Sequence[str]) -> list[str]:
         try:
             parse_address(address)
         except ValueError as error:
-            raise UsageError(str(error)) from error
+            raise UsageError(f"{error}{source}") from error
     return addresses
 
 
 class NameServers:
     """Sends requests to any one of several equal servers, first to a random one so that clients spread."""
 
-    def __init__(self, addresses: str | Sequence[str], remoting: RemotingClient, rng: random.Random) -> None:
+    def __init__(self, addresses: str | Sequence[str] | None, remoting: RemotingClient, rng: random.Random) -> None:
         self.addresses = parse_name_servers(addresses)
         self._remoting = remoting
         self._current = rng.randrange(len(self.addresses))
@@ -38,13 +49,15 @@ class NameServers:
     async def invoke(self, command: Command, timeout_s: float = 3.0) -> Command:
         """Returns the first answer of any server, whatever its code; each server gets ``timeout_s``.
 
-        Raises UnreachableError when none answers.
+        Raises UnreachableError when none answers, ClosedError when the client is stopped.
         """
         problems: list[str] = []
         for _ in self.addresses:
             address = self.addresses[self._current]
             try:
                 return await self._remoting.invoke(address, command, timeout_s)
+            except ClosedError:
+                raise
             except UnreachableError as error:
                 problems.append(str(error))
                 self._current = (self._current + 1) % len(self.addresses)

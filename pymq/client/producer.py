@@ -11,7 +11,7 @@ from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
 from pymq.client.outgoing import BODY_SIZE_MAX_BYTES, Outgoing, prepare, prepare_batch, send_result
 from pymq.client.queue_picker import BrokerHealth, QueuePicker
 from pymq.clock import Clock
-from pymq.errors import RefusedError, UnreachableError, UsageError
+from pymq.errors import ClosedError, RefusedError, UnreachableError, UsageError
 from pymq.model.message import DELAY_LEVEL_MAX, Message, MessageQueue, SendResult
 from pymq.model.names import check_group, check_topic
 from pymq.wire.codes import ResponseCode
@@ -40,7 +40,8 @@ RETRY_CODES = frozenset(
 class Producer:
     """A producer of one group. Use it with ``async with``, or :meth:`start` and :meth:`stop`.
 
-    ``namesrv``: addresses separated by ``;``. ``compress``: zlib, lz4, zstd (the last two need 5.x consumers).
+    ``namesrv``: addresses separated by ``;``; without them NAMESRV_ADDR from the environment, else 127.0.0.1:9876.
+    ``compress``: zlib, lz4, zstd (the last two need 5.x consumers).
     ``delay_level_max``: the number of levels in the brokers' ``messageDelayLevel``, if they have more than the default.
     """
 
@@ -48,7 +49,7 @@ class Producer:
         self,
         group: str,
         *,
-        namesrv: str | Sequence[str],
+        namesrv: str | Sequence[str] | None = None,
         compress: str = "zlib",
         compress_above_bytes: int = COMPRESS_ABOVE_BYTES,
         body_size_max_bytes: int = BODY_SIZE_MAX_BYTES,
@@ -82,6 +83,11 @@ class Producer:
         """The id under which brokers list this client."""
         return self._instance.client_id
 
+    @property
+    def inherited(self) -> bool:
+        """True in a forked child if the parent used this client: its calls raise ClosedError here."""
+        return self._instance.inherited
+
     async def __aenter__(self) -> Producer:
         await self.start()
         return self
@@ -92,7 +98,7 @@ class Producer:
         await self.stop()
 
     async def start(self) -> None:
-        """Starts background jobs. The first send opens the first connection."""
+        """Starts background jobs. The first send opens the first connection. Raises ClosedError after a stop."""
         if not self._instance.running:
             self._instance.start()
 
@@ -223,4 +229,6 @@ class Producer:
 
 
 def _may_retry(error: RefusedError | UnreachableError) -> bool:
-    return error.code in RETRY_CODES if isinstance(error, RefusedError) else True
+    if isinstance(error, RefusedError):
+        return error.code in RETRY_CODES
+    return not isinstance(error, ClosedError)

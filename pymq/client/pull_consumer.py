@@ -22,13 +22,16 @@ SUBSCRIPTION_COUNT_MAX = 64
 
 
 class PullConsumer:
-    """A reader that uses the name of ``group``. Use it with ``async with``, or :meth:`start` and :meth:`stop`."""
+    """A reader that uses the name of ``group``. Use it with ``async with``, or :meth:`start` and :meth:`stop`.
+
+    ``namesrv``: as :class:`~pymq.client.producer.Producer` takes them.
+    """
 
     def __init__(
         self,
         group: str,
         *,
-        namesrv: str | Sequence[str],
+        namesrv: str | Sequence[str] | None = None,
         poll_interval_s: float = ROUTE_POLL_INTERVAL_S,
         instance_name: str | None = None,
         clock: Clock | None = None,
@@ -42,6 +45,11 @@ class PullConsumer:
         self._broker_ids: dict[MessageQueue, int] = {}  # suggested by brokers: a slave for messages far behind the end
         self._subscriptions: dict[tuple[str, SubscriptionOptions], Subscription] = {}  # least recently used first
 
+    @property
+    def inherited(self) -> bool:
+        """True in a forked child if the parent used this client: its calls raise ClosedError here."""
+        return self._instance.inherited
+
     async def __aenter__(self) -> PullConsumer:
         await self.start()
         return self
@@ -52,7 +60,7 @@ class PullConsumer:
         await self.stop()
 
     async def start(self) -> None:
-        """Starts the background job that refreshes routes."""
+        """Starts the background job that refreshes routes. Raises ClosedError after a stop."""
         if not self._instance.running:
             self._instance.start()
 

@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Awaitable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Unpack
 
 from pymq.client.concurrent import ConcurrentConsumption
 from pymq.client.consumer_settings import ConsumerSettings, ConsumerState
@@ -16,6 +16,7 @@ from pymq.client.handler import MessageHandler, OnMessage
 from pymq.client.heartbeat import consumer_data, subscription_data
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
 from pymq.client.offset_store import BrokerOffsets, FileOffsets, OffsetStore
+from pymq.client.options import SettingOptions
 from pymq.client.orderly import OrderlyConsumption
 from pymq.client.queue_locks import RENEW_INTERVAL_S, QueueLocks
 from pymq.client.queue_offsets import QueueOffsets
@@ -49,13 +50,13 @@ class PushConsumer:
         self,
         group: str,
         *,
-        namesrv: str | Sequence[str],
+        namesrv: str | Sequence[str] | None = None,
         on_message: OnMessage,
         poll_interval_s: float = ROUTE_POLL_INTERVAL_S,
         instance_name: str | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
-        **settings: Any,
+        **settings: Unpack[SettingOptions],
     ) -> None:
         self.settings = _checked_settings(settings)
         self.group = check_group(group)
@@ -105,6 +106,11 @@ class PushConsumer:
         """The error that stopped the consumer: a filter with ``on_error="stop"`` failed on a message. Else None."""
         return self._failure
 
+    @property
+    def inherited(self) -> bool:
+        """True in a forked child if the parent used this client: its calls raise ClosedError here."""
+        return self._instance.inherited
+
     async def __aenter__(self) -> PushConsumer:
         await self.start()
         return self
@@ -142,7 +148,7 @@ class PushConsumer:
     async def start(self) -> None:
         """Joins the group and begins to consume. A topic that doesn't exist yet is consumed once it does.
 
-        A stopped consumer can't be started again. Raises UsageError without a subscription, UnreachableError when no
+        Raises ClosedError for a consumer that was stopped, UsageError without a subscription, UnreachableError when no
         name server answers, RefusedError when a broker refuses a filter that is not a tag expression.
         """
         if self._instance.running:
@@ -165,6 +171,8 @@ class PushConsumer:
 
     async def stop(self) -> None:
         """Leaves the group: ends all pulls, waits for running handlers, stores offsets and unlocks queues."""
+        if self._instance.inherited:
+            return  # a member of the group is the parent process, which goes on
         if self._failing is not None and self._failing is not asyncio.current_task():
             await asyncio.shield(self._failing)  # a failure is stopping the consumer already
             return
@@ -197,6 +205,7 @@ class PushConsumer:
 
     async def commit(self) -> None:
         """Stores the offsets reached so far now instead of at the next interval."""
+        self._instance.remoting.check_open()
         await self._store_offsets()
 
     def running_info(self) -> dict[str, object]:
@@ -251,7 +260,7 @@ class PushConsumer:
             self._rebalancer.wake()
 
 
-def _checked_settings(settings: dict[str, Any]) -> ConsumerSettings:
+def _checked_settings(settings: SettingOptions) -> ConsumerSettings:
     try:
         result = ConsumerSettings(**settings)
     except TypeError as error:

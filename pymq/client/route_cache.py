@@ -159,8 +159,9 @@ class RouteCache:
     async def _fetch(self, topic: str) -> TopicRoute:
         """Fetches a route; concurrent calls for one topic share one request."""
         task = self._fetching.get(topic)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(self._ask(topic))
+        loop = asyncio.get_running_loop()
+        if task is None or task.get_loop() is not loop:  # the other loop ran in the process that forked this one
+            task = loop.create_task(self._ask(topic))
             self._fetching[topic] = task
             task.add_done_callback(lambda done: self._fetched(topic, done))
         return await asyncio.shield(task)

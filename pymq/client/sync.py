@@ -1,73 +1,36 @@
 """Blocking versions of the clients, safe to call from any thread. They share one event loop in a background thread.
 
+A process that forks keeps its clients. In the child, a producer, pull consumer or admin client that the parent used
+connects again by itself; a push consumer raises ClosedError.
+
 Message handlers that are plain functions run in the consumer's threads, selectors in the loop's thread.
 """
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import threading
-from collections.abc import Callable, Coroutine, Sequence
+import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Generic, Never, Protocol, Self, TypeVar, Unpack
 
-from pymq.client.admin import Admin
 from pymq.client.handler import OnMessage
+from pymq.client.loop_thread import LoopThread, on_loop, shared
+from pymq.client.options import ClientOptions, ConsumerOptions, ProducerOptions
 from pymq.client.producer import SEND_TIMEOUT_S, Producer, Selector
 from pymq.client.pull_consumer import PULL_COUNT_MAX, PullConsumer
 from pymq.client.push_consumer import PushConsumer
 from pymq.client.subscription import EVERYTHING, TAG
+from pymq.client.sync_admin import SyncAdmin
+from pymq.errors import ClosedError, UsageError
 from pymq.model.message import Message, MessageQueue, PullResult, SendResult
 
-T = TypeVar("T")
-
-
-class LoopThread:
-    """An event loop in a daemon thread, which starts on first use."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-
-    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Runs ``coroutine`` on the loop and waits for its result; cancels it when the wait is interrupted."""
-        future = self.submit(coroutine)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Runs ``coroutine`` on the loop. Any thread except the loop's may wait for the future."""
-        loop = self._running_loop()
-        if threading.current_thread() is self._thread:
-            coroutine.close()
-            raise RuntimeError("a blocking client was called on its own event loop: use pymq.client's classes there")
-        return asyncio.run_coroutine_threadsafe(coroutine, loop)
-
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._run, args=(loop,), name="pymq-client", daemon=True)
-                self._thread.start()
-                self._loop = loop
-            return self._loop
-
-    @staticmethod
-    def _run(loop: asyncio.AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
-        loop.run_forever()
-
-
-_shared = LoopThread()
+__all__ = ["LoopThread", "SyncAdmin", "SyncProducer", "SyncPullConsumer", "SyncPushConsumer"]
 
 
 class _Client(Protocol):
+    @property
+    def inherited(self) -> bool: ...
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
 
@@ -76,10 +39,41 @@ ClientT = TypeVar("ClientT", bound=_Client)
 
 
 class _Blocking(Generic[ClientT]):
-    """The base of the blocking clients: creates the asynchronous client on the shared loop, and supports ``with``."""
+    """The base of the blocking clients: creates the asynchronous client on the shared loop, and supports ``with``.
+
+    In a forked child the first call makes a new client, with connections and a name of its own, unless the subclass
+    sets ``_reopens`` to False.
+    """
+
+    _reopens = True
 
     def __init__(self, make: Callable[[], ClientT]) -> None:
-        self._client = _shared.call(_on_loop(make))
+        self._make = make
+        self._started = False
+        self._made = shared.call(on_loop(make))
+
+    @property
+    def _client(self) -> ClientT:
+        if self._made.inherited:
+            if not self._reopens:
+                name = type(self).__name__
+                raise ClosedError(
+                    f"this {name} goes on in the process that started it and then forked this process {os.getpid()}: "
+                    f"make a new {name} in this process"
+                )
+            shared.call(self._reopen())
+        return self._made
+
+    async def _reopen(self) -> None:
+        # On the loop: of several threads the first one makes the client.
+        if self._made.inherited:
+            self._made = self._make()
+            if self._started:
+                await self._made.start()
+
+    def __reduce__(self) -> Never:
+        name = type(self).__name__
+        raise UsageError(f"a {name} can't be sent to another process: make a new {name} there")
 
     def __enter__(self) -> Self:
         self.start()
@@ -92,26 +86,26 @@ class _Blocking(Generic[ClientT]):
 
     def start(self) -> None:
         """Calls the asynchronous client's ``start``."""
-        _shared.call(self._client.start())
+        shared.call(self._client.start())
+        self._started = True
 
     def stop(self) -> None:
-        """Calls the asynchronous client's ``stop``."""
-        _shared.call(self._client.stop())
-
-
-async def _on_loop(function: Callable[[], T]) -> T:
-    return function()
+        """Calls the asynchronous client's ``stop``. In a forked child it leaves the parent's client alone."""
+        self._started = False
+        shared.call(self._made.stop())
 
 
 class SyncProducer(_Blocking[Producer]):
     """:class:`~pymq.client.producer.Producer` with blocking methods; takes the same arguments."""
 
-    def __init__(self, group: str, *, namesrv: str | Sequence[str], **options: Any) -> None:
+    def __init__(
+        self, group: str, *, namesrv: str | Sequence[str] | None = None, **options: Unpack[ProducerOptions]
+    ) -> None:
         super().__init__(lambda: Producer(group, namesrv=namesrv, **options))
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Returns the writable queues of ``topic``."""
-        return _shared.call(self._client.queues(topic))
+        return shared.call(self._client.queues(topic))
 
     def send(
         self,
@@ -122,7 +116,7 @@ class SyncProducer(_Blocking[Producer]):
         selector: Selector | None = None,
     ) -> SendResult:
         """Sends and waits until the broker has stored the message. Raises what Producer.send raises."""
-        return _shared.call(self._client.send(message, timeout_s=timeout_s, queue=queue, selector=selector))
+        return shared.call(self._client.send(message, timeout_s=timeout_s, queue=queue, selector=selector))
 
     def send_async(
         self,
@@ -133,31 +127,43 @@ class SyncProducer(_Blocking[Producer]):
         selector: Selector | None = None,
     ) -> Future[SendResult]:
         """Begins to send; the future has the result of :meth:`send`, or its error."""
-        return _shared.submit(self._client.send(message, timeout_s=timeout_s, queue=queue, selector=selector))
+        return shared.submit(self._client.send(message, timeout_s=timeout_s, queue=queue, selector=selector))
 
     def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, selector: Selector | None = None
     ) -> None:
         """Sends without an answer."""
-        _shared.call(self._client.send_oneway(message, queue=queue, selector=selector))
+        shared.call(self._client.send_oneway(message, queue=queue, selector=selector))
 
     def send_batch(
         self, messages: Sequence[Message], *, timeout_s: float = SEND_TIMEOUT_S, queue: MessageQueue | None = None
     ) -> SendResult:
         """Sends messages of one topic in one request."""
-        return _shared.call(self._client.send_batch(messages, timeout_s=timeout_s, queue=queue))
+        return shared.call(self._client.send_batch(messages, timeout_s=timeout_s, queue=queue))
 
 
 class SyncPushConsumer(_Blocking[PushConsumer]):
-    """:class:`~pymq.client.push_consumer.PushConsumer` with blocking methods; takes the same arguments."""
+    """:class:`~pymq.client.push_consumer.PushConsumer` with blocking methods; takes the same arguments.
 
-    def __init__(self, group: str, *, namesrv: str | Sequence[str], on_message: OnMessage, **options: Any) -> None:
+    A consumer that was started before a fork stays with the parent: in the child its calls raise ClosedError.
+    """
+
+    _reopens = False  # a second member would start without being asked to
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        namesrv: str | Sequence[str] | None = None,
+        on_message: OnMessage,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
         super().__init__(lambda: PushConsumer(group, namesrv=namesrv, on_message=on_message, **options))
 
     @property
     def assigned(self) -> list[MessageQueue]:
         """The queues this member reads now, sorted."""
-        return _shared.call(_on_loop(lambda: self._client.assigned))
+        return shared.call(on_loop(lambda: self._client.assigned))
 
     def subscribe(
         self,
@@ -172,8 +178,8 @@ class SyncPushConsumer(_Blocking[PushConsumer]):
     ) -> None:
         """Subscribes to ``topic``, as PushConsumer.subscribe does."""
         subscribe = self._client.subscribe
-        _shared.call(
-            _on_loop(
+        shared.call(
+            on_loop(
                 lambda: subscribe(
                     topic,
                     expression,
@@ -188,18 +194,20 @@ class SyncPushConsumer(_Blocking[PushConsumer]):
 
     def commit(self) -> None:
         """Stores the offsets reached so far."""
-        _shared.call(self._client.commit())
+        shared.call(self._client.commit())
 
 
 class SyncPullConsumer(_Blocking[PullConsumer]):
     """:class:`~pymq.client.pull_consumer.PullConsumer` with blocking methods; takes the same arguments."""
 
-    def __init__(self, group: str, *, namesrv: str | Sequence[str], **options: Any) -> None:
+    def __init__(
+        self, group: str, *, namesrv: str | Sequence[str] | None = None, **options: Unpack[ClientOptions]
+    ) -> None:
         super().__init__(lambda: PullConsumer(group, namesrv=namesrv, **options))
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Returns the readable queues of ``topic``, sorted."""
-        return _shared.call(self._client.queues(topic))
+        return shared.call(self._client.queues(topic))
 
     def pull(
         self,
@@ -230,59 +238,24 @@ class SyncPullConsumer(_Blocking[PullConsumer]):
             via=via,
             suspend_ms=suspend_ms,
         )
-        return _shared.call(pulling)
+        return shared.call(pulling)
 
     def min_offset(self, queue: MessageQueue) -> int:
         """Returns the first offset that is still stored."""
-        return _shared.call(self._client.min_offset(queue))
+        return shared.call(self._client.min_offset(queue))
 
     def max_offset(self, queue: MessageQueue) -> int:
         """Returns the offset that the next message will get."""
-        return _shared.call(self._client.max_offset(queue))
+        return shared.call(self._client.max_offset(queue))
 
     def offset_by_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Returns the first offset stored at ``timestamp_ms`` (Unix ms) or later."""
-        return _shared.call(self._client.offset_by_time(queue, timestamp_ms))
+        return shared.call(self._client.offset_by_time(queue, timestamp_ms))
 
     def committed(self, queue: MessageQueue) -> int | None:
         """Returns the offset that this group committed in ``queue``, None when there is none."""
-        return _shared.call(self._client.committed(queue))
+        return shared.call(self._client.committed(queue))
 
     def commit(self, queue: MessageQueue, offset: int) -> None:
         """Commits ``offset``: this group continues there."""
-        _shared.call(self._client.commit(queue, offset))
-
-
-class SyncAdmin:
-    """:class:`~pymq.client.admin.Admin` with blocking calls: ``admin.topics.create(...)`` and so on."""
-
-    def __init__(self, namesrv: str | Sequence[str] = "127.0.0.1:9876", **options: Any) -> None:
-        self._admin: Admin = _shared.call(_on_loop(lambda: Admin(namesrv, **options)))
-
-    def __enter__(self) -> SyncAdmin:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Ends all connections."""
-        _shared.call(self._admin.close())
-
-    def __getattr__(self, name: str) -> Any:
-        return _BlockingPart(getattr(self._admin, name))
-
-
-class _BlockingPart:
-    """One part of the admin client whose coroutine methods block; other members stay as they are."""
-
-    def __init__(self, part: Any) -> None:
-        self._part = part
-
-    def __getattr__(self, name: str) -> Any:
-        member = getattr(self._part, name)
-        if not inspect.iscoroutinefunction(member):
-            return member
-        return lambda *arguments, **options: _shared.call(member(*arguments, **options))
+        shared.call(self._client.commit(queue, offset))

@@ -142,7 +142,7 @@ class PullResult:
 
 
 def check_delay_level(level: int, level_max: int) -> None:
-    """Raises UsageError unless ``level`` is 0 (no delay) to ``level_max``. Brokers lower a larger one without a word."""
+    """Raises UsageError unless ``level`` is 0 (no delay) to ``level_max``: a broker silently lowers a larger one."""
     if not isinstance(level, int) or isinstance(level, bool):
         raise UsageError(f"delay_level is {_shown(level)}: it is a number from 1 to {level_max}, 0 for no delay")
     if not 0 <= level <= level_max:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, cast
 
 from pymq.clock import Clock
-from pymq.errors import ProtocolViolation, RefusedError, RequestTimeoutError, UnreachableError
+from pymq.errors import ClosedError, ProtocolViolation, RefusedError, RequestTimeoutError, UnreachableError
 from pymq.model.hosts import parse_address
+from pymq.net.forks import notify_of_forks, release_socket
 from pymq.net.os_errors import os_error_text
 from pymq.wire.codes import VERSION_5_3_3, ResponseCode, request_name
 from pymq.wire.command import FLAG_ONEWAY, FRAME_SIZE_MAX_BYTES, Command, decode_command, encode_command
@@ -25,6 +27,7 @@ log = logging.getLogger(__name__)
 CONNECT_TIMEOUT_S = 3.0
 WRITE_BUFFER_HIGH_BYTES = 4 * 1024 * 1024
 SWEEP_INTERVAL_MIN_MS = 20
+CLOSED_TEXT = "the client is stopped: make a new one, a stopped client can't be started again"
 _NEVER_MS = 1 << 62
 
 OnRequest = Callable[[Command, str], "Reply | Awaitable[Reply | None] | None"]
@@ -59,6 +62,10 @@ class RemotingClient:
         self._connecting: dict[str, asyncio.Task[_Connection]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._closed_text = CLOSED_TEXT
+        self._process_id = os.getpid()
+        self.inherited = False  # in use when the parent process forked this one: its connections are the parent's
+        notify_of_forks(self)
 
     async def invoke(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
         """Sends ``command`` to ``address`` ("host:port") and returns the answer, whatever its code.
@@ -97,8 +104,38 @@ class RemotingClient:
         """Return whether a connection to ``address`` is open."""
         return address in self._connections
 
+    def check_open(self) -> None:
+        """Raises ClosedError after :meth:`close`, and in a forked child if the parent used the client."""
+        if self._closed:
+            raise ClosedError(self._closed_text)
+
+    @property
+    def was_used(self) -> bool:
+        """True once a request was sent or a connection began to open."""
+        return self._opaque >= 0 or bool(self._connecting)
+
+    def after_fork(self) -> None:
+        """In a forked child: leaves connections to the parent. A client that the parent never used can be used here."""
+        if self.was_used:
+            self.leave_to_parent()
+
+    def leave_to_parent(self) -> None:
+        """Ends the use of this client in a forked child, without a word to the servers: to them it goes on."""
+        if self._closed:
+            return
+        self._closed = self.inherited = True
+        self._closed_text = (
+            f"the client was in use in process {self._process_id}, which forked this process {os.getpid()}: "
+            "make a new client in this process"
+        )
+        for connection in (*self._connections.values(), *self._retired):
+            connection.release()
+        self._connections.clear()
+
     async def close(self) -> None:
-        """Closes all connections. Requests that wait for an answer get UnreachableError."""
+        """Closes all connections. Requests that wait for an answer get UnreachableError, later ones ClosedError."""
+        if self.inherited:
+            return
         self._closed = True
         waiting: list[asyncio.Future[Any]] = [*self._connecting.values(), *self._tasks]
         for task in waiting:
@@ -130,7 +167,7 @@ class RemotingClient:
 
     async def _connect(self, address: str, timeout_s: float) -> _Connection:
         if self._closed:
-            raise UnreachableError(f"no request to {address}: the client is closed")
+            raise ClosedError(f"no request to {address}: {self._closed_text}")
         task = self._connecting.get(address)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._open(address))
@@ -143,7 +180,7 @@ class RemotingClient:
             raise UnreachableError(f"no connection to {address} within {timeout_s:g} s: is a server there?") from None
         except asyncio.CancelledError:
             if task.cancelled() and self._closed:
-                raise UnreachableError(f"no request to {address}: the client is closed") from None
+                raise ClosedError(f"no request to {address}: {self._closed_text}") from None
             raise
 
     def _connect_ended(self, address: str, task: asyncio.Task[_Connection]) -> None:
@@ -173,7 +210,7 @@ class RemotingClient:
         if self._closed:  # close() ran while this connection opened, and missed it
             connection.shut("the client was closed")
             await connection.ended
-            raise UnreachableError(f"no request to {address}: the client is closed")
+            raise ClosedError(f"no request to {address}: {self._closed_text}")
         if not connection.closed:
             self._connections[address] = connection
         return connection
@@ -295,6 +332,13 @@ class _Connection(asyncio.Protocol):
         self._flush()
         if self._transport is not None:
             self._transport.close()
+
+    def release(self) -> None:
+        """In a forked child: gives up this process's share of the socket."""
+        self.closed = True
+        socket = None if self._transport is None else self._transport.get_extra_info("socket")
+        if socket is not None:
+            release_socket(socket.fileno())
 
     def _arm_sweep(self, at_ms: int) -> None:
         if self._sweeper is not None:

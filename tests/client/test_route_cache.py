@@ -45,6 +45,17 @@ def names(result: Any) -> Any:
     return [(queue.broker_name, queue.queue_id) for queue in result]
 
 
+def test_name_servers_default_to_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", "a:1;b:2")
+    assert parse_name_servers(None) == ["a:1", "b:2"]
+    assert parse_name_servers("c:3") == ["c:3"]
+    for empty in ("", " "):
+        monkeypatch.setenv("NAMESRV_ADDR", empty)
+        assert parse_name_servers(None) == ["127.0.0.1:9876"]
+    monkeypatch.delenv("NAMESRV_ADDR")
+    assert parse_name_servers(None) == ["127.0.0.1:9876"]
+
+
 def test_a_producer_uses_writable_masters_sorted() -> None:
     assert names(write_queues("T", ROUTE)) == [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2), ("wo", 0), ("wo", 1)]
 

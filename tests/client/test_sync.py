@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pymq.client import Message
-from pymq.client.sync import LoopThread, SyncAdmin, SyncProducer
-from pymq.errors import UnreachableError, UsageError
+from pymq.client import Message, MessageQueue
+from pymq.client.sync import LoopThread, SyncAdmin, SyncProducer, SyncPullConsumer, SyncPushConsumer
+from pymq.errors import ClosedError, UnreachableError, UsageError
 
 NO_SERVER = "127.0.0.1:1"
 
@@ -46,6 +46,40 @@ def test_errors_are_raised_in_the_caller() -> None:
             producer.send(Message("T", b""))
 
 
-def test_admin_calls_block() -> None:
-    with SyncAdmin(NO_SERVER) as admin, pytest.raises(UnreachableError):
-        admin.cluster.info()
+def test_a_stopped_client_says_so() -> None:
+    producer, pull = SyncProducer("P", namesrv=NO_SERVER), SyncPullConsumer("G", namesrv=NO_SERVER)
+    push = SyncPushConsumer("G", namesrv=NO_SERVER, on_message=lambda messages: None)
+    push.subscribe("T")
+    producer.start()
+    pull.start()
+    for client in (producer, pull, push):
+        client.stop()
+        client.stop()
+        with pytest.raises(ClosedError, match="make a new one, a stopped client can't be started again"):
+            client.start()
+    queue = MessageQueue("T", "b", 0)
+    for call in (
+        lambda: producer.send(Message("T", b"x")),
+        lambda: producer.queues("T"),
+        lambda: pull.pull(queue, 0),
+        lambda: pull.commit(queue, 0),
+        push.commit,
+    ):
+        with pytest.raises(ClosedError, match="the client is stopped"):
+            call()
+
+
+def test_name_servers_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    def addresses() -> list[list[str]]:
+        made: Any = [
+            SyncProducer("P"),
+            SyncPullConsumer("G"),
+            SyncPushConsumer("G", on_message=lambda messages: None),
+        ]
+        return [*(one._client._instance.name_servers.addresses for one in made), SyncAdmin().namesrv.addresses]
+
+    monkeypatch.setenv("NAMESRV_ADDR", "a:1;b:2")
+    assert addresses() == [["a:1", "b:2"]] * 4
+    monkeypatch.setenv("NAMESRV_ADDR", "a")
+    with pytest.raises(UsageError, match=r"'a' is not an address.*from NAMESRV_ADDR"):
+        SyncProducer("P")

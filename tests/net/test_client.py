@@ -9,7 +9,7 @@ from typing import Any, Never
 import pytest
 
 from pymq.clock import SystemClock
-from pymq.errors import RefusedError, RequestTimeoutError, UnreachableError
+from pymq.errors import ClosedError, RefusedError, RequestTimeoutError, UnreachableError
 from pymq.net.client import RemotingClient
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import FLAG_ONEWAY, Command, request
@@ -196,7 +196,7 @@ def test_close_fails_pending_and_later_requests() -> None:
         await client.close()
         with pytest.raises(UnreachableError, match="the client was closed"):
             await pending
-        with pytest.raises(UnreachableError, match="client is closed"):
+        with pytest.raises(ClosedError, match="client is stopped"):
             await client.invoke(server.address, request(ECHO))
 
     run(scenario)

@@ -4,6 +4,7 @@
 """
 
 import importlib
+import importlib.resources
 import pkgutil
 
 import pymq
@@ -29,6 +30,11 @@ def import_everything() -> int:
     return count
 
 
+def is_typed() -> None:
+    """Check that type checkers take the types of the installed package (PEP 561)."""
+    assert importlib.resources.files("pymq").joinpath("py.typed").is_file(), "the wheel lacks pymq/py.typed"
+
+
 def round_trip() -> None:
     """Send one message to a standalone broker on free ports and pull it from there."""
     with StandaloneProcess() as server:
@@ -41,5 +47,6 @@ def round_trip() -> None:
 
 if __name__ == "__main__":
     modules = import_everything()
+    is_typed()
     round_trip()
     print(f"{modules} modules import; a message went through a broker and back")

@@ -14,6 +14,7 @@ from pymq.client.admin.messages import MessageAdmin
 from pymq.client.admin.namesrv import NamesrvAdmin
 from pymq.client.admin.replication import ReplicationAdmin
 from pymq.client.admin.topics import TopicAdmin
+from pymq.client.name_servers import parse_name_servers
 from pymq.clock import Clock, SystemClock
 
 
@@ -21,20 +22,20 @@ class Admin:
     """Admin calls by noun: ``cluster``, ``topics``, ``groups``, ``filters``, ``brokers``, ``replication``,
     ``messages``, ``namesrv``.
 
-    ``namesrv``: "host:port" texts, or one text with several joined by ``;``. ``timeout_s``: for each request. Use it
+    ``namesrv``: "host:port" texts, or one text with several joined by ``;``; without them NAMESRV_ADDR from the
+    environment, else 127.0.0.1:9876. ``timeout_s``: for each request. Use it
     as ``async with Admin(...)`` from one event loop. All calls raise UnreachableError, RefusedError (with the server's
     code and remark) and NotFoundError for a topic, group or message that doesn't exist.
     """
 
     def __init__(
         self,
-        namesrv: str | Sequence[str] = "127.0.0.1:9876",
+        namesrv: str | Sequence[str] | None = None,
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         clock: Clock | None = None,
     ) -> None:
-        texts = [namesrv] if isinstance(namesrv, str) else namesrv
-        addresses = [part.strip() for text in texts for part in text.replace(",", ";").split(";") if part.strip()]
+        addresses = parse_name_servers(namesrv)
         self._connection = AdminConnection(addresses, clock=clock or SystemClock(), timeout_s=timeout_s)
         self.namesrv = NamesrvAdmin(self._connection)
         self.cluster = ClusterAdmin(self._connection)
@@ -44,6 +45,11 @@ class Admin:
         self.filters = FilterAdmin(self.cluster, self.topics, self.groups, self.brokers)
         self.replication = ReplicationAdmin(self._connection, self.brokers)
         self.messages = MessageAdmin(self._connection, self.topics)
+
+    @property
+    def inherited(self) -> bool:
+        """True in a forked child if the parent used this client: its calls raise ClosedError here."""
+        return self._connection.inherited
 
     async def __aenter__(self) -> Admin:
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pymq.clock import Clock
-from pymq.errors import RefusedError, UnreachableError
+from pymq.errors import ClosedError, RefusedError, UnreachableError
 from pymq.net.client import RemotingClient
 from pymq.wire.bodies_admin import encode_admin_body
 from pymq.wire.command import Command, request
@@ -25,6 +25,11 @@ class AdminConnection:
         self._client = RemotingClient(clock=clock)
         self._preferred = namesrv_addresses[0]
 
+    @property
+    def inherited(self) -> bool:
+        """True in a forked child if the parent used this client."""
+        return self._client.inherited
+
     async def ask_namesrv(self, code: int, header: Header | None = None, body: bytes = b"") -> Command:
         """Returns the answer of the first name server that can be reached; the next call starts with the same one.
 
@@ -35,6 +40,8 @@ class AdminConnection:
         for address in [self._preferred, *others]:
             try:
                 answer = await self._client.invoke_ok(address, request(code, header, body), self.timeout_s)
+            except ClosedError:
+                raise
             except UnreachableError as error:
                 failures.append(error)
                 continue

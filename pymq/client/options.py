@@ -1,0 +1,57 @@
+"""The keywords of the clients' constructors as types, for classes that pass them on."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TypedDict
+
+from pymq.clock import Clock
+
+
+class ClientOptions(TypedDict, total=False):
+    """The keywords that all clients of a group take: those of :class:`~pymq.client.pull_consumer.PullConsumer`."""
+
+    poll_interval_s: float
+    instance_name: str | None
+    clock: Clock | None
+    rng: random.Random | None
+
+
+class ProducerOptions(ClientOptions, total=False):
+    """The keywords of :class:`~pymq.client.producer.Producer`."""
+
+    compress: str
+    compress_above_bytes: int
+    body_size_max_bytes: int
+    delay_level_max: int
+    retry_count: int
+
+
+class SettingOptions(TypedDict, total=False):
+    """The fields of :class:`~pymq.client.consumer_settings.ConsumerSettings`."""
+
+    orderly: bool
+    broadcasting: bool
+    consume_from: str
+    batch_count_max: int
+    concurrency_max: int
+    pull_count_max: int
+    pull_bytes_max: int
+    long_poll_ms: int
+    cached_count_max: int
+    cached_bytes_max: int
+    max_reconsume_times: int
+    delay_level: int
+    delay_level_max: int
+    suspend_ms: int
+    commit_interval_s: float
+    rebalance_interval_s: float
+    retry_interval_s: float
+    stop_timeout_s: float
+    strategy: str
+    offsets_path: Path | None
+
+
+class ConsumerOptions(ClientOptions, SettingOptions, total=False):
+    """The keywords of :class:`~pymq.client.push_consumer.PushConsumer`."""

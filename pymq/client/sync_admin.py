@@ -1,0 +1,198 @@
+"""The blocking admin client. Each method has the signature and the documentation of the asynchronous one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Sequence
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+from pymq.client.admin import Admin
+from pymq.client.admin.brokers import BrokerAdmin
+from pymq.client.admin.cluster import ClusterAdmin
+from pymq.client.admin.connection import DEFAULT_TIMEOUT_S
+from pymq.client.admin.filters import FilterAdmin
+from pymq.client.admin.groups import GroupAdmin
+from pymq.client.admin.messages import MessageAdmin
+from pymq.client.admin.namesrv import NamesrvAdmin
+from pymq.client.admin.replication import ReplicationAdmin
+from pymq.client.admin.topics import TopicAdmin
+from pymq.client.loop_thread import on_loop, shared
+from pymq.clock import Clock
+
+T = TypeVar("T")
+PartT = TypeVar("PartT")
+P = ParamSpec("P")
+
+
+class _Part(Generic[PartT]):
+    """The blocking form of one part of the admin client; ``part()`` returns the asynchronous one."""
+
+    def __init__(self, part: Callable[[], PartT]) -> None:
+        self._part = part
+
+
+def _blocking(
+    method: Callable[Concatenate[PartT, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[_Part[PartT], P], T]:
+    """Returns ``method`` as one that waits for its result."""
+
+    @functools.wraps(method)
+    def call(self: _Part[PartT], /, *arguments: P.args, **options: P.kwargs) -> T:
+        return shared.call(method(self._part(), *arguments, **options))
+
+    return call
+
+
+class SyncNamesrvAdmin(_Part[NamesrvAdmin]):
+    """The blocking form of :class:`~pymq.client.admin.namesrv.NamesrvAdmin`."""
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses of the name servers this client uses."""
+        return self._part().addresses
+
+    put_value = _blocking(NamesrvAdmin.put_value)
+    value = _blocking(NamesrvAdmin.value)
+    delete_value = _blocking(NamesrvAdmin.delete_value)
+    values = _blocking(NamesrvAdmin.values)
+    config = _blocking(NamesrvAdmin.config)
+    update_config = _blocking(NamesrvAdmin.update_config)
+    wipe_write_permission = _blocking(NamesrvAdmin.wipe_write_permission)
+    add_write_permission = _blocking(NamesrvAdmin.add_write_permission)
+
+
+class SyncClusterAdmin(_Part[ClusterAdmin]):
+    """The blocking form of :class:`~pymq.client.admin.cluster.ClusterAdmin`."""
+
+    info = _blocking(ClusterAdmin.info)
+    masters = _blocking(ClusterAdmin.masters)
+    select = _blocking(ClusterAdmin.select)
+
+
+class SyncTopicAdmin(_Part[TopicAdmin]):
+    """The blocking form of :class:`~pymq.client.admin.topics.TopicAdmin`."""
+
+    names = _blocking(TopicAdmin.names)
+    system_names = _blocking(TopicAdmin.system_names)
+    route = _blocking(TopicAdmin.route)
+    targets = _blocking(TopicAdmin.targets)
+    config = _blocking(TopicAdmin.config)
+    configs = _blocking(TopicAdmin.configs)
+    put = _blocking(TopicAdmin.put)
+    update = _blocking(TopicAdmin.update)
+    delete = _blocking(TopicAdmin.delete)
+    stats = _blocking(TopicAdmin.stats)
+    groups = _blocking(TopicAdmin.groups)
+
+
+class SyncGroupAdmin(_Part[GroupAdmin]):
+    """The blocking form of :class:`~pymq.client.admin.groups.GroupAdmin`."""
+
+    all_configs = _blocking(GroupAdmin.all_configs)
+    configs = _blocking(GroupAdmin.configs)
+    config = _blocking(GroupAdmin.config)
+    put = _blocking(GroupAdmin.put)
+    delete = _blocking(GroupAdmin.delete)
+    connections = _blocking(GroupAdmin.connections)
+    topics = _blocking(GroupAdmin.topics)
+    lag = _blocking(GroupAdmin.lag)
+    subscription = _blocking(GroupAdmin.subscription)
+    time_spans = _blocking(GroupAdmin.time_spans)
+    reset_offsets = _blocking(GroupAdmin.reset_offsets)
+    status = _blocking(GroupAdmin.status)
+    clone_offsets = _blocking(GroupAdmin.clone_offsets)
+    correction_offsets = _blocking(GroupAdmin.correction_offsets)
+    running_info = _blocking(GroupAdmin.running_info)
+    consume_directly = _blocking(GroupAdmin.consume_directly)
+
+
+class SyncBrokerAdmin(_Part[BrokerAdmin]):
+    """The blocking form of :class:`~pymq.client.admin.brokers.BrokerAdmin`."""
+
+    runtime_info = _blocking(BrokerAdmin.runtime_info)
+    config = _blocking(BrokerAdmin.config)
+    update_config = _blocking(BrokerAdmin.update_config)
+    ha_status = _blocking(BrokerAdmin.ha_status)
+    stats = _blocking(BrokerAdmin.stats)
+    consume_stats = _blocking(BrokerAdmin.consume_stats)
+    producers = _blocking(BrokerAdmin.producers)
+    producer_connections = _blocking(BrokerAdmin.producer_connections)
+    consume_queue = _blocking(BrokerAdmin.consume_queue)
+    system_topics = _blocking(BrokerAdmin.system_topics)
+    clean_expired_consume_queues = _blocking(BrokerAdmin.clean_expired_consume_queues)
+    clean_unused_topics = _blocking(BrokerAdmin.clean_unused_topics)
+    delete_expired_commit_log = _blocking(BrokerAdmin.delete_expired_commit_log)
+
+
+class SyncFilterAdmin(_Part[FilterAdmin]):
+    """The blocking form of :class:`~pymq.client.admin.filters.FilterAdmin`."""
+
+    figures = _blocking(FilterAdmin.figures)
+
+
+class SyncReplicationAdmin(_Part[ReplicationAdmin]):
+    """The blocking form of :class:`~pymq.client.admin.replication.ReplicationAdmin`."""
+
+    status = _blocking(ReplicationAdmin.status)
+    change_role = _blocking(ReplicationAdmin.change_role)
+    replicated_tables = _blocking(ReplicationAdmin.replicated_tables)
+    tables = _blocking(ReplicationAdmin.tables)
+    deleted_topics = _blocking(ReplicationAdmin.deleted_topics)
+    digests = _blocking(ReplicationAdmin.digests)
+    read_log = _blocking(ReplicationAdmin.read_log)
+
+
+class SyncMessageAdmin(_Part[MessageAdmin]):
+    """The blocking form of :class:`~pymq.client.admin.messages.MessageAdmin`."""
+
+    by_offset_id = _blocking(MessageAdmin.by_offset_id)
+    by_unique_key = _blocking(MessageAdmin.by_unique_key)
+    by_key = _blocking(MessageAdmin.by_key)
+
+
+class SyncAdmin:
+    """:class:`~pymq.client.admin.Admin` with blocking calls: ``admin.topics.put(...)`` and so on.
+
+    In a forked child the first call connects again. All calls raise what Admin's raise.
+    """
+
+    def __init__(
+        self,
+        namesrv: str | Sequence[str] | None = None,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        clock: Clock | None = None,
+    ) -> None:
+        self._make: Callable[[], Admin] = lambda: Admin(namesrv, timeout_s=timeout_s, clock=clock)
+        self._made = shared.call(on_loop(self._make))
+        self.namesrv = SyncNamesrvAdmin(lambda: self._admin.namesrv)
+        self.cluster = SyncClusterAdmin(lambda: self._admin.cluster)
+        self.topics = SyncTopicAdmin(lambda: self._admin.topics)
+        self.groups = SyncGroupAdmin(lambda: self._admin.groups)
+        self.brokers = SyncBrokerAdmin(lambda: self._admin.brokers)
+        self.filters = SyncFilterAdmin(lambda: self._admin.filters)
+        self.replication = SyncReplicationAdmin(lambda: self._admin.replication)
+        self.messages = SyncMessageAdmin(lambda: self._admin.messages)
+
+    @property
+    def _admin(self) -> Admin:
+        if self._made.inherited:
+            self._made = shared.call(on_loop(self._remade))
+        return self._made
+
+    def _remade(self) -> Admin:
+        # On the loop: of several threads the first one makes the client.
+        return self._make() if self._made.inherited else self._made
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all connections; in a forked child only this process's."""
+        shared.call(self._made.close())

@@ -1,0 +1,55 @@
+"""The types of the constructors' keywords, as a type checker in an application sees them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, assert_type, get_type_hints
+
+import pytest
+
+from pymq.client import MessageQueue, Producer, PullConsumer, PushConsumer, SendResult
+from pymq.client.consumer_settings import ConsumerSettings
+from pymq.client.options import ClientOptions, ConsumerOptions, ProducerOptions, SettingOptions
+from pymq.client.sync import SyncAdmin, SyncProducer, SyncPushConsumer
+from pymq.errors import UsageError
+from pymq.model.message import Message
+from pymq.wire.bodies_admin import ConsumeOffset
+
+
+def keywords(cls: type) -> dict[str, Any]:
+    """Return the types of a constructor's keywords, without those that the blocking clients name themselves."""
+    parameters = inspect.signature(cls).parameters.values()
+    hints = get_type_hints(cls.__init__)
+    names = {one.name for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY}
+    return {name: hints[name] for name in names - {"namesrv", "on_message"}}
+
+
+def test_the_options_are_those_of_the_classes() -> None:
+    assert get_type_hints(ProducerOptions) == keywords(Producer)
+    assert get_type_hints(ClientOptions) == keywords(PullConsumer) == keywords(PushConsumer)
+    assert get_type_hints(SettingOptions) == get_type_hints(ConsumerSettings)
+    assert get_type_hints(ConsumerOptions) == get_type_hints(ClientOptions) | get_type_hints(SettingOptions)
+
+
+def _typed_use(
+    admin: SyncAdmin, producer: SyncProducer, consumer: SyncPushConsumer, handler: Callable[[Any], None]
+) -> None:
+    """Never called: mypy checks that it sees these types, and that each ignored error is one."""
+    assert_type(admin.topics.names(), list[str])
+    assert_type(admin.groups.lag("G", topic="T"), dict[MessageQueue, ConsumeOffset])
+    assert_type(producer.send(Message("T", "x", keys=["a"])), SendResult)
+    assert_type(producer.send_async(Message("T", b"x")), Future[SendResult])
+    assert_type(consumer.assigned, list[MessageQueue])
+    admin.topics.lag()  # type: ignore[attr-defined]
+    admin.groups.lag(7)  # type: ignore[arg-type]
+    PushConsumer("G", on_message=handler, batch_count_max=3, consume_from="first")
+    PushConsumer("G", on_message=handler, batch_count_max="3")  # type: ignore[arg-type]
+    SyncPushConsumer("G", on_message=handler, batch_max=3)  # type: ignore[call-arg]
+    SyncProducer("G", compress=True)  # type: ignore[arg-type]
+
+
+def test_a_setting_that_is_not_known_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"no such setting.*batch_max"):
+        PushConsumer("G", on_message=lambda messages: None, batch_max=3)  # type: ignore[call-arg]
