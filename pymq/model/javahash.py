@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+import sys
+
+from pymq.model.sized_cache import SizedCache
+
+TAGS_CACHE_BYTES = 1024 * 1024
 
 
 def string_hash(text: str) -> int:
@@ -18,10 +22,9 @@ def string_hash(text: str) -> int:
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 
-@lru_cache(maxsize=4096)
-def tags_code(tags: str) -> int:
-    """Return the tagsCode of a TAGS property in a consume queue: 0 when empty, else the sign-extended string hash."""
-    return string_hash(tags) if tags else 0
+# tags_code(tags) returns the tagsCode of a TAGS property in a consume queue, the sign-extended string hash. It is 0 for
+# an empty text.
+tags_code = SizedCache[str, int](string_hash, lambda tags, _: sys.getsizeof(tags), TAGS_CACHE_BYTES).__getitem__
 
 
 def index_key_hash(topic: str, key: str) -> int:

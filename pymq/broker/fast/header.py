@@ -24,6 +24,7 @@ _BINARY_G = b"\x00\x01g\x00\x00\x00\x0d"
 _BINARY_H_ZERO_I = b"\x00\x01h\x00\x00\x00\x010\x00\x01i"
 _BINARY_NUMBERS = struct.Struct(">iiii")  # opaque, flag, remark length, fields length
 _TEMPLATE_COUNT_MAX = 4096  # a hostile client could send new ones without end
+_TEMPLATE_SIZE_MAX_BYTES = 1024  # a longer header is decoded each time
 
 ONE = 1
 BATCH = 2
@@ -128,10 +129,12 @@ class BinaryTemplates:
             return None
         if list(fields)[:9] != list("abcdefghi"):
             return None
+        head = SendHead(RequestCode.SEND_MESSAGE_V2, 0, ext)
+        if g - _BINARY_EXT_AT + body_at - end > _TEMPLATE_SIZE_MAX_BYTES:
+            return head
         if self._count >= _TEMPLATE_COUNT_MAX:
             self._known.clear()
             self._count = 0
         self._count += 1
-        head = SendHead(RequestCode.SEND_MESSAGE_V2, 0, ext)
         self._known.setdefault(payload[_BINARY_EXT_AT:g], {})[payload[end:body_at]] = head
         return head

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pymq.broker.messages.message_filter import MessageFilter, is_tag_type, tag_filter
 from pymq.errors import ExpressionError, Refusal
 from pymq.filter.raw_properties import source_of
-from pymq.filter.sql92 import EXPRESSION_CACHE_COUNT, SqlExpression, compile_sql
+from pymq.filter.sql92 import EXPRESSION_CACHE_BYTES, SqlExpression, compile_sql, compiled_size_bytes
+from pymq.model.sized_cache import SizedCache
 from pymq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXPRESSION_SQL92 = "SQL92"
+SUBSCRIPTION_LENGTH_MAX = 32_768  # as EXPRESSION_LENGTH_MAX of pymq.filter.parser, which imports much
+TAG_COUNT_MAX = 1024
+PLAIN_LENGTH_MAX = 2 * TAG_COUNT_MAX - 1  # a shorter expression is within all limits
 _SHOWN_LENGTH = 200
 
 
@@ -28,12 +31,16 @@ class Expressions:
     def __init__(self, *, config: BrokerConfig, stats: StatsManager) -> None:
         self._config = config
         self._stats = stats
-        self._sql_filter = lru_cache(maxsize=EXPRESSION_CACHE_COUNT)(self._make)
+        self._sql_filter = SizedCache[str, MessageFilter](
+            self._make, lambda text, _: compiled_size_bytes(text), EXPRESSION_CACHE_BYTES
+        )
 
     def message_filter(
         self, expression_type: str | None, text: str | None, wrong: int = ResponseCode.SUBSCRIPTION_PARSE_FAILED
     ) -> MessageFilter:
         """Return a subscription's filter. Raises Refusal, with code ``wrong`` for an expression that is wrong."""
+        if text is not None and len(text) > PLAIN_LENGTH_MAX:
+            check_size(expression_type, text, wrong)
         if is_tag_type(expression_type):
             return tag_filter(text)
         if expression_type != EXPRESSION_SQL92:
@@ -49,7 +56,7 @@ class Expressions:
                 "it to true, or use tags",
             )
         try:
-            return self._sql_filter(text or "")
+            return self._sql_filter[text or ""]
         except ExpressionError as error:
             raise Refusal(wrong, f"the SQL92 expression {_shown(text or '')} is wrong at {error}") from error
 
@@ -61,7 +68,11 @@ class Expressions:
                 _shown(text),
                 expression.ignored_from,
             )
-        return MessageFilter(accept=_RecordTest(expression, self._stats).accepts, prefilter=expression.make_prefilter())
+        return MessageFilter(
+            accept=_RecordTest(expression, self._stats).accepts,
+            prefilter=expression.make_prefilter(),
+            size_bytes=compiled_size_bytes(text),
+        )
 
 
 class _RecordTest:
@@ -92,6 +103,23 @@ class _RecordTest:
                 _shown(self._expression.text),
                 error,
             )
+
+
+def check_size(expression_type: str | None, text: str, wrong: int = ResponseCode.SUBSCRIPTION_PARSE_FAILED) -> None:
+    """Raise Refusal with code ``wrong`` for an expression that is too long, or names too many tags."""
+    if len(text) > SUBSCRIPTION_LENGTH_MAX:
+        raise Refusal(
+            wrong,
+            f"the expression {_shown(text)} has {len(text)} characters, the limit is {SUBSCRIPTION_LENGTH_MAX}: "
+            "shorten it, or subscribe to everything and select in the client",
+        )
+    tag_count = text.count("||") + 1
+    if is_tag_type(expression_type) and tag_count > TAG_COUNT_MAX:
+        raise Refusal(
+            wrong,
+            f"the expression {_shown(text)} names {tag_count} tags, the limit is {TAG_COUNT_MAX}: name fewer, or "
+            "subscribe to everything and select in the client",
+        )
 
 
 def _shown(text: str) -> str:

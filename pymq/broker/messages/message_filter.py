@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+import sys
 from typing import NamedTuple
 
 from pymq.model.javahash import tags_code
+from pymq.model.sized_cache import SizedCache
 from pymq.store.store import Accept, RecordPrefilter
 
 SUBSCRIBE_ALL = "*"
 EXPRESSION_TAG = "TAG"
+TAG_FILTER_CACHE_BYTES = 4 * 1024 * 1024
+TAG_CODE_BYTES = 100  # of one code in a set
 
 
 class MessageFilter(NamedTuple):
     """Takes messages whose tags code is in ``codes`` (None: any) and whose record ``accept`` takes (None: all).
 
-    ``prefilter`` finds beforehand records that ``accept`` can't take. Java: org.apache.rocketmq.store.MessageFilter.
+    ``prefilter`` finds beforehand records that ``accept`` can't take. ``size_bytes`` is about what the filter takes.
+    Java: org.apache.rocketmq.store.MessageFilter.
     """
 
     codes: frozenset[int] | None = None
     accept: Accept | None = None
     prefilter: RecordPrefilter | None = None
+    size_bytes: int = 0
 
 
-@lru_cache(maxsize=4096)
 def tag_codes(expression: str | None) -> frozenset[int] | None:
     """Return the codes of the tags in an expression; None when everything matches (``*``, empty, missing)."""
     if expression is None or not expression.strip() or expression.strip() == SUBSCRIBE_ALL:
@@ -32,10 +36,17 @@ def tag_codes(expression: str | None) -> frozenset[int] | None:
     return frozenset(tags_code(tag) for tag in tags if tag)
 
 
-@lru_cache(maxsize=4096)
-def tag_filter(expression: str | None) -> MessageFilter:
-    """Return the filter of a tag expression."""
-    return MessageFilter(tag_codes(expression))
+def _make_tag_filter(expression: str | None) -> MessageFilter:
+    codes = tag_codes(expression)
+    return MessageFilter(codes, size_bytes=TAG_CODE_BYTES * len(codes or ()))
+
+
+# tag_filter(expression) returns the filter of a tag expression.
+tag_filter = SizedCache[str | None, MessageFilter](
+    _make_tag_filter,
+    lambda expression, made: sys.getsizeof(expression) + made.size_bytes,
+    TAG_FILTER_CACHE_BYTES,
+).__getitem__
 
 
 def is_tag_type(expression_type: str | None) -> bool:

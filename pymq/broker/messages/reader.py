@@ -46,7 +46,7 @@ class Reader:
         limit = config.max_transfer_bytes
         if size_bytes is not None and size_bytes > 0:
             limit = min(size_bytes, limit)
-        codes, accept, prefilter = message_filter
+        codes, accept, prefilter, _ = message_filter
         count = max(1, min(count, config.max_transfer_count))
         result = self._store.get(topic, queue_id, offset, count, limit, codes, accept, prefilter)
         return ReadOutcome(response_code(result.status, offset), result)

@@ -44,6 +44,7 @@ _TOPIC_AT = BODY_AT + TOPIC_LENGTH_BYTES  # behind an empty body
 _TAGS = TAGS.encode()
 _TAGS_HEAD = _TAGS + b"\x01"
 _TAG_CODES_MAX = 1000
+_CACHED_TAGS_SIZE_MAX_BYTES = 128
 
 
 class Taken(NamedTuple):
@@ -156,7 +157,7 @@ class QuickDispatcher:
         """The tags code of a record whose tags are not cached, or not where the quick search expects them."""
         tags = find_property(properties, _TAGS)
         code = tags_code(tags.decode("utf-8", "replace")) if tags else 0
-        if tags and len(self._tag_codes) < _TAG_CODES_MAX:
+        if tags and len(self._tag_codes) < _TAG_CODES_MAX and len(tags) <= _CACHED_TAGS_SIZE_MAX_BYTES:
             self._tag_codes[tags] = code
         return code
 

@@ -157,7 +157,7 @@ def test_messages_skipped_by_the_prefilter_never_match(
         if are_others_between:
             world.put("T", b"between", queue_id=1)
     expressions = Expressions(config=world.parts.config, stats=world.parts.stats)
-    codes, accept, prefilter = expressions.message_filter(
+    codes, accept, prefilter, _ = expressions.message_filter(
         "SQL92", f" {joint} ".join(f"({each})" for each in statements)
     )
     plain, first, again = (
