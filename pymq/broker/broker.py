@@ -35,8 +35,9 @@ from pymq.config.values import SLAVE
 from pymq.errors import StoreError, StoreUnavailableError, UsageError
 from pymq.model.hosts import format_address
 from pymq.net.client import RemotingClient
-from pymq.net.limits import server_limits
+from pymq.net.limits import make_budget, server_limits
 from pymq.net.machine import memory_bytes
+from pymq.net.memory_budget import MemoryBudget
 from pymq.net.server import Connection, Server
 from pymq.net.streams import SocketNetwork, StreamServer
 from pymq.store.disk.fs import Files
@@ -54,16 +55,27 @@ FAST_PORT_DISTANCE = 2
 class Broker:
     """One broker on one store directory. ``parts`` is None unless it serves in a role."""
 
-    def __init__(self, config: BrokerConfig, *, clock: Clock, files: Files, rng: random.Random) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        files: Files,
+        rng: random.Random,
+        budget: MemoryBudget | None = None,
+    ) -> None:
+        """``budget``: the process's, when another role shares it."""
         self.config = config
         self.address = ""
         self.recovery: RecoveryReport | None = None
+        self.budget = budget or make_budget(config)
         self.server = Server(
             ClosedDispatcher("the broker is starting"),
             clock=clock,
             limits=server_limits(config),
             on_turn_end=self._end_turn,
             on_disconnect=self._disconnected,
+            budget=self.budget,
         )
         self._clock = clock
         self._files = files
@@ -198,6 +210,7 @@ class Broker:
             on_master_role=self._note_master_role,
             hasten_job=self._hasten_job,
             memory_bytes=memory_bytes(),
+            budget=self.budget,
         )
         self.recovery = parts.recover(is_stopping)
         self.server.note_time()

@@ -21,6 +21,7 @@ from pymq.config import BrokerConfig
 from pymq.model.ids import UniqueIdMaker
 from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.model.names import SCHEDULE_TOPIC
+from pymq.net.memory_budget import MemoryBudget
 from pymq.store.store import MessageStore, tags_codes
 
 
@@ -41,6 +42,7 @@ class MessageRequests:
         stats: StatsManager,
         read_advice: ReadAdvice,
         schedule_turn_end: Callable[[], None],
+        budget: MemoryBudget,
     ) -> None:
         """``store_host``: this broker's packed address, part of every message id."""
         self._is_master = role.is_master
@@ -68,6 +70,7 @@ class MessageRequests:
             reader=messages.reader,
             advice=read_advice,
             stats=stats,
+            budget=budget,
         )
         self.long_polls = self.pulls.long_polls
         stager = store.plain_stager()

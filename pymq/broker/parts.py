@@ -33,6 +33,7 @@ from pymq.broker.upkeep.upkeep import Upkeep
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.model.hosts import pack_host
+from pymq.net.memory_budget import MemoryBudget
 from pymq.store.disk.fs import Files
 from pymq.store.store import MessageStore, RecoveryReport
 from pymq.wire.streams import Network
@@ -59,9 +60,11 @@ class BrokerParts:
         on_master_role: Callable[[str], None] = lambda master_role: None,
         hasten_job: HastenJob = lambda name, delay_ms: None,
         memory_bytes: int = ASSUMED_MEMORY_BYTES,
+        budget: MemoryBudget | None = None,
     ) -> None:
         """``change_role`` closes these parts later and opens others in another role; ``on_master_role`` gets the role
-        of the group's master, each time it is seen; ``memory_bytes``: the machine's."""
+        of the group's master, each time it is seen; ``memory_bytes``: the machine's; ``budget``: the process's."""
+        budget = budget or MemoryBudget()
         assert role.broker_id == config.broker_id
         self.config = config
         self.clock = clock
@@ -82,6 +85,7 @@ class BrokerParts:
             store=store,
             config_tables=ConfigTables(files, root, ending_turns(run_in_thread, schedule_turn_end)),
             on_filter_servers=registration_requests.register_now,
+            budget=budget,
         )
         slaves = HaService(store=store, clock=clock, config=config, rng=rng) if role.is_master else NoSlaves()
         self.replication = Replication(
@@ -179,6 +183,7 @@ class BrokerParts:
                 is_tail_fenced=lambda: self.replication.tail_recovery.is_fenced,
             ),
             schedule_turn_end=schedule_turn_end,
+            budget=budget,
         )
         self.upkeep = Upkeep(config=config, clock=clock, store=store, run_in_thread=run_in_thread)
 

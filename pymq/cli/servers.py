@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pymq.broker.broker import Broker
     from pymq.config import BrokerConfig, NamesrvConfig
     from pymq.namesrv.server import NameServer
+    from pymq.net.memory_budget import MemoryBudget
     from pymq.net.runtime import StopSignals
 
 HostOption = Annotated[
@@ -75,12 +76,15 @@ def set_up_logging(level: str) -> None:
     logging.basicConfig(stream=sys.stderr, level=number, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
 
 
-def make_namesrv(config: NamesrvConfig) -> NameServer:
-    """Returns a name server with this machine's clock, for :func:`start_namesrv`."""
+def make_namesrv(config: NamesrvConfig, budget: MemoryBudget | None = None) -> NameServer:
+    """Returns a name server with this machine's clock, for :func:`start_namesrv`.
+
+    ``budget``: the process's, when it has another role too.
+    """
     from pymq.clock import SystemClock
     from pymq.namesrv.server import NameServer
 
-    return NameServer(clock=SystemClock(), config=config)
+    return NameServer(clock=SystemClock(), config=config, budget=budget)
 
 
 async def start_namesrv(server: NameServer) -> None:

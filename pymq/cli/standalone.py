@@ -99,7 +99,8 @@ async def _serve(namesrv_config: NamesrvConfig, broker_config: BrokerConfig, as_
     from pymq.net.runtime import StopSignals
 
     with StopSignals() as signals:
-        namesrv, broker = make_namesrv(namesrv_config), make_broker(broker_config)
+        broker = make_broker(broker_config)
+        namesrv = make_namesrv(namesrv_config, broker.budget)
         place = metrics_place(broker_config, broker_config.broker_ip1)
         async with serving_metrics(place, BrokerMetrics(broker)) as metrics:
             await start_namesrv(namesrv)

@@ -44,6 +44,7 @@ class NamesrvConfig(Config):
     connection_count_per_address_max: int = setting("connectionCountPerAddressMax", 1024, "Most connections from one address.", minimum=1, maximum=1_000_000)
     frame_time_ms_max: int = setting("frameTimeMsMax", 30_000, "ms within which a frame must be complete.", minimum=100, maximum=600_000)
     unread_answers_bytes_max: int = setting("unreadAnswersBytesMax", 16 * MIB, "Most bytes of answers that a client may leave unread before its connection is closed.", minimum=65_536, maximum=1024 * MIB, is_size=True)
+    memory_budget_bytes: int = setting("memoryBudgetBytes", 256 * MIB, "Most bytes that clients may make the process hold, at most a quarter of the machine's memory; beyond, requests are refused and the greediest connections closed.", minimum=32 * MIB, maximum=64 * 1024 * MIB, is_size=True)
 
     # fmt: on
     IGNORED: ClassVar[Mapping[str, str]] = {

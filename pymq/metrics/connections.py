@@ -16,6 +16,12 @@ CLOSED = counter(
 )
 REQUESTS = counter("pymq_requests_total", "Received frames.")
 BAD_FRAMES = counter("pymq_bad_frames_total", "Frames that broke the protocol, by the kind of violation.", "reason")
+BUDGET = gauge("pymq_memory_budget_bytes", "Most bytes that peers may make the process hold.", unit="bytes")
+HELD = gauge("pymq_memory_held_bytes", "Bytes that the process holds for its peers, by kind.", "kind", unit="bytes")
+REFUSED = counter("pymq_memory_refused_total", "Requests refused because the memory budget had no room for them.")
+BUDGET_CLOSED = counter(
+    "pymq_memory_closed_total", "Connections closed because they held most while the memory budget was exceeded."
+)
 LONG_TURNS = counter(
     "pymq_long_turns_total",
     "Pieces of work that held the event loop for more than 100 ms: a kind of request, a job, or `other`.",
@@ -34,7 +40,10 @@ LONGEST_TURN_CPU = gauge(
 class ConnectionMetrics:
     """The figures of one server's connections, and of the event loop that serves them."""
 
-    metrics = (CONNECTIONS, ACCEPTED, CLOSED, REQUESTS, BAD_FRAMES, LONG_TURNS, LONGEST_TURN, LONGEST_TURN_CPU)
+    metrics = (
+        *(BUDGET, HELD, REFUSED, BUDGET_CLOSED),
+        *(CONNECTIONS, ACCEPTED, CLOSED, REQUESTS, BAD_FRAMES, LONG_TURNS, LONGEST_TURN, LONGEST_TURN_CPU),
+    )
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -46,6 +55,11 @@ class ConnectionMetrics:
         yield Family(CLOSED, [Reading((reason,), count) for reason, count in server.closed_for.items()])
         yield single(REQUESTS, server.request_count)
         yield Family(BAD_FRAMES, [Reading((reason,), count) for reason, count in server.bad_frames.items()])
+        budget = server.budget
+        yield single(BUDGET, budget.limit_bytes)
+        yield Family(HELD, [Reading((kind,), held) for kind, held in budget.held.items()])
+        yield single(REFUSED, budget.refused_count)
+        yield single(BUDGET_CLOSED, budget.closed_count)
         turns = server.turns
         yield Family(LONG_TURNS, [Reading((what,), count) for what, count in turns.long_turns.items()])
         yield single(LONGEST_TURN, turns.longest_s)

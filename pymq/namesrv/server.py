@@ -11,7 +11,8 @@ from pymq.model.hosts import format_address
 from pymq.namesrv.kv import KvConfig
 from pymq.namesrv.routes import namesrv_routes
 from pymq.namesrv.table import RouteTable
-from pymq.net.limits import server_limits
+from pymq.net.limits import make_budget, server_limits
+from pymq.net.memory_budget import MemoryBudget
 from pymq.net.server import Connection, Server
 from pymq.wire.dispatch import Dispatcher
 
@@ -24,13 +25,20 @@ class NameServer:
     ``table`` and ``kv`` are its whole state; ``server`` holds the connections and their counters.
     """
 
-    def __init__(self, *, clock: Clock, config: NamesrvConfig | None = None) -> None:
+    def __init__(
+        self, *, clock: Clock, config: NamesrvConfig | None = None, budget: MemoryBudget | None = None
+    ) -> None:
+        """``budget``: the process's, when another role shares it."""
         self.config = config or NamesrvConfig()
         self.table = RouteTable(clock)
         self.kv = KvConfig()
         self.dispatcher = Dispatcher(namesrv_routes(self.table, self.kv, self.config), "name server")
         self.server = Server(
-            self.dispatcher, clock=clock, limits=server_limits(self.config), on_disconnect=self._connection_closed
+            self.dispatcher,
+            clock=clock,
+            limits=server_limits(self.config),
+            on_disconnect=self._connection_closed,
+            budget=budget or make_budget(self.config),
         )
         self.address = ""
         self._ticker: asyncio.TimerHandle | None = None

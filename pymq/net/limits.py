@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from pymq.net.machine import memory_bytes
+from pymq.net.memory_budget import MemoryBudget
 from pymq.wire.command import FRAME_SIZE_MAX_BYTES
+
+MEMORY_SHARE = 4  # what clients make a server hold is at most this part of the machine's memory: a quarter
 
 
 @dataclass(slots=True, frozen=True)
@@ -18,6 +22,8 @@ class ServerLimits:
     # For a peer that does not read its answers: reading from it pauses at the first mark, it is closed at the second.
     write_pause_bytes: int = 1024 * 1024
     write_buffer_max_bytes: int = 16 * 1024 * 1024
+    # While the memory budget has no room: a peer that reads nothing for so long is closed.
+    unread_stall_ms: int = 2_000
     frame_complete_within_ms: int = 30_000
     idle_close_ms: int = 120_000
     pending_asks_max: int = 1_024
@@ -32,6 +38,7 @@ class LimitSettings(Protocol):
     unread_answers_bytes_max: int
     frame_time_ms_max: int
     idle_timeout_s: int
+    memory_budget_bytes: int
 
 
 def server_limits(config: LimitSettings) -> ServerLimits:
@@ -44,3 +51,8 @@ def server_limits(config: LimitSettings) -> ServerLimits:
         frame_complete_within_ms=config.frame_time_ms_max,
         idle_close_ms=config.idle_timeout_s * 1000,
     )
+
+
+def make_budget(config: LimitSettings) -> MemoryBudget:
+    """Return the memory budget of a process: as configured, but not more than a quarter of the machine's memory."""
+    return MemoryBudget(min(config.memory_budget_bytes, memory_bytes() // MEMORY_SHARE))

@@ -12,18 +12,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from math import inf
 
 from pymq.clock import Clock
 from pymq.errors import ProtocolViolation
-from pymq.model.hosts import format_address, host_of, pack_host
+from pymq.model.hosts import format_address, pack_host
+from pymq.net.asks import Asks
+from pymq.net.buffer_account import BufferAccount
+from pymq.net.connection_table import ConnectionTable
 from pymq.net.limits import ServerLimits
+from pymq.net.machine import return_freed_memory
+from pymq.net.memory_budget import MemoryBudget
 from pymq.net.rounds import ROUND_S, SLICE_S, STEP_FRAMES, Rounds
 from pymq.net.turn_watch import TurnWatch, request_names
 from pymq.net.unread import take_unread
-from pymq.rate_limited_log import RateLimitedLog
 from pymq.wire.command import FLAG_ONEWAY, Command, decode_command, encode_command
 from pymq.wire.dispatch import Dispatcher, Reply
 from pymq.wire.framing import FrameBuffer
@@ -31,12 +35,14 @@ from pymq.wire.framing import FrameBuffer
 log = logging.getLogger(__name__)
 
 SWEEP_PERIOD_S = 1.0
+# Answers of this size are written at once and not at the turn's end, so that the budget counts them in the same turn.
+EARLY_FLUSH_BYTES = 32 * 1024
 
 # Takes (connection, payload). Returns True when it has handled the frame, False when the dispatcher must.
 FastPath = Callable[["Connection", bytes], bool]
 
 
-class Server:
+class Server(ConnectionTable["Connection"]):
     """Listens on one or more addresses. :meth:`start` needs a running event loop."""
 
     def __init__(
@@ -48,28 +54,23 @@ class Server:
         on_turn_end: Callable[[], bool | None] | None = None,
         on_disconnect: Callable[[Connection], None] | None = None,
         fast_path: FastPath | None = None,
+        budget: MemoryBudget | None = None,
     ) -> None:
+        """``budget``: the process's; by default one of its own."""
+        super().__init__(limits, clock, on_disconnect, budget)
         self.dispatcher = dispatcher
-        self.limits = limits or ServerLimits()
-        self.connections: set[Connection] = set()
-        self.bad_frames: Counter[str] = Counter()
-        self.closed_for: Counter[str] = Counter()
-        self.accepted_count = 0
         self.request_count = 0
         self.now_ms = 0  # monotonic, as of the last sweep: precise enough for idle checks
         self.turns = TurnWatch(clock)
         self._clock = clock
         self._on_turn_end = on_turn_end
-        self._on_disconnect = on_disconnect
         self.fast_path = fast_path
         self.rounds = Rounds(self.call_soon, self.turns)
-        self._per_host: Counter[str] = Counter()
         self._dirty: list[Connection] = []
         self._turn_scheduled = False
         self._listeners: list[asyncio.Server] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweeper: asyncio.TimerHandle | None = None
-        self._violation_log = RateLimitedLog(log, clock, "connections that broke the protocol")
 
     async def start(self, host: str, port: int) -> int:
         """Listens on ``host:port`` (0: any free port) and returns the port. Call it once per address."""
@@ -92,11 +93,6 @@ class Server:
             self.turns.stop()
         self._end_turn()
         self.close_connections()
-
-    def close_connections(self) -> None:
-        """Closes every connection after its queued frames are written. New connections are still accepted."""
-        for connection in list(self.connections):
-            connection.close()
 
     # -- turns ---------------------------------------------------------------------------------------------------
 
@@ -134,36 +130,6 @@ class Server:
                 connection.flush()
             self.turns.end(begun_s, "end of a turn")
 
-    # -- connections ---------------------------------------------------------------------------------------------
-
-    def admit(self, connection: Connection) -> str | None:
-        """Registers a new connection. Returns None, or the reason to close it at once."""
-        self.accepted_count += 1
-        if len(self.connections) >= self.limits.connection_count_max:
-            return "connection-count"
-        if self._per_host[connection.host] >= self.limits.connection_count_per_host_max:
-            return "connection-count-per-host"
-        self.connections.add(connection)
-        self._per_host[connection.host] += 1
-        return None
-
-    def forget(self, connection: Connection) -> None:
-        """Removes a closed connection and calls ``on_disconnect``."""
-        if connection not in self.connections:
-            return
-        self.connections.discard(connection)
-        self._per_host[connection.host] -= 1
-        if not self._per_host[connection.host]:
-            del self._per_host[connection.host]
-        if self._on_disconnect is not None:
-            self._on_disconnect(connection)
-
-    def report_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
-        """Count a broken frame and log it, within the limits of a rate-limited log."""
-        self.bad_frames[violation.reason] += 1
-        address = connection.address
-        self._violation_log.write(host_of(address), f"closing {address}: {violation}")
-
     def note_time(self) -> None:
         """Updates the time.
 
@@ -179,6 +145,8 @@ class Server:
         self._violation_log.tick()
         for connection in list(self.connections):
             connection.sweep(self.now_ms)
+        if self.budget.take_freed():
+            return_freed_memory()
         self.turns.end(begun_s, "sweep of connections")
         self._sweeper = self._loop.call_later(SWEEP_PERIOD_S, self._sweep)
 
@@ -188,10 +156,10 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_asks",
+        "_buffers",
         "_frames",
         "_held",
         "_is_resting",
-        "_next_opaque",
         "_out",
         "_out_bytes",
         "_partial_since_ms",
@@ -209,6 +177,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self._server = server
         self._frames = FrameBuffer(server.limits.frame_size_max_bytes)
+        self._buffers = BufferAccount(server.budget)
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._out_bytes = 0
@@ -216,8 +185,7 @@ class Connection(asyncio.Protocol):
         self._held: deque[bytes] = deque()
         self._is_resting = False
         self.out_dirty = False
-        self._asks: dict[int, tuple[Callable[[Command | None], None], int]] = {}
-        self._next_opaque = 0
+        self._asks = Asks(server.limits.pending_asks_max)
         self._read_at_ms = server.now_ms
         self._partial_since_ms: int | None = None
         self._paused = False
@@ -250,15 +218,20 @@ class Connection(asyncio.Protocol):
         try:
             frames = self._frames.feed(data)
             server.request_count += len(frames)
-            if self._held:
-                self._held.extend(frames)
+            if self._held or server.budget.closing_bytes:
+                self._hold(frames)
             else:
                 self._serve(frames, begun_s + SLICE_S if server.rounds.read_s < ROUND_S else begun_s)
         except ProtocolViolation as violation:
             server.report_violation(self, violation)
             self.abort("bad-frame")
             return
-        if not self._frames.pending_size_bytes:
+        if self._out_bytes > EARLY_FLUSH_BYTES:
+            self.flush()
+        pending = self._frames.pending_size_bytes
+        if pending != self._buffers.unfinished:
+            self._buffers.note_unfinished(pending)
+        if not pending:
             self._partial_since_ms = None
         elif frames or self._partial_since_ms is None:  # a whole frame came, so the partial one is new
             self._partial_since_ms = server.now_ms
@@ -293,7 +266,7 @@ class Connection(asyncio.Protocol):
         look_at = STEP_FRAMES - 1
         for i, payload in enumerate(frames):
             if self._out_bytes > out_max_bytes:
-                self._held.extend(frames[i:])
+                self._hold(frames[i:])
                 self._pause_reading()
                 return
             if fast_path is not None and fast_path(self, payload):
@@ -303,9 +276,17 @@ class Connection(asyncio.Protocol):
                 self._handle(decode_command(payload))
             look_at = i + STEP_FRAMES
             if now_s() > end_s and i + 1 < len(frames):
-                self._held.extend(frames[i + 1 :])
+                self._hold(frames[i + 1 :])
                 self._rest()
                 return
+
+    def _hold(self, frames: list[bytes]) -> None:
+        """Lets frames wait, and rests while the event loop still frees the memory of other connections."""
+        self._held.extend(frames)
+        if frames:
+            self._buffers.note_waiting(frames)
+        if self._server.budget.closing_bytes:
+            self._rest()
 
     def _rest(self) -> None:
         """Reads and serves nothing until the server's next round."""
@@ -323,8 +304,12 @@ class Connection(asyncio.Protocol):
         """Continues with the waiting frames, once the answers to earlier ones are written."""
         if self.closed or self._paused:
             return
+        if self._server.budget.closing_bytes:
+            self._rest()
+            return
         frames = list(self._held)
         self._held.clear()
+        self._buffers.note_waiting([])
         begun_s = self._server.turns.begin()
         try:
             self._serve(frames, begun_s + for_s)
@@ -369,12 +354,17 @@ class Connection(asyncio.Protocol):
                 self._serve_unread()
         finally:
             self.closed = True
-            asks, self._asks = self._asks, {}
-            for on_answer, _ in asks.values():
-                on_answer(None)
+            self._server.call_soon(self._server.budget.end_close(self))
+            self._release_buffers()
+            self._asks.end()
             self._server.forget(self)
-            self._out.clear()
-            self._held.clear()
+
+    def _release_buffers(self) -> None:
+        self._frames.clear()
+        self._out.clear()
+        self._out_bytes = 0
+        self._held.clear()
+        self._buffers.release()
 
     def _serve_unread(self) -> None:
         """Serves the requests that arrived before the connection broke.
@@ -389,17 +379,21 @@ class Connection(asyncio.Protocol):
 
     # -- Peer ----------------------------------------------------------------------------------------------------
 
+    @property
+    def is_behind(self) -> bool:
+        return self._paused or self._out_bytes > self._server.limits.write_pause_bytes
+
     def push(self, command: Command) -> None:
         command.flag |= FLAG_ONEWAY
-        command.opaque = self._take_opaque()
+        command.opaque = self._asks.next_opaque()
         self.write(encode_command(command))
 
     def ask(self, command: Command, on_answer: Callable[[Command | None], None], timeout_ms: int) -> None:
-        if self.closed or len(self._asks) >= self._server.limits.pending_asks_max:
+        opaque = None if self.closed else self._asks.add(on_answer, self._server.now_ms + timeout_ms)
+        if opaque is None:
             on_answer(None)
             return
-        command.opaque = self._take_opaque()
-        self._asks[command.opaque] = (on_answer, self._server.now_ms + timeout_ms)
+        command.opaque = opaque
         self.write(encode_command(command))
 
     def answer(self, request: Command, reply: Reply) -> None:
@@ -434,9 +428,13 @@ class Connection(asyncio.Protocol):
         out = self._out
         if not out or self._transport is None or self.closed:
             return
+        unread_before, size_bytes = self._transport.get_write_buffer_size(), self._out_bytes
         self._out = []
         self._out_bytes = 0
         self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        self._buffers.note_write(unread_before, size_bytes)
+        if self.closed:
+            return  # it held most
         if self._paused and self._transport.get_write_buffer_size() > self._server.limits.write_buffer_max_bytes:
             self.abort("unread-answers")
         elif self._held:
@@ -447,16 +445,23 @@ class Connection(asyncio.Protocol):
         if self.closed:
             return
         limits = self._server.limits
-        if self._is_resting:
+        self.held_bytes()
+        if self._paused and self._buffers.has_stalled(now_ms, limits.unread_stall_ms):
+            self.abort("unread-answers")
+        elif self._is_resting:
             pass  # the server reads nothing from it meanwhile
         elif self._partial_since_ms is not None and now_ms - self._partial_since_ms > limits.frame_complete_within_ms:
             self.abort("slow-frame")
         elif now_ms - self._read_at_ms > limits.idle_close_ms:
             self.abort("idle")
-        if self._asks:
-            for opaque, (on_answer, deadline_ms) in list(self._asks.items()):
-                if deadline_ms <= now_ms and self._asks.pop(opaque, None) is not None:
-                    on_answer(None)
+        self._asks.sweep(now_ms)
+
+    def held_bytes(self) -> int:
+        """Measures what the peer has not read; returns all that is held for it."""
+        if self._transport is None:
+            return 0
+        self._buffers.measure_unread(self._transport)
+        return self._buffers.size_bytes + self._server.budget.held_for(self)
 
     def close(self) -> None:
         """Closes after the queued frames are written."""
@@ -469,19 +474,16 @@ class Connection(asyncio.Protocol):
         """Closes at once and counts the reason."""
         self._server.closed_for[reason] += 1
         self.closed = True
-        if self._transport is not None:
-            self._transport.abort()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            self._server.budget.begin_close(self, self._buffers.unread)
+            transport.abort()
+        self._release_buffers()
 
     def _handle(self, command: Command) -> None:
         if command.is_response:
-            pending = self._asks.pop(command.opaque, None)
-            if pending is not None:
-                pending[0](command)
+            self._asks.take(command)
             return
         reply = self._server.dispatcher.dispatch(self, command)
         if reply is not None and not command.flag & FLAG_ONEWAY:
             self.write(encode_command(reply.to_command(command)))
-
-    def _take_opaque(self) -> int:
-        self._next_opaque = (self._next_opaque + 1) & 0x7FFFFFFF
-        return self._next_opaque

@@ -8,11 +8,24 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from pymq.errors import PymqError, Refusal, StoreUnavailableError
-from pymq.wire.codes import ResponseCode, request_name
+from pymq.wire.codes import RequestCode, ResponseCode, request_name
 from pymq.wire.command import FLAG_RESPONSE, Command
 from pymq.wire.header import Header, decode_header, encode_header
 
 log = logging.getLogger(__name__)
+
+# Of a request that is no message. Decoded JSON takes up to 20 times its size.
+BODY_SIZE_MAX_BYTES = 2 * 1024 * 1024
+# Messages, and reports of all topics of a broker. Their handlers check sizes themselves.
+LARGE_BODY_CODES = frozenset(
+    {
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.CONSUME_MESSAGE_DIRECTLY,
+        RequestCode.REGISTER_BROKER,
+    }
+)
 
 
 class Permission(Enum):
@@ -71,6 +84,11 @@ class Peer(Protocol):
     host_bytes: bytes  # packed, as records store it
     closed: bool
 
+    @property
+    def is_behind(self) -> bool:
+        """True while earlier answers fill its buffer, because it does not read them."""
+        ...
+
     def push(self, command: Command) -> None:
         """Sends a one-way request to the client. Drops it when the connection is closed."""
         ...
@@ -120,6 +138,12 @@ class Dispatcher:
         route = self.routes.get(command.code)
         if route is None:
             return self._not_served(command.code)
+        if len(command.body) > BODY_SIZE_MAX_BYTES and command.code not in LARGE_BODY_CODES:
+            return Reply(
+                ResponseCode.INVALID_PARAMETER,
+                f"the body of {route.name} has {len(command.body)} bytes, the limit is {BODY_SIZE_MAX_BYTES}: "
+                "send less at once",
+            )
         try:
             header = decode_header(route.header, command.ext) if route.header is not None else None
             return route.handler(command, header, peer)

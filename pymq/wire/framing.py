@@ -5,35 +5,43 @@ from __future__ import annotations
 from pymq.errors import ProtocolViolation
 from pymq.wire.command import FRAME_SIZE_MAX_BYTES
 
+# Smaller reads are joined first: as an object of its own, a byte would cost 40 bytes.
+_PART_SIZE_MIN_BYTES = 16 * 1024
+
 
 class FrameBuffer:
-    """Collects received bytes and returns whole payloads (frames without their 4-byte length)."""
+    """Collects received bytes and returns whole payloads (frames without their 4-byte length).
 
-    __slots__ = ("_pending", "_pending_size", "_wanted", "size_max_bytes")
+    It holds what has arrived and no more. ``pending_size_bytes`` is the number of bytes received of a frame that is not
+    complete yet.
+    """
+
+    __slots__ = ("_parts", "_small", "_wanted", "pending_size_bytes", "size_max_bytes")
 
     def __init__(self, size_max_bytes: int = FRAME_SIZE_MAX_BYTES) -> None:
         self.size_max_bytes = size_max_bytes
-        self._pending = bytearray()  # not a list of reads: single bytes would cost 40 times their size
-        self._pending_size = 0
+        self._parts: list[bytes] = []
+        self._small = bytearray()  # what follows the parts
+        self.pending_size_bytes = 0
         self._wanted = 4  # bytes needed before the next frame can be complete
 
-    @property
-    def pending_size_bytes(self) -> int:
-        """The number of bytes received of a frame that is not complete yet."""
-        return self._pending_size
+    def clear(self) -> None:
+        """Drops the frame that is not complete yet."""
+        self._parts = []
+        self._small = bytearray()
+        self.pending_size_bytes = 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """Adds ``data`` and returns all payloads that are complete now, in order.
 
         Raises ProtocolViolation for an impossible length.
         """
-        if self._pending_size:
-            self._pending += data
-            self._pending_size += len(data)
-            if self._pending_size < self._wanted:
+        if self.pending_size_bytes:
+            self._add(data)
+            if self.pending_size_bytes < self._wanted:
                 return []
-            data = bytes(self._pending)
-            self._pending = bytearray()
+            data = b"".join((*self._parts, self._small))
+            self.clear()
         frames: list[bytes] = []
         at, end = 0, len(data)
         wanted = 4
@@ -49,11 +57,23 @@ class FrameBuffer:
             at = stop
             wanted = 4
         rest = data[at:] if at else data
-        self._pending_size = len(rest)
         self._wanted = wanted
         if rest:
-            self._pending += rest
+            self._add(rest)
         return frames
+
+    def _add(self, data: bytes) -> None:
+        self.pending_size_bytes += len(data)
+        if len(data) < _PART_SIZE_MIN_BYTES:
+            self._small += data
+            if len(self._small) < _PART_SIZE_MIN_BYTES:
+                return
+            data = b""
+        if self._small:
+            self._parts.append(bytes(self._small))
+            self._small = bytearray()
+        if data:
+            self._parts.append(data)
 
     def _check_size(self, size: int) -> None:
         signed = size - 0x1_0000_0000 if size & 0x8000_0000 else size

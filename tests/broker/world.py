@@ -38,6 +38,7 @@ class FakePeer:
         self.address = address
         self.host_bytes = BORN_HOST
         self.closed = False
+        self.is_behind = False
         self.pushed: list[Command] = []
         self.asked: list[tuple[Command, Callable[[Command | None], None], int]] = []
         self.answers: list[Reply] = []

@@ -34,6 +34,7 @@ class FakePeer:
         self.address = address
         self.host_bytes = b"\x7f\0\0\x01\0\0\xc3\x50"
         self.closed = False
+        self.is_behind = False
 
     def push(self, command: Command) -> None:
         raise AssertionError("a name server pushes nothing")

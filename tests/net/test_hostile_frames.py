@@ -120,7 +120,7 @@ def test_logging_is_bounded_for_any_input(caplog: pytest.LogCaptureFixture) -> N
             assert target.bad_count == 60
 
     asyncio.run(scenario())
-    lines = [record for record in caplog.records if record.name == "pymq.net.server"]
+    lines = [record for record in caplog.records if record.name == "pymq.net.connection_table"]
     assert 1 <= len(lines) < 60
 
 

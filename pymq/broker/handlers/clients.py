@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pymq.broker.messages.expressions import check_size
 from pymq.errors import Refusal
 from pymq.model import names
 from pymq.wire.bodies_client import (
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from pymq.config import BrokerConfig
 
 CLIENT_ID_LENGTH_MAX = 1024
+# A subscription takes about 300 bytes, so that is room for 3,000 of them.
+HEARTBEAT_SIZE_MAX_BYTES = 1024 * 1024
 
 
 class CheckClientBody(msgspec.Struct, rename="camel", kw_only=True):
@@ -64,6 +67,11 @@ class ClientHandlers:
 
     def heartbeat(self, request: Command, header: None, peer: Peer) -> Reply:
         """Note the sender's groups; make new groups and their retry topics."""
+        if len(request.body) > HEARTBEAT_SIZE_MAX_BYTES:
+            raise _invalid(
+                f"the heartbeat has {len(request.body)} bytes, the limit is {HEARTBEAT_SIZE_MAX_BYTES}: subscribe to "
+                "fewer topics and tags, or use several clients"
+            )
         beat: HeartbeatData = decode_body(HeartbeatData, request.body)
         producers, consumers = beat.producer_data_set or [], beat.consumer_data_set or []
         self._check(beat.client_id, producers, consumers, peer)
@@ -130,6 +138,8 @@ class ClientHandlers:
             problem = names.topic_problem(subscription.topic)
             if problem:
                 raise _invalid(problem)
+            if not subscription.class_filter_mode:
+                check_size(subscription.expression_type, subscription.sub_string or "")
 
     def _make_groups(self, groups: list[str]) -> None:
         """Make groups and their retry topics, with one save of each table for all groups of a heartbeat."""

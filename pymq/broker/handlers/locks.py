@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pymq.broker.handlers.clients import CLIENT_ID_LENGTH_MAX
+from pymq.errors import Refusal
 from pymq.model.message import MessageQueue
 from pymq.wire.bodies_client import LockAnswer, LockRequest, QueueName, decode_body, encode_body
+from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Reply
 
@@ -30,6 +33,11 @@ class LockHandlers:
         asked: LockRequest = decode_body(LockRequest, request.body)
         # Leases for unknown groups would take memory without a bound.
         self._groups.ensure(asked.consumer_group)
+        if len(asked.client_id) > CLIENT_ID_LENGTH_MAX:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"clientId has {len(asked.client_id)} characters: use 1 to {CLIENT_ID_LENGTH_MAX}",
+            )
         queues = [queue for queue in (name.to_queue() for name in asked.mq_set) if self._is_here(queue)]
         granted = self._leaser.lock_batch(asked.consumer_group, asked.client_id, queues)
         return Reply(body=encode_body(LockAnswer(lock_ok_mq_set=[QueueName.of(queue) for queue in granted])))

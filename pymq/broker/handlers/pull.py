@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pymq.broker.messages.long_polls import LongPolls, ParkedPull
+from pymq.broker.messages.long_polls import SUSPEND_MAX_MS, TURN_BYTES_MAX, LongPolls, ParkedPull
 from pymq.broker.messages.message_filter import MessageFilter
 from pymq.broker.messages.reader import Reader, ReadOutcome
 from pymq.clock import Clock
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pymq.broker.replication.read_advice import ReadAdvice
     from pymq.broker.report.stats import StatsManager
     from pymq.config import BrokerConfig
+    from pymq.net.memory_budget import MemoryBudget
     from pymq.store.store import GetResult
 
 
@@ -49,6 +50,7 @@ class PullHandlers:
         reader: Reader,
         advice: ReadAdvice,
         stats: StatsManager,
+        budget: MemoryBudget,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -60,7 +62,13 @@ class PullHandlers:
         self._reader = reader
         self._advice = advice
         self._stats = stats
-        self.long_polls = LongPolls(clock, self.retry, config.parked_pull_count_max)
+        self.long_polls = LongPolls(
+            clock,
+            self.retry,
+            config.parked_pull_count_max,
+            budget=budget,
+            refuse=self.refuse_parked,
+        )
 
     def pull(self, request: Command, header: PullMessageHeader, peer: Peer) -> Reply | None:
         """Return the messages from an offset on, or None when the pull was parked."""
@@ -71,6 +79,9 @@ class PullHandlers:
         reset = self._cursors.take_reset(header.consumer_group, header.topic, header.queue_id)
         if reset is not None:
             return self._reset_reply(header, reset)
+        if self.long_polls.turn_bytes > TURN_BYTES_MAX:
+            self.long_polls.defer(peer, request, _without_filter(header), message_filter)
+            return None
         outcome = self._look(header, message_filter)
         if (
             outcome.code == ResponseCode.PULL_NOT_FOUND
@@ -78,17 +89,18 @@ class PullHandlers:
             and self.long_polls.park(peer, request, _without_filter(header), message_filter, self._suspend_ms(header))
         ):
             return None
+        self.long_polls.turn_bytes += outcome.result.size_bytes
         return self._reply(header, outcome)
 
     def found(self, header: PullMessageHeader) -> tuple[GetResult, int] | None:
         """Return the messages and the suggested broker id that :meth:`pull` would answer with.
 
-        None when it finds no messages or its answer holds more. Raises Refusal as :meth:`pull` does.
+        None when it finds no messages, its answer holds more or comes later. Raises Refusal as :meth:`pull` does.
         """
         self._check_target(header)
         message_filter = self._filter_of(header)
         # A filter of records may read many of them and accept none: don't do that work twice.
-        if self._cursors.has_resets or message_filter.accept is not None:
+        if self._cursors.has_resets or message_filter.accept is not None or self.long_polls.turn_bytes > TURN_BYTES_MAX:
             return None
         outcome = self._read(header, message_filter)
         if outcome.code != ResponseCode.SUCCESS:
@@ -96,10 +108,14 @@ class PullHandlers:
         if header.sys_flag & sysflag.PULL_COMMIT_OFFSET:
             self._cursors.commit_from_pull(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         self._count(header, outcome.result)
+        self.long_polls.turn_bytes += outcome.result.size_bytes
         return outcome.result, self._suggestion(header, outcome.result)
 
-    def retry(self, parked: ParkedPull) -> None:
-        """Read again for a parked pull, and answer with the result. Offsets may have been reset meanwhile."""
+    def retry(self, parked: ParkedPull) -> int:
+        """Read again for a parked pull, and answer with the result. Offsets may have been reset meanwhile.
+
+        Return the size of the answer's body.
+        """
         header: PullMessageHeader = parked.header
         try:
             reset = self._cursors.take_reset(header.consumer_group, header.topic, header.queue_id)
@@ -110,6 +126,15 @@ class PullHandlers:
         except (PymqError, OSError) as error:  # a damaged record or disk must not stop the other parked pulls
             reply = Reply(ResponseCode.SYSTEM_ERROR, str(error))
         parked.peer.answer(parked.request, reply)
+        return len(reply.body)
+
+    def refuse_parked(self, parked: ParkedPull) -> None:
+        """Answer a parked pull that messages have come for, but no room for an answer."""
+        remark = (
+            f"messages came for this pull, but clients leave too many answers unread: within {SUSPEND_MAX_MS} ms there "
+            "was no room for this one (memoryBudgetBytes); pull again in a moment"
+        )
+        parked.peer.answer(parked.request, Reply(ResponseCode.SYSTEM_BUSY, remark))
 
     # -- checks --------------------------------------------------------------------------------------------------
 

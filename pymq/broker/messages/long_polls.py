@@ -13,12 +13,17 @@ from typing import Any
 
 from pymq.broker.messages.message_filter import MessageFilter
 from pymq.clock import Clock
+from pymq.net.memory_budget import PARKED_REQUESTS, MemoryBudget
 from pymq.store.store import Accept
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer
 
 PARKED_COUNT_MAX = 100_000
 SUSPEND_MAX_MS = 30_000
+# What one parked pull holds, with its places in the tables and without its filter. Measured.
+PARKED_BYTES = 1200
+TURN_BYTES_MAX = 8 * 1024 * 1024  # of answers to pulls, after which other connections have their turn
+DEFER_MAX_MS = 10_000
 # Answered pulls stay in the heap until their deadline. It is rebuilt when there are more than this many.
 COMPACT_SLACK_COUNT = 10_000
 # Different filters of one queue that an arrival looks at. Pulls with further ones are due at every arrival: they read
@@ -35,7 +40,18 @@ AnyAccepted = Callable[[Accept], bool]
 class ParkedPull:
     """One waiting pull: its peer, what its answer needs of its request, and until when it waits (monotonic ms)."""
 
-    __slots__ = ("deadline_ms", "done", "group", "header", "message_filter", "number", "peer", "request")
+    __slots__ = (
+        "deadline_ms",
+        "done",
+        "group",
+        "header",
+        "is_due",
+        "message_filter",
+        "number",
+        "peer",
+        "request",
+        "size_bytes",
+    )
 
     def __init__(
         self,
@@ -44,7 +60,7 @@ class ParkedPull:
         header: Any,
         message_filter: MessageFilter,
         deadline_ms: int,
-        group: PullGroup,
+        group: PullGroup | None,
         number: int,
     ) -> None:
         self.peer = peer
@@ -52,8 +68,10 @@ class ParkedPull:
         self.header = header
         self.message_filter = message_filter
         self.deadline_ms = deadline_ms
-        self.group: PullGroup | None = group
+        self.group = group
         self.number = number  # later pulls have larger ones
+        self.size_bytes = PARKED_BYTES + message_filter.size_bytes
+        self.is_due = group is None  # messages have come for it
         self.done = False
 
     def release(self) -> None:
@@ -79,42 +97,84 @@ class PullGroup:
 
 
 class LongPolls:
-    """The table of parked pulls. ``retry`` reads again and answers; it must not park."""
+    """The table of parked pulls, and of those that wait for another turn. ``turn_bytes`` is the size of the answers to
+    pulls in this turn."""
 
-    def __init__(self, clock: Clock, retry: Callable[[ParkedPull], None], count_max: int = PARKED_COUNT_MAX) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        retry: Callable[[ParkedPull], int],
+        count_max: int = PARKED_COUNT_MAX,
+        *,
+        budget: MemoryBudget,
+        refuse: Callable[[ParkedPull], None],
+    ) -> None:
+        """``retry`` reads again, answers, and returns the answer's size; it must not park. ``refuse`` answers a pull
+        whose time is over before there was room for its answer."""
         self._clock = clock
         self._retry = retry
+        self._refuse = refuse
+        self._budget = budget
         self._count_max = count_max
         self._by_queue: dict[QueueKey, dict[MessageFilter, PullGroup]] = {}
         self._by_peer: dict[Peer, dict[int, ParkedPull]] = {}
         self._deadlines: list[tuple[int, int, ParkedPull]] = []
         self._number = 0
         self._due: deque[ParkedPull] = deque()
+        self._deferred: deque[ParkedPull] = deque()
+        self._behind: dict[Peer, list[ParkedPull]] = {}  # due pulls of peers that don't read their answers
+        self._lacks_room = False  # for answers to due pulls, as the budget said since the last tick
         self._open: deque[PullGroup] = deque()  # their record test has not seen yet what arrived
         self._is_time_over = False  # for some pull, perhaps
         self._next_kind = 0  # of work
         self.count = 0
+        self.turn_bytes = 0
         self.refused_count = 0
 
     def park(self, peer: Peer, request: Command, header: Any, message_filter: MessageFilter, suspend_ms: int) -> bool:
-        """Park a pull for at most ``suspend_ms`` (clamped to 30 s). Return False when the table is full."""
+        """Park a pull for at most ``suspend_ms`` (clamped to 30 s). Return False when the table is full.
+
+        Raises Refusal when the memory budget has no room.
+        """
         if self.count >= self._count_max:
             self.refused_count += 1
             return False
-        deadline_ms = self._clock.monotonic_ms() + min(suspend_ms, SUSPEND_MAX_MS)
+        self._budget.check_room(PARKED_BYTES + message_filter.size_bytes, "a waiting pull")
         key = (header.topic, header.queue_id)
         groups = self._by_queue.setdefault(key, {})
         group = groups.get(message_filter)
         if group is None:
             group = _add_group(groups, key, message_filter)
+        parked = self._keep(peer, request, header, message_filter, min(suspend_ms, SUSPEND_MAX_MS), group)
+        group.pulls[parked.number] = parked
+        return True
+
+    def defer(self, peer: Peer, request: Command, header: Any, message_filter: MessageFilter) -> None:
+        """Let a pull wait for another turn, because this one has made TURN_BYTES_MAX of answers already.
+
+        Raises Refusal when the memory budget has no room.
+        """
+        self._budget.check_room(PARKED_BYTES + message_filter.size_bytes, "a waiting pull")
+        self._deferred.append(self._keep(peer, request, header, message_filter, DEFER_MAX_MS))
+
+    def _keep(
+        self,
+        peer: Peer,
+        request: Command,
+        header: Any,
+        message_filter: MessageFilter,
+        wait_ms: int,
+        group: PullGroup | None = None,
+    ) -> ParkedPull:
+        deadline_ms = self._clock.monotonic_ms() + wait_ms
         self._number += 1
         parked = ParkedPull(peer, request, header, message_filter, deadline_ms, group, self._number)
-        group.pulls[self._number] = parked
+        self._budget.hold_for(peer, PARKED_REQUESTS, parked.size_bytes)
         self._by_peer.setdefault(peer, {})[self._number] = parked
         heapq.heappush(self._deadlines, (deadline_ms, self._number, parked))
         self.count += 1
         self._compact()
-        return True
+        return parked
 
     def is_waited_for(self, topic: str, queue_id: int) -> bool:
         """Return True when a pull of the queue is parked."""
@@ -131,7 +191,7 @@ class LongPolls:
             return
         arrived = frozenset(tags_codes)
         for group in list(groups.values()):
-            codes, accept, _ = group.message_filter
+            codes, accept = group.message_filter[:2]
             if codes is not None and codes.isdisjoint(arrived):
                 continue
             if accept is None:
@@ -146,20 +206,25 @@ class LongPolls:
             self._make_due(group)
 
     def wake(self) -> bool:
-        """Answer pulls that an arrival or their deadline made due, for SLICE_MS. Return True when more are due.
+        """Answer deferred pulls, and those that an arrival or their deadline made due. Return True when more are due.
 
-        Called once a turn, after the commit.
+        It ends after SLICE_MS or TURN_BYTES_MAX. Called once a turn, after the commit.
         """
-        if not self._due and not self._open and not self._is_time_over:
+        self.turn_bytes = 0
+        if not self._due and not self._open and not self._is_time_over and not self._deferred:
             return False
         end_ms = self._clock.monotonic_ms() + SLICE_MS
         while self._take_step():
             if self._clock.monotonic_ms() >= end_ms:
-                return True
-        return False
+                break
+        self.turn_bytes = 0  # what comes in before the next turn's end is another turn
+        return bool(self._deferred or self._open or self._is_time_over or (self._due and not self._lacks_room))
 
     def tick(self) -> None:
-        """Answer pulls whose time is over, as :meth:`wake` does."""
+        """Answer pulls whose time is over, as :meth:`wake` does. Take up those of peers that read again."""
+        for peer in [peer for peer in self._behind if peer.closed or not peer.is_behind]:
+            self._due.extend(self._behind.pop(peer))
+        self._lacks_room = False
         self._is_time_over = True
         self.wake()
         self._compact()
@@ -172,16 +237,23 @@ class LongPolls:
         """Answer every pull now: the broker stops."""
         for topic, queue_id in list(self._by_queue):
             self.wake_queue(topic, queue_id)
-        while self._due:
-            self._finish(self._due.popleft())
+        for peer in list(self._behind):
+            self._due.extend(self._behind.pop(peer))
+        for waiting in (self._due, self._deferred):
+            while waiting:
+                self._finish_late(waiting.popleft())
 
     def _take_step(self) -> bool:
         """Answer one pull, or look at one group. Return False when nothing is left to do."""
         # In rotation: much of one kind must not keep the others waiting.
-        for _ in range(3):
-            self._next_kind = (self._next_kind + 1) % 3
-            if self._next_kind == 0 and self._due:
-                self._finish(self._due.popleft())
+        is_full = self.turn_bytes > TURN_BYTES_MAX or self._budget.closing_bytes > 0
+        for _ in range(4):
+            self._next_kind = (self._next_kind + 1) % 4
+            if self._next_kind == 0 and self._due and not self._lacks_room and not is_full:
+                self._answer_due(self._due.popleft())
+                return True
+            if self._next_kind == 3 and self._deferred and not is_full:
+                self._answer_due(self._deferred.popleft(), needs_room=False)
                 return True
             if self._next_kind == 1 and self._open:
                 self._look(self._open.popleft())
@@ -190,6 +262,18 @@ class LongPolls:
                 self._is_time_over = self._take_overdue()
                 return True
         return False
+
+    def _answer_due(self, parked: ParkedPull, *, needs_room: bool = True) -> None:
+        """Answer a pull, unless its peer does not read or the memory budget has no room: then it goes on waiting."""
+        if parked.done or parked.peer.closed:
+            self._finish(parked)
+        elif parked.peer.is_behind:
+            self._behind.setdefault(parked.peer, []).append(parked)
+        elif needs_room and not self._budget.has_room():
+            self._due.appendleft(parked)
+            self._lacks_room = True
+        else:
+            self.turn_bytes += self._finish(parked)
 
     def _look(self, group: PullGroup) -> None:
         """Have the group's record test see what arrived."""
@@ -203,10 +287,12 @@ class LongPolls:
         deadlines = self._deadlines
         if not deadlines or (deadlines[0][0] > self._clock.monotonic_ms() and not deadlines[0][2].done):
             return False
-        self._finish(heapq.heappop(deadlines)[2])
+        self._finish_late(heapq.heappop(deadlines)[2])
         return True
 
     def _make_due(self, group: PullGroup) -> None:
+        for parked in group.pulls.values():
+            parked.is_due = True
         self._due.extend(group.pulls.values())
         group.pulls = {}
         self._forget(group)
@@ -225,17 +311,26 @@ class LongPolls:
         self._deadlines = [entry for entry in self._deadlines if not entry[2].done]
         heapq.heapify(self._deadlines)
 
-    def _finish(self, parked: ParkedPull) -> None:
+    def _finish_late(self, parked: ParkedPull) -> None:
+        """Answer a pull whose time is over; refuse one that messages came for and that found no room until now."""
+        if parked.is_due and not parked.done and (parked.peer.is_behind or not self._budget.has_room()):
+            self._finish(parked, self._refuse)
+        else:
+            self._finish(parked)
+
+    def _finish(self, parked: ParkedPull, answer: Callable[[ParkedPull], int | None] | None = None) -> int:
+        """Answer a pull, by default with what it reads. Return the answer's size."""
         if parked.done:
-            return
+            return 0
         parked.done = True
         self.count -= 1
         self._unlist(parked)
-        if not parked.peer.closed:
-            self._retry(parked)
+        size_bytes = 0 if parked.peer.closed else (answer or self._retry)(parked)
         parked.release()
+        return size_bytes or 0
 
     def _unlist(self, parked: ParkedPull) -> None:
+        self._budget.hold_for(parked.peer, PARKED_REQUESTS, -parked.size_bytes)
         group, of_peer = parked.group, self._by_peer.get(parked.peer, {})
         if group is not None and group.pulls.pop(parked.number, None) is not None and not group.pulls:
             self._forget(group)

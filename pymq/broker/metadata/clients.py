@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pymq.broker.metadata.groups import GroupManager
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
+from pymq.net.memory_budget import CLIENT_TABLES, MemoryBudget
 from pymq.wire.bodies_client import ConsumerData, SubscriptionData
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import request
@@ -18,6 +20,12 @@ from pymq.wire.headers.client import ConsumerGroupHeader
 log = logging.getLogger(__name__)
 
 BROADCASTING = "BROADCASTING"
+
+# What the tables hold, for the memory budget. Measured, with the places in dicts.
+MEMBER_BYTES = 900
+SUBSCRIPTION_BYTES = 700
+TAG_BYTES = 16  # of a tag beside its text: its place in a list
+TAG_CODE_BYTES = 48
 
 
 @dataclass(slots=True)
@@ -42,6 +50,8 @@ class ConsumerGroup:
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
     members: dict[Peer, Client] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    payer: Peer | None = None  # the member that the memory of the subscriptions counts for
+    size_bytes: int = 0  # of the subscriptions
 
     @property
     def is_broadcasting(self) -> bool:
@@ -60,7 +70,8 @@ class ConsumerGroup:
 class ClientManager:
     """The connected clients. Notifies a group's members (code 40) when its members or subscriptions change."""
 
-    def __init__(self, *, clock: Clock, config: BrokerConfig, groups: GroupManager) -> None:
+    def __init__(self, *, clock: Clock, config: BrokerConfig, groups: GroupManager, budget: MemoryBudget) -> None:
+        self._budget = budget
         self._clock = clock
         self._config = config
         self._groups = groups
@@ -84,7 +95,7 @@ class ClientManager:
     def register_producer(self, group: str, client: Client) -> None:
         """Note that a producer is alive."""
         self._producers.setdefault(group, {})[client.peer] = client
-        self._membership(client.peer)[0].add(group)
+        self._join(client.peer, self._membership(client.peer)[0], group)
 
     def register_consumer(self, client: Client, data: ConsumerData, *, keep_subscriptions: bool = False) -> bool:
         """Note that a consumer is alive. If members or subscriptions changed, notify the group and return True.
@@ -100,9 +111,12 @@ class ClientManager:
         known = group.members.get(client.peer)
         changed = known is None or known.client_id != client.client_id
         group.members[client.peer] = client
-        self._membership(client.peer)[1].add(data.group_name)
+        self._join(client.peer, self._membership(client.peer)[1], data.group_name)
         if not keep_subscriptions:
             changed = _update_subscriptions(group, data.subscription_data_set or []) or changed
+            self._charge(group, client.peer, sum(map(_size_bytes, group.subscriptions.values())))
+        if self._budget.is_over:
+            self._budget.relieve()
         if changed:
             self._notify(group)
         return changed
@@ -175,9 +189,23 @@ class ClientManager:
             found = self._memberships[peer] = (set(), set())
         return found
 
+    def _join(self, peer: Peer, names: set[str], name: str) -> None:
+        if name not in names:
+            names.add(name)
+            self._budget.hold_for(peer, CLIENT_TABLES, MEMBER_BYTES)
+
+    def _charge(self, group: ConsumerGroup, payer: Peer | None, size_bytes: int) -> None:
+        """Count a group's subscriptions for ``payer`` from now on."""
+        if group.payer is not None:
+            self._budget.hold_for(group.payer, CLIENT_TABLES, -group.size_bytes)
+        group.payer, group.size_bytes = payer, size_bytes
+        if payer is not None:
+            self._budget.hold_for(payer, CLIENT_TABLES, size_bytes)
+
     def _remove_producer(self, name: str, peer: Peer) -> None:
         members = self._producers.get(name, {})
-        members.pop(peer, None)
+        if members.pop(peer, None) is not None:
+            self._budget.hold_for(peer, CLIENT_TABLES, -MEMBER_BYTES)
         if not members:
             self._producers.pop(name, None)
 
@@ -185,6 +213,9 @@ class ClientManager:
         group = self._consumers.get(name)
         if group is None or group.members.pop(peer, None) is None:
             return
+        self._budget.hold_for(peer, CLIENT_TABLES, -MEMBER_BYTES)
+        if group.payer is peer:
+            self._charge(group, next(iter(group.members), None), group.size_bytes)
         if group.members:
             self._notify(group)
         else:
@@ -220,3 +251,16 @@ def _update_subscriptions(group: ConsumerGroup, wanted: Iterable[SubscriptionDat
         del group.subscriptions[topic]
         changed = True
     return changed
+
+
+def _size_bytes(subscription: SubscriptionData) -> int:
+    """Return about how much a subscription takes."""
+    texts = [subscription.topic, subscription.sub_string, subscription.filter_class_source]
+    tags = subscription.tags_set or []
+    return (
+        SUBSCRIPTION_BYTES
+        + sum(map(sys.getsizeof, texts))
+        + sum(map(sys.getsizeof, tags))
+        + TAG_BYTES * len(tags)
+        + TAG_CODE_BYTES * len(subscription.code_set or [])
+    )

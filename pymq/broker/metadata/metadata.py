@@ -19,6 +19,7 @@ from pymq.broker.upkeep.jobs import SLOW_TICK_PERIOD_MS, Job
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import StoreUnavailableError
+from pymq.net.memory_budget import MemoryBudget
 from pymq.store.store import MessageStore
 
 
@@ -34,6 +35,7 @@ class Metadata:
         store: MessageStore,
         config_tables: ConfigTables,
         on_filter_servers: Callable[[], None],
+        budget: MemoryBudget,
     ) -> None:
         """``on_filter_servers`` is called when the filter servers' addresses change."""
 
@@ -58,7 +60,7 @@ class Metadata:
             else SlaveCursors(offsets, clock=clock, config=config, max_offset=ends, pending=self.pending_offsets)
         )
         self.leaser = Leaser(clock=clock, config=config)
-        self.clients = ClientManager(clock=clock, config=config, groups=self.groups)
+        self.clients = ClientManager(clock=clock, config=config, groups=self.groups, budget=budget)
         self.filter_servers = FilterServers(clock, on_filter_servers)
 
     def load(self) -> None:

@@ -6,20 +6,27 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from pymq.broker.messages.long_polls import (
     COMPACT_SLACK_COUNT,
+    PARKED_BYTES,
     QUEUE_FILTERS_MAX,
     SLICE_MS,
     SUSPEND_MAX_MS,
+    TURN_BYTES_MAX,
     LongPolls,
     ParkedPull,
 )
 from pymq.broker.messages.message_filter import MessageFilter
 from pymq.clock import ManualClock
+from pymq.errors import Refusal
+from pymq.net.memory_budget import MIB, PARKED_REQUESTS, UNREAD_ANSWERS, MemoryBudget
 from pymq.store.read.reading import Accept
 from pymq.wire.command import Command
 
 EVERYTHING = MessageFilter()
+LIMIT_BYTES = 256 * MIB
 
 
 class Waiter:
@@ -27,6 +34,7 @@ class Waiter:
 
     def __init__(self, closed: bool = False) -> None:
         self.closed = closed
+        self.is_behind = False
 
 
 class Table:
@@ -38,11 +46,21 @@ class Table:
         self.looked = 0
         self.takes_ms = 0  # one answer
         self._names: list[str] = []  # by opaque
-        self.polls = LongPolls(self.clock, self._retry, count_max)
+        self.answer_size_bytes = 0
+        self.refused: list[str] = []
+        self.budget = MemoryBudget(LIMIT_BYTES)
+        self.polls = LongPolls(
+            self.clock,
+            self._retry,
+            count_max,
+            budget=self.budget,
+            refuse=lambda parked: self.refused.append(self._names[parked.request.opaque]),
+        )
 
-    def _retry(self, parked: ParkedPull) -> None:
+    def _retry(self, parked: ParkedPull) -> int:
         self.retried.append(self._names[parked.request.opaque])
         self.clock.advance(self.takes_ms)
+        return self.answer_size_bytes
 
     def arrive(self, queue_id: int, tags_codes: list[int], *accepted: Accept) -> None:
         """Let messages arrive in a queue. Only the filters in ``accepted`` accept them."""
@@ -67,6 +85,12 @@ class Table:
         request = Command(11, opaque=len(self._names) - 1, ext={"subscription": "x" * 1000}, body=bytes(1000))
         waiter: Any = peer or Waiter()
         return self.polls.park(waiter, request, header, message_filter, suspend_ms)
+
+    def defer(self, name: str) -> None:
+        self._names.append(name)
+        waiter: Any = Waiter()
+        request = Command(11, opaque=len(self._names) - 1)
+        self.polls.defer(waiter, request, SimpleNamespace(topic="T", queue_id=0), EVERYTHING)
 
 
 def test_an_arrival_wakes_the_pulls_of_its_queue_only() -> None:
@@ -166,14 +190,94 @@ def test_the_pulls_of_an_ended_connection_are_dropped() -> None:
 
 
 def test_a_parked_pull_keeps_no_body_and_no_fields_of_its_request() -> None:
-    kept: list[ParkedPull] = []
-    polls = LongPolls(ManualClock(), kept.append)
-    peer: Any = Waiter()
-    polls.park(
-        peer, Command(11, opaque=7, ext={"a": "b"}, body=b"x"), SimpleNamespace(topic="T", queue_id=0), EVERYTHING, 1
-    )
-    polls.release_all()
-    assert (kept[0].request.opaque, kept[0].request.ext, kept[0].request.body) == (7, {}, b"")
+    table = Table()
+    table.park("a")
+    table.park("b")
+    (group,) = table.polls._by_queue["T", 0].values()
+    assert [(each.request.opaque, each.request.ext, each.request.body) for each in group.pulls.values()] == [
+        (0, {}, b""),
+        (1, {}, b""),
+    ]
+
+
+def test_parked_pulls_count_until_they_are_answered() -> None:
+    table = Table()
+    table.park("a", message_filter=MessageFilter(size_bytes=500))
+    assert table.budget.held[PARKED_REQUESTS] == table.budget.total_bytes == PARKED_BYTES + 500
+    table.park("b")
+    table.arrive(0, [0])
+    table.polls.wake()
+    assert table.budget.total_bytes == 0
+
+
+def test_a_pull_without_room_in_the_budget_is_refused_as_busy() -> None:
+    table = Table()
+    table.budget.hold(UNREAD_ANSWERS, LIMIT_BYTES - PARKED_BYTES)
+    assert table.park("a")
+    text = rf"a waiting pull needs {PARKED_BYTES} bytes.*{LIMIT_BYTES} \(memoryBudgetBytes\)"
+    with pytest.raises(Refusal, match=text) as caught:
+        table.park("b", queue_id=1)
+    assert caught.value.code == 2
+    assert (table.polls.count, table.budget.refused_count) == (1, 1)
+    assert not table.polls.is_waited_for("T", 1)
+
+
+def test_due_pulls_are_answered_in_slices_of_bytes() -> None:
+    table = Table()
+    table.answer_size_bytes = TURN_BYTES_MAX // 2 + 1
+    for name in "abc":
+        table.park(name)
+    table.arrive(0, [0])
+    assert table.polls.wake() and table.retried == ["a", "b"]
+    assert not table.polls.wake() and table.retried == ["a", "b", "c"]
+
+
+def test_a_deferred_pull_is_answered_in_a_later_turn_whatever_room_there_is() -> None:
+    table = Table()
+    table.budget.hold(UNREAD_ANSWERS, LIMIT_BYTES - PARKED_BYTES)
+    table.defer("a")
+    table.budget.closing_bytes = 1
+    assert table.polls.wake() and table.retried == []
+    table.budget.closing_bytes = 0
+    assert not table.polls.wake() and table.retried == ["a"]
+    assert table.polls.count == 0
+
+
+def test_due_pulls_wait_while_half_of_the_budget_is_held() -> None:
+    table = Table()
+    table.park("a")
+    table.arrive(0, [0])
+    table.budget.hold(UNREAD_ANSWERS, LIMIT_BYTES // 2)
+    assert not table.polls.wake() and table.retried == []
+    table.budget.hold(UNREAD_ANSWERS, -PARKED_BYTES)
+    table.polls.tick()
+    assert table.retried == ["a"]
+
+
+def test_the_due_pull_of_a_peer_that_does_not_read_waits_for_the_peer_alone() -> None:
+    table = Table()
+    behind = Waiter()
+    behind.is_behind = True
+    table.park("a", peer=behind)
+    table.park("b")
+    table.arrive(0, [0])
+    assert not table.polls.wake() and table.retried == ["b"]
+    table.polls.tick()
+    assert table.retried == ["b"]
+    behind.is_behind = False
+    table.polls.tick()
+    assert table.retried == ["b", "a"]
+
+
+def test_a_due_pull_without_room_until_its_deadline_is_refused() -> None:
+    table = Table()
+    table.park("a", suspend_ms=500)
+    table.arrive(0, [0])
+    table.budget.hold(UNREAD_ANSWERS, LIMIT_BYTES)
+    table.polls.wake()
+    table.clock.advance(500)
+    table.polls.tick()
+    assert (table.retried, table.refused, table.polls.count) == ([], ["a"], 0)
 
 
 def test_release_all_answers_everything() -> None:

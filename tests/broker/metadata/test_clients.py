@@ -8,6 +8,7 @@ from pymq.broker.metadata.table_saver import TableSaver
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
 from pymq.model.tables import SubscriptionGroupConfig
+from pymq.net.memory_budget import MemoryBudget
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.wire.bodies_client import ConsumerData, SubscriptionData
@@ -20,11 +21,12 @@ class Setup:
 
     def __init__(self, **settings: str) -> None:
         self.clock = ManualClock()
+        self.budget = MemoryBudget()
         files = MemoryFiles()
         files.makedirs("/c")
         config = load_broker_config(None, settings)
         self.groups = GroupManager(TableSaver(JsonTable(files, "/c/g.json")), clock=self.clock, config=config)
-        self.clients = ClientManager(clock=self.clock, config=config, groups=self.groups)
+        self.clients = ClientManager(clock=self.clock, config=config, groups=self.groups, budget=self.budget)
 
     def consumer(
         self,

@@ -1,0 +1,77 @@
+"""BufferAccount: what one connection's buffers hold, as the process's budget counts it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pymq.net.memory_budget import UNFINISHED_FRAMES, UNREAD_ANSWERS, WAITING_FRAMES, MemoryBudget
+
+
+class BufferAccount:
+    """The sizes that were counted last, in bytes. Over the budget, counting more closes connections."""
+
+    __slots__ = ("_budget", "_largest_write", "_stall", "unfinished", "unread", "waiting")
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self.unfinished = 0
+        self.waiting = 0
+        self.unread = 0
+        self._largest_write = 0  # since the peer had read everything
+        self._stall = (0, 0)  # while the peer reads nothing: how much is unread, and since when (ms)
+
+    @property
+    def size_bytes(self) -> int:
+        """What all buffers hold."""
+        return self.unfinished + self.waiting + self.unread
+
+    def note_unfinished(self, size_bytes: int) -> None:
+        """Count the received part of a frame."""
+        grows = size_bytes > self.unfinished
+        self._budget.hold(UNFINISHED_FRAMES, size_bytes - self.unfinished)
+        self.unfinished = size_bytes
+        if grows and self._budget.is_over:
+            self._budget.relieve()
+
+    def note_waiting(self, frames: list[bytes]) -> None:
+        """Count frames that wait; with none, that no frame waits any more."""
+        size_bytes = sum(map(len, frames)) if frames else -self.waiting
+        self._budget.hold(WAITING_FRAMES, size_bytes)
+        self.waiting += size_bytes
+        if size_bytes > 0 and self._budget.is_over:
+            self._budget.relieve()
+
+    def note_write(self, unread_before: int, size_bytes: int) -> None:
+        """Count answers that the transport has got to write."""
+        self._largest_write = max(self._largest_write, size_bytes) if unread_before else size_bytes
+        self._count_unread(unread_before + size_bytes)
+        if self._budget.is_over:
+            self._budget.relieve()
+
+    def measure_unread(self, transport: asyncio.WriteTransport) -> None:
+        """Count what the peer has not read yet."""
+        if self.unread:
+            unread = transport.get_write_buffer_size()
+            if unread:  # a write of which the peer has taken a part stays in memory whole
+                unread = min(unread + self._largest_write, self.unread)
+            self._count_unread(unread)
+
+    def has_stalled(self, now_ms: int, for_ms: int) -> bool:
+        """Return True when the memory budget has no room, and the peer has read nothing for so long."""
+        unread_before, since_ms = self._stall
+        if not self.unread or not unread_before or self.unread < unread_before:
+            self._stall = (self.unread, now_ms)
+            return False
+        return now_ms - since_ms > for_ms and not self._budget.has_room()
+
+    def release(self) -> None:
+        """Count nothing any more."""
+        self._budget.hold(UNFINISHED_FRAMES, -self.unfinished)
+        self._budget.hold(WAITING_FRAMES, -self.waiting)
+        self._budget.hold(UNREAD_ANSWERS, -self.unread)
+        self.unfinished = self.waiting = self.unread = 0
+
+    def _count_unread(self, size_bytes: int) -> None:
+        if size_bytes != self.unread:
+            self._budget.hold(UNREAD_ANSWERS, size_bytes - self.unread)
+            self.unread = size_bytes

@@ -1,0 +1,86 @@
+"""ConnectionTable: a server's open connections under its caps, and how many it closed for what."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from pymq.clock import Clock
+from pymq.errors import ProtocolViolation
+from pymq.model.hosts import host_of
+from pymq.net.limits import ServerLimits
+from pymq.net.memory_budget import Holder, MemoryBudget
+from pymq.rate_limited_log import RateLimitedLog
+
+log = logging.getLogger(__name__)
+
+
+class Accepted(Holder, Protocol):
+    """An accepted connection."""
+
+    address: str  # "host:port"
+
+    def close(self) -> None:
+        """Close after the queued frames are written."""
+        ...
+
+
+ConnectionT = TypeVar("ConnectionT", bound=Accepted)
+
+
+class ConnectionTable(Generic[ConnectionT]):
+    """The base of a server: its connections and their counters."""
+
+    def __init__(
+        self,
+        limits: ServerLimits | None,
+        clock: Clock,
+        on_disconnect: Callable[[ConnectionT], None] | None,
+        budget: MemoryBudget | None,
+    ) -> None:
+        self.limits = limits or ServerLimits()
+        self.budget = budget or MemoryBudget()
+        self.connections: set[ConnectionT] = set()
+        self.bad_frames: Counter[str] = Counter()
+        self.closed_for: Counter[str] = Counter()
+        self.accepted_count = 0
+        self.budget.add_holders(lambda: self.connections)
+        self._on_disconnect = on_disconnect
+        self._per_host: Counter[str] = Counter()
+        self._violation_log = RateLimitedLog(log, clock, "connections that broke the protocol")
+
+    def admit(self, connection: ConnectionT) -> str | None:
+        """Register a new connection. Return None, or the reason to close it at once."""
+        self.accepted_count += 1
+        if len(self.connections) >= self.limits.connection_count_max:
+            return "connection-count"
+        if self._per_host[connection.host] >= self.limits.connection_count_per_host_max:
+            return "connection-count-per-host"
+        self.connections.add(connection)
+        self._per_host[connection.host] += 1
+        return None
+
+    def forget(self, connection: ConnectionT) -> None:
+        """Remove a closed connection and call ``on_disconnect``."""
+        if connection not in self.connections:
+            return
+        self.connections.discard(connection)
+        self._per_host[connection.host] -= 1
+        if not self._per_host[connection.host]:
+            del self._per_host[connection.host]
+        if self._on_disconnect is not None:
+            self._on_disconnect(connection)
+        self.budget.forget(connection)
+
+    def report_violation(self, connection: ConnectionT, violation: ProtocolViolation) -> None:
+        """Count a broken frame and log it, within the limits of a rate-limited log."""
+        self.bad_frames[violation.reason] += 1
+        address = connection.address
+        self._violation_log.write(host_of(address), f"closing {address}: {violation}")
+
+    def close_connections(self) -> None:
+        """Close every connection after its queued frames are written. New connections are still accepted."""
+        for connection in list(self.connections):
+            connection.close()
