@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pymq.client.consume_counters import ConsumeCounters
 from pymq.client.instance import ClientInstance
+from pymq.client.offset_moves import OffsetMoves
 from pymq.client.offset_store import OffsetStore
 from pymq.client.process_queue import ProcessQueue
 from pymq.client.queue_offsets import QueueOffsets
@@ -86,6 +87,7 @@ class ConsumerState:
     queue_offsets: QueueOffsets
     offsets: OffsetStore
     fail: Callable[[PymqError], None]
+    moves: OffsetMoves
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     queues: dict[MessageQueue, ProcessQueue] = field(default_factory=dict)
     counters: ConsumeCounters = field(default_factory=ConsumeCounters)

@@ -15,6 +15,7 @@ from pymq.client.group_requests import GroupRequests
 from pymq.client.handler import MessageHandler, OnMessage
 from pymq.client.heartbeat import consumer_data, subscription_data
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
+from pymq.client.offset_moves import OffsetMoves
 from pymq.client.offset_store import BrokerOffsets, FileOffsets, OffsetStore
 from pymq.client.options import SettingOptions
 from pymq.client.orderly import OrderlyConsumption
@@ -74,7 +75,8 @@ class PushConsumer:
         offsets: OffsetStore = BrokerOffsets(group, queue_offsets)
         if self.settings.broadcasting:
             offsets = FileOffsets(self.settings.offsets_path)
-        self._state = ConsumerState(group, self._instance, self.settings, queue_offsets, offsets, self._fail)
+        moves = OffsetMoves(group, self._instance)
+        self._state = ConsumerState(group, self._instance, self.settings, queue_offsets, offsets, self._fail, moves)
         self._failure: PymqError | None = None
         self._failing: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()

@@ -127,6 +127,7 @@ class QueueReader:
         if result.status is PullStatus.FOUND:
             self._found(result, spent_ms)
         elif result.status is PullStatus.OFFSET_ILLEGAL:
+            self._state.moves.moved(self._queue, process_queue.next_pull_offset, result)
             await self._move(result.next_offset)
         else:
             process_queue.next_pull_offset = result.next_offset
@@ -162,12 +163,6 @@ class QueueReader:
 
     async def _move(self, offset: int) -> None:
         """Continues at the offset that the broker gave, after running handlers are done: they must not overwrite it."""
-        log.warning(
-            "offset %d of %s is not stored, continuing at %d",
-            self._process_queue.next_pull_offset,
-            self._queue,
-            offset,
-        )
         await self._process_queue.wait_until_done()
         if self._process_queue.dropped:
             return

@@ -51,7 +51,7 @@ KNOWN_OPTIONS = frozenset(
         "filtervia",
         "group",
         "ondataloss",
-    "inflateratio",
+        "inflateratio",
         "maxrowsperpartition",
         "minpartitions",
         "pushfilters",

@@ -35,6 +35,7 @@ class FakeGroup:
         self.min_offsets: dict[MessageQueue, int] = defaultdict(int)
         self.members: list[str] | None = None  # None: the client that asks
         self.refused_locks: set[MessageQueue] = set()
+        self.resets: dict[MessageQueue, int] = {}  # the broker tells the next pull of each
         self.pull_codes: list[int] = []  # codes that answer the next pulls of T
         self.client_id = ""
         self.more = asyncio.Event()
@@ -67,6 +68,12 @@ class FakeGroup:
         self.more = asyncio.Event()
         return queue
 
+    def reset(self, queue_id: int, offset: int) -> None:
+        """Move the group's offset in one queue of T, as an operator does, and wake parked pulls."""
+        self.resets[MessageQueue("T", "b", queue_id)] = offset
+        self.more.set()
+        self.more = asyncio.Event()
+
     def _heartbeat(self, command: Command) -> Reply:
         self.client_id = json.loads(command.body)["clientID"]
         return Reply()
@@ -92,6 +99,8 @@ class FakeGroup:
             self.offsets[queue] = header.commit_offset
         if header.sys_flag & sysflag.PULL_SUSPEND and header.queue_offset == len(self.logs[queue]):
             await self.more.wait()
+        if queue in self.resets:
+            return self._answer(ResponseCode.PULL_OFFSET_MOVED, self.resets.pop(queue), queue)
         log = self.logs[queue]
         lowest, highest = self.min_offsets[queue], len(log)
         if not lowest <= header.queue_offset <= highest:

@@ -7,7 +7,7 @@ from typing import Any, Never
 
 import pytest
 
-from pymq.client import ConsumeResult, MessageQueue, PushConsumer
+from pymq.client import ConsumeResult, MessageQueue, PushConsumer, offset_moves
 from pymq.client import concurrent as concurrent_module
 from pymq.client.consumer_settings import ConsumerSettings
 from pymq.errors import RefusedError, UsageError
@@ -594,6 +594,31 @@ def test_an_operators_reset_restarts_the_queue(body: Any, orderly: Any) -> None:
         assert bodies(inbox)[3:] == [b"1", b"2"]
 
     run(scenario, orderly=orderly, rebalance_interval_s=1000)
+
+
+@pytest.mark.parametrize("target", [1, 3])
+def test_a_reset_in_the_broker_is_one_line_of_the_log(
+    target: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_moves, "RESET_GATHER_S", 0.05)
+    caplog.set_level("INFO", "pymq.client")
+
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
+        for queue_id in range(4):
+            for n in range(3):
+                group.put(b"%d" % n, queue_id=queue_id)
+        await until(lambda: len(inbox.messages) == 12, "all messages")
+        for queue_id in range(4):
+            group.reset(queue_id, target)
+        await until(lambda: not group.resets and len(inbox.messages) == 12 + 4 * (3 - target), "the moves")
+        if target != 3:
+            await until(lambda: "were reset" in caplog.text, "the line")
+
+    run(scenario, queue_count=4)
+    lines = [record.getMessage() for record in caplog.records if "offset" in record.getMessage()]
+    places = ", ".join(f"T b/{queue_id} from 3 to 1" for queue_id in range(4))
+    assert lines == ([f"the offsets of group G were reset: {places}"] if target != 3 else [])
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
 def test_status_running_info_and_direct_consumption_are_answered() -> None:
