@@ -15,7 +15,6 @@ TOPIC = "T"
 SMALL_BUFFER_BYTES = 4096
 SUSPEND_MS = 30_000
 WAITING_PULL = {**PULL, "sysFlag": "6", "suspendTimeoutMillis": str(SUSPEND_MS)}
-PULL_NOT_FOUND = 19
 
 
 def make_topic(victim: Victim) -> int:
@@ -62,10 +61,10 @@ def unfinished_frames(victim: Victim, count: int) -> Iterator[list[Peer]]:
 
 
 @contextlib.contextmanager
-def parked_bodies(victim: Victim, count: int) -> Iterator[list[Peer]]:
-    """Long polls with bodies of 15 MiB."""
+def parked_bodies(victim: Victim, count: int, body_size_bytes: int = 15 * MIB) -> Iterator[list[Peer]]:
+    """Long polls with bodies."""
     offset = make_topic(victim)
-    raw = ask(11, {**WAITING_PULL, "queueOffset": str(offset)}, bytes(15 * MIB))
+    raw = ask(11, {**WAITING_PULL, "queueOffset": str(offset)}, bytes(body_size_bytes))
     with many_peers(victim.broker, count) as peers:
         flood(peers, [raw] * count)
         yield peers
@@ -99,25 +98,31 @@ def tag_lists(victim: Victim, count: int, tag_count: int = 130_000) -> Iterator[
         yield [peer]
 
 
-def heartbeat(number: int, size_bytes: int, form: str = "tags") -> bytes:
-    """Return a heartbeat of about ``size_bytes`` with names that no other number has."""
-    group = f"heartbeat-group-{number}"
-    pieces: list[object] = []
-    room = size_bytes // 256
-    for i in range(256):
-        tags = [f"{number}-{i}-{j}" for j in range(room // 16)] if form == "tags" else []
-        pieces.append({"topic": f"Topic{number}x{i}", "subString": "*", "subVersion": 1, "tagsSet": tags})
-    consumer = {"groupName": group, "subscriptionDataSet": pieces}
-    return json.dumps({"clientID": f"client{number}", "consumerDataSet": [consumer]}).encode()
+def heartbeat(number: int, size_bytes: int) -> bytes:
+    """Return a heartbeat of about ``size_bytes`` with names that no other number has: 256 topics with many tags."""
+    tag_count = size_bytes // 256 // 14
+    topics = [
+        {
+            "topic": f"Topic{number}x{i}",
+            "subString": "*",
+            "subVersion": 1,
+            "tagsSet": [f"{number}-{i}-{j}" for j in range(tag_count)],
+        }
+        for i in range(256)
+    ]
+    consumer = {"groupName": f"heartbeat-group-{number}", "subscriptionDataSet": topics}
+    return json.dumps({"clientID": f"client{number}", "consumerDataSet": [consumer]}, separators=(",", ":")).encode()
 
 
 @contextlib.contextmanager
-def heartbeats(victim: Victim, count: int, size_bytes: int = 15_000_000) -> Iterator[list[Peer]]:
-    """Heartbeats of 15 MB, each on a connection of its own."""
+def heartbeats(victim: Victim, count: int, size_bytes: int = 15_000_000, wanted_code: int = 29) -> Iterator[list[Peer]]:
+    """Heartbeats, each on a connection of its own."""
     with many_peers(victim.broker, count) as peers:
         for number, peer in enumerate(peers):
-            if peer.send(ask(34, body=heartbeat(number, size_bytes))):
-                peer.receive()
+            answer = peer.receive() if peer.send(ask(34, body=heartbeat(number, size_bytes))) else None
+            if answer is not None and not answer.is_response:  # the group is told of its new member first
+                answer = peer.receive()
+            assert answer is None or answer.code == wanted_code, answer
         yield peers
 
 

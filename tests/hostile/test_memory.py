@@ -1,0 +1,131 @@
+"""Attacks on memory: the process stays within its budget, and other clients are served.
+
+The victim's budget is a quarter of the default, so that an attack needs a quarter of its size. PYMQ_HOSTILE_SCALE makes
+the attacks larger.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.hostile.harness import MIB, PULL, SCALE, V2, Health, Peer, Victim, ask, eventually
+from tests.hostile.memory_attacks import (
+    SUSPEND_MS,
+    heartbeats,
+    make_topic,
+    parked_bodies,
+    tag_lists,
+    unfinished_frames,
+    unread_answers,
+    woken_pulls,
+)
+
+BUDGET_BYTES = 64 * MIB
+ABOVE_BYTES_MAX = 64 * MIB
+LEFT_BYTES_MAX = 48 * MIB  # after the attack
+HEALTH_P99_MS_MAX = 200 * 5  # machines of CI are noisy
+WITHIN_S = SUSPEND_MS / 1000 / 3
+
+
+@pytest.fixture(scope="module")
+def victim() -> Iterator[Victim]:
+    """A server with a small budget, which has served one large message."""
+    with Victim(memoryBudgetBytes=str(BUDGET_BYTES)) as server:
+        with Peer(server.broker) as peer:
+            assert peer.call(ask(310, V2, bytes(4 * MIB - 1024))).code == 0
+        yield server
+
+
+@contextlib.contextmanager
+def watched(victim: Victim) -> Iterator[Health]:
+    """Run an attack. The victim's memory and the latency of other clients must stay within their limits."""
+    eventually(lambda: victim.metric("pymq_memory_held_bytes") == 0, WITHIN_S)
+    before = victim.rss_bytes()
+    victim.reset_peak()
+    with Health(victim.broker) as health:
+        yield health
+    peak = victim.peak_rss_bytes() - before
+    assert peak <= BUDGET_BYTES + ABOVE_BYTES_MAX, f"{peak / MIB:.0f} MiB more than before"
+    assert health.percentile_ms(99) < HEALTH_P99_MS_MAX
+    eventually(lambda: victim.metric("pymq_memory_held_bytes") == 0, WITHIN_S)
+    eventually(lambda: victim.rss_bytes() - before <= LEFT_BYTES_MAX, WITHIN_S)
+
+
+def test_unfinished_frames_close_their_connections_and_no_others(victim: Victim) -> None:
+    closed = victim.metric("pymq_memory_closed_total")
+    with watched(victim), unfinished_frames(victim, 60 * SCALE), Peer(victim.broker) as honest:
+        assert honest.call(ask(310, V2, bytes(2 * MIB))).code == 0
+        assert victim.metric("pymq_memory_held_bytes") <= BUDGET_BYTES
+        assert victim.metric("pymq_memory_closed_total") - closed > 40 * SCALE
+
+
+@pytest.mark.parametrize(("count", "body_size_bytes"), [(15, 15 * MIB), (100, 2 * MIB - 1)])
+def test_parked_pulls_keep_no_bodies_and_end_with_their_connections(
+    victim: Victim, count: int, body_size_bytes: int
+) -> None:
+    with watched(victim), parked_bodies(victim, count * SCALE, body_size_bytes):
+        if body_size_bytes < 2 * MIB:
+            eventually(lambda: _held(victim, "parked_requests") > 100_000)
+
+
+def test_pulls_that_a_large_message_wakes_are_answered_as_their_peers_read(victim: Victim) -> None:
+    with watched(victim), woken_pulls(victim, 100 * SCALE):
+        offset = make_topic(victim)
+        with Peer(victim.broker) as honest:
+            answer = honest.call(ask(11, {**PULL, "queueOffset": str(offset - 1)}))
+            assert answer.code == 0 and answer.body
+
+
+def test_woken_pulls_of_peers_that_read_all_get_the_message(victim: Victim) -> None:
+    with watched(victim), woken_pulls(victim, 60) as peers:
+        for peer in peers:
+            answer = peer.receive()
+            assert answer is not None and answer.code == 0 and len(answer.body) > 3 * MIB
+
+
+def test_tag_lists_are_refused_before_they_cost_anything(victim: Victim) -> None:
+    spent_s = victim.cpu_s()
+    with watched(victim), tag_lists(victim, 60 * SCALE):
+        assert victim.cpu_s() - spent_s < 2 * SCALE  # it was 14 s
+    with Peer(victim.broker) as peer:
+        most = "||".join(map(str, range(1024)))
+        assert peer.call(ask(11, {**PULL, "subscription": most})).code == 20  # no message has such a tag
+        refusal = peer.call(ask(11, {**PULL, "subscription": most + "||1024"}))
+        assert refusal.code == 23 and "1025 tags, the limit is 1024" in (refusal.remark or "")
+
+
+def test_heartbeats_are_held_within_the_budget(victim: Victim) -> None:
+    with watched(victim), heartbeats(victim, 40 * SCALE, 1_000_000, wanted_code=0), Peer(victim.broker) as honest:
+        body = b'{"clientID":"honest","producerDataSet":[{"groupName":"honest"}]}'
+        assert honest.call(ask(34, body=body)).code == 0
+
+
+def test_a_heartbeat_above_its_size_is_refused(victim: Victim) -> None:
+    with watched(victim), heartbeats(victim, 10 * SCALE, 1_600_000), heartbeats(victim, 2 * SCALE):
+        pass
+
+
+def test_peers_that_read_nothing_hold_no_more_than_the_budget(victim: Victim) -> None:
+    closed = victim.metric("pymq_connections_closed_total")
+    with watched(victim), unread_answers(victim, 100 * SCALE):
+        eventually(lambda: victim.metric("pymq_connections_closed_total") - closed > 50)
+
+
+def test_waiting_pulls_with_large_filters_are_refused_or_end_their_connection(victim: Victim) -> None:
+    offset = make_topic(victim)
+    waiting = {**PULL, "sysFlag": "6", "suspendTimeoutMillis": str(SUSPEND_MS), "queueOffset": str(offset)}
+    before = victim.metric("pymq_memory_refused_total") + victim.metric("pymq_memory_closed_total")
+    with watched(victim), Peer(victim.broker) as peer:
+        for number in range(1000 * SCALE):
+            subscription = "||".join(f"{number}-{tag}" for tag in range(1024))
+            peer.send(ask(11, {**waiting, "subscription": subscription}, opaque=number))
+        eventually(
+            lambda: victim.metric("pymq_memory_refused_total") + victim.metric("pymq_memory_closed_total") > before
+        )
+
+
+def _held(victim: Victim, kind: str) -> float:
+    return sum(value for name, value in victim.metrics().items() if f'kind="{kind}"' in name)
