@@ -74,6 +74,7 @@ class Broker:
             clock=clock,
             limits=server_limits(config),
             on_turn_end=self._end_turn,
+            after_turn=self._after_turn,
             on_disconnect=self._disconnected,
             budget=self.budget,
         )
@@ -369,8 +370,13 @@ class Broker:
 
     # -- turns and connections -----------------------------------------------------------------------------------
 
-    def _end_turn(self) -> bool:
-        return self.parts is not None and self.parts.end_turn()
+    def _end_turn(self) -> None:
+        parts = self.parts
+        if parts is not None:
+            parts.end_turn()
+
+    def _after_turn(self) -> bool:
+        return self.parts is not None and self.parts.after_turn()
 
     def _disconnected(self, connection: Connection) -> None:
         if self.parts is not None:

@@ -102,7 +102,7 @@ class MessageRequests:
                 topic,
                 queue_id,
                 tags_codes(units),
-                lambda accept: self._reader.any_accepted(topic, queue_id, first, accept),
+                lambda message_filter: self._reader.any_accepted(topic, queue_id, first, message_filter),
             )
         if topic == SCHEDULE_TOPIC and self._is_master:
             self._delays.on_arrival(topic, queue_id, max_offset, tags_codes(units))

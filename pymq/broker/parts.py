@@ -237,13 +237,13 @@ class BrokerParts:
             *self.side.jobs(),
         ]
 
-    def end_turn(self) -> bool:
-        """Do what belongs at the end of each round of the event loop in which something came in.
-
-        Return True when more of it is left for the end of another turn, soon.
-        """
+    def end_turn(self) -> None:
+        """Do what belongs at the end of each round of the event loop in which something came in."""
         self.messages.writer.commit()
         self.side.end_turn()
+
+    def after_turn(self) -> bool:
+        """Do what can wait until the turn's answers are written. Return True when more of it is left."""
         return self.requests.long_polls.wake()
 
     # -- closing -------------------------------------------------------------------------------------------------

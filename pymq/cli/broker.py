@@ -110,14 +110,14 @@ def broker(
 async def _serve(config: BrokerConfig, as_json: bool) -> None:
     from pymq.broker.report.metrics.collector import BrokerMetrics
     from pymq.cli.servers import make_broker, serve_until_stopped, start_broker
-    from pymq.net.runtime import StopSignals
+    from pymq.net.runtime import StopSignals, begin_serving
 
     with StopSignals() as signals:
         broker = make_broker(config)
         async with serving_metrics(metrics_place(config, config.broker_ip1), BrokerMetrics(broker)) as metrics:
             await start_broker(broker, signals)
             try:
-                broker.server.turns.start()
+                begin_serving(broker.server.turns)
                 _print_ready(config, broker.address, metrics, as_json)
                 await serve_until_stopped(broker, signals)
             finally:

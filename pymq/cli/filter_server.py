@@ -99,7 +99,7 @@ async def _serve(settings: FilterServerSettings, metrics_place: MetricsPlace | N
     from pymq.clock import SystemClock
     from pymq.filterserver.metrics import FilterServerMetrics
     from pymq.filterserver.server import FilterServer
-    from pymq.net.runtime import StopSignals
+    from pymq.net.runtime import StopSignals, begin_serving
 
     with StopSignals() as signals:
         server = FilterServer(settings, clock=SystemClock())
@@ -109,7 +109,7 @@ async def _serve(settings: FilterServerSettings, metrics_place: MetricsPlace | N
                     await server.start()
                 except OSError as error:
                     raise port_problem(error, settings.host, settings.port) from error
-                server.server.turns.start()
+                begin_serving(server.server.turns)
                 _print_ready(server.address, settings.broker, metrics, as_json)
                 await signals.wait()
             finally:

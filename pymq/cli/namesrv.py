@@ -60,14 +60,14 @@ def namesrv(
 async def _serve(config: NamesrvConfig, as_json: bool) -> None:
     from pymq.cli.servers import make_namesrv, start_namesrv
     from pymq.namesrv.metrics import NamesrvMetrics
-    from pymq.net.runtime import StopSignals
+    from pymq.net.runtime import StopSignals, begin_serving
 
     with StopSignals() as signals:
         server = make_namesrv(config)
         async with serving_metrics(metrics_place(config, config.bind_address), NamesrvMetrics(server)) as metrics:
             await start_namesrv(server)
             try:
-                server.server.turns.start()
+                begin_serving(server.server.turns)
                 _print_ready(server.address, metrics, as_json)
                 await signals.wait()
             finally:

@@ -96,7 +96,7 @@ def standalone(
 async def _serve(namesrv_config: NamesrvConfig, broker_config: BrokerConfig, as_json: bool) -> None:
     from pymq.broker.report.metrics.collector import BrokerMetrics
     from pymq.cli.servers import make_broker, make_namesrv, serve_until_stopped, start_broker, start_namesrv
-    from pymq.net.runtime import StopSignals
+    from pymq.net.runtime import StopSignals, begin_serving
 
     with StopSignals() as signals:
         broker = make_broker(broker_config)
@@ -108,7 +108,7 @@ async def _serve(namesrv_config: NamesrvConfig, broker_config: BrokerConfig, as_
                 broker_config.namesrv_addr = namesrv.address
                 await start_broker(broker, signals)
                 try:
-                    broker.server.turns.start()  # one is enough for the loop of both
+                    begin_serving(broker.server.turns)  # one is enough for the loop of both
                     _print_ready(namesrv.address, broker, metrics, as_json)
                     await serve_until_stopped(broker, signals)
                 finally:

@@ -23,14 +23,20 @@ NUMBERS = frozenset((Kind.INTEGER, Kind.LONG, Kind.DOUBLE))
 
 @dataclass(frozen=True)
 class Node:
-    """A node of the tree. ``depth`` counts its levels, so that no tree gets too deep to evaluate."""
+    """A node of the tree. ``depth`` counts its levels, so that no tree gets too deep to evaluate.
+
+    ``leaf_count`` counts its literals and properties: what evaluating it costs.
+    """
 
     is_condition: ClassVar[bool] = False  # may stand where a condition is needed (Java: BooleanExpression)
     depth: int = field(init=False, repr=False, compare=False, default=0)
+    leaf_count: int = field(init=False, repr=False, compare=False, default=1)
 
     def __post_init__(self) -> None:
-        below = [child.depth for child in self.children()]
-        object.__setattr__(self, "depth", 1 + max(below, default=0))
+        children = self.children()
+        if children:
+            object.__setattr__(self, "leaf_count", sum([child.leaf_count for child in children]))
+        object.__setattr__(self, "depth", 1 + max([child.depth for child in children], default=0))
 
     def children(self) -> tuple[Node, ...]:
         """The direct child nodes."""

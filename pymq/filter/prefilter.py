@@ -39,6 +39,8 @@ from pymq.filter.raw_properties import SEPARATOR
 
 RECORD_COUNT_MAX = 2048
 RECORD_COUNT_MIN = 64
+# Each property of an expression costs up to a millisecond for RECORD_COUNT_MAX records, and nothing ends it early.
+LEAF_COUNT_MAX = 64
 FEW_SHARE = 1 / 64  # with so few records left, skip the other conditions: the caller evaluates each record
 USELESS_SHARE = 0.5  # a prefilter that keeps more than this saves nothing
 REST_COUNT = 200  # number of reads without a prefilter after that
@@ -59,6 +61,8 @@ ValueTest = Callable[[PropertyTable, Int64s], tuple[Bools, Bools]]
 
 def make_prefilter(tree: Node) -> Prefilter | None:
     """Return the prefilter of an expression; None when its conditions must be evaluated record by record."""
+    if tree.leaf_count > LEAF_COUNT_MAX:
+        return None
     condition = _condition(tree)
     return None if condition is None else Prefilter(condition)
 

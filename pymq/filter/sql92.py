@@ -34,6 +34,11 @@ class SqlExpression:
         self.ignored_from = ignored_from
         self._tree = tree
 
+    @property
+    def leaf_count(self) -> int:
+        """The number of literals and properties: what evaluating the expression costs."""
+        return self._tree.leaf_count
+
     def make_prefilter(self) -> Prefilter | None:
         """Return a new prefilter, which finds the records for which ``test`` may be True; None when there is none."""
         from pymq.filter.prefilter import make_prefilter  # noqa: PLC0415 - numpy is only needed where records are filtered

@@ -9,7 +9,11 @@ from typing import Protocol
 from pymq.net.turn_watch import TurnWatch
 
 SLICE_S = 0.01  # for which one connection is served without others in between
-ROUND_S = 0.02  # after so much work in a round, each connection that comes gets one step, and rests
+# After so much work in a round, each connection that comes gets one step, and rests; a heavy one rests at once. After
+# twice as much, every one rests at once.
+ROUND_S = 0.02
+HEAVY_S = 0.005  # a read that took longer makes its connection heavy:
+HEAVY_FOR_S = 1.0  # others go first for this time
 STEP_FRAMES = 8  # served on the fast path between two looks at the time
 
 
@@ -29,31 +33,38 @@ class Rounds:
         self.read_s = 0.0  # the time that reads have taken in this round
         self._call_soon = call_soon
         self._turns = turns
-        self._resting: deque[Resting] = deque()
+        self._light: deque[Resting] = deque()
+        self._heavy: deque[Resting] = deque()
+        self._is_scheduled = False
 
     @property
     def resting_count(self) -> int:
         """The number of connections that rest."""
-        return len(self._resting)
+        return len(self._light) + len(self._heavy)
 
-    def rest(self, connection: Resting) -> None:
-        """Continues with ``connection`` in a later round, after those that rest already. Call it once for each rest."""
-        self._resting.append(connection)
-        if len(self._resting) == 1:
+    def rest(self, connection: Resting, *, is_heavy: bool) -> None:
+        """Continues with ``connection`` in a later round, after those that rest already. Call it once for each rest.
+
+        Heavy connections come after the others.
+        """
+        (self._heavy if is_heavy else self._light).append(connection)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
             self._call_soon(self._continue)
 
     def _continue(self) -> None:
-        """Serves resting connections for ROUND_S."""
-        resting = self._resting
+        """Serves resting connections for ROUND_S; one of the heavy ones in any case."""
+        self._is_scheduled = False
         end_s = self._turns.now_s() + ROUND_S
         try:
-            for _ in range(len(resting)):
-                try:
-                    resting[0].end_rest()
-                finally:
-                    resting.popleft()  # only now: while one is there, this method is scheduled, or runs
-                if self._turns.now_s() >= end_s:
-                    break
+            for queue in (self._light, self._heavy):
+                for number in range(len(queue)):
+                    if self._turns.now_s() >= end_s and (number or queue is self._light):
+                        break
+                    queue.popleft().end_rest()
         finally:
-            if resting:
-                self._call_soon(self._continue)
+            if self._light or self._heavy:
+                self._schedule()

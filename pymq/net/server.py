@@ -1,8 +1,8 @@
 """The listening side: connections split frames, call the dispatcher, and write all answers of a loop turn at once.
 
 A *turn* is everything read in one round of the event loop. At its end ``on_turn_end`` runs once (a broker commits the
-turn's staged sends there), then each connection with answers gets one joined write. ``on_turn_end`` returns True to run
-again at the end of the next round.
+turn's staged sends there), then each connection with answers gets one joined write. ``after_turn`` runs after that; it
+returns True to run again after the next round.
 
 A connection that pours in requests gets a slice of time in each round, and rests until the next one. So others are
 served in between, however long its requests take.
@@ -25,8 +25,8 @@ from pymq.net.connection_table import ConnectionTable
 from pymq.net.limits import ServerLimits
 from pymq.net.machine import return_freed_memory
 from pymq.net.memory_budget import MemoryBudget
-from pymq.net.rounds import ROUND_S, SLICE_S, STEP_FRAMES, Rounds
-from pymq.net.turn_watch import TurnWatch, request_names
+from pymq.net.rounds import HEAVY_FOR_S, HEAVY_S, ROUND_S, SLICE_S, STEP_FRAMES, Rounds
+from pymq.net.turn_watch import TurnWatch
 from pymq.net.unread import take_unread
 from pymq.wire.command import FLAG_ONEWAY, Command, decode_command, encode_command
 from pymq.wire.dispatch import Dispatcher, Reply
@@ -51,7 +51,8 @@ class Server(ConnectionTable["Connection"]):
         *,
         clock: Clock,
         limits: ServerLimits | None = None,
-        on_turn_end: Callable[[], bool | None] | None = None,
+        on_turn_end: Callable[[], None] | None = None,
+        after_turn: Callable[[], bool] | None = None,
         on_disconnect: Callable[[Connection], None] | None = None,
         fast_path: FastPath | None = None,
         budget: MemoryBudget | None = None,
@@ -64,6 +65,7 @@ class Server(ConnectionTable["Connection"]):
         self.turns = TurnWatch(clock)
         self._clock = clock
         self._on_turn_end = on_turn_end
+        self._after_turn = after_turn
         self.fast_path = fast_path
         self.rounds = Rounds(self.call_soon, self.turns)
         self._dirty: list[Connection] = []
@@ -115,26 +117,31 @@ class Server(ConnectionTable["Connection"]):
 
     def _end_turn(self) -> None:
         begun_s = self.turns.begin()
-        is_more_left: bool | None = False
+        is_more_left = False
+        self.rounds.read_s = 0.0
         try:
-            if self._on_turn_end is not None:
-                is_more_left = self._on_turn_end()
+            try:
+                if self._on_turn_end is not None:
+                    self._on_turn_end()
+            finally:
+                self._write_answers()
+            if self._after_turn is not None:
+                is_more_left = self._after_turn()
         finally:
-            # Only now: answers that the turn's end itself makes are written below, not in another turn.
+            # Only now: answers that the turn's end itself makes are written here, not in another turn.
             self._turn_scheduled = False
-            self.rounds.read_s = 0.0
+            self._write_answers()
             if is_more_left:
                 self.schedule_turn_end()
-            dirty, self._dirty = self._dirty, []
-            for connection in dirty:
-                connection.flush()
             self.turns.end(begun_s, "end of a turn")
 
-    def note_time(self) -> None:
-        """Updates the time.
+    def _write_answers(self) -> None:
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.flush()
 
-        Call it after the loop was blocked for long, so that new connections don't count as idle.
-        """
+    def note_time(self) -> None:
+        """Updates the time, after the loop was blocked for long: new connections must not count as idle."""
         self.now_ms = self._clock.monotonic_ms()
         self.turns.skip()
 
@@ -158,6 +165,7 @@ class Connection(asyncio.Protocol):
         "_asks",
         "_buffers",
         "_frames",
+        "_heavy_until_s",
         "_held",
         "_is_resting",
         "_out",
@@ -184,6 +192,7 @@ class Connection(asyncio.Protocol):
         # Frames that wait because the answers to earlier ones fill the write buffer, or because of SLICE_S.
         self._held: deque[bytes] = deque()
         self._is_resting = False
+        self._heavy_until_s = 0.0
         self.out_dirty = False
         self._asks = Asks(server.limits.pending_asks_max)
         self._read_at_ms = server.now_ms
@@ -220,8 +229,12 @@ class Connection(asyncio.Protocol):
             server.request_count += len(frames)
             if self._held or server.budget.closing_bytes:
                 self._hold(frames)
+            elif server.rounds.read_s < ROUND_S:
+                self._serve(frames, begun_s + SLICE_S)
+            elif server.rounds.read_s < 2 * ROUND_S and begun_s >= self._heavy_until_s:
+                self._serve(frames, begun_s)  # one step
             else:
-                self._serve(frames, begun_s + SLICE_S if server.rounds.read_s < ROUND_S else begun_s)
+                self._hold(frames)
         except ProtocolViolation as violation:
             server.report_violation(self, violation)
             self.abort("bad-frame")
@@ -239,20 +252,17 @@ class Connection(asyncio.Protocol):
             server.schedule_turn_end()
         took_s = turns.now_s() - begun_s
         server.rounds.read_s += took_s
-        if took_s > turns.unnoted_s:
-            self._note_turn(begun_s, frames)
+        if took_s > HEAVY_S:
+            self._note_time(took_s, begun_s, frames)
         # The loop may read many times from one connection before it looks at others.
-        if server.rounds.read_s > ROUND_S and not self._is_resting:
+        if server.rounds.read_s >= ROUND_S and not self._is_resting:
             self._rest()
 
-    def _note_turn(self, begun_s: float, frames: list[bytes]) -> None:
-        """Has the time judged that serving ``frames`` took."""
-        names = request_names(frames)
-        self._server.turns.note(
-            begun_s,
-            names[0] if len(names) == 1 else "several requests",
-            lambda: f"({len(frames)} frames{': ' if names[1:] else ''}{', '.join(names[1:])}) from {self.address}",
-        )
+    def _note_time(self, took_s: float, begun_s: float, frames: list[bytes]) -> None:
+        """Takes note of a time that serving ``frames`` took, if others felt it."""
+        self._heavy_until_s = begun_s + HEAVY_FOR_S
+        if took_s > self._server.turns.unnoted_s:
+            self._server.turns.note_frames(begun_s, frames, self.address)
 
     def _serve(self, frames: list[bytes], end_s: float) -> None:
         """Handles frames until their answers reach the size of one write, or ``end_s`` is over; holds the rest.
@@ -293,7 +303,7 @@ class Connection(asyncio.Protocol):
         if not self._is_resting and not self.closed:
             self._is_resting = True
             self._pause_reading()
-            self._server.rounds.rest(self)
+            self._server.rounds.rest(self, is_heavy=self._server.turns.now_s() < self._heavy_until_s)
 
     def end_rest(self) -> None:
         """Continues with the waiting frames, then with reading."""
@@ -319,8 +329,9 @@ class Connection(asyncio.Protocol):
             return
         if frames:
             self._server.schedule_turn_end()
-            if self._server.turns.now_s() - begun_s > self._server.turns.unnoted_s:
-                self._note_turn(begun_s, frames)
+            took_s = self._server.turns.now_s() - begun_s
+            if took_s > HEAVY_S:
+                self._note_time(took_s, begun_s, frames)
         self._resume_reading()
 
     def _pause_reading(self) -> None:

@@ -101,6 +101,15 @@ class TurnWatch:
         # The sample is up to CPU_SAMPLE_MS older than the work's begin, and so is the error of this time.
         self._judge(took_s, self._cpu_s() - self._sampled_cpu_s, what, describe)
 
+    def note_frames(self, begun_s: float, frames: list[bytes], address: str) -> None:
+        """As :meth:`note`, for serving the requests of one read from ``address``."""
+        names = _request_names(frames)
+        self.note(
+            begun_s,
+            names[0] if len(names) == 1 else "several requests",
+            lambda: f"({len(frames)} frames{': ' if names[1:] else ''}{', '.join(names[1:])}) from {address}",
+        )
+
     def _judge(self, took_s: float, cpu_s: float, what: str, describe: Callable[[], str]) -> None:
         cpu_s = min(took_s, cpu_s)
         self.longest_s = max(self.longest_s, took_s)
@@ -134,7 +143,7 @@ class TurnWatch:
             self._schedule()
 
 
-def request_names(frames: list[bytes]) -> list[str]:
+def _request_names(frames: list[bytes]) -> list[str]:
     """Return the kinds of the first requests in ``frames``, without repetitions."""
     names: dict[str, None] = {}
     for payload in frames[:NAMED_REQUESTS_MAX]:

@@ -30,7 +30,7 @@ from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.consume_queue import QueueView, tags_codes
 from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
 from pymq.store.queue.queue_table import QueueTable
-from pymq.store.read.reading import Accept, GetResult, GetStatus, RecordPrefilter
+from pymq.store.read.reading import FILTER_STEP_COUNT, Accept, GetResult, GetStatus, Pace, RecordPrefilter
 from pymq.store.read.store_reader import StoreReader
 from pymq.store.replica.boundary import Boundary, find_boundary
 from pymq.store.replica.divergent_directory import adopt_former_directory
@@ -41,6 +41,7 @@ from pymq.store.write.plain_stager import PlainStager
 
 # What other packages import from the store, beside the tools for directories of stopped brokers.
 __all__ = [
+    "FILTER_STEP_COUNT",
     "Accept",
     "BatchEntry",
     "Doomed",
@@ -48,6 +49,7 @@ __all__ = [
     "GetResult",
     "GetStatus",
     "MessageStore",
+    "Pace",
     "Placed",
     "PlainStager",
     "QueueView",

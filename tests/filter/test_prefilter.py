@@ -14,7 +14,14 @@ from pymq.filter import nodes
 from pymq.filter.bulk_properties import PROPERTIES_BYTES_MAX
 from pymq.filter.compiler import compile_condition
 from pymq.filter.parser import parse
-from pymq.filter.prefilter import FEW_SHARE, RECORD_COUNT_MAX, RECORD_COUNT_MIN, REST_COUNT, make_prefilter
+from pymq.filter.prefilter import (
+    FEW_SHARE,
+    LEAF_COUNT_MAX,
+    RECORD_COUNT_MAX,
+    RECORD_COUNT_MIN,
+    REST_COUNT,
+    make_prefilter,
+)
 from pymq.filter.raw_properties import source_of
 from tests.filter.records import record
 from tests.filter.test_oracle import CONDITIONS
@@ -168,3 +175,9 @@ def test_every_match_of_apache_is_kept() -> None:
             prefiltered_count += 1
             assert found >= {number for number, letter in enumerate(answers) if letter == "T"}, text
     assert prefiltered_count > len(corpus.answers) / 4
+
+
+def test_an_expression_that_would_take_long_has_no_prefilter() -> None:
+    terms = [f"a = '{number}'" for number in range(LEAF_COUNT_MAX // 2)]
+    assert make_prefilter(parse(" OR ".join(terms)).tree) is not None
+    assert make_prefilter(parse(" OR ".join([*terms, "b IS NULL"])).tree) is None

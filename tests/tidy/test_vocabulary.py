@@ -27,6 +27,7 @@ CAMEL = re.compile(
 ALLOWED = (
     ("", r"frozen=True|kw_only=True, frozen"),  # dataclasses and msgspec Structs
     ("", r"\bdef feed\(|\.feed\(|feed_token|feed_eof"),  # parsers
+    ("", r"\bgc\.freeze\(\)"),  # the standard library's name
     ("", r"\bis cut short\b|\bis cut off\b|\bare cut out\b"),
     ("store/replica/epoch_table.py", r"lineage\.json|\"reigns\", \"reignId\""),  # the names of earlier versions
     ("store/replica/divergent_directory.py", r"diverged"),

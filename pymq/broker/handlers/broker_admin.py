@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from pymq.broker.messages.message_filter import MessageFilter
+from pymq.broker.messages.reader import EVALUATION_MS
 from pymq.broker.replication.master.sync_mode import check_role_setting
 from pymq.broker.report.runtime_info import RuntimeInfo
 from pymq.clock import Clock
@@ -134,9 +136,18 @@ class BrokerAdminHandlers:
         last = min(high, first + max(0, min(header.count, QUEUE_ENTRY_COUNT_MAX)))
         queue = self._store.queue_view(header.topic, header.queue_id)
         if queue is not None:
-            units = [queue.unit(offset) for offset in range(first, last)]
-            answer.queue_data = [self._entry(unit, message_filter) for unit in units]
+            answer.queue_data = self._entries((queue.unit(offset) for offset in range(first, last)), message_filter)
         return Reply(body=encode_admin_body(answer))
+
+    def _entries(self, units: Iterable[tuple[int, int, int]], message_filter: MessageFilter) -> list[ConsumeQueueEntry]:
+        """Return entries for the first units: as many as can be filtered in EVALUATION_MS."""
+        end_ms = self._clock.monotonic_ms() + EVALUATION_MS
+        entries: list[ConsumeQueueEntry] = []
+        for unit in units:
+            entries.append(self._entry(unit, message_filter))
+            if message_filter.accept is not None and self._clock.monotonic_ms() >= end_ms:
+                break
+        return entries
 
     def _entry(self, unit: tuple[int, int, int], message_filter: MessageFilter) -> ConsumeQueueEntry:
         physical_offset, size_bytes, code = unit

@@ -14,7 +14,6 @@ from typing import Any
 from pymq.broker.messages.message_filter import MessageFilter
 from pymq.clock import Clock
 from pymq.net.memory_budget import PARKED_REQUESTS, MemoryBudget
-from pymq.store.store import Accept
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer
 
@@ -34,7 +33,7 @@ SLICE_MS = 10  # the time for which due pulls are answered before other connecti
 _EVERYTHING = MessageFilter()
 
 QueueKey = tuple[str, int]
-AnyAccepted = Callable[[Accept], bool]
+AnyAccepted = Callable[[MessageFilter], bool]
 
 
 class ParkedPull:
@@ -278,8 +277,7 @@ class LongPolls:
     def _look(self, group: PullGroup) -> None:
         """Have the group's record test see what arrived."""
         any_accepted, group.any_accepted = group.any_accepted, None
-        accept = group.message_filter.accept
-        if group.pulls and any_accepted is not None and accept is not None and any_accepted(accept):
+        if group.pulls and any_accepted is not None and any_accepted(group.message_filter):
             self._make_due(group)
 
     def _take_overdue(self) -> bool:

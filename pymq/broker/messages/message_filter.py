@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pymq.model.javahash import tags_code
 from pymq.model.sized_cache import SizedCache
-from pymq.store.store import Accept, RecordPrefilter
+from pymq.store.store import FILTER_STEP_COUNT, Accept, RecordPrefilter
 
 SUBSCRIBE_ALL = "*"
 EXPRESSION_TAG = "TAG"
@@ -19,13 +19,15 @@ class MessageFilter(NamedTuple):
     """Takes messages whose tags code is in ``codes`` (None: any) and whose record ``accept`` takes (None: all).
 
     ``prefilter`` finds beforehand records that ``accept`` can't take. ``size_bytes`` is about what the filter takes.
-    Java: org.apache.rocketmq.store.MessageFilter.
+    ``step_count``: records that ``accept`` looks at between two looks at the time. Java:
+    org.apache.rocketmq.store.MessageFilter.
     """
 
     codes: frozenset[int] | None = None
     accept: Accept | None = None
     prefilter: RecordPrefilter | None = None
     size_bytes: int = 0
+    step_count: int = FILTER_STEP_COUNT
 
 
 def tag_codes(expression: str | None) -> frozenset[int] | None:

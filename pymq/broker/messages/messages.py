@@ -59,7 +59,7 @@ class Messages:
             copies=copies,
             waiting_answers=self.waiting_answers,
         )
-        self.reader = Reader(store, config)
+        self.reader = Reader(store, config, clock)
         self.expressions = Expressions(config=config, stats=stats)
         self.retries = Retries(
             config=config,

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pymq.broker.messages.message_filter import MessageFilter
+from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import PymqError
-from pymq.store.store import Accept, GetResult, GetStatus, MessageStore
+from pymq.store.store import GetResult, GetStatus, MessageStore, Pace
 from pymq.wire.codes import ResponseCode
+
+# A read that evaluates an expression ends after this time, wherever it is: the consumer pulls on from there.
+EVALUATION_MS = 10
 
 _CODES = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -31,9 +35,10 @@ class ReadOutcome(NamedTuple):
 class Reader:
     """Reads for pulls, within the limits of one answer."""
 
-    def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
+    def __init__(self, store: MessageStore, config: BrokerConfig, clock: Clock) -> None:
         self._store = store
         self._config = config
+        self._clock = clock
 
     def read(
         self, topic: str, queue_id: int, offset: int, count: int, size_bytes: int | None, message_filter: MessageFilter
@@ -46,18 +51,24 @@ class Reader:
         limit = config.max_transfer_bytes
         if size_bytes is not None and size_bytes > 0:
             limit = min(size_bytes, limit)
-        codes, accept, prefilter, _ = message_filter
+        codes, accept, prefilter = message_filter[:3]
         count = max(1, min(count, config.max_transfer_count))
-        result = self._store.get(topic, queue_id, offset, count, limit, codes, accept, prefilter)
+        pace = None if accept is None else self._pace(message_filter)
+        result = self._store.get(topic, queue_id, offset, count, limit, codes, accept, prefilter, pace)
         return ReadOutcome(response_code(result.status, offset), result)
 
-    def any_accepted(self, topic: str, queue_id: int, offset: int, accept: Accept) -> bool:
-        """Return True when ``accept`` takes a message from ``offset`` on, or when one read can't tell."""
+    def any_accepted(self, topic: str, queue_id: int, offset: int, message_filter: MessageFilter) -> bool:
+        """Return True when the filter's record test takes a message from ``offset`` on, or when one read can't tell."""
+        pace = self._pace(message_filter)
         try:
-            result = self._store.get(topic, queue_id, offset, 1, 1, accept=accept)
+            result = self._store.get(topic, queue_id, offset, 1, 1, accept=message_filter.accept, pace=pace)
         except (PymqError, OSError):
             return True  # the pull meets the same error and answers with it
         return result.count > 0 or result.next_offset < result.max_offset
+
+    def _pace(self, message_filter: MessageFilter) -> Pace:
+        end_ms = self._clock.monotonic_ms() + EVALUATION_MS
+        return Pace(message_filter.step_count, lambda: self._clock.monotonic_ms() >= end_ms)
 
     def ends(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return a queue's first offset and its next one; zeros for a queue that never had a message."""

@@ -1,16 +1,24 @@
-"""BulkWork: loads numpy once there is work for it, while the broker continues to serve."""
+"""BulkWork: loads numpy and the parser of expressions once there are messages, while the broker continues to serve."""
 
 from __future__ import annotations
 
+import gc
 import importlib
 import logging
 
 from pymq.broker.upkeep.flusher import Result, RunInThread
+from pymq.filter.sql92 import compile_sql
 from pymq.store.store import MessageStore
 
 log = logging.getLogger(__name__)
 
-BULK_MODULES = ("pymq.store.write.uniform_batch", "pymq.store.dispatch.bulk_dispatch")  # they import numpy
+# They import numpy, and lark: the first expression would hold the event loop for 150 ms if it had to load them.
+BULK_MODULES = (
+    "pymq.store.write.uniform_batch",
+    "pymq.store.dispatch.bulk_dispatch",
+    "pymq.filter.prefilter",
+    "pymq.filter.parser",
+)
 
 
 class BulkWork:
@@ -49,6 +57,7 @@ class BulkWork:
             log.warning("bulk work takes longer because numpy can't be loaded: %s", error)
             return
         self._is_loaded = True
+        gc.freeze()  # modules live as long as the process: no search for reference cycles needs to see them
         if self._store is not None:
             self._store.set_bulk_ready(True)
 
@@ -56,4 +65,5 @@ class BulkWork:
 def _import_bulk_modules() -> int:
     for name in BULK_MODULES:
         importlib.import_module(name)
+    compile_sql("TRUE")  # makes the parser
     return len(BULK_MODULES)

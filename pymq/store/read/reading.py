@@ -38,7 +38,7 @@ Accept = Callable[[memoryview], bool]
 Packed = bytes | bytearray  # units as they are in the queue's file
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 PREFILTERED_FACTOR = 4  # a prefiltered unit costs a quarter, so a read with a prefilter covers four times as many
-_FILTER_STEP_COUNT = 256  # units filtered together: a read covers few more units than it returns
+FILTER_STEP_COUNT = 256  # units filtered together: a read covers few more units than it returns
 
 
 class RecordPrefilter(Protocol):
@@ -52,6 +52,16 @@ class RecordPrefilter(Protocol):
 
         ``records``: back to back; other bytes may follow. ``edges``: where each begins, and where the last one ends.
         """
+
+
+class Pace(NamedTuple):
+    """How long a filtered read may go on.
+
+    ``is_over`` is asked after each step of up to ``step_count`` units; when it returns True, the read ends there.
+    """
+
+    step_count: int
+    is_over: Callable[[], bool]
 
 
 class GetStatus(Enum):
@@ -92,8 +102,9 @@ def get_messages(
     tag_codes: frozenset[int] | None,
     accept: Accept | None,
     prefilter: RecordPrefilter | None,
+    pace: Pace | None = None,
 ) -> GetResult:
-    """Read messages from ``offset`` on.
+    """Read messages from ``offset`` on. ``pace`` may end a filtered read early, after some units.
 
     Raises CorruptRecordError when the first record to return is damaged, UnreadableError when the disk can't read it.
     """
@@ -123,7 +134,7 @@ def get_messages(
         return result
     if filtered:
         _collect_matching(
-            result, queue, windows, limits, units, tag_codes, accept, prefilter, count * PREFILTERED_FACTOR
+            result, queue, windows, limits, units, tag_codes, accept, prefilter, count * PREFILTERED_FACTOR, pace
         )
     else:
         _collect(result, queue, windows, limits, units)
@@ -223,6 +234,7 @@ def _collect_matching(
     accept: Accept | None,
     prefilter: RecordPrefilter | None,
     effort_max: int,
+    pace: Pace | None,
 ) -> None:
     """Collect the records that a filter accepts. A unit that can't match costs no read of the log.
 
@@ -232,7 +244,7 @@ def _collect_matching(
     data, start, end, doubts = NO_WINDOW
     looked_count = 0
     for offsets, units, numbers, batch, count, _ in _steps(
-        first, windows, limits, packed, tag_codes, prefilter, effort_max
+        first, windows, limits, packed, tag_codes, prefilter, effort_max, pace
     ):
         looked_count += count
         # Local names and few calls, as in _collect: a filter on properties sees every record of the queue.
@@ -307,20 +319,24 @@ def _steps(
     tag_codes: frozenset[int] | None,
     prefilter: RecordPrefilter | None,
     effort_max: int,
+    pace: Pace | None,
 ) -> Iterator[_Step]:
     """The units from queue offset ``first`` on that may match, in steps."""
     begin = effort = 0
+    step_count = FILTER_STEP_COUNT if pace is None else pace.step_count
     while begin * UNIT_SIZE_BYTES < len(packed) and effort < effort_max:
         step = None
         if prefilter is not None:
             step = _cached_step(first, windows, packed, begin, prefilter)
             step = step or _prefiltered_step(first, windows, packed, begin, limits, prefilter)
         if step is None:
-            count = min(_FILTER_STEP_COUNT, max(1, (effort_max - effort) // PREFILTERED_FACTOR))
+            count = min(step_count, max(1, (effort_max - effort) // PREFILTERED_FACTOR))
             step = _plain_step(first, packed, begin, count, tag_codes)
         begin += step.looked_count
         effort += step.effort
         yield step
+        if pace is not None and pace.is_over():
+            return
 
 
 def _plain_step(first: int, packed: Packed, begin: int, count: int, tag_codes: frozenset[int] | None) -> _Step:

@@ -10,7 +10,7 @@ from pymq.store.integrity.log_digests import chunk_bounds, chunk_digests, tail_d
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.consume_queue import QueueView
 from pymq.store.queue.queue_table import QueueTable
-from pymq.store.read.reading import Accept, GetResult, RecordPrefilter, get_messages
+from pymq.store.read.reading import Accept, GetResult, Pace, RecordPrefilter, get_messages
 from pymq.store.read.time_lookup import offset_by_time, record_store_ms
 from pymq.store.read.windows import WindowReader
 from pymq.store.settings import StoreSettings
@@ -36,15 +36,16 @@ class StoreReader:
         tag_codes: frozenset[int] | None = None,
         accept: Accept | None = None,
         prefilter: RecordPrefilter | None = None,
+        pace: Pace | None = None,
     ) -> GetResult:
         """Messages from ``offset`` on. ``tag_codes``: signed 32-bit hashes, None for all.
 
-        ``accept`` sees each record, or only those that ``prefilter`` leaves. Raises CorruptRecordError when the first
-        message to return is damaged.
+        ``accept`` sees each record, or only those that ``prefilter`` leaves. ``pace`` may end a filtered read early.
+        Raises CorruptRecordError when the first message to return is damaged.
         """
         queue = self._queues.get(topic, queue_id)
         return get_messages(
-            queue, self._windows, self.settings, offset, count_max, bytes_max, tag_codes, accept, prefilter
+            queue, self._windows, self.settings, offset, count_max, bytes_max, tag_codes, accept, prefilter, pace
         )
 
     def record_at(self, physical_offset: int) -> memoryview:

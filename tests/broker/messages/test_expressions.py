@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pymq.broker.messages.expressions import Expressions
+from pymq.broker.messages.reader import EVALUATION_MS
 from pymq.model.layout import BODY_LENGTH_AT, UNIT_SIZE_BYTES
 from pymq.model.properties import encode_properties
 from pymq.model.tables import TopicConfig
+from pymq.store.store import FILTER_STEP_COUNT
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from tests.broker.handlers.test_clients import beat
@@ -157,9 +159,8 @@ def test_messages_skipped_by_the_prefilter_never_match(
         if are_others_between:
             world.put("T", b"between", queue_id=1)
     expressions = Expressions(config=world.parts.config, stats=world.parts.stats)
-    codes, accept, prefilter, _ = expressions.message_filter(
-        "SQL92", f" {joint} ".join(f"({each})" for each in statements)
-    )
+    text = f" {joint} ".join(f"({each})" for each in statements)
+    codes, accept, prefilter = expressions.message_filter("SQL92", text)[:3]
     plain, first, again = (
         [bytes(chunk) for chunk in world.parts.store.get("T", 0, 0, 99, 1 << 20, codes, accept, asked).chunks]
         for asked in (None, prefilter, prefilter)
@@ -267,3 +268,28 @@ def test_queue_entries_say_which_messages_match(world: World) -> None:
     subscribed(world, "size = 1")
     shown = Caller(world).json(Code.QUERY_CONSUME_QUEUE, topic="T", queueId=0, index=0, count=3, consumerGroup="g")
     assert [row["eval"] for row in shown["queueData"]] == [False, True, False]
+
+
+@pytest.mark.parametrize(("terms", "step_count"), [(1, FILTER_STEP_COUNT), (8, 128), (64, 16), (512, 2)])
+def test_a_long_expression_looks_at_the_time_more_often(terms: int, step_count: int) -> None:
+    world = opened()
+    expressions = Expressions(config=world.parts.config, stats=world.parts.stats)
+    text = " OR ".join(f"a{number} = 1" for number in range(terms))
+    assert expressions.message_filter("SQL92", text).step_count == step_count
+
+
+def test_a_pull_whose_evaluation_takes_long_is_answered_with_the_place_to_go_on_from(world: World) -> None:
+    text = " OR ".join(f"a{number} = 1" for number in range(500))
+    message_filter = world.parts.messages.expressions.message_filter("SQL92", text)
+    assert message_filter.accept is not None
+    accept = message_filter.accept
+
+    def slowly(record: memoryview) -> bool:
+        world.clock.advance(EVALUATION_MS // 2)
+        return accept(record)
+
+    outcome = world.parts.messages.reader.read("T", 0, 0, 32, None, message_filter._replace(accept=slowly))
+    assert outcome.code == ResponseCode.PULL_RETRY_IMMEDIATELY and outcome.result.next_offset == 2
+    any_accepted = world.parts.messages.reader.any_accepted
+    assert any_accepted("T", 0, 0, message_filter._replace(accept=slowly)), "it can't tell in time"
+    assert not any_accepted("T", 0, 11, message_filter._replace(accept=slowly))

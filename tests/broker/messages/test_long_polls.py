@@ -65,9 +65,9 @@ class Table:
     def arrive(self, queue_id: int, tags_codes: list[int], *accepted: Accept) -> None:
         """Let messages arrive in a queue. Only the filters in ``accepted`` accept them."""
 
-        def any_accepted(accept: Accept) -> bool:
+        def any_accepted(message_filter: MessageFilter) -> bool:
             self.looked += 1
-            return accept in accepted
+            return message_filter.accept in accepted
 
         self.polls.on_arrival("T", queue_id, tags_codes, any_accepted)
 

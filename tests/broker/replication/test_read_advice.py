@@ -191,10 +191,11 @@ def test_a_parked_pull_is_woken_by_replicated_messages() -> None:
     follower = slave_side(world.parts).follower
     assert follower is not None and follower.end == start
     follower.append(start, bytes(source.parts.store.read_log(start, 1 << 20)))
-    world.parts.end_turn()
+    world.parts.after_turn()
     assert caller.peer.answers == []
     follower.dispatch()
     world.parts.end_turn()
+    assert not world.parts.after_turn()
     (reply,) = caller.peer.answers
     assert reply.code == ResponseCode.SUCCESS and reply.body.count(b"new") == 1
 

@@ -14,7 +14,7 @@ from pymq.model.javahash import tags_code
 from pymq.model.record import MalformedRecordError, decode_records
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.read import reading
-from pymq.store.read.reading import PREFILTERED_FACTOR, GetStatus
+from pymq.store.read.reading import PREFILTERED_FACTOR, GetStatus, Pace
 from pymq.store.read.record_batch import RECORD_BATCH_COUNT_MIN
 from pymq.store.store import GetResult, MessageStore
 from tests.store.support import bodies, make_store, put, read_all
@@ -311,3 +311,17 @@ def test_units_are_read_across_the_file_and_the_tail() -> None:
             store._queues.write_tails()
     assert offsets(store.get("T", 0, 20, 10, 1 << 20)) == list(range(20, 30))
     assert [m.body for m in read_all(store, "T", 0)] == list(bodies(40))
+
+
+def test_a_read_whose_time_is_over_ends_after_a_step_and_says_where() -> None:
+    store, looked = filled(30, queue_file_size_bytes=2000), 0
+
+    def accept(record: memoryview) -> bool:
+        nonlocal looked
+        looked += 1
+        return False
+
+    result = store.get("T", 0, 3, 32, 1 << 20, accept=accept, pace=Pace(4, lambda: looked >= 8))
+    assert (looked, result.next_offset, result.status) == (8, 11, GetStatus.NO_MATCHED_MESSAGE)
+    found = store.get("T", 0, 11, 32, 1 << 20, accept=lambda record: True, pace=Pace(4, lambda: True))
+    assert (found.count, found.next_offset, found.status) == (4, 15, GetStatus.FOUND)
