@@ -8,7 +8,7 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.output import Column, OutputFormat, print_fields, print_json, print_listing, print_section
+from pymq.cli.output import Column, OutputFormat, print_fields, print_json, print_listing, print_note, print_section
 from pymq.cli.session import with_admin
 from pymq.cli.times import local_time
 
@@ -77,6 +77,13 @@ def describe(
     print_section("members", described["members"], member_columns, "no member is online")
     subscription_columns = [Column("topic"), Column("expression"), Column("type")]
     print_section("subscriptions", described["subscriptions"], subscription_columns, "none")
+    if described["differing_subscriptions"]:
+        differing_columns = [Column("topic"), Column("selection"), Column("members", right=True)]
+        print_section("differing subscriptions", described["differing_subscriptions"], differing_columns, "none")
+        print_note(
+            "members subscribe differently, and lose messages that others skip: give all members the same "
+            "subscriptions, or each kind of member a group of its own"
+        )
     lag_columns = [Column("topic"), Column("queues", right=True), Column("lag", right=True)]
     print_section("progress", described["progress"], lag_columns, "nothing read yet")
     if described["filters"]:

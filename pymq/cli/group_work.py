@@ -59,6 +59,7 @@ async def describe_group(admin: Admin, name: str) -> dict[str, Any]:
         "lag": sum(at.lag for at in offsets.values()),
         "members": _members(online),
         "subscriptions": _subscriptions(online),
+        "differing_subscriptions": _differing(await admin.groups.differing_subscriptions(name)),
         "progress": _by_topic(offsets),
         "filters": [one._asdict() for one in await admin.filters.figures(name)],
     }
@@ -150,6 +151,14 @@ def _subscriptions(online: list[ConsumerConnections]) -> list[dict[str, Any]]:
         {"topic": topic, "expression": data.sub_string or "*", "type": data.expression_type or "TAG"}
         for topic, data in sorted(found.items())
         if not topic.startswith(RETRY_PREFIX)
+    ]
+
+
+def _differing(differences: dict[str, dict[str, int]]) -> list[dict[str, Any]]:
+    return [
+        {"topic": topic, "selection": selection, "members": count}
+        for topic, selections in differences.items()
+        for selection, count in selections.items()
     ]
 
 

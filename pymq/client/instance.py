@@ -20,7 +20,8 @@ from pymq.model.ids import UniqueIdMaker
 from pymq.model.route import MASTER_ID
 from pymq.net.client import OnRequest, RemotingClient
 from pymq.net.forks import notify_of_forks
-from pymq.wire.bodies_client import ConsumerData, HeartbeatData, ProducerData, encode_body
+from pymq.rate_limited_log import RateLimitedLog
+from pymq.wire.bodies_client import DIFFERING_SUBSCRIPTIONS, ConsumerData, HeartbeatData, ProducerData, encode_body
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command, request
 from pymq.wire.headers.client import UnregisterClientHeader
@@ -69,6 +70,7 @@ class ClientInstance:
         self._heartbeat_sent_to: set[str] = set()
         self._consumer_group: str | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.group_log = RateLimitedLog(log, self.clock, "this client's group")
         self._running = False
         notify_of_forks(self)
 
@@ -156,10 +158,13 @@ class ClientInstance:
         """
         self._heartbeat_sent_to.add(address)
         try:
-            await uninterrupted(self.remoting.invoke_ok(address, self._heartbeat_command()))
+            answer = await uninterrupted(self.remoting.invoke_ok(address, self._heartbeat_command()))
         except PymqError:
             self._heartbeat_sent_to.discard(address)
             raise
+        problem = answer.ext.get(DIFFERING_SUBSCRIPTIONS) if answer.ext else None
+        if problem:
+            self.group_log.write("broker", problem)
 
     async def _heartbeat_quietly(self, address: str) -> None:
         try:

@@ -24,6 +24,7 @@ from pymq.client.queue_offsets import QueueOffsets
 from pymq.client.queue_reader import Consumption
 from pymq.client.rebalancer import Rebalancer
 from pymq.client.subscription import EVERYTHING, TAG, explained
+from pymq.client.subscription_check import CHECK_INTERVAL_S, SubscriptionCheck
 from pymq.client.subscription_options import SubscriptionOptions
 from pymq.clock import Clock
 from pymq.errors import NotFoundError, PymqError, RefusedError, UsageError
@@ -248,6 +249,7 @@ class PushConsumer:
     def _start_jobs(self) -> None:
         self._instance.spawn(self._rebalancer.run())
         self._instance.every(self.settings.commit_interval_s, self._store_offsets, "store offsets")
+        self._instance.every(CHECK_INTERVAL_S, SubscriptionCheck(self._state).run, "compare subscriptions")
         if self.settings.uses_locks:
             self._instance.every(RENEW_INTERVAL_S, self._locks.renew, "renew queue locks")
 

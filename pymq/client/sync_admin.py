@@ -95,6 +95,7 @@ class SyncGroupAdmin(_Part[GroupAdmin]):
     put = _blocking(GroupAdmin.put)
     delete = _blocking(GroupAdmin.delete)
     connections = _blocking(GroupAdmin.connections)
+    differing_subscriptions = _blocking(GroupAdmin.differing_subscriptions)
     topics = _blocking(GroupAdmin.topics)
     lag = _blocking(GroupAdmin.lag)
     subscription = _blocking(GroupAdmin.subscription)

@@ -118,6 +118,8 @@ class ConsumerConnections(msgspec.Struct, rename="camel", kw_only=True):
     consume_type: str | None = None
     message_model: str | None = None
     consume_from_where: str | None = None
+    # PyMQ's, for PyMQ's admin client: topic -> selection -> members, where members differ. None from other brokers.
+    pymq_differences: dict[str, dict[str, int]] | None = None
 
 
 class ProducerConnections(msgspec.Struct, rename="camel", kw_only=True):

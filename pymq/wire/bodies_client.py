@@ -11,6 +11,10 @@ from pymq.model.fastjson import JsonError, loads
 from pymq.model.message import MessageQueue
 from pymq.wire.codes import ResponseCode
 
+PYMQ_LANGUAGE = "PYTHON"  # of a request's header; RocketMQ's own clients get answers without PyMQ's fields
+# PyMQ's field of a heartbeat's answer: a text about members of the group that subscribe differently.
+DIFFERING_SUBSCRIPTIONS = "pymqDifferingSubscriptions"
+
 
 class SubscriptionData(msgspec.Struct, rename="camel", kw_only=True):
     """A consumer's subscription to one topic. ``code_set`` holds Java's hash codes of the tags."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 
+from pymq.client.sync import SyncPushConsumer
 from pymq.errors import EXIT_NOT_FOUND, EXIT_OK
+from pymq.testing.standalone import StandaloneProcess
 
 from .conftest import Pymq
 
@@ -48,6 +50,27 @@ def test_list_and_describe(pymq: Pymq) -> None:
     assert "no member is online" in text
     assert "grouped" in text
     assert pymq("topic", "describe", "grouped", "-o", "json").json()["groups"] == ["workers"]
+
+
+def test_members_that_subscribe_differently_are_shown(pymq: Pymq, server: StandaloneProcess) -> None:
+    pymq("topic", "create", "shared")
+    members = []
+    for tag in ("A", "B", "B"):
+        member = SyncPushConsumer("unequal", namesrv=server.namesrv, on_message=lambda messages: None)
+        member.subscribe("shared", tag)
+        members.append(member)
+    with members[1], members[2]:
+        assert pymq("group", "describe", "unequal", "-o", "json").json()["differing_subscriptions"] == []
+        assert "differing" not in pymq("group", "describe", "unequal").out
+        with members[0]:
+            described = pymq("group", "describe", "unequal", "-o", "json").json()
+            expected = [("A", 1), ("B", 2)]
+            found = described["differing_subscriptions"]
+            assert sorted((one["selection"], one["members"]) for one in found) == expected
+            assert {one["topic"] for one in found} == {"shared"}
+            outcome = pymq("group", "describe", "unequal")
+            assert "differing subscriptions" in outcome.out.lower()
+            assert "give all members the same subscriptions" in outcome.out + outcome.err
 
 
 def test_own_groups_are_listed_with_all_only(pymq: Pymq) -> None:

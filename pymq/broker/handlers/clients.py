@@ -10,6 +10,8 @@ from pymq.broker.messages.expressions import check_size
 from pymq.errors import Refusal
 from pymq.model import names
 from pymq.wire.bodies_client import (
+    DIFFERING_SUBSCRIPTIONS,
+    PYMQ_LANGUAGE,
     ConsumerData,
     ConsumerListAnswer,
     HeartbeatData,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from pymq.config import BrokerConfig
 
 CLIENT_ID_LENGTH_MAX = 1024
+PROBLEM_LENGTH_MAX = 2000
 # A subscription takes about 300 bytes, so that is room for 3,000 of them.
 HEARTBEAT_SIZE_MAX_BYTES = 1024 * 1024
 
@@ -83,7 +86,12 @@ class ClientHandlers:
         for consumer in consumers:
             self._clients.register_consumer(client, consumer, keep_subscriptions=beat.without_sub)
         # No: the broker keeps no fingerprints, so clients go on sending their subscriptions in full.
-        return Reply(ext={"IS_SUPPORT_HEART_BEAT_V2": "false", "IS_SUB_CHANGE": "true"})
+        ext = {"IS_SUPPORT_HEART_BEAT_V2": "false", "IS_SUB_CHANGE": "true"}
+        if request.language == PYMQ_LANGUAGE:
+            problems = [text for consumer in consumers if (text := self._clients.differing(consumer.group_name))]
+            if problems:
+                ext[DIFFERING_SUBSCRIPTIONS] = "; ".join(problems)[:PROBLEM_LENGTH_MAX]
+        return Reply(ext=ext)
 
     def unregister(self, request: Command, header: UnregisterClientHeader, peer: Peer) -> Reply:
         """Remove a client from its groups."""

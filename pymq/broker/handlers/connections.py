@@ -13,6 +13,7 @@ from pymq.wire.bodies_admin import (
     ProducerInfo,
     encode_admin_body,
 )
+from pymq.wire.bodies_client import PYMQ_LANGUAGE
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Reply
@@ -39,6 +40,7 @@ class ConnectionHandlers:
             consume_type=group.consume_type,
             message_model=group.message_model,
             consume_from_where=group.consume_from_where,
+            pymq_differences=group.by_member.differences() if request.language == PYMQ_LANGUAGE else None,
         )
         return Reply(body=encode_admin_body(answer))
 

@@ -8,9 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pymq.broker.metadata.groups import GroupManager
+from pymq.broker.metadata.member_subscriptions import MemberSubscriptions
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
+from pymq.model.subscription_report import differing_text
 from pymq.net.memory_budget import CLIENT_TABLES, MemoryBudget
+from pymq.rate_limited_log import RateLimitedLog
 from pymq.wire.bodies_client import ConsumerData, SubscriptionData
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import request
@@ -22,7 +25,7 @@ log = logging.getLogger(__name__)
 BROADCASTING = "BROADCASTING"
 
 # What the tables hold, for the memory budget. Measured, with the places in dicts.
-MEMBER_BYTES = 900
+MEMBER_BYTES = 1000
 SUBSCRIPTION_BYTES = 700
 TAG_BYTES = 16  # of a tag beside its text: its place in a list
 TAG_CODE_BYTES = 48
@@ -50,6 +53,7 @@ class ConsumerGroup:
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
     members: dict[Peer, Client] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    by_member: MemberSubscriptions = field(default_factory=MemberSubscriptions)
     payer: Peer | None = None  # the member that the memory of the subscriptions counts for
     size_bytes: int = 0  # of the subscriptions
 
@@ -76,6 +80,7 @@ class ClientManager:
         self._config = config
         self._groups = groups
         self._consumers: dict[str, ConsumerGroup] = {}
+        self._log = RateLimitedLog(log, clock, "consumer groups")
         self._producers: dict[str, dict[Peer, Client]] = {}
         # By connection (producer groups, consumer groups), so that its end needs no search.
         self._memberships: dict[Peer, tuple[set[str], set[str]]] = {}
@@ -114,7 +119,9 @@ class ClientManager:
         self._join(client.peer, self._membership(client.peer)[1], data.group_name)
         if not keep_subscriptions:
             changed = _update_subscriptions(group, data.subscription_data_set or []) or changed
-            self._charge(group, client.peer, sum(map(_size_bytes, group.subscriptions.values())))
+            self._compare(group, client.peer, data.subscription_data_set or [])
+            size_bytes = sum(map(_size_bytes, group.subscriptions.values())) + group.by_member.size_bytes
+            self._charge(group, client.peer, size_bytes)
         if self._budget.is_over:
             self._budget.relieve()
         if changed:
@@ -169,6 +176,13 @@ class ClientManager:
         found = self._consumers.get(group)
         return None if found is None else found.subscriptions.get(topic)
 
+    def differing(self, group: str) -> str:
+        """Return a text about members of a group that subscribe differently, empty when they are alike."""
+        found = self._consumers.get(group)
+        return (
+            "" if found is None or not found.by_member.differ else differing_text(group, found.by_member.differences())
+        )
+
     def groups_of(self, topic: str) -> list[str]:
         """Return the connected groups that subscribe to the topic, sorted."""
         return sorted(group.name for group in self._consumers.values() if topic in group.subscriptions)
@@ -182,6 +196,15 @@ class ClientManager:
         return {group: list(members.values()) for group, members in self._producers.items()}
 
     # -- within --------------------------------------------------------------------------------------------------
+
+    def _compare(self, group: ConsumerGroup, peer: Peer, subscriptions: Iterable[SubscriptionData]) -> None:
+        """Log when members of a group subscribe differently, again at growing intervals, and when that ends."""
+        differed = group.by_member.differ
+        group.by_member.note(peer, subscriptions)
+        if group.by_member.differ:
+            self._log.write(group.name, differing_text(group.name, group.by_member.differences()))
+        elif differed:
+            self._log.write(group.name, f"members of group '{group.name}' subscribe alike again", logging.INFO)
 
     def _membership(self, peer: Peer) -> tuple[set[str], set[str]]:
         found = self._memberships.get(peer)
@@ -213,6 +236,7 @@ class ClientManager:
         group = self._consumers.get(name)
         if group is None or group.members.pop(peer, None) is None:
             return
+        group.by_member.forget(peer)
         self._budget.hold_for(peer, CLIENT_TABLES, -MEMBER_BYTES)
         if group.payer is peer:
             self._charge(group, next(iter(group.members), None), group.size_bytes)

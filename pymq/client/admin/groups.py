@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Sequence
 
 from pymq.client.admin.cluster import BrokerTarget, ClusterAdmin
 from pymq.client.admin.connection import AdminConnection
-from pymq.errors import NotFoundError
+from pymq.errors import NotFoundError, RefusedError, UnreachableError
 from pymq.model.message import MessageQueue
+from pymq.model.names import RETRY_PREFIX
+from pymq.model.selection import NOT_SUBSCRIBED, selection_text
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.wire.bodies_admin import (
     ConsumeDirectlyResult,
@@ -43,6 +47,7 @@ from pymq.wire.headers.admin import (
     TopicGroupHeader,
 )
 
+MEMBERS_ASKED_MAX = 64  # of a group; each answers through its broker
 _NOT_ONLINE = frozenset({ResponseCode.CONSUMER_NOT_ONLINE})
 _UNKNOWN = frozenset({ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, ResponseCode.TOPIC_NOT_EXIST})
 
@@ -86,6 +91,52 @@ class GroupAdmin:
         code = RequestCode.GET_CONSUMER_CONNECTION_LIST
         answer = await self._connection.ask_or_none(address, code, header, _NOT_ONLINE)
         return None if answer is None else decode_admin_body(ConsumerConnections, answer.body)
+
+    async def differing_subscriptions(self, group: str) -> dict[str, dict[str, int]]:
+        """Returns, for each topic that online members subscribe to differently, selection -> number of members.
+
+        ``-`` stands for no subscription. PyMQ's brokers know it; on others at most MEMBERS_ASKED_MAX members are asked.
+        """
+        masters = [target.address for target in await self._cluster.masters()]
+        answers = await asyncio.gather(*(self.connections(address, group) for address in masters))
+        online = [(address, answer) for address, answer in zip(masters, answers, strict=True) if answer is not None]
+        known = [answer.pymq_differences for _, answer in online if answer.pymq_differences is not None]
+        if not known:
+            return await self._compare_members(group, online)
+        found: dict[str, dict[str, int]] = {}
+        for differences in known:
+            for topic, selections in differences.items():
+                if sum(selections.values()) > sum(found.get(topic, {}).values()):
+                    found[topic] = selections
+        return found
+
+    async def _compare_members(
+        self, group: str, online: Sequence[tuple[str, ConsumerConnections]]
+    ) -> dict[str, dict[str, int]]:
+        places = {member.client_id: address for address, answer in online for member in answer.connection_set}
+        if len(places) < 2:
+            return {}
+        asked = sorted(places.items())[:MEMBERS_ASKED_MAX]
+        found = await asyncio.gather(*(self._selections(address, group, client_id) for client_id, address in asked))
+        answered = [selections for selections in found if selections is not None]
+        differences: dict[str, dict[str, int]] = {}
+        for topic in sorted({topic for selections in answered for topic in selections}):
+            counts = Counter(selections.get(topic, NOT_SUBSCRIBED) for selections in answered)
+            if len(counts) > 1:
+                differences[topic] = dict(counts)
+        return differences
+
+    async def _selections(self, address: str, group: str, client_id: str) -> dict[str, str] | None:
+        """Returns topic -> selection as a member reports them, None when it doesn't answer."""
+        try:
+            info = await self.running_info(address, group, client_id)
+        except (RefusedError, UnreachableError):
+            return None
+        return {
+            one.topic: selection_text(one.expression_type, one.sub_string, is_class_filter=one.class_filter_mode)
+            for one in info.subscription_set
+            if not one.topic.startswith(RETRY_PREFIX)
+        }
 
     async def topics(self, group: str) -> list[str]:
         """Returns the topics that the group has offsets in or subscribes to, over all masters."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pymq.wire.bodies_client import DIFFERING_SUBSCRIPTIONS
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from tests.broker.world import Caller, World
@@ -138,3 +139,19 @@ def test_at_the_limit_of_groups_a_heartbeat_makes_none_of_its_groups() -> None:
     code, remark = Caller(world).refused(Code.HEART_BEAT, many(*[f"g{i}" for i in range(21)]))
     assert code == ResponseCode.NO_PERMISSION and "maxGroups" in remark
     assert world.parts.metadata.groups.all() == {} and world.parts.metadata.clients.consumer_groups() == []
+
+
+def test_members_that_subscribe_differently_are_told_if_they_are_pymqs() -> None:
+    world = World()
+    pymq, java = Caller(world, "10.0.0.1:1", language="PYTHON"), Caller(world, "10.0.0.2:1")
+    alike = beat("c1"), beat("c2")
+    assert DIFFERING_SUBSCRIPTIONS not in pymq.header(Code.HEART_BEAT, alike[0])
+    assert DIFFERING_SUBSCRIPTIONS not in java.header(Code.HEART_BEAT, alike[1])
+    assert pymq.json(Code.GET_CONSUMER_CONNECTION_LIST, consumerGroup="g")["pymqDifferences"] == {}
+    differing = alike[1].replace(b"A || B", b"B || C")
+    assert DIFFERING_SUBSCRIPTIONS not in java.header(Code.HEART_BEAT, differing)
+    text = pymq.header(Code.HEART_BEAT, alike[0])[DIFFERING_SUBSCRIPTIONS]
+    assert "topic 'T': 'A || B' by 1, 'B || C' by 1: give all members" in text
+    shown = pymq.json(Code.GET_CONSUMER_CONNECTION_LIST, consumerGroup="g")["pymqDifferences"]
+    assert shown == {"T": {"A || B": 1, "B || C": 1}}
+    assert "pymqDifferences" not in java.json(Code.GET_CONSUMER_CONNECTION_LIST, consumerGroup="g")

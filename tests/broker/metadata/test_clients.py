@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pymq.broker.metadata.clients import ClientManager, ConsumerGroup
 from pymq.broker.metadata.groups import GroupManager
 from pymq.broker.metadata.table_saver import TableSaver
@@ -54,6 +56,31 @@ class Setup:
 def notices(peer: FakePeer) -> list[str]:
     assert all(command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED and command.is_oneway for command in peer.pushed)
     return [command.ext["consumerGroup"] for command in peer.pushed]
+
+
+def test_members_that_subscribe_differently_are_logged_at_growing_intervals(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "pymq.broker.metadata.clients")
+    setup, first, second = Setup(), FakePeer(), FakePeer()
+
+    def beat(peer: FakePeer, client_id: str, tag: str) -> None:
+        data = ConsumerData(group_name="g", subscription_data_set=[SubscriptionData(topic="T", sub_string=tag)])
+        setup.clients.register_consumer(setup.clients.client(client_id, peer, "JAVA", 479), data)
+
+    beat(first, "a", "A")
+    assert not setup.clients.differing("g") and not setup.clients.differing("unknown")
+    for _ in range(60):  # half an hour
+        beat(first, "a", "A")
+        beat(second, "b", "B")
+        setup.clock.advance(30_000)
+    text = (
+        "members of group 'g' subscribe differently, and lose messages that others skip: topic 'T': 'A' by 1, 'B' by 1"
+    )
+    assert setup.clients.differing("g").startswith(text)
+    lines = [record.getMessage() for record in caplog.records]
+    assert 3 <= len(lines) <= 6 and all(line.startswith(text) for line in lines)
+    beat(second, "b", "A")
+    assert not setup.clients.differing("g")
+    assert caplog.records[-1].getMessage() == "members of group 'g' subscribe alike again"
 
 
 def test_members_are_notified_when_one_joins_leaves_or_changes() -> None:

@@ -21,12 +21,17 @@ CONSUMERS = gauge(
     "Connected members of consumer groups.",
     *("consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"),
 )
+DIFFERING = gauge(
+    "pymq_consumer_group_differing_subscriptions",
+    "Topics that members of the group subscribe to differently, so that messages are lost; only groups with some.",
+    "consumer_group",
+)
 
 
 class ClientMetrics:
     """The figures of connected clients."""
 
-    metrics = (PRODUCERS, CONSUMERS)
+    metrics = (PRODUCERS, CONSUMERS, DIFFERING)
 
     def __init__(self, parts: BrokerParts) -> None:
         self._clients = parts.metadata.clients
@@ -37,6 +42,12 @@ class ClientMetrics:
         yield Family(PRODUCERS, [Reading((*kind, REMOTING), count) for kind, count in producers.items()])
         groups, left_out = bounded(self._clients.consumer_groups(), self._config.metrics_series_max)
         yield Family(CONSUMERS, (reading for group in groups for reading in _members(group)), left_out)
+        differing, left_out = bounded(
+            [group for group in self._clients.consumer_groups() if group.by_member.differ],
+            self._config.metrics_series_max,
+        )
+        readings = [Reading((group.name,), len(group.by_member.differences())) for group in differing]
+        yield Family(DIFFERING, readings, left_out)
 
 
 def _members(group: ConsumerGroup) -> Iterator[Reading]:
