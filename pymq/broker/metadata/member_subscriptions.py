@@ -14,7 +14,7 @@ from pymq.model.selection import NOT_SUBSCRIBED, selection_text
 from pymq.wire.bodies_client import SubscriptionData
 from pymq.wire.dispatch import Peer
 
-VARIANTS_MAX = 8  # of a group, that are told apart
+VARIANTS_MAX = 8  # of a group; members with yet another one count as the last
 TOPICS_MAX = 64  # of a variant, that are compared
 _TOPIC_BYTES = 100  # a topic's place in a variant, beside its texts
 
