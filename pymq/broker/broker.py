@@ -68,7 +68,7 @@ class Broker:
         self.config = config
         self.address = ""
         self.recovery: RecoveryReport | None = None
-        self.budget = budget or make_budget(config)
+        self.budget = budget or make_budget(config.memory_budget_bytes)
         self.server = Server(
             ClosedDispatcher("the broker is starting"),
             clock=clock,

@@ -15,6 +15,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from pymq.errors import PymqError, Refusal, RefusedError, UnreachableError
+from pymq.filter.running import EXPRESSION_LENGTH_MAX
 from pymq.filterserver.broker_link import BrokerLink
 from pymq.filterserver.classes import CARRIED, UPLOADED, ClassTable, FilterClass, FilterText, Key, parse_class
 from pymq.filterserver.figures import figures
@@ -22,6 +23,7 @@ from pymq.filterserver.filtering import Filtering
 from pymq.filterserver.workers import Filter, WorkerPool
 from pymq.model import sysflag
 from pymq.model.names import check_group, check_topic
+from pymq.net.memory_budget import PARKED_REQUESTS, MemoryBudget
 from pymq.wire.bodies_client import encode_body
 from pymq.wire.bodies_route import KvTable
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -35,12 +37,17 @@ log = logging.getLogger(__name__)
 
 SOURCE_SIZE_MAX_BYTES = 128 * 1024
 PENDING_COUNT_MAX = 4096
+PENDING_BYTES = 8192  # of one request that waits, without its expression. Measured
+SUBSCRIPTION_LENGTH_MAX = EXPRESSION_LENGTH_MAX + 1024  # a class name and its expression
 
 
 class FilterServerHandlers:
     """Answers consumers with the broker's messages, filtered."""
 
-    def __init__(self, *, link: BrokerLink, classes: ClassTable, workers: WorkerPool, filtering: Filtering) -> None:
+    def __init__(
+        self, *, link: BrokerLink, classes: ClassTable, workers: WorkerPool, filtering: Filtering, budget: MemoryBudget
+    ) -> None:
+        self._budget = budget
         self._link = link
         self._classes = classes
         self._workers = workers
@@ -70,12 +77,18 @@ class FilterServerHandlers:
         if known is not None and known.text == text and known.version == UPLOADED:
             return Reply()
         self._classes.check_room(group, topic)
-        self._answer_later(request, peer, self._take_class(group, topic, text))
+        self._answer_later(request, peer, self._take_class(group, topic, text), len(text.expression))
         return None
 
     def pull(self, request: Command, header: PullMessageHeader, peer: Peer) -> Reply | None:
         """Answers with the broker's messages that match the group's filter."""
-        self._answer_later(request, peer, self._pull(header))
+        length = len(header.subscription or "")
+        if length > SUBSCRIPTION_LENGTH_MAX:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+                f"the subscription has {length} characters, the limit is {SUBSCRIPTION_LENGTH_MAX}: shorten it",
+            )
+        self._answer_later(request, peer, self._pull(header, peer), length)
         return None
 
     def runtime_info(self, request: Command, header: None, peer: Peer) -> Reply:
@@ -93,7 +106,13 @@ class FilterServerHandlers:
 
     # -- later answers -------------------------------------------------------------------------------------------
 
-    def _answer_later(self, request: Command, peer: Peer, work: Coroutine[Any, Any, Reply]) -> None:
+    def _answer_later(self, request: Command, peer: Peer, work: Coroutine[Any, Any, Reply], text_length: int) -> None:
+        size_bytes = PENDING_BYTES + text_length
+        try:
+            self._budget.check_room(size_bytes, "a waiting request")
+        except Refusal:
+            work.close()
+            raise
         if len(self._tasks) >= PENDING_COUNT_MAX:
             work.close()
             raise Refusal(
@@ -102,6 +121,8 @@ class FilterServerHandlers:
                 "another one",
             )
         task = asyncio.get_running_loop().create_task(self._answer(request.envelope(), peer, work))
+        self._budget.hold_for(peer, PARKED_REQUESTS, size_bytes)
+        task.add_done_callback(lambda _: self._budget.hold_for(peer, PARKED_REQUESTS, -size_bytes))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -178,7 +199,7 @@ class FilterServerHandlers:
 
     # -- pulls ---------------------------------------------------------------------------------------------------
 
-    async def _pull(self, header: PullMessageHeader) -> Reply:
+    async def _pull(self, header: PullMessageHeader, peer: Peer) -> Reply:
         filter_class = await self._class_for(header)
         answer = await self._link.pull(header)
         if answer.code not in _PULL_RESULTS:
@@ -187,7 +208,11 @@ class FilterServerHandlers:
         code, remark, body, next_offset = answer.code, answer.remark, b"", header_in.next_begin_offset
         if code == ResponseCode.SUCCESS and answer.body:
             self._filtering.broker_name = self._link.broker_name
-            filtered = await self._filtering.run(filter_class, header.queue_id, answer.body)
+            self._budget.hold_for(peer, PARKED_REQUESTS, len(answer.body))
+            try:
+                filtered = await self._filtering.run(filter_class, header.queue_id, answer.body)
+            finally:
+                self._budget.hold_for(peer, PARKED_REQUESTS, -len(answer.body))
             if filtered.stopped_by:
                 return Reply(ResponseCode.SYSTEM_ERROR, filtered.stopped_by)
             body = b"".join(filtered.parts)

@@ -17,6 +17,7 @@ from pymq.filterserver.handlers import FilterServerHandlers
 from pymq.filterserver.workers import COMMAND, Filter, WorkerPool
 from pymq.model.hosts import format_address
 from pymq.net.client import RemotingClient
+from pymq.net.limits import make_budget
 from pymq.net.server import Server
 from pymq.wire.dispatch import Dispatcher
 
@@ -49,7 +50,7 @@ class FilterServer:
         self.workers = WorkerPool(settings.worker_count, command=worker_command)
         self.classes = ClassTable(clock, self._forget_later)
         self._clock = clock
-        self.server = Server(Dispatcher([], "filter server"), clock=clock)
+        self.server = Server(Dispatcher([], "filter server"), clock=clock, budget=make_budget())
         self._client = RemotingClient(clock=clock, on_lost=lambda _: self._lost())
         self._link: BrokerLink | None = None
         self._handlers: FilterServerHandlers | None = None
@@ -84,6 +85,7 @@ class FilterServer:
             classes=self.classes,
             workers=self.workers,
             filtering=Filtering(self.workers, on_error=settings.on_error),
+            budget=self.server.budget,
         )
         self.server.dispatcher = Dispatcher(self._handlers.routes(), "filter server")
         self._spawn(self._link.keep_registered())

@@ -38,7 +38,7 @@ class NameServer:
             clock=clock,
             limits=server_limits(self.config),
             on_disconnect=self._connection_closed,
-            budget=budget or make_budget(self.config),
+            budget=budget or make_budget(self.config.memory_budget_bytes),
         )
         self.address = ""
         self._ticker: asyncio.TimerHandle | None = None

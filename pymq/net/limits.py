@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pymq.net.machine import memory_bytes
-from pymq.net.memory_budget import MemoryBudget
+from pymq.net.memory_budget import LIMIT_DEFAULT_BYTES, MemoryBudget
 from pymq.wire.command import FRAME_SIZE_MAX_BYTES
 
 MEMORY_SHARE = 4  # what clients make a server hold is at most this part of the machine's memory: a quarter
@@ -38,7 +38,6 @@ class LimitSettings(Protocol):
     unread_answers_bytes_max: int
     frame_time_ms_max: int
     idle_timeout_s: int
-    memory_budget_bytes: int
 
 
 def server_limits(config: LimitSettings) -> ServerLimits:
@@ -53,6 +52,6 @@ def server_limits(config: LimitSettings) -> ServerLimits:
     )
 
 
-def make_budget(config: LimitSettings) -> MemoryBudget:
+def make_budget(limit_bytes: int = LIMIT_DEFAULT_BYTES) -> MemoryBudget:
     """Return the memory budget of a process: as configured, but not more than a quarter of the machine's memory."""
-    return MemoryBudget(min(config.memory_budget_bytes, memory_bytes() // MEMORY_SHARE))
+    return MemoryBudget(min(limit_bytes, memory_bytes() // MEMORY_SHARE))

@@ -56,7 +56,7 @@ class MemoryBudget:
         self._peak_bytes = 0  # since memory was last returned
         self.refused_count = 0
         self.closed_count = 0
-        # Of closed connections whose last write the event loop still has. Requests wait until it is 0.
+        # Of closed connections whose last write the event loop still has. Pulls wait until it is 0.
         self.closing_bytes = 0
         self._by_owner: dict[str, Counter[object]] = {kind: Counter() for kind in (PARKED_REQUESTS, CLIENT_TABLES)}
         self._closing: dict[object, int] = {}

@@ -227,7 +227,7 @@ class Connection(asyncio.Protocol):
         try:
             frames = self._frames.feed(data)
             server.request_count += len(frames)
-            if self._held or server.budget.closing_bytes:
+            if self._held:
                 self._hold(frames)
             elif server.rounds.read_s < ROUND_S:
                 self._serve(frames, begun_s + SLICE_S)
@@ -291,12 +291,10 @@ class Connection(asyncio.Protocol):
                 return
 
     def _hold(self, frames: list[bytes]) -> None:
-        """Lets frames wait, and rests while the event loop still frees the memory of other connections."""
+        """Lets frames wait."""
         self._held.extend(frames)
         if frames:
             self._buffers.note_waiting(frames)
-        if self._server.budget.closing_bytes:
-            self._rest()
 
     def _rest(self) -> None:
         """Reads and serves nothing until the server's next round."""
@@ -313,9 +311,6 @@ class Connection(asyncio.Protocol):
     def _serve_held(self, for_s: float) -> None:
         """Continues with the waiting frames, once the answers to earlier ones are written."""
         if self.closed or self._paused:
-            return
-        if self._server.budget.closing_bytes:
-            self._rest()
             return
         frames = list(self._held)
         self._held.clear()

@@ -18,10 +18,12 @@ from pymq.client import Message, MessageQueue, Producer
 from pymq.clock import SystemClock
 from pymq.config import load_broker_config
 from pymq.filter.running import OnError
+from pymq.filterserver.handlers import PENDING_BYTES, SUBSCRIPTION_LENGTH_MAX
 from pymq.filterserver.server import FilterServer, FilterServerSettings
 from pymq.model import sysflag
 from pymq.namesrv.server import NameServer
 from pymq.net.client import RemotingClient
+from pymq.net.memory_budget import PARKED_REQUESTS
 from pymq.store.disk.fs import RealFiles
 from pymq.wire.bodies_client import ConsumerData, HeartbeatData, SubscriptionData, encode_body
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -288,5 +290,23 @@ def test_a_stopped_second_server_leaves_the_route_at_once(tmp_path: Path) -> Non
         assert made.registered() == sorted([made.filter_server.address, second.address])
         await second.stop()
         await until(lambda: made.registered() == [made.filter_server.address])
+
+    run(tmp_path, scenario)
+
+
+def test_waiting_requests_count_in_the_budget_and_long_subscriptions_are_refused(tmp_path: Path) -> None:
+    async def scenario(made: Cluster) -> None:
+        assert (await made.bring("pymq.filters.sql92", "a = 1")).code == 0
+        budget = made.filter_server.server.budget
+        before = budget.held[PARKED_REQUESTS]
+        waiting = asyncio.create_task(made.pull(0, suspend_ms=500))
+        await until(lambda: budget.held[PARKED_REQUESTS] >= before + PENDING_BYTES)
+        await waiting
+        await until(lambda: budget.held[PARKED_REQUESTS] == before)
+        fields = {"consumerGroup": "G", "topic": "T", "queueId": "0", "queueOffset": "0", "maxMsgNums": "32"}
+        fields |= {"sysFlag": "0", "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0"}
+        fields["subscription"] = "x" * (SUBSCRIPTION_LENGTH_MAX + 1)
+        answer = await made.ask(request(RequestCode.PULL_MESSAGE, fields))
+        assert answer.code == 23 and f"the limit is {SUBSCRIPTION_LENGTH_MAX}" in (answer.remark or "")
 
     run(tmp_path, scenario)

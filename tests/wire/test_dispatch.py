@@ -6,7 +6,7 @@ import pytest
 
 from pymq.errors import PymqError, Refusal, StoreUnavailableError
 from pymq.wire.command import FLAG_RESPONSE, Command
-from pymq.wire.dispatch import Dispatcher, Peer, Permission, Reply, Route
+from pymq.wire.dispatch import BODY_SIZE_MAX_BYTES, LARGE_BODY_CODES, Dispatcher, Peer, Permission, Reply, Route
 from pymq.wire.headers.route import KvValueAnswer, RouteHeader
 from tests.namesrv.support import FakePeer
 
@@ -76,3 +76,20 @@ def test_two_handlers_for_a_code_are_a_bug() -> None:
     with pytest.raises(AssertionError, match="two handlers"):
         Dispatcher([route, route], "name server")
     assert route.name == "GET_ROUTEINFO_BY_TOPIC"
+
+
+@pytest.mark.parametrize("code", [105, 34])
+def test_a_request_that_is_no_message_has_a_body_of_a_largest_size(code: int) -> None:
+    served = Dispatcher([Route(code, None, lambda command, header, peer: Reply(), Permission.OPEN)], "broker")
+    fits = served.dispatch(FakePeer(), Command(code, body=bytes(BODY_SIZE_MAX_BYTES)))
+    assert fits is not None and fits.code == 0
+    large = served.dispatch(FakePeer(), Command(code, body=bytes(BODY_SIZE_MAX_BYTES + 1)))
+    assert large is not None and large.code == 29
+    assert f"has {BODY_SIZE_MAX_BYTES + 1} bytes, the limit is {BODY_SIZE_MAX_BYTES}" in (large.remark or "")
+
+
+@pytest.mark.parametrize("code", sorted(LARGE_BODY_CODES))
+def test_messages_and_registrations_may_be_larger(code: int) -> None:
+    served = Dispatcher([Route(code, None, lambda command, header, peer: Reply(), Permission.OPEN)], "broker")
+    reply = served.dispatch(FakePeer(), Command(code, body=bytes(BODY_SIZE_MAX_BYTES + 1)))
+    assert reply is not None and reply.code == 0

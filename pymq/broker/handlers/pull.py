@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pymq.broker.messages.long_polls import SUSPEND_MAX_MS, TURN_BYTES_MAX, LongPolls, ParkedPull
+from pymq.broker.messages.long_polls import SUSPEND_MAX_MS, LongPolls, ParkedPull
 from pymq.broker.messages.message_filter import MessageFilter
 from pymq.broker.messages.reader import Reader, ReadOutcome
 from pymq.clock import Clock
@@ -79,7 +79,7 @@ class PullHandlers:
         reset = self._cursors.take_reset(header.consumer_group, header.topic, header.queue_id)
         if reset is not None:
             return self._reset_reply(header, reset)
-        if self.long_polls.turn_bytes > TURN_BYTES_MAX:
+        if self.long_polls.is_turn_full:
             self.long_polls.defer(peer, request, _without_filter(header), message_filter)
             return None
         outcome = self._look(header, message_filter)
@@ -100,7 +100,7 @@ class PullHandlers:
         self._check_target(header)
         message_filter = self._filter_of(header)
         # A filter of records may read many of them and accept none: don't do that work twice.
-        if self._cursors.has_resets or message_filter.accept is not None or self.long_polls.turn_bytes > TURN_BYTES_MAX:
+        if self._cursors.has_resets or message_filter.accept is not None or self.long_polls.is_turn_full:
             return None
         outcome = self._read(header, message_filter)
         if outcome.code != ResponseCode.SUCCESS:

@@ -149,7 +149,7 @@ class LongPolls:
         return True
 
     def defer(self, peer: Peer, request: Command, header: Any, message_filter: MessageFilter) -> None:
-        """Let a pull wait for another turn, because this one has made TURN_BYTES_MAX of answers already.
+        """Let a pull wait for another turn, because this one is full.
 
         Raises Refusal when the memory budget has no room.
         """
@@ -174,6 +174,12 @@ class LongPolls:
         self.count += 1
         self._compact()
         return parked
+
+    @property
+    def is_turn_full(self) -> bool:
+        """True when further pulls must wait for another turn: this one has made many answers, or the memory of closed
+        connections is not free yet."""
+        return self.turn_bytes > TURN_BYTES_MAX or self._budget.closing_bytes > 0
 
     def is_waited_for(self, topic: str, queue_id: int) -> bool:
         """Return True when a pull of the queue is parked."""
@@ -245,7 +251,7 @@ class LongPolls:
     def _take_step(self) -> bool:
         """Answer one pull, or look at one group. Return False when nothing is left to do."""
         # In rotation: much of one kind must not keep the others waiting.
-        is_full = self.turn_bytes > TURN_BYTES_MAX or self._budget.closing_bytes > 0
+        is_full = self.is_turn_full
         for _ in range(4):
             self._next_kind = (self._next_kind + 1) % 4
             if self._next_kind == 0 and self._due and not self._lacks_room and not is_full:

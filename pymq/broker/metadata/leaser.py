@@ -9,6 +9,8 @@ from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.model.message import MessageQueue
 
+LEASE_COUNT_MAX = 100_000  # beyond, no client gets a further one: about 30 MiB
+
 
 class Lease(NamedTuple):
     """The client that holds a queue, and since when (monotonic ms)."""
@@ -27,6 +29,7 @@ class Leaser:
         self._clock = clock
         self._config = config
         self._leases: dict[str, dict[MessageQueue, Lease]] = {}
+        self._count = 0
 
     def lock_batch(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
         """Return the queues of ``queues`` that the client holds now: new, renewed, or taken over after their end."""
@@ -35,6 +38,10 @@ class Leaser:
         granted = []
         for queue in queues:
             lease = held.get(queue)
+            if lease is None:
+                if self._count >= LEASE_COUNT_MAX:
+                    continue
+                self._count += 1
             if lease is None or lease.client_id == client_id or self._has_ended(lease, now_ms):
                 held[queue] = Lease(client_id, now_ms)
                 granted.append(queue)
@@ -49,6 +56,7 @@ class Leaser:
             lease = held.get(queue)
             if lease is not None and lease.client_id == client_id:
                 del held[queue]
+                self._count -= 1
         if not held:
             self._leases.pop(group, None)
 
@@ -67,7 +75,7 @@ class Leaser:
 
     def forget_group(self, group: str) -> None:
         """Drop all leases of a group."""
-        self._leases.pop(group, None)
+        self._count -= len(self._leases.pop(group, {}))
 
     def tick(self) -> None:
         """Forget leases that have ended."""
@@ -77,6 +85,7 @@ class Leaser:
         for group, held in list(self._leases.items()):
             for queue in [queue for queue, lease in held.items() if self._has_ended(lease, now_ms)]:
                 del held[queue]
+                self._count -= 1
             if not held:
                 del self._leases[group]
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from pymq.broker.handlers.clients import HEARTBEAT_SIZE_MAX_BYTES
+from pymq.broker.messages.expressions import TAG_COUNT_MAX
 from pymq.wire.bodies_client import DIFFERING_SUBSCRIPTIONS
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
@@ -155,3 +157,27 @@ def test_members_that_subscribe_differently_are_told_if_they_are_pymqs() -> None
     shown = pymq.json(Code.GET_CONSUMER_CONNECTION_LIST, consumerGroup="g")["pymqDifferences"]
     assert shown == {"T": {"A || B": 1, "B || C": 1}}
     assert "pymqDifferences" not in java.json(Code.GET_CONSUMER_CONNECTION_LIST, consumerGroup="g")
+
+
+def test_a_heartbeat_has_at_most_its_size() -> None:
+    caller = Caller(World())
+    most = beat() + b" " * (HEARTBEAT_SIZE_MAX_BYTES - len(beat()))
+    caller.ok(Code.HEART_BEAT, most)
+    code, remark = caller.refused(Code.HEART_BEAT, most + b" ")
+    assert code == ResponseCode.INVALID_PARAMETER
+    assert f"{HEARTBEAT_SIZE_MAX_BYTES + 1} bytes, the limit is {HEARTBEAT_SIZE_MAX_BYTES}" in remark
+
+
+def test_a_heartbeat_with_too_many_tags_is_refused_unless_they_are_a_filter_class() -> None:
+    caller = Caller(World())
+
+    def body(count: int, **more: Any) -> bytes:
+        data = {"topic": "T", "subString": "||".join(["t"] * count), "subVersion": 1, **more}
+        return json.dumps(
+            {"clientID": "c", "consumerDataSet": [{"groupName": "g", "subscriptionDataSet": [data]}]}
+        ).encode()
+
+    caller.ok(Code.HEART_BEAT, body(TAG_COUNT_MAX))
+    code, remark = caller.refused(Code.HEART_BEAT, body(TAG_COUNT_MAX + 1))
+    assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED and f"the limit is {TAG_COUNT_MAX}" in remark
+    caller.ok(Code.HEART_BEAT, body(TAG_COUNT_MAX + 1, classFilterMode=True))

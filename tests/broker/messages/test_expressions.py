@@ -10,8 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pymq.broker.messages.expressions import Expressions
+from pymq.broker.messages.expressions import SUBSCRIPTION_LENGTH_MAX, Expressions
+from pymq.broker.messages.message_filter import TAG_CODE_BYTES
 from pymq.broker.messages.reader import EVALUATION_MS
+from pymq.errors import Refusal
+from pymq.filter.parser import EXPRESSION_LENGTH_MAX
+from pymq.filter.sql92 import BYTES_PER_CHARACTER
 from pymq.model.layout import BODY_LENGTH_AT, UNIT_SIZE_BYTES
 from pymq.model.properties import encode_properties
 from pymq.model.tables import TopicConfig
@@ -293,3 +297,21 @@ def test_a_pull_whose_evaluation_takes_long_is_answered_with_the_place_to_go_on_
     any_accepted = world.parts.messages.reader.any_accepted
     assert any_accepted("T", 0, 0, message_filter._replace(accept=slowly)), "it can't tell in time"
     assert not any_accepted("T", 0, 11, message_filter._replace(accept=slowly))
+
+
+def test_an_expression_has_at_most_its_length(world: World) -> None:
+    assert SUBSCRIPTION_LENGTH_MAX == EXPRESSION_LENGTH_MAX
+    expressions = Expressions(config=world.parts.config, stats=world.parts.stats)
+    most = "x" * SUBSCRIPTION_LENGTH_MAX
+    assert expressions.message_filter("TAG", most).codes is not None
+    for kind in ("TAG", None, "SQL92"):
+        with pytest.raises(Refusal, match=f"has 32769 characters, the limit is {SUBSCRIPTION_LENGTH_MAX}") as caught:
+            expressions.message_filter(kind, most + "x")
+        assert caught.value.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+
+def test_a_filter_knows_about_how_much_it_takes(world: World) -> None:
+    expressions = Expressions(config=world.parts.config, stats=world.parts.stats)
+    assert expressions.message_filter("TAG", "*").size_bytes == 0
+    assert expressions.message_filter("TAG", "a||b||a").size_bytes == 2 * TAG_CODE_BYTES
+    assert expressions.message_filter("SQL92", "a = 1").size_bytes > 5 * BYTES_PER_CHARACTER

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.broker.metadata.clients import ClientManager, ConsumerGroup
+from pymq.broker.metadata.clients import MEMBER_BYTES, SUBSCRIPTION_BYTES, ClientManager, ConsumerGroup
 from pymq.broker.metadata.groups import GroupManager
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
 from pymq.model.tables import SubscriptionGroupConfig
-from pymq.net.memory_budget import MemoryBudget
+from pymq.net.memory_budget import CLIENT_TABLES, MemoryBudget
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.wire.bodies_client import ConsumerData, SubscriptionData
@@ -160,3 +160,34 @@ def test_a_client_on_two_connections_counts_once_and_the_later_is_found() -> Non
     found = setup.group().find("a")
     assert found is not None and found.peer is new
     assert setup.group().find("nobody") is None
+
+
+def test_the_tables_count_for_the_member_that_brought_them_and_then_for_another() -> None:
+    setup = Setup()
+    first, second = FakePeer("127.0.0.1:1"), FakePeer("127.0.0.1:2")
+    setup.consumer(first, "a", "T", "U")
+    two_topics = setup.budget.held_for(first) - MEMBER_BYTES
+    assert two_topics > 2 * SUBSCRIPTION_BYTES
+    setup.consumer(second, "b", keep=True)
+    assert setup.budget.held_for(second) == MEMBER_BYTES
+    setup.clients.disconnect(first)
+    assert setup.budget.held_for(first) == 0
+    assert setup.budget.held_for(second) == setup.budget.held[CLIENT_TABLES] == MEMBER_BYTES + two_topics
+    setup.clients.disconnect(second)
+    assert setup.budget.total_bytes == 0
+
+
+def test_tags_and_texts_of_subscriptions_count() -> None:
+    setup, peer = Setup(), FakePeer()
+    tags = ["x" * 100] * 50
+    data = SubscriptionData(topic="T", sub_string="y" * 1000, sub_version=1, tags_set=tags, code_set=[1] * 50)
+    client = setup.clients.client("a", peer, "JAVA", 1)
+    setup.clients.register_consumer(client, ConsumerData(group_name="g", subscription_data_set=[data]))
+    assert setup.budget.total_bytes > MEMBER_BYTES + SUBSCRIPTION_BYTES + 1000 + 50 * 100 + 50 * 32
+    setup.clients.register_producer("p", client)
+    setup.clients.register_producer("p", client)
+    before = setup.budget.total_bytes
+    setup.clients.unregister(peer, "p", None)
+    assert before - setup.budget.total_bytes == MEMBER_BYTES
+    setup.clients.unregister(peer, None, "g")
+    assert setup.budget.total_bytes == 0

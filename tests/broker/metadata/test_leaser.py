@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from pymq.broker.metadata import leaser as leaser_module
 from pymq.broker.metadata.leaser import Leaser
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
@@ -62,3 +65,18 @@ def test_a_group_is_ordered_while_it_holds_a_lease() -> None:
     assert leases.lock_batch("g", "b", QUEUES) == QUEUES
     leases.forget_group("g")
     assert not leases.is_ordered("g")
+
+
+def test_no_more_leases_than_the_limit_are_granted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaser_module, "LEASE_COUNT_MAX", 4)
+    leases, clock = leaser()
+    assert leases.lock_batch("g", "a", QUEUES) == QUEUES
+    assert leases.lock_batch("h", "b", QUEUES) == QUEUES[:1]
+    assert leases.lock_batch("g", "a", QUEUES) == QUEUES
+    leases.unlock_batch("g", "a", QUEUES[:1])
+    assert leases.lock_batch("h", "b", QUEUES) == QUEUES[:2]
+    leases.forget_group("h")
+    assert leases.lock_batch("h", "b", QUEUES) == QUEUES[:2]
+    clock.advance(60_001)
+    leases.tick()
+    assert leases.lock_batch("i", "c", QUEUES) == QUEUES
