@@ -133,6 +133,7 @@ class BrokerConfig(Config):
     parked_pull_count_max: int = setting("parkedPullCountMax", 100_000, "Most pulls held at once.", minimum=0, maximum=10_000_000)
     topic_count_max: int = setting("maxTopics", 10_000, "Most topics, retry and dead-letter topics not counted.", minimum=20, maximum=1_000_000, runtime=True)
     group_count_max: int = setting("maxGroups", 10_000, "Most consumer groups.", minimum=20, maximum=1_000_000, runtime=True)
+    offset_count_max: int = setting("maxConsumerOffsets", 1_000_000, "Most committed offsets: queues of all groups together.", minimum=1000, maximum=100_000_000, runtime=True)
     groups_per_client_max: int = setting("maxGroupsPerClient", 256, "Most groups one heartbeat may name.", minimum=1, maximum=65_536, runtime=True)
     subscriptions_per_group_max: int = setting("maxSubscriptionsPerGroup", 1024, "Most topics that a group may subscribe to.", minimum=1, maximum=65_536, runtime=True)
     strict_offsets: bool = setting("strictOffsets", False, "Refuse to move a committed offset back (code 29), except by a reset.", runtime=True)

@@ -159,6 +159,7 @@ class SendHandlers:
 
     def _make_topic_first(self, handler: Handler, request: Command, header: SendHeader, peer: Peer) -> None:
         """Create the topic; ``handler`` takes the send again once the topic is saved. Raises Refusal."""
+        self._retries.check_first_send(header.topic)
 
         def again() -> Reply | None:
             try:

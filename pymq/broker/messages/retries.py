@@ -117,6 +117,16 @@ class Retries:
         self._stats.message_dead(kept.get(props.RETRY_TOPIC, topic), name)
         return target.topic_name, self._writer.pick_queue(target.write_queue_nums), encode_properties(kept)
 
+    def check_first_send(self, topic: str) -> None:
+        """Check that a first send may make a retry or dead-letter topic; every other topic passes.
+
+        Its group must exist. RocketMQ makes the topic for any name, so a stranger could make them without end. A real
+        consumer's heartbeat has made the group and its retry topic before. Raises Refusal(SUBSCRIPTION_GROUP_NOT_EXIST).
+        """
+        for prefix in (names.RETRY_PREFIX, names.DLQ_PREFIX):
+            if topic.startswith(prefix):
+                self._groups.require(topic.removeprefix(prefix))
+
     def _message_at(self, offset: int) -> StoredMessage:
         try:
             return decode_record(self._store.record_at(offset))

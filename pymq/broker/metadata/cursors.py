@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from itertools import takewhile
 from typing import Any
 
-import msgspec
-
-from pymq.broker.metadata.table_reading import read_numbers, read_version
+from pymq.broker.metadata.offset_table import OffsetTable, as_saved_table, read_offsets
+from pymq.broker.metadata.table_reading import read_version
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
@@ -21,7 +20,10 @@ from pymq.wire.codes import ResponseCode
 log = logging.getLogger(__name__)
 
 NO_OFFSET = -1
-_SEPARATOR = "@"
+# After a save the next one waits for this many times its duration, so that a large table takes at most a tenth of a
+# thread. A disk that hung must not put off the next save for long.
+SAVE_PAUSE_FACTOR = 9
+SAVE_PAUSE_MS_MAX = 60_000
 
 # (topic, queue id) -> the queue's end.
 MaxOffset = Callable[[str, int], int]
@@ -39,7 +41,8 @@ class CursorManager:
         self._clock = clock
         self._config = config
         self._max_offset = max_offset
-        self._offsets: dict[tuple[str, str], dict[int, int]] = {}
+        self._all = OffsetTable()
+        self._offsets = self._all.by_key  # bound here because each commit and pull looks into it
         self._pulled: dict[tuple[str, str], dict[int, int]] = {}
         self._resets: dict[tuple[str, str, int], int] = {}
         # Changes are numbered, so that a slave gets only those that it lacks.
@@ -48,12 +51,13 @@ class CursorManager:
         self._removed_at = 0  # the number of the last change that removed something
         self._dirty = False
         self._next_save_ms = clock.monotonic_ms() + config.flush_consumer_offset_interval_ms
+        self._save_begun_ms = 0
 
     def load(self) -> None:
         """Read ``consumerOffset.json``. Broadcast offsets of RocketMQ's proxy (a second ``@``) are left out."""
         loaded = self._table.load()
         self.data_version = read_version(loaded)
-        self._offsets.update(read_offsets(loaded.get("offsetTable")))
+        self._all.update(read_offsets(loaded.get("offsetTable")))
 
     def fit(self, queue_end: Callable[[str, int], int | None]) -> None:
         """Move offsets that are past their queue's end back to it: a power loss took messages that were consumed.
@@ -89,7 +93,9 @@ class CursorManager:
         return NO_OFFSET if queues is None else queues.get(queue_id, NO_OFFSET)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, end: int | None = None) -> None:
-        """Take a consumer's commit. Raises Refusal(INVALID_PARAMETER) for an offset that can't be.
+        """Take a consumer's commit.
+
+        Raises Refusal: INVALID_PARAMETER for an offset that can't be, NO_PERMISSION at the limit of offsets.
 
         ``end`` is the greatest offset that can be; None: the end that consumers see. A commit is dropped while a reset
         is pending: the consumer does not know of it yet.
@@ -110,6 +116,8 @@ class CursorManager:
                 f"offset {offset} of {topic} queue {queue_id} is behind {before}, which strictOffsets forbids: "
                 "reset the group's offset instead",
             )
+        if before == NO_OFFSET:
+            self._check_count(1)
         self._set(group, topic, queue_id, offset)
 
     def commit_from_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -123,6 +131,8 @@ class CursorManager:
         """Note how far the group has pulled (not saved)."""
         queues = self._pulled.get((topic, group))
         if queues is None:
+            if len(self._pulled) >= self._config.offset_count_max:
+                return
             queues = self._pulled[topic, group] = {}
         queues[queue_id] = next_offset
 
@@ -131,7 +141,12 @@ class CursorManager:
         return max(self._pulled.get((topic, group), {}).get(queue_id, NO_OFFSET), self.query(group, topic, queue_id))
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Move a group as an operator asks. The answer to its next pull of the queue is PULL_OFFSET_MOVED."""
+        """Move a group as an operator asks. The answer to its next pull of the queue is PULL_OFFSET_MOVED.
+
+        Raises Refusal(NO_PERMISSION) at the limit of offsets.
+        """
+        if queue_id not in self._offsets.get((topic, group), ()):
+            self._check_count(1)
         self._resets[topic, group, queue_id] = offset
         self._set(group, topic, queue_id, offset)
 
@@ -152,23 +167,27 @@ class CursorManager:
 
     def topics_of(self, group: str) -> list[str]:
         """Return the topics in which the group has offsets, sorted."""
-        return sorted(topic for topic, owner in self._offsets if owner == group)
+        return self._all.topics_of(group)
 
     def groups_of(self, topic: str) -> list[str]:
         """Return the groups that have offsets in the topic, sorted."""
-        return sorted(group for owned, group in self._offsets if owned == topic)
+        return self._all.groups_of(topic)
 
     def all_groups(self) -> list[str]:
         """Return every group with an offset, sorted."""
-        return sorted({group for _, group in self._offsets})
+        return self._all.groups()
 
     def committed(self) -> list[tuple[str, str]]:
         """Return every (topic, group) with an offset."""
         return list(self._offsets)
 
     def clone(self, source: str, target: str, topic: str | None) -> int:
-        """Copy the offsets of ``source`` to ``target``, in one topic or in all; return the number of queues."""
+        """Copy the offsets of ``source`` to ``target``, in one topic or in all; return the number of queues.
+
+        Raises Refusal(NO_PERMISSION) when the copies would pass the limit of offsets.
+        """
         topics = [topic] if topic else [one for one in self.topics_of(source) if not one.startswith(names.RETRY_PREFIX)]
+        self._check_count(sum(len(self._offsets.get((one, source), ())) for one in topics))
         count = 0
         for one in topics:
             for queue_id, offset in self.offsets(source, one).items():
@@ -178,22 +197,22 @@ class CursorManager:
 
     def forget_group(self, group: str) -> None:
         """Drop all offsets of a group."""
-        self._forget(lambda key: key[1] == group)
+        self._forget([(topic, group) for topic in self.topics_of(group)], lambda key: key[1] == group)
 
     def forget_topic(self, topic: str) -> None:
         """Drop all offsets in a topic, so that a new topic of that name starts at 0."""
-        self._forget(lambda key: key[0] == topic)
+        self._forget([(topic, group) for group in self.groups_of(topic)], lambda key: key[0] == topic)
 
     def forget_queue(self, topic: str, queue_id: int) -> None:
         """Drop all offsets in a queue that was removed."""
-        for table in (self._offsets, self._pulled):
-            for (owned, _), queues in table.items():
-                if owned == topic and queues.pop(queue_id, None) is not None:
-                    self._note_removal()
+        for group in self.groups_of(topic):
+            self._pulled.get((topic, group), {}).pop(queue_id, None)
+        if self._all.remove_queue(topic, queue_id):
+            self._note_removal()
 
     def as_table(self) -> dict[str, Any]:
         """Return the saved object: ``offsetTable`` by ``topic@group`` and the derived ``groupTopicMap``."""
-        return _as_table(self._offsets, self.data_version)
+        return as_saved_table(self._offsets, self.data_version)
 
     def changes_since(self, number: int) -> dict[str, Any] | None:
         """Return :meth:`as_table` with only the groups' topics that changed after ``number``, a past ``change_count``.
@@ -202,7 +221,7 @@ class CursorManager:
         """
         if number < self._removed_at:
             return None
-        return _as_table({key: self._offsets[key] for key in self._changed_since(number)}, self.data_version)
+        return as_saved_table({key: self._offsets[key] for key in self._changed_since(number)}, self.data_version)
 
     def committed_since(self, number: int) -> Iterator[tuple[str, str, int, int]]:
         """Return (group, topic, queue id, offset) of all queues of groups' topics that changed after ``number``."""
@@ -216,18 +235,24 @@ class CursorManager:
     # -- persistence ---------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Save in a worker thread when something changed and ``flushConsumerOffsetInterval`` has passed."""
+        """Save in a worker thread when something changed and ``flushConsumerOffsetInterval`` has passed.
+
+        The thread copies the offsets, so that a large table does not hold up the loop.
+        """
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_save_ms:
             return
         self._next_save_ms = now_ms + self._save_interval_ms()
         if self._dirty and not self._table.is_busy:
             self._dirty = False
+            self._save_begun_ms = now_ms
             version = self.data_version = self._version_to_save()
-            offsets = {key: queues.copy() for key, queues in self._offsets.items()}
-            self._table.save_soon(lambda: _as_table(offsets, version), self._saved)
+            self._table.save_soon(lambda: as_saved_table(self._all.snapshot(), version), self._saved)
 
     def _saved(self, error: Exception | None) -> None:
+        now_ms = self._clock.monotonic_ms()
+        pause_ms = min((now_ms - self._save_begun_ms) * SAVE_PAUSE_FACTOR, SAVE_PAUSE_MS_MAX)
+        self._next_save_ms = max(self._next_save_ms, now_ms + pause_ms)
         if error is not None:
             self._dirty = True
             log.warning("consumer offsets could not be saved, trying again: %s", error)
@@ -246,23 +271,28 @@ class CursorManager:
         return self.data_version.next(self._clock.now_ms())
 
     def _set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        queues = self._offsets.get((topic, group))
-        if queues is None:
-            queues = self._offsets[topic, group] = {}
-        if queues.get(queue_id) != offset:
-            queues[queue_id] = offset
+        if self._all.set(topic, group, queue_id, offset):
             self._dirty = True
             self.change_count += 1
             self._changed.pop((topic, group), None)
             self._changed[topic, group] = self.change_count
 
-    def _forget(self, doomed: Callable[[tuple[str, str]], bool]) -> None:
-        tables: tuple[dict[tuple[str, str], Any], ...] = (self._offsets, self._pulled)
-        for table in tables:
-            for key in [key for key in table if doomed(key)]:
-                del table[key]
-                self._changed.pop(key, None)
-                self._note_removal()
+    def _check_count(self, added: int) -> None:
+        limit = self._config.offset_count_max
+        if added and self._all.count + added > limit:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"this broker has reached its limit of {limit} committed offsets (queues of all groups): delete "
+                "unused groups with their offsets, or raise maxConsumerOffsets",
+            )
+
+    def _forget(self, keys: list[tuple[str, str]], doomed: Callable[[tuple[str, str]], bool]) -> None:
+        for key in keys:
+            self._all.remove(key)
+            self._changed.pop(key, None)
+            self._note_removal()
+        for key in [key for key in self._pulled if doomed(key)]:
+            del self._pulled[key]
         for reset_key in [key for key in self._resets if doomed(key[:2])]:
             del self._resets[reset_key]
 
@@ -270,32 +300,3 @@ class CursorManager:
         self._dirty = True
         self.change_count += 1
         self._removed_at = self.change_count
-
-
-def read_offsets(table: Any) -> dict[tuple[str, str], dict[int, int]]:
-    """Return by (topic, group) what a saved ``offsetTable`` holds by ``topic@group``."""
-    offsets = {}
-    for key, queues in (table or {}).items():
-        topic, _, group = key.partition(_SEPARATOR)
-        if topic and group and _SEPARATOR not in group:
-            offsets[topic, group] = {q: at for q, at in read_numbers(queues).items() if q >= 0 and at >= 0}
-    return offsets
-
-
-def as_offset_table(offsets: dict[tuple[str, str], dict[int, int]]) -> dict[str, dict[str, int]]:
-    """Return the reverse of :func:`read_offsets`."""
-    return {
-        f"{topic}{_SEPARATOR}{group}": {str(queue_id): offset for queue_id, offset in queues.items()}
-        for (topic, group), queues in offsets.items()
-    }
-
-
-def _as_table(offsets: dict[tuple[str, str], dict[int, int]], version: DataVersion) -> dict[str, Any]:
-    groups: dict[str, list[str]] = {}
-    for topic, group in offsets:
-        groups.setdefault(group, []).append(topic)
-    return {
-        "dataVersion": msgspec.to_builtins(version),
-        "groupTopicMap": groups,
-        "offsetTable": as_offset_table(offsets),
-    }

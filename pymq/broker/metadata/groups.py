@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from pymq.broker.metadata.saved_state import SavedState, raise_failure
 from pymq.broker.metadata.table_reading import read_configs, read_version
 from pymq.broker.metadata.table_saver import Saved, TableSaver
@@ -43,13 +41,11 @@ class _Groups:
         return _Groups(dict(self.configs), {group: dict(topics) for group, topics in self.forbidden.items()})
 
     def as_table(self, version: DataVersion) -> dict[str, Any]:
-        value: dict[str, Any] = {
+        return {
             "dataVersion": version,
             "forbiddenTable": self.forbidden,
             "subscriptionGroupTable": self.configs,
         }
-        table: dict[str, Any] = msgspec.to_builtins(value)
-        return table
 
     def remove(self, group: str) -> None:
         self.configs.pop(group, None)
@@ -126,6 +122,9 @@ class GroupManager:
     def save(self) -> None:
         """Save now if anything is not saved. Raises StoreError."""
         self._state.save()
+
+    def __len__(self) -> int:
+        return len(self._groups)
 
     def all(self) -> dict[str, SubscriptionGroupConfig]:
         """Return a copy of the configurations by name."""

@@ -56,6 +56,7 @@ class SavedState(Generic[StateT]):
         self._to_table = to_table
         self._saving: list[_Change[StateT]] = []
         self._waiting: list[_Change[StateT]] = []
+        self._planned: StateT | None = None  # see planned(); None: not made since the last save began or ended
         self._is_dirty = False  # a change is in effect that is in no save yet
         self._is_failing = False
         self._is_stopped = False
@@ -67,11 +68,15 @@ class SavedState(Generic[StateT]):
         return loaded
 
     def planned(self) -> StateT:
-        """Return a copy of the state in use, with all changes that wait for a save."""
-        state = self._copy(self.current)
-        for change in (*self._saving, *self._waiting):
-            change.apply(state)
-        return state
+        """Return the state in use with all changes that wait for a save, to be read and not kept.
+
+        The state is copied at most twice a save, however many changes come meanwhile.
+        """
+        if self._planned is None:
+            if not (self._saving or self._waiting):
+                return self.current
+            self._planned = self._with_waiting_changes()
+        return self._planned
 
     def change(self, apply: Callable[[StateT], object], done: Saved) -> None:
         """Make the change once it is saved, then call ``done`` with None; with the error when the save fails.
@@ -79,6 +84,8 @@ class SavedState(Generic[StateT]):
         ``apply`` is called for copies too, so it must do the same each time.
         """
         self._waiting.append(_Change(apply, done))
+        if self._planned is not None:
+            apply(self._planned)
         self._start()
 
     def when_saved(self, done: Saved) -> None:
@@ -95,6 +102,8 @@ class SavedState(Generic[StateT]):
     def change_at_once(self, apply: Callable[[StateT], object]) -> None:
         """Make the change now and save it as soon as a thread is free. A crash before that loses it."""
         apply(self.current)
+        if self._planned is not None:  # until the next save, this change counts as newer than those that wait
+            apply(self._planned)
         self.version = self.version.next(self._clock.now_ms())
         self._is_dirty = True
         self._start()
@@ -102,6 +111,7 @@ class SavedState(Generic[StateT]):
     def take_over(self, apply: Callable[[StateT], object], version: DataVersion) -> None:
         """Take another broker's state, which ``apply`` sets, and its ``version`` now; save them as soon as possible."""
         apply(self.current)
+        self._planned = None
         self.version = version
         self._is_dirty = True
         self._start()
@@ -120,7 +130,7 @@ class SavedState(Generic[StateT]):
         if self._is_dirty or self._waiting or self._saver.is_busy:
             if self._saving or self._waiting:
                 self.version = self.version.next(self._clock.now_ms())
-            self._saver.save(self._to_table(self.planned(), self.version))
+            self._saver.save(self._to_table(self._with_waiting_changes(), self.version))
             self._is_dirty = False
 
     def _start(self) -> None:
@@ -130,7 +140,7 @@ class SavedState(Generic[StateT]):
         self._saving, self._waiting = self._waiting, []
         before = self.version
         version = before.next(self._clock.now_ms()) if self._saving else before
-        state = self.planned()
+        state, self._planned = self._with_waiting_changes(), None
 
         def saved(error: StoreError | OSError | None) -> None:
             if self._is_stopped:
@@ -146,6 +156,7 @@ class SavedState(Generic[StateT]):
     def _succeeded(self, before: DataVersion, version: DataVersion) -> None:
         self._is_failing = False
         changes, self._saving = self._saving, []
+        self._planned = None
         for change in changes:
             change.apply(self.current)
         if changes:
@@ -161,5 +172,13 @@ class SavedState(Generic[StateT]):
         self._is_failing = True
         # Changes that came meanwhile were checked against a state that never took effect.
         changes, self._saving, self._waiting = self._saving + self._waiting, [], []
+        self._planned = None
         for change in changes:
             change.done(error)
+
+    def _with_waiting_changes(self) -> StateT:
+        """Return a copy of the state in use, with all changes that wait for a save."""
+        state = self._copy(self.current)
+        for change in (*self._saving, *self._waiting):
+            change.apply(state)
+        return state

@@ -46,7 +46,10 @@ class TableSaver:
     def __init__(
         self, table: Table, run_in_thread: RunInThread = run_inline, before: Callable[[], object] = lambda: None
     ) -> None:
-        """``before`` runs before each write, in the same thread. When it raises StoreError, nothing is written."""
+        """``before`` runs in the same thread, after the state to save is known and before it is written.
+
+        When it raises StoreError, nothing is written.
+        """
         self._table = table
         self._run_in_thread = run_in_thread
         self._before = before
@@ -85,8 +88,9 @@ class TableSaver:
         self._run_in_thread(lambda: self._write(number, make), done)
 
     def _write(self, number: int, make: Make) -> int:
+        value = make()  # may read the state now, so it comes first: ``before`` syncs what the state speaks of
         self._before()
         with self._lock:
             if number == self._newest:
-                self._table.save(make())
+                self._table.save(value)
         return number

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
-
-import msgspec
 
 from pymq.broker.metadata.saved_state import SavedState, raise_failure
 from pymq.broker.metadata.table_reading import read_configs, read_version
@@ -18,6 +16,7 @@ from pymq.broker.metadata.topic_rules import (
     invalid,
     not_exist_text,
 )
+from pymq.broker.metadata.topic_table import TopicTable, is_internal
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import Refusal, StoreError
@@ -26,6 +25,8 @@ from pymq.model.tables import PERM_INHERIT, PERM_READ_WRITE, DataVersion, TopicC
 from pymq.wire.codes import ResponseCode
 
 log = logging.getLogger(__name__)
+
+INTERNAL_TOPICS_PER_GROUP = 2  # one for its retries, one for its dead letters
 
 # Gets the names of topics that were made, changed or deleted.
 TopicListener = Callable[[list[str]], None]
@@ -41,8 +42,9 @@ class TopicManager:
 
     def __init__(self, table: TableSaver, *, clock: Clock, config: BrokerConfig) -> None:
         self._config = config
-        self._topics: dict[str, TopicConfig] = {}
-        self._state = SavedState(self._topics, table, clock=clock, copy=dict, to_table=_as_table)
+        current = TopicTable()
+        self._topics = current.configs
+        self._state = SavedState(current, table, clock=clock, copy=TopicTable.copy, to_table=TopicTable.as_table)
         self._system_names: frozenset[str] = frozenset()
         self._listeners: list[TopicListener] = []
         # Each send and pull looks a topic up; bound here because one more call can be measured.
@@ -50,7 +52,7 @@ class TopicManager:
 
     def load(self, *, is_copy: bool = False) -> None:
         """Read ``topics.json`` and make missing system topics. ``is_copy``: this table is a slave's, so make none."""
-        self._topics.update(_read(self._state.load()))
+        self._state.current.put(_read(self._state.load()).values())
         system = list(self._system_topics())
         self._system_names = frozenset(topic.topic_name for topic in system)
         missing = [topic for topic in system if topic.topic_name not in self._topics]
@@ -59,17 +61,12 @@ class TopicManager:
 
     def as_table(self) -> dict[str, Any]:
         """Return the saved object."""
-        return _as_table(self._topics, self.data_version)
+        return self._state.current.as_table(self.data_version)
 
     def take_over(self, table: dict[str, Any]) -> list[str]:
         """Take a master's table with its version in place of this one; return the names that are gone."""
         taken, before = _read(table), self.all()
-
-        def replace(topics: dict[str, TopicConfig]) -> None:
-            topics.clear()
-            topics.update(taken)
-
-        self._state.take_over(replace, read_version(table))
+        self._state.take_over(lambda topics: topics.replace(taken.values()), read_version(table))
         changed = [name for name in {**before, **taken} if before.get(name) != taken.get(name)]
         if changed:
             self._notify(changed)
@@ -91,6 +88,9 @@ class TopicManager:
     def save(self) -> None:
         """Save now if anything is not saved. Raises StoreError."""
         self._state.save()
+
+    def __len__(self) -> int:
+        return len(self._topics)
 
     def all(self) -> dict[str, TopicConfig]:
         """Return a copy of the configurations by name."""
@@ -124,11 +124,11 @@ class TopicManager:
         wanted = list(topics)
         for topic in wanted:
             check_topic_config(topic)
-        planned = self._state.planned()
-        self._check_count(sum(one.topic_name not in planned for one in wanted if _is_counted(one.topic_name)))
+        planned = self._state.planned().configs
+        self._check_count([topic.topic_name for topic in wanted if topic.topic_name not in planned])
         changed = {topic.topic_name: topic for topic in wanted if planned.get(topic.topic_name) != topic}
         if changed:
-            self._state.change(lambda table: table.update(changed), self._then_notify(list(changed), done))
+            self._state.change(lambda table: table.put(changed.values()), self._then_notify(list(changed), done))
         else:
             self._state.when_saved(done)
 
@@ -139,8 +139,8 @@ class TopicManager:
         """
         if self.is_system(topic):
             raise invalid(f"{topic} is a system topic: it can't be deleted")
-        if topic in self._state.planned():
-            self._state.change(lambda table: table.pop(topic, None), self._then_notify([topic], done))
+        if topic in self._state.planned().configs:
+            self._state.change(lambda table: table.remove(topic), self._then_notify([topic], done))
         else:
             self._state.when_saved(done)
 
@@ -152,17 +152,17 @@ class TopicManager:
         be made, NO_PERMISSION at the limit of topics.
         """
         check_topic_name(topic)
-        planned = self._state.planned()
+        planned = self._state.planned().configs
         if topic in planned:
             self._state.when_saved(done)
             return
         made = self._made_from(planned.get(template), topic, queue_count)
-        self._check_count(1 if _is_counted(topic) else 0)
-        self._state.change(lambda table: table.setdefault(topic, made), self._then_notify([topic], done))
+        self._check_count([topic])
+        self._state.change(lambda table: table.add(made), self._then_notify([topic], done))
         log.info("making topic %s with %d queues for a first send", topic, made.write_queue_nums)
 
     def ensure_internal(self, topic: str, queue_count: int = 1, perm: int = PERM_READ_WRITE) -> TopicConfig:
-        """Return a retry or dead-letter topic, and make it if missing. The limit of groups bounds their number."""
+        """Return a retry or dead-letter topic, and make it if missing. Raises Refusal(NO_PERMISSION) at their limit."""
         found = self.get(topic)
         if found is None:
             self.ensure_all_internal({topic: queue_count}, perm)
@@ -170,16 +170,20 @@ class TopicManager:
         return found
 
     def ensure_all_internal(self, queue_counts: Mapping[str, int], perm: int = PERM_READ_WRITE) -> None:
-        """Make the missing ones of several such topics (name -> queues), with one save."""
+        """Make the missing ones of several such topics (name -> queues), all or none, with one save.
+
+        Raises as :meth:`ensure_internal`.
+        """
         missing = {topic: count for topic, count in queue_counts.items() if topic not in self._topics}
         for topic in missing:
             check_topic_name(topic)
         if missing:
+            self._check_count(missing)
             self._make_at_once([_plain(topic, count, perm) for topic, count in missing.items()])
 
     def attributes(self, topic: str) -> dict[str, str]:
         """Return the topic's attributes with all changes that wait for a save; empty for an unknown topic."""
-        found = self._state.planned().get(topic)
+        found = self._state.planned().configs.get(topic)
         return {} if found is None else dict(found.attributes)
 
     def changed_attributes(self, topic: str, text: str | None) -> dict[str, str]:
@@ -224,18 +228,28 @@ class TopicManager:
     def _not_exist_text(self, topic: str) -> str:
         return not_exist_text(topic, self._config.broker_name, self._config.broker_cluster_name)
 
-    def _check_count(self, added: int) -> None:
-        limit = self._config.topic_count_max
-        if added and sum(map(_is_counted, self._state.planned())) + added > limit:
+    def _check_count(self, added: Collection[str]) -> None:
+        """Check the limits for new topics of these names. Raises Refusal(NO_PERMISSION)."""
+        if not added:
+            return
+        planned, internal = self._state.planned(), sum(map(is_internal, added))
+        ordinary, limit = len(added) - internal, self._config.topic_count_max
+        if ordinary and planned.ordinary_count + ordinary > limit:
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
                 f"this broker has reached its limit of {limit} topics: delete some or raise maxTopics",
             )
+        limit = self._config.group_count_max * INTERNAL_TOPICS_PER_GROUP
+        if internal and planned.internal_count + internal > limit:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"this broker has reached its limit of {limit} retry and dead-letter topics: delete those of groups "
+                "that are gone, or raise maxGroups",
+            )
 
     def _make_at_once(self, topics: list[TopicConfig]) -> None:
-        made = {topic.topic_name: topic for topic in topics}
-        self._state.change_at_once(lambda table: table.update(made))
-        self._notify(list(made))
+        self._state.change_at_once(lambda table: table.put(topics))
+        self._notify([topic.topic_name for topic in topics])
 
     def _then_notify(self, names: list[str], done: Saved) -> Saved:
         def saved(error: StoreError | OSError | None) -> None:
@@ -262,14 +276,5 @@ def _read(table: dict[str, Any]) -> dict[str, TopicConfig]:
     return topics
 
 
-def _as_table(topics: dict[str, TopicConfig], version: DataVersion) -> dict[str, Any]:
-    table: dict[str, Any] = msgspec.to_builtins({"dataVersion": version, "topicConfigTable": topics})
-    return table
-
-
 def _plain(name: str, queue_count: int, perm: int = PERM_READ_WRITE) -> TopicConfig:
     return TopicConfig(topic_name=name, read_queue_nums=queue_count, write_queue_nums=queue_count, perm=perm)
-
-
-def _is_counted(topic: str) -> bool:
-    return not topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX))

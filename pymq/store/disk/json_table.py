@@ -16,11 +16,10 @@ from threading import Lock
 from typing import Any
 from zlib import crc32
 
-import msgspec
-
 from pymq.errors import StoreError, StoreUnavailableError
 from pymq.model import fastjson
 from pymq.store.disk.fs import Files
+from pymq.store.disk.json_text import json_pieces
 
 log = logging.getLogger(__name__)
 
@@ -149,13 +148,18 @@ class JsonTable:
 
 
 def _encode(table: Mapping[str, Any]) -> bytes:
-    # Indented for human readers. By msgspec, because json.dumps holds the event loop for 0.4 s with 10,000 topics.
-    raw = msgspec.json.format(msgspec.json.encode({CHECKSUM: _NO_CHECKSUM, **table}), indent=1)
-    at = raw.index(_NO_CHECKSUM.encode())
-    return raw[:at] + _checksum(raw, at) + raw[at + len(_NO_CHECKSUM) :]
+    # Indented for human readers. In pieces, because json.dumps holds the event loop for 0.4 s with 10,000 topics.
+    pieces = list(json_pieces({CHECKSUM: _NO_CHECKSUM, **table}))
+    at = pieces[0].index(_NO_CHECKSUM.encode())
+    checksum = 0
+    for piece in pieces:
+        checksum = crc32(piece, checksum)
+    pieces[0] = pieces[0][:at] + b"%08x" % checksum + pieces[0][at + len(_NO_CHECKSUM) :]
+    return b"".join(pieces)
 
 
 def _checksum(raw: bytes, at: int) -> bytes:
     """Return the checksum of a file that stores its checksum at ``at``."""
-    zeroed = crc32(raw[at + len(_NO_CHECKSUM) :], crc32(_NO_CHECKSUM.encode(), crc32(raw[:at])))
+    view = memoryview(raw)
+    zeroed = crc32(view[at + len(_NO_CHECKSUM) :], crc32(_NO_CHECKSUM.encode(), crc32(view[:at])))
     return b"%08x" % zeroed

@@ -214,6 +214,7 @@ def test_a_broken_batch_is_refused_as_a_whole(world: World, body: bytes) -> None
 
 
 def test_a_batch_can_t_be_delayed_or_retried(world: World) -> None:
+    world.parts.metadata.groups.ensure("g")
     for changes in ({"properties": "DELAY\x011\x02"}, {"topic": "%RETRY%g", "queue_id": 0}):
         code, remark = refusal(world, batch((b"1", b"")), Code.SEND_BATCH_MESSAGE, batch="true", **changes)
         assert code == ResponseCode.MESSAGE_ILLEGAL and "one by one" in remark
@@ -359,6 +360,14 @@ def test_a_new_topic_s_template_must_allow_it(world: World) -> None:
         assert refusal(world, topic="Other", default_topic=template)[0] == ResponseCode.TOPIC_NOT_EXIST
 
 
-def test_a_retry_topic_is_made_regardless_of_the_template(world: World) -> None:
+def test_a_retry_topic_of_a_known_group_is_made_regardless_of_the_template(world: World) -> None:
+    world.parts.metadata.groups.ensure("g")
     send(world, topic="%RETRY%g", default_topic="", queue_id=0)
     assert [message.body for message in world.messages("%RETRY%g")] == [b"body"]
+
+
+@pytest.mark.parametrize("topic", ["%RETRY%stranger", "%DLQ%stranger"])
+def test_a_send_makes_no_retry_or_dead_letter_topic_of_an_unknown_group(world: World, topic: str) -> None:
+    code, remark = refusal(world, topic=topic, queue_id=0)
+    assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST and "'stranger' not exist" in remark
+    assert world.parts.metadata.topics.get(topic) is None and world.parts.metadata.groups.get("stranger") is None

@@ -176,8 +176,11 @@ def test_a_tick_saves_a_snapshot_in_a_thread() -> None:
     assert len(waiting) == 1, "one save at a time"
     work, done = waiting.pop()
     done(WorkOutcome(work))
-    assert home.saved() == {"T@g": {"0": 1}}
-    home.clock.advance(5_000)
+    assert home.saved() == {"T@g": {"0": 2}}, "the thread copies the offsets"
+    home.clock.advance(44_999)
+    home.cursors.tick()
+    assert not waiting, "the save took 5 s, so the next one waits for 45 s"
+    home.clock.advance(1)
     home.cursors.tick()
     work, done = waiting.pop()
     home.cursors.save()
@@ -186,6 +189,50 @@ def test_a_tick_saves_a_snapshot_in_a_thread() -> None:
     home.cursors.save()
     done(WorkOutcome(work))
     assert home.saved() == {"T@g": {"0": 3}}, "an older state never replaces a newer one"
+
+
+def test_a_slow_save_puts_off_the_next_one_for_a_minute_at_most() -> None:
+    waiting: list[tuple[Any, Any]] = []
+    home = Setup(run_in_thread=lambda work, done: waiting.append((work, done)))
+    home.cursors.commit("g", "T", 0, 1)
+    home.clock.advance(5_000)
+    home.cursors.tick()
+    home.clock.advance(600_000)
+    work, done = waiting.pop()
+    done(WorkOutcome(work))
+    home.cursors.commit("g", "T", 0, 2)
+    home.clock.advance(59_999)
+    home.cursors.tick()
+    assert not waiting
+    home.clock.advance(1)
+    home.cursors.tick()
+    assert len(waiting) == 1
+
+
+def test_the_number_of_offsets_has_a_limit() -> None:
+    home = Setup(maxConsumerOffsets="1000")
+    cursors = home.cursors
+    for queue_id in range(999):
+        cursors.commit("g", "T", queue_id, 1)
+    cursors.commit("g", "U", 0, 1)
+    for attempt in (
+        lambda: cursors.commit("g", "U", 1, 1),
+        lambda: cursors.reset("h", "T", 0, 1),
+        lambda: cursors.clone("g", "h", "U"),
+    ):
+        with pytest.raises(Refusal) as error:
+            attempt()
+        assert error.value.code == ResponseCode.NO_PERMISSION
+        assert "limit of 1000 committed offsets" in error.value.remark and "maxConsumerOffsets" in error.value.remark
+    assert cursors.take_reset("h", "T", 0) is None and cursors.offsets("h", "U") == {}
+    cursors.commit("g", "T", 5, 2)
+    cursors.reset("g", "T", 6, 3)
+    cursors.forget_queue("T", 7)
+    cursors.commit("g", "U", 1, 1)
+    cursors.forget_topic("T")
+    assert cursors.clone("g", "h", "U") == 2 and cursors.groups_of("U") == ["g", "h"]
+    cursors.forget_group("g")
+    assert cursors.all_groups() == ["h"] and cursors.topics_of("g") == []
 
 
 def test_offsets_past_their_queue_s_end_are_taken_back(caplog: pytest.LogCaptureFixture) -> None:
@@ -209,7 +256,7 @@ def test_changes_are_listed_since_a_number() -> None:
     assert cursors.change_count == seen, "nothing changed"
     cursors.commit("g", "T", 1, 5)
     part = cursors.changes_since(seen)
-    assert part is not None and part["offsetTable"] == {"T@g": {"0": 1, "1": 5}}
+    assert part is not None and part["offsetTable"] == {"T@g": {0: 1, 1: 5}}
     assert sorted(cursors.committed_since(seen)) == [("g", "T", 0, 1), ("g", "T", 1, 5)]
     assert len(list(cursors.committed_since(0))) == 3 and not list(cursors.committed_since(cursors.change_count))
     whole = cursors.changes_since(0)
@@ -232,7 +279,7 @@ def test_a_removal_needs_the_whole_table(take_away: str) -> None:
     seen = cursors.change_count
     cursors.commit("h", "U", 0, 2)
     part = cursors.changes_since(seen)
-    assert part is not None and part["offsetTable"] == {"U@h": {"0": 2}}
+    assert part is not None and part["offsetTable"] == {"U@h": {0: 2}}
 
 
 def test_advancing_never_goes_back() -> None:

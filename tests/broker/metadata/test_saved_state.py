@@ -223,3 +223,40 @@ def test_a_state_taken_over_that_can_t_be_saved_keeps_its_version() -> None:
     setup.disk.is_full = False
     setup.state.save()
     assert setup.disk.tables[-1]["dataVersion"]["counter"] == 40 and setup.state.version == theirs
+
+
+def test_a_state_is_copied_a_few_times_a_save_however_many_changes_come() -> None:
+    copies: list[int] = []
+
+    def copy(numbers: dict[str, int]) -> dict[str, int]:
+        copies.append(len(numbers))
+        return dict(numbers)
+
+    threads = Threads()
+    state: SavedState[dict[str, int]] = SavedState(
+        {}, TableSaver(Disk(), threads), clock=ManualClock(), copy=copy, to_table=lambda numbers, version: {}
+    )
+    for i in range(1000):
+        assert len(state.planned()) == i
+        state.change(lambda numbers, i=i: numbers.update({f"n{i}": i}), raise_failure)  # type: ignore[misc]
+    assert len(copies) <= 2  # one to save, one to plan with
+    threads.run_one()
+    for i in range(1000):
+        state.change_at_once(lambda numbers, i=i: numbers.update({f"m{i}": i}))  # type: ignore[misc]
+        assert len(state.planned()) == 1001 + i
+    while threads.waiting:
+        threads.run_one()
+    assert len(copies) <= 6 and len(state.current) == 2000 and state.planned() is state.current
+
+
+def test_what_is_planned_holds_changes_of_both_kinds_and_none_of_a_failed_save() -> None:
+    setup = Setup()
+    setup.put("saving", 1)
+    setup.put("waiting", 2)
+    assert setup.state.planned() == {"saving": 1, "waiting": 2} and setup.state.current == {}
+    setup.put_at_once("at once", 3)
+    assert setup.state.planned() == {"saving": 1, "waiting": 2, "at once": 3}
+    assert setup.state.current == {"at once": 3}
+    setup.disk.is_full = True
+    setup.threads.run_one()
+    assert setup.state.planned() == {"at once": 3}

@@ -302,3 +302,31 @@ def test_first_sends_wait_for_one_save_and_for_an_operator_s_topic() -> None:
     assert slow.changed == [["T"], ["U"]]
     again = manager(slow.files)
     assert again.all() == slow.topics.all() and again.data_version == slow.topics.data_version
+
+
+def test_retry_and_dead_letter_topics_have_a_limit_of_their_own() -> None:
+    topics = manager(maxTopics="20", maxGroups="20")
+    ordinary = 20 - len(topics)
+    for i in range(ordinary):
+        first_send(topics, f"T{i}", "TBW102", 1)
+    topics.ensure_all_internal({f"%RETRY%g{i}": 1 for i in range(39)})
+    assert topics.ensure_internal("%DLQ%g").write_queue_nums == 1
+    count = len(topics)
+    for attempt in (
+        lambda: topics.ensure_internal("%RETRY%more"),
+        lambda: topics.ensure_all_internal({"%RETRY%g1": 1, "%DLQ%more": 1}),
+        lambda: first_send(topics, "%RETRY%more", "TBW102", 1),
+        lambda: topics.put([TopicConfig(topic_name="%DLQ%more")]),
+    ):
+        with pytest.raises(Refusal) as error:
+            attempt()
+        code, remark = refusal(error)
+        assert code == ResponseCode.NO_PERMISSION and "limit of 40 retry and dead-letter topics" in remark
+    with pytest.raises(Refusal) as error:
+        first_send(topics, "T", "TBW102", 1)
+    assert "limit of 20 topics" in refusal(error)[1]
+    assert len(topics) == count
+    topics.delete("%RETRY%g0")
+    assert topics.ensure_internal("%RETRY%more") is topics.get("%RETRY%more")
+    topics.delete("T0")
+    assert first_send(topics, "T", "TBW102", 1).topic_name == "T"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pymq.broker.metadata.cursors import CursorManager, MaxOffset, read_offsets
+from pymq.broker.metadata.cursors import CursorManager, MaxOffset
+from pymq.broker.metadata.offset_table import read_offsets
 from pymq.broker.metadata.table_reading import read_version
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.replication.slave.pending_offsets import PendingOffsets
@@ -69,8 +70,8 @@ class SlaveCursors(CursorManager):
         taken = read_offsets(table.get("offsetTable"))
         self._pending.lay_over(taken, is_part=is_part)
         if not is_part:
-            self._offsets.clear()
-        self._offsets.update(taken)
+            self._all.clear()
+        self._all.update(taken)
         self.data_version = read_version(table)
         self._dirty = True
 

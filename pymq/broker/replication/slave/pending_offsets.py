@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from pymq.broker.metadata.cursors import as_offset_table, read_offsets
+from pymq.broker.metadata.offset_table import as_offset_table, read_offsets
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.clock import Clock
 from pymq.errors import Refusal

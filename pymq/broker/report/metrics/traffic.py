@@ -57,8 +57,8 @@ class TrafficMetrics:
         parts, stats = self._parts, self._parts.stats
         series_max = parts.config.metrics_series_max
         yield single(PERMISSION, parts.config.broker_permission)
-        yield single(TOPICS, len(parts.metadata.topics.all()))
-        yield single(GROUPS, len(parts.metadata.groups.all()))
+        yield single(TOPICS, len(parts.metadata.topics))
+        yield single(GROUPS, len(parts.metadata.groups))
         sent, left_out = bounded(stats.topic_put.items(), series_max)
         yield Family(MESSAGES_IN, _incoming(sent, "count"), left_out)
         yield Family(BYTES_IN, _incoming(sent, "size_bytes"), left_out)
