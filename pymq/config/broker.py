@@ -131,7 +131,7 @@ class BrokerConfig(Config):
     unread_answers_bytes_max: int = setting("unreadAnswersBytesMax", 16 * MIB, "Most bytes of answers that a client may leave unread before its connection is closed.", minimum=65_536, maximum=1024 * MIB, is_size=True)
     memory_budget_bytes: int = setting("memoryBudgetBytes", 256 * MIB, "Most bytes that clients may make the process hold, at most a quarter of the machine's memory; beyond, requests are refused and the greediest connections closed.", minimum=32 * MIB, maximum=64 * 1024 * MIB, is_size=True)
     parked_pull_count_max: int = setting("parkedPullCountMax", 100_000, "Most pulls held at once.", minimum=0, maximum=10_000_000)
-    topic_count_max: int = setting("maxTopics", 10_000, "Most topics, retry and dead-letter topics not counted.", minimum=20, maximum=1_000_000, runtime=True)
+    topic_count_max: int = setting("maxTopics", 10_000, "Most topics; retry and dead-letter topics have a limit of their own, twice `maxGroups`.", minimum=20, maximum=1_000_000, runtime=True)
     group_count_max: int = setting("maxGroups", 10_000, "Most consumer groups.", minimum=20, maximum=1_000_000, runtime=True)
     offset_count_max: int = setting("maxConsumerOffsets", 1_000_000, "Most committed offsets: queues of all groups together.", minimum=1000, maximum=100_000_000, runtime=True)
     groups_per_client_max: int = setting("maxGroupsPerClient", 256, "Most groups one heartbeat may name.", minimum=1, maximum=65_536, runtime=True)

@@ -121,7 +121,9 @@ class Retries:
         """Check that a first send may make a retry or dead-letter topic; every other topic passes.
 
         Its group must exist. RocketMQ makes the topic for any name, so a stranger could make them without end. A real
-        consumer's heartbeat has made the group and its retry topic before. Raises Refusal(SUBSCRIPTION_GROUP_NOT_EXIST).
+        consumer's heartbeat has made the group and its retry topic before.
+
+        Raises Refusal(SUBSCRIPTION_GROUP_NOT_EXIST).
         """
         for prefix in (names.RETRY_PREFIX, names.DLQ_PREFIX):
             if topic.startswith(prefix):

@@ -238,11 +238,11 @@ def test_a_state_is_copied_a_few_times_a_save_however_many_changes_come() -> Non
     )
     for i in range(1000):
         assert len(state.planned()) == i
-        state.change(lambda numbers, i=i: numbers.update({f"n{i}": i}), raise_failure)  # type: ignore[misc]
+        state.change(lambda numbers, i=i: numbers.update({f"n{i}": i}), raise_failure)
     assert len(copies) <= 2  # one to save, one to plan with
     threads.run_one()
     for i in range(1000):
-        state.change_at_once(lambda numbers, i=i: numbers.update({f"m{i}": i}))  # type: ignore[misc]
+        state.change_at_once(lambda numbers, i=i: numbers.update({f"m{i}": i}))
         assert len(state.planned()) == 1001 + i
     while threads.waiting:
         threads.run_one()
