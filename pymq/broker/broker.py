@@ -27,6 +27,7 @@ from pymq.broker.report.registration import Registrar, RegistrationRequests, nam
 from pymq.broker.store_settings import store_settings
 from pymq.broker.upkeep.bulk_work import BulkWork
 from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, Job, JobRunner
+from pymq.broker.upkeep.sliced_work import SlicedWork
 from pymq.broker.upkeep.worker_threads import WorkerThreads
 from pymq.broker.wiring import broker_dispatcher
 from pymq.clock import Clock
@@ -212,6 +213,11 @@ class Broker:
             hasten_job=self._hasten_job,
             memory_bytes=memory_bytes(),
             budget=self.budget,
+            sliced_work=SlicedWork(
+                asyncio.get_running_loop().call_later,
+                after_each=self.server.schedule_turn_end,
+                watch=self._watch_slice,
+            ),
         )
         self.recovery = parts.recover(is_stopping)
         self.server.note_time()
@@ -323,6 +329,12 @@ class Broker:
         return self._registrar
 
     # -- closing -------------------------------------------------------------------------------------------------
+
+    def _watch_slice(self, run: Callable[[], None]) -> None:
+        turns = self.server.turns
+        begun_s = turns.begin()
+        run()
+        turns.end(begun_s, "slice of a large answer")
 
     def _hasten_job(self, name: str, delay_ms: int) -> None:
         if self._jobs is not None:

@@ -29,6 +29,7 @@ from pymq.broker.store_settings import store_settings
 from pymq.broker.upkeep.flusher import RunInThread
 from pymq.broker.upkeep.jobs import SLOW_TICK_PERIOD_MS, TICK_PERIOD_MS, HastenJob, Job
 from pymq.broker.upkeep.recovery_progress import RecoveryProgress
+from pymq.broker.upkeep.sliced_work import SlicedWork, inline_work
 from pymq.broker.upkeep.upkeep import Upkeep
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
@@ -61,9 +62,11 @@ class BrokerParts:
         hasten_job: HastenJob = lambda name, delay_ms: None,
         memory_bytes: int = ASSUMED_MEMORY_BYTES,
         budget: MemoryBudget | None = None,
+        sliced_work: SlicedWork | None = None,
     ) -> None:
         """``change_role`` closes these parts later and opens others in another role; ``on_master_role`` gets the role
-        of the group's master, each time it is seen; ``memory_bytes``: the machine's; ``budget``: the process's."""
+        of the group's master, each time it is seen; ``memory_bytes``: the machine's; ``budget``: the process's; without
+        ``sliced_work``, long work is done at once."""
         budget = budget or MemoryBudget()
         assert role.broker_id == config.broker_id
         self.config = config
@@ -72,6 +75,7 @@ class BrokerParts:
         self.role = role
         self.registration_requests = registration_requests
         self.change_role = change_role
+        self.sliced_work = sliced_work or inline_work()
         root, store_host = config.store_path_root_dir, pack_host(config.broker_ip1, config.listen_port)
         self.store = store = MessageStore(
             root=root, files=files, clock=clock, settings=store_settings(config), store_host=store_host

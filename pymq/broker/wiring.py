@@ -84,9 +84,15 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             store=store,
             writer=messages.writer,
             when_registered=parts.registration_requests.when_registered,
+            sliced_work=parts.sliced_work,
         ),
         groups_admin=GroupAdminHandlers(
-            groups=groups, topics=topics, cursors=cursors, leaser=metadata.leaser, stats=stats
+            groups=groups,
+            topics=topics,
+            cursors=cursors,
+            leaser=metadata.leaser,
+            stats=stats,
+            sliced_work=parts.sliced_work,
         ),
         connections=ConnectionHandlers(clients=clients),
         consumption=ConsumptionHandlers(
@@ -98,6 +104,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             clients=clients,
             stats=stats,
             address=own_address(config),
+            sliced_work=parts.sliced_work,
         ),
         resets=ResetHandlers(
             config=config,
@@ -132,7 +139,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
                 replication=status,
             ),
         ),
-        tables=TableHandlers(cursors=cursors, delays=messages.delays),
+        tables=TableHandlers(cursors=cursors, delays=messages.delays, sliced_work=parts.sliced_work),
         replicas=_replica_handlers(parts),
         replication_status=ReplicationStatusHandlers(status, parts.master_monitor.note_other_master),
         role_change=RoleChangeHandlers(

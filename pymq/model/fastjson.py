@@ -1,13 +1,11 @@
 """fastjson's dialect of JSON: bare numbers and whole objects as map keys, which strict parsers refuse.
 
-``loads`` reads it, and uses msgspec for strict JSON. ``dumps`` writes strict JSON, except that
-:class:`~pymq.model.message.MessageQueue` keys become object keys, as RocketMQ's clients in Go and C++ expect.
+``loads`` reads it, and uses msgspec for strict JSON. :mod:`pymq.wire.admin_text` writes it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -44,53 +42,6 @@ def loads(data: bytes | str, *, odd_size_max_bytes: int = ODD_SIZE_MAX_BYTES) ->
         return _Parser(raw.decode("utf-8", "replace")).parse()
     except (ValueError, TypeError, IndexError, ArithmeticError, RecursionError) as error:
         raise JsonError(f"not JSON: {error}") from error
-
-
-def dumps(value: Any) -> bytes:
-    """Encode compact JSON. A MessageQueue becomes an object, even as a map's key; other keys become strings."""
-    if not _has_queues(value):
-        return msgspec.json.encode(value)
-    parts: list[str] = []
-    _write(value, parts)
-    return "".join(parts).encode()
-
-
-def queue_key(queue: MessageQueue) -> str:
-    """Return a queue as fastjson writes it inside a map's key."""
-    return (
-        f'{{"brokerName":{json.dumps(queue.broker_name)},"queueId":{queue.queue_id},"topic":{json.dumps(queue.topic)}}}'
-    )
-
-
-def _has_queues(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return any(isinstance(key, MessageQueue) or _has_queues(item) for key, item in value.items())
-    if isinstance(value, (list, tuple)):
-        return isinstance(value, MessageQueue) or any(_has_queues(item) for item in value)
-    return False
-
-
-def _write(value: Any, parts: list[str]) -> None:
-    if isinstance(value, MessageQueue):
-        parts.append(queue_key(value))
-    elif isinstance(value, Mapping):
-        parts.append("{")
-        for i, (key, item) in enumerate(value.items()):
-            if i:
-                parts.append(",")
-            parts.append(queue_key(key) if isinstance(key, MessageQueue) else json.dumps(str(key)))
-            parts.append(":")
-            _write(item, parts)
-        parts.append("}")
-    elif isinstance(value, (list, tuple)):
-        parts.append("[")
-        for i, item in enumerate(value):
-            if i:
-                parts.append(",")
-            _write(item, parts)
-        parts.append("]")
-    else:
-        parts.append(msgspec.json.encode(value).decode())
 
 
 class _Parser:

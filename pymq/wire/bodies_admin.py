@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from pymq.errors import Refusal
-from pymq.model.fastjson import JsonError, dumps, loads
+from pymq.model.fastjson import JsonError, loads
 from pymq.model.message import MessageQueue
 from pymq.model.tables import DataVersion, SubscriptionGroupConfig, TopicConfig
+from pymq.wire.admin_text import encode_whole
 from pymq.wire.bodies_client import QueueName, SubscriptionData
 from pymq.wire.codes import ResponseCode
 
@@ -335,7 +336,7 @@ def decode_admin_body(cls: type[BodyT], body: bytes) -> BodyT:
 
 def encode_admin_body(body: msgspec.Struct) -> bytes:
     """Encode a typed body as JSON: nulls are left out; queue keys are objects, as Go and C++ readers need them."""
-    return dumps(_plain(body))
+    return encode_whole(body)
 
 
 def _with_queue_keys(value: Any) -> Any:
@@ -354,14 +355,3 @@ def _queue_or_text(key: Any) -> Any:
         return msgspec.json.decode(key, type=QueueName).to_queue()
     except msgspec.DecodeError:
         return key
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, msgspec.Struct):
-        named = ((field.encode_name, getattr(value, field.name)) for field in msgspec.structs.fields(value))
-        return {name: _plain(member) for name, member in named if member is not None}
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return value

@@ -13,6 +13,7 @@ import pytest
 from pymq.cli.check_work import SAMPLE_BYTES, check_replicas, sample_ranges
 from pymq.errors import NotFoundError, RefusedError
 from pymq.model import fastjson
+from pymq.wire.admin_text import encode_whole
 from pymq.wire.bodies_replication import EpochEntryBody, HaClientState, ReplicationStatus, SlaveState
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
@@ -121,7 +122,7 @@ def test_equal_tables_of_different_versions_are_equal() -> None:
         answer = Caller(pair.slave).ok(RequestCode.GET_ALL_TOPIC_CONFIG)
         table = fastjson.loads(answer.body)
         table["dataVersion"]["counter"] += 7
-        return Command(0, body=fastjson.dumps(table))
+        return Command(0, body=encode_whole(table))
 
     pair.admin.connection.answers[pair.slave_address, RequestCode.GET_ALL_TOPIC_CONFIG] = of_another_version
     assert pair.check()["ok"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pymq.clock import Clock
+from pymq.errors import Refusal
 from pymq.model.message import MessageQueue
 from pymq.model.tables import TopicConfig
+from pymq.wire.admin_text import BODY_SIZE_MAX_BYTES, encode_in_steps
 from pymq.wire.bodies_admin import (
     BrokerConsumeStats,
     ConsumeOffset,
@@ -20,6 +22,7 @@ from pymq.wire.bodies_admin import (
 )
 from pymq.wire.bodies_client import QueueName
 from pymq.wire.bodies_route import TopicList
+from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Reply
 from pymq.wire.headers.admin import (
@@ -36,10 +39,13 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.cursors import CursorManager
     from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.report.stats import StatsManager
+    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 
 LONG_MAX = 2**63 - 1
+QUEUE_TEXT_BYTES_MIN = 128  # one queue in the JSON of an answer
+QUEUES_AT_ONCE = 32  # whose figures are read, with a record of the log each, before the next rest
 
 
 class ConsumptionHandlers:
@@ -56,8 +62,10 @@ class ConsumptionHandlers:
         clients: ClientManager,
         stats: StatsManager,
         address: str,
+        sliced_work: SlicedWork,
     ) -> None:
         """``address``: this broker's "host:port", part of some answers."""
+        self._sliced_work = sliced_work
         self._config = config
         self._clock = clock
         self._store = store
@@ -67,19 +75,26 @@ class ConsumptionHandlers:
         self._stats = stats
         self._address = address
 
-    def consume_stats(self, request: Command, header: ConsumeStatsHeader, peer: Peer) -> Reply:
+    def consume_stats(self, request: Command, header: ConsumeStatsHeader, peer: Peer) -> Reply | None:
         """Return the committed offset and the end of each queue of a group's topics, or of the topics asked for."""
+        return self._sliced_work.answer(request, peer, self._consume_stats(header))
+
+    def _consume_stats(self, header: ConsumeStatsHeader) -> Steps[Reply]:
         wanted = [part for part in (header.topic_list or "").split(";") if part]
         if header.topic:
             wanted.append(header.topic)
         stats = ConsumeStats()
         for topic in wanted or self._consumed_topics(header.consumer_group):
-            self._add_topic(stats, header.consumer_group, topic)
-        return Reply(body=encode_admin_body(stats))
+            yield from self._add_topic(stats, header.consumer_group, topic)
+        return Reply(body=(yield from encode_in_steps(stats)))
 
-    def broker_consume_stats(self, request: Command, header: BrokerConsumeStatsHeader, peer: Peer) -> Reply:
+    def broker_consume_stats(self, request: Command, header: BrokerConsumeStatsHeader, peer: Peer) -> Reply | None:
         """Return the same for every group, with the number of messages that are not consumed yet."""
+        return self._sliced_work.answer(request, peer, self._broker_consume_stats(header))
+
+    def _broker_consume_stats(self, header: BrokerConsumeStatsHeader) -> Steps[Reply]:
         answer = BrokerConsumeStats(broker_addr=self._address)
+        queue_count = 0
         for group in self._cursors.all_groups():
             found = []
             for topic in self._cursors.topics_of(group):
@@ -87,38 +102,53 @@ class ConsumptionHandlers:
                 if config is None or (header.is_order and not config.order):
                     continue
                 stats = ConsumeStats()
-                self._add_topic(stats, group, topic)
+                yield from self._add_topic(stats, group, topic)
                 if stats.offset_table:
                     found.append(stats)
+                    queue_count += len(stats.offset_table)
                     answer.total_diff += sum(offset.lag for offset in stats.offset_table.values())
                     answer.total_inflight_diff += sum(_in_flight(offset) for offset in stats.offset_table.values())
+                    _check_count(queue_count)
+                yield
             if found:
                 answer.consume_stats_list.append({group: found})
-        return Reply(body=encode_admin_body(answer))
+        return Reply(body=(yield from encode_in_steps(answer)))
 
-    def time_spans(self, request: Command, header: TopicGroupHeader, peer: Peer) -> Reply:
+    def time_spans(self, request: Command, header: TopicGroupHeader, peer: Peer) -> Reply | None:
         """Return the times of each queue's first, last and last consumed message, and the resulting delay."""
-        topic = self._topics.require(header.topic)
-        spans = [self._time_span(topic, header.group, queue_id) for queue_id in range(topic.queue_count)]
-        return Reply(body=encode_admin_body(ConsumeTimeSpans(consume_time_span_set=spans)))
+        return self._sliced_work.answer(request, peer, self._time_spans(header))
 
-    def correction_offsets(self, request: Command, header: CorrectionOffsetHeader, peer: Peer) -> Reply:
+    def _time_spans(self, header: TopicGroupHeader) -> Steps[Reply]:
+        topic = self._topics.require(header.topic)
+        spans = []
+        for queue_id in range(topic.queue_count):
+            spans.append(self._time_span(topic, header.group, queue_id))
+            if queue_id % QUEUES_AT_ONCE == 0:
+                yield
+        return Reply(body=(yield from encode_in_steps(ConsumeTimeSpans(consume_time_span_set=spans))))
+
+    def correction_offsets(self, request: Command, header: CorrectionOffsetHeader, peer: Peer) -> Reply | None:
         """Return by queue the least offset of all groups but the filtered ones (Java: queryMinOffsetInAllGroup).
 
         It is Long.MAX_VALUE where the compared group is further behind.
         """
+        return self._sliced_work.answer(request, peer, self._correction_offsets(header))
+
+    def _correction_offsets(self, header: CorrectionOffsetHeader) -> Steps[Reply]:
         left_out = set(filter(None, (header.filter_groups or "").split(",")))
         least: dict[int, int] = {}
         for group in self._cursors.groups_of(header.topic):
             if group in left_out:
                 continue
-            for queue_id, offset in self._cursors.offsets(group, header.topic).items():
+            for number, (queue_id, offset) in enumerate(self._cursors.offsets(group, header.topic).items()):
                 if self._store.min_offset(header.topic, queue_id) <= offset:
                     least[queue_id] = min(offset, least.get(queue_id, offset))
+                if number % QUEUES_AT_ONCE == 0:
+                    yield
         for queue_id, offset in self._cursors.offsets(header.compare_group, header.topic).items():
             if least.get(queue_id, -1) > offset:
                 least[queue_id] = LONG_MAX
-        return Reply(body=encode_admin_body(CorrectionOffsets(correction_offsets=least)))
+        return Reply(body=(yield from encode_in_steps(CorrectionOffsets(correction_offsets=least))))
 
     def groups_of_topic(self, request: Command, header: TopicHeader, peer: Peer) -> Reply:
         """Return the groups that subscribe to a topic or have offsets in it."""
@@ -146,7 +176,7 @@ class ConsumptionHandlers:
             found.update(connected.subscriptions)
         return sorted(found)
 
-    def _add_topic(self, stats: ConsumeStats, group: str, topic_name: str) -> None:
+    def _add_topic(self, stats: ConsumeStats, group: str, topic_name: str) -> Steps[None]:
         topic = self._topics.get(topic_name)
         if topic is None:
             return
@@ -162,6 +192,8 @@ class ConsumptionHandlers:
                 pull_offset=max(committed, self._cursors.pulled(group, topic_name, queue_id)),
                 last_timestamp=max(0, last_ms),
             )
+            if queue_id % QUEUES_AT_ONCE == 0:
+                yield
         stats.consume_tps += self._stats.got_per_second(topic_name, group)
 
     def _time_span(self, topic: TopicConfig, group: str, queue_id: int) -> QueueTimeSpan:
@@ -180,6 +212,16 @@ class ConsumptionHandlers:
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
         return MessageQueue(topic, self._config.broker_name, queue_id)
+
+
+def _check_count(queue_count: int) -> None:
+    """Check the size of an answer before it is made whole. Raises Refusal(SYSTEM_ERROR)."""
+    if queue_count * QUEUE_TEXT_BYTES_MIN > BODY_SIZE_MAX_BYTES:
+        raise Refusal(
+            ResponseCode.SYSTEM_ERROR,
+            f"the groups have offsets in more queues than an answer of {BODY_SIZE_MAX_BYTES} bytes holds: ask for each "
+            "group (consumerProgress -g)",
+        )
 
 
 def _in_flight(offset: ConsumeOffset) -> int:

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from pymq.broker.handlers.late import answer_when_saved
 from pymq.model.tables import SubscriptionGroupConfig
+from pymq.wire.admin_text import encode_table_in_steps
 from pymq.wire.bodies_admin import (
     GroupConfigList,
-    GroupConfigTable,
     GroupForbidden,
     decode_admin_body,
     encode_admin_body,
 )
-from pymq.wire.bodies_client import encode_body
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Reply
 from pymq.wire.headers.admin import DeleteGroupHeader, GroupForbiddenHeader, GroupHeader
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.leaser import Leaser
     from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.report.stats import StatsManager
+    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
 
 
 class GroupAdminHandlers:
@@ -37,7 +37,9 @@ class GroupAdminHandlers:
         cursors: CursorManager,
         leaser: Leaser,
         stats: StatsManager,
+        sliced_work: SlicedWork,
     ) -> None:
+        self._sliced_work = sliced_work
         self._groups = groups
         self._topics = topics
         self._cursors = cursors
@@ -66,14 +68,17 @@ class GroupAdminHandlers:
 
         self._groups.delete(header.group_name, answer_when_saved(request, peer, finish))
 
-    def all_configs(self, request: Command, header: None, peer: Peer) -> Reply:
+    def all_configs(self, request: Command, header: None, peer: Peer) -> Reply | None:
         """Return the whole table, for operators and slaves."""
-        table = GroupConfigTable(
-            data_version=self._groups.data_version,
-            forbidden_table=self._groups.forbidden_table(),
-            subscription_group_table=self._groups.all(),
-        )
-        return Reply(body=encode_body(table))
+        return self._sliced_work.answer(request, peer, self._all_configs())
+
+    def _all_configs(self) -> Steps[Reply]:
+        table = {
+            "dataVersion": self._groups.data_version,
+            "forbiddenTable": self._groups.forbidden_table(),
+            "subscriptionGroupTable": self._groups.all(),
+        }
+        return Reply(body=(yield from encode_table_in_steps(table)))
 
     def config_of(self, request: Command, header: GroupHeader, peer: Peer) -> Reply:
         """Return one group's configuration."""

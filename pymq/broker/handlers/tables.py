@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pymq.wire.admin_text import encode_table_in_steps
 from pymq.wire.bodies_client import encode_body
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Reply
@@ -11,18 +12,24 @@ from pymq.wire.dispatch import Peer, Reply
 if TYPE_CHECKING:
     from pymq.broker.messages.delays import DelayService
     from pymq.broker.metadata.cursors import CursorManager
+    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
 
 
 class TableHandlers:
     """Hands out the tables as they are persisted. Topics (21) and groups (201) are with their administration."""
 
-    def __init__(self, *, cursors: CursorManager, delays: DelayService) -> None:
+    def __init__(self, *, cursors: CursorManager, delays: DelayService, sliced_work: SlicedWork) -> None:
+        self._sliced_work = sliced_work
         self._cursors = cursors
         self._delays = delays
 
-    def consumer_offsets(self, request: Command, header: None, peer: Peer) -> Reply:
+    def consumer_offsets(self, request: Command, header: None, peer: Peer) -> Reply | None:
         """Return every committed offset."""
-        return Reply(body=encode_body(self._cursors.as_table()))
+        return self._sliced_work.answer(request, peer, self._consumer_offsets())
+
+    def _consumer_offsets(self) -> Steps[Reply]:
+        table = yield from self._cursors.table_in_steps()
+        return Reply(body=(yield from encode_table_in_steps(table)))
 
     def delay_offsets(self, request: Command, header: None, peer: Peer) -> Reply:
         """Return how far each delay level is delivered."""

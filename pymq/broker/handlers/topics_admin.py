@@ -9,15 +9,14 @@ from pymq.broker.handlers.late import answer_when_saved
 from pymq.broker.metadata.topic_rules import changed_attributes, check_topic_name
 from pymq.model.message import MessageQueue
 from pymq.model.tables import DataVersion, TopicConfig
+from pymq.wire.admin_text import encode_in_steps, encode_table_in_steps
 from pymq.wire.bodies_admin import (
     TopicConfigList,
-    TopicConfigTable,
     TopicOffset,
     TopicStats,
     decode_admin_body,
     encode_admin_body,
 )
-from pymq.wire.bodies_client import encode_body
 from pymq.wire.bodies_route import TopicList
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Reply
@@ -28,8 +27,11 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.cursors import CursorManager
     from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.report.stats import StatsManager
+    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
+
+QUEUES_AT_ONCE = 32  # whose figures are read, with a record of the log each, before the next rest
 
 # Calls its argument when the name servers know the change, or can't be reached.
 WhenRegistered = Callable[[Callable[[], None]], None]
@@ -48,7 +50,9 @@ class TopicAdminHandlers:
         store: MessageStore,
         writer: Writer,
         when_registered: WhenRegistered,
+        sliced_work: SlicedWork,
     ) -> None:
+        self._sliced_work = sliced_work
         self._config = config
         self._topics = topics
         self._cursors = cursors
@@ -99,17 +103,23 @@ class TopicAdminHandlers:
         """Return one topic's configuration."""
         return Reply(body=encode_admin_body(self._topics.require(header.topic)))
 
-    def all_configs(self, request: Command, header: None, peer: Peer) -> Reply:
+    def all_configs(self, request: Command, header: None, peer: Peer) -> Reply | None:
         """Return the whole table, for operators and slaves."""
-        table = TopicConfigTable(
-            data_version=self._topics.data_version,
-            mapping_data_version=DataVersion(),
-            topic_config_table=self._topics.all(),
-        )
-        return Reply(body=encode_body(table))
+        return self._sliced_work.answer(request, peer, self._all_configs())
 
-    def stats(self, request: Command, header: TopicHeader, peer: Peer) -> Reply:
+    def _all_configs(self) -> Steps[Reply]:
+        table = {
+            "dataVersion": self._topics.data_version,
+            "mappingDataVersion": DataVersion(),
+            "topicConfigTable": self._topics.all(),
+        }
+        return Reply(body=(yield from encode_table_in_steps(table)))
+
+    def stats(self, request: Command, header: TopicHeader, peer: Peer) -> Reply | None:
         """Return each queue's ends and the time of its last message, and the topic's rate."""
+        return self._sliced_work.answer(request, peer, self._topic_stats(header))
+
+    def _topic_stats(self, header: TopicHeader) -> Steps[Reply]:
         topic = self._topics.require(header.topic)
         offsets = {}
         for queue_id in range(topic.queue_count):
@@ -119,8 +129,10 @@ class TopicAdminHandlers:
                 max_offset=end,
                 last_update_timestamp=max(0, self._store.store_time(header.topic, queue_id, end - 1)) if end else 0,
             )
+            if queue_id % QUEUES_AT_ONCE == 0:
+                yield
         rate = self._stats.put_per_second(header.topic)
-        return Reply(body=encode_admin_body(TopicStats(offset_table=offsets, topic_put_tps=rate)))
+        return Reply(body=(yield from encode_in_steps(TopicStats(offset_table=offsets, topic_put_tps=rate))))
 
     def system_topics(self, request: Command, header: None, peer: Peer) -> Reply:
         """Return the topics that every broker has."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import takewhile
 from typing import Any
 
@@ -213,6 +213,11 @@ class CursorManager:
     def as_table(self) -> dict[str, Any]:
         """Return the saved object: ``offsetTable`` by ``topic@group`` and the derived ``groupTopicMap``."""
         return as_saved_table(self._offsets, self.data_version)
+
+    def table_in_steps(self) -> Generator[None, None, dict[str, Any]]:
+        """Return a copy of :meth:`as_table`. Yields now and then; each group's offsets in a topic are of one moment."""
+        offsets = yield from self._all.copy_in_steps()
+        return as_saved_table(offsets, self.data_version)
 
     def changes_since(self, number: int) -> dict[str, Any] | None:
         """Return :meth:`as_table` with only the groups' topics that changed after ``number``, a past ``change_count``.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ from pymq.broker.metadata.table_reading import read_numbers
 from pymq.model.tables import DataVersion
 
 _SEPARATOR = "@"
+_COPIED_AT_ONCE = 5000  # offsets that are copied before the next rest
 
 Offsets = dict[tuple[str, str], dict[int, int]]
 
@@ -90,11 +91,26 @@ class OffsetTable:
     def snapshot(self) -> Offsets:
         """Return a copy of all offsets. In another thread than the table's, it holds changes that come meanwhile or
         not, each one whole: the keys are copied at once, then each key's queues at once."""
-        found = {}
+        steps = self.copy_in_steps()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                copy: Offsets = stop.value
+                return copy
+
+    def copy_in_steps(self) -> Generator[None, None, Offsets]:
+        """Return a copy of all offsets. Yields now and then, and holds changes that come meanwhile or not."""
+        found: Offsets = {}
+        copied = 0
         for key in list(self.by_key):
             queues = self.by_key.get(key)
             if queues is not None:
                 found[key] = queues.copy()
+                copied += 1 + len(queues)
+            if copied >= _COPIED_AT_ONCE:
+                copied = 0
+                yield
         return found
 
     def _add(self, key: tuple[str, str], queues: dict[int, int]) -> None:
