@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from itertools import takewhile
 from typing import Any
 
-from pymq.broker.metadata.offset_table import OffsetTable, as_saved_table, read_offsets
+from pymq.broker.metadata.offset_table import OffsetTable, as_saved_table, as_table, read_offsets
 from pymq.broker.metadata.table_reading import read_version
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.clock import Clock
@@ -24,6 +24,7 @@ NO_OFFSET = -1
 # thread. A disk that hung must not put off the next save for long.
 SAVE_PAUSE_FACTOR = 9
 SAVE_PAUSE_MS_MAX = 60_000
+COPIED_BY_LOOP_MAX = 20_000  # offsets that the loop copies for a save, in about a millisecond
 
 # (topic, queue id) -> the queue's end.
 MaxOffset = Callable[[str, int], int]
@@ -212,7 +213,7 @@ class CursorManager:
 
     def as_table(self) -> dict[str, Any]:
         """Return the saved object: ``offsetTable`` by ``topic@group`` and the derived ``groupTopicMap``."""
-        return as_saved_table(self._offsets, self.data_version)
+        return as_table(self._offsets, self.data_version)
 
     def table_in_steps(self) -> Generator[None, None, dict[str, Any]]:
         """Return a copy of :meth:`as_table`. Yields now and then; each group's offsets in a topic are of one moment."""
@@ -226,7 +227,7 @@ class CursorManager:
         """
         if number < self._removed_at:
             return None
-        return as_saved_table({key: self._offsets[key] for key in self._changed_since(number)}, self.data_version)
+        return as_table({key: self._offsets[key] for key in self._changed_since(number)}, self.data_version)
 
     def committed_since(self, number: int) -> Iterator[tuple[str, str, int, int]]:
         """Return (group, topic, queue id, offset) of all queues of groups' topics that changed after ``number``."""
@@ -242,7 +243,7 @@ class CursorManager:
     def tick(self) -> None:
         """Save in a worker thread when something changed and ``flushConsumerOffsetInterval`` has passed.
 
-        The thread copies the offsets, so that a large table does not hold up the loop.
+        The thread copies a large table, too, so that it does not hold up the loop.
         """
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_save_ms:
@@ -252,7 +253,10 @@ class CursorManager:
             self._dirty = False
             self._save_begun_ms = now_ms
             version = self.data_version = self._version_to_save()
-            self._table.save_soon(lambda: as_saved_table(self._all.snapshot(), version), self._saved)
+            copy = self._all.snapshot() if self._all.count <= COPIED_BY_LOOP_MAX else None
+            self._table.save_soon(
+                lambda: as_saved_table(self._all.snapshot() if copy is None else copy, version), self._saved
+            )
 
     def _saved(self, error: Exception | None) -> None:
         now_ms = self._clock.monotonic_ms()

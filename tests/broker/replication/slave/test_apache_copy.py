@@ -113,7 +113,7 @@ def test_everything_is_taken() -> None:
     topic = slave.metadata.topics.get("T")
     assert topic is not None and topic.write_queue_nums == 4 and slave.metadata.topics.data_version.counter == 1
     assert slave.metadata.groups.require("g").retry_max_times == 3
-    assert slave.metadata.cursors.as_table()["offsetTable"] == {"T@g": {0: 4, 1: 2}}
+    assert slave.metadata.cursors.as_table()["offsetTable"] == {"T@g": {"0": 4, "1": 2}}
     assert slave.metadata.cursors.data_version.counter == 7
     assert slave.messages.delays.offsets() == {1: 2}
     assert pair.copy.problem == "" and pair.copy.age_ms >= 0
