@@ -132,7 +132,7 @@ def read_offsets(table: Any) -> Offsets:
 
 
 def as_offset_table(offsets: Mapping[tuple[str, str], dict[int, int]]) -> dict[str, dict[int, int]]:
-    """Return the reverse of :func:`read_offsets`. Encode it before the next change: the maps of queues are no copies."""
+    """Return the reverse of :func:`read_offsets`. Encode it before the next change: it shares the maps of queues."""
     return {f"{topic}{_SEPARATOR}{group}": queues for (topic, group), queues in offsets.items()}
 
 
