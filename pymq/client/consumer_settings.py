@@ -29,7 +29,7 @@ class ConsumerSettings:
 
     orderly: bool = False
     broadcasting: bool = False
-    consume_from: str = LAST  # first, last, or Unix ms as text: where a group without a stored offset starts
+    consume_from: str | int = LAST  # first, last, or Unix ms: where a group without a stored offset starts
     batch_count_max: int = 1  # messages per call of the handler
     concurrency_max: int = 20  # handler calls at the same time; orderly: one per queue
     pull_count_max: int = 32
@@ -50,13 +50,14 @@ class ConsumerSettings:
 
     def check(self) -> None:
         """Raises UsageError for a value that is out of range."""
-        if self.consume_from not in (FIRST, LAST) and not self.consume_from.isdigit():
+        if self.consume_from not in (FIRST, LAST) and not str(self.consume_from).isdigit():
             raise UsageError(
                 f"consume_from is {self.consume_from!r}: write first, last, or a time in Unix milliseconds"
             )
         for name in ("batch_count_max", "concurrency_max", "pull_count_max", "cached_count_max", "cached_bytes_max"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)}: it must be at least 1")
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise UsageError(f"{name} is {value!r}: it must be a number, at least 1")
 
         if self.delay_level != TO_DEAD_LETTERS:
             check_delay_level(self.delay_level, self.delay_level_max)

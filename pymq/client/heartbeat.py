@@ -6,7 +6,7 @@ from pymq.client.consumer_settings import FIRST, LAST, ConsumerState
 from pymq.client.subscription import Subscription
 from pymq.wire.bodies_client import ConsumerData, SubscriptionData
 
-_FROM_WHERE = {FIRST: "CONSUME_FROM_FIRST_OFFSET", LAST: "CONSUME_FROM_LAST_OFFSET"}
+_FROM_WHERE: dict[str | int, str] = {FIRST: "CONSUME_FROM_FIRST_OFFSET", LAST: "CONSUME_FROM_LAST_OFFSET"}
 
 
 def subscription_data(subscription: Subscription) -> SubscriptionData:

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 ROUTE_POLL_INTERVAL_S = 30.0
 HEARTBEAT_INTERVAL_S = 30.0
 LEAVE_TIMEOUT_S = 1.0
+PROBLEM_LENGTH_MAX = 2000  # of what a broker says about the group, in this client's log
 
 
 class ClientInstance:
@@ -164,7 +165,7 @@ class ClientInstance:
             raise
         problem = answer.ext.get(DIFFERING_SUBSCRIPTIONS) if answer.ext else None
         if problem:
-            self.group_log.write("broker", problem)
+            self.group_log.write("broker", problem[:PROBLEM_LENGTH_MAX])
 
     async def _heartbeat_quietly(self, address: str) -> None:
         try:

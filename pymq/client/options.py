@@ -33,7 +33,7 @@ class SettingOptions(TypedDict, total=False):
 
     orderly: bool
     broadcasting: bool
-    consume_from: str
+    consume_from: str | int
     batch_count_max: int
     concurrency_max: int
     pull_count_max: int

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import os
 import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from pymq.client import (
@@ -26,10 +28,13 @@ from pymq.client import (
     PushConsumer,
     StoredMessage,
 )
+from pymq.client.subscription_check import SubscriptionCheck
 from pymq.client.sync import SyncProducer, SyncPullConsumer, SyncPushConsumer
+from pymq.clock import SystemClock
 from pymq.errors import ExpressionError, NotFoundError
 from pymq.model.names import dlq_topic
 from pymq.model.tables import TopicConfig
+from pymq.rate_limited_log import RateLimitedLog
 
 DEADLINE_S = 40.0
 _numbers = itertools.count()
@@ -450,6 +455,35 @@ async def _broker_address(admin: Admin) -> str:
     return (await admin.cluster.masters())[0].address
 
 
+async def members_that_subscribe_differently(namesrv: str, directory: Path) -> None:
+    topic, group = await make_topic(namesrv), fresh("G")
+    consumers = {}
+    async with AsyncExitStack() as stack:
+        admin = await stack.enter_async_context(Admin(namesrv))
+        for tags in ("A || B", "C"):
+            consumers[tags] = PushConsumer(group, namesrv=namesrv, on_message=Inbox())
+            consumers[tags].subscribe(topic, tags)
+            await stack.enter_async_context(consumers[tags])
+        expected = {topic: {"A || B": 1, "C": 1}}
+        end = time.monotonic() + DEADLINE_S
+        while await admin.groups.differing_subscriptions(group) != expected:
+            assert time.monotonic() < end, "no broker or member reports it"
+            await asyncio.sleep(0.1)
+        lines: list[str] = []
+        watch = logging.Handler()
+        watch.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+        log = logging.getLogger("pymq.client.instance")
+        log.addHandler(watch)
+        try:
+            for consumer in consumers.values():
+                consumer._instance.group_log = RateLimitedLog(log, SystemClock(), "scenario")
+                await consumer._instance.heartbeat_all()
+                await SubscriptionCheck(consumer._state).run()
+        finally:
+            log.removeHandler(watch)
+        assert any(f"group '{group}' subscribe differently" in line and topic in line for line in lines), lines
+
+
 async def plain_handlers_run_in_threads(namesrv: str, directory: Path) -> None:
     topic = await make_topic(namesrv, 4)
     received: list[bytes] = []
@@ -543,6 +577,7 @@ SCENARIOS = [
     find_by_time,
     reset_by_an_operator,
     operators_see_the_consumer,
+    members_that_subscribe_differently,
     plain_handlers_run_in_threads,
     a_topic_that_comes_later,
     selected_queue_keeps_order,

@@ -21,7 +21,10 @@ from tests.client.scenarios import Inbox, fresh, until
 
 CHILD_TIME_MAX_S = 30
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system can't fork")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system can't fork"),
+    pytest.mark.filterwarnings("ignore:.*multi-threaded, use of (fork|forkpty):DeprecationWarning"),  # Python 3.12
+]
 
 
 @pytest.fixture(scope="module")

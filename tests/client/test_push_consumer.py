@@ -82,6 +82,23 @@ def test_a_delay_of_retries_that_brokers_lower_is_refused() -> None:
         settings.check()
 
 
+@pytest.mark.parametrize(
+    "setting", [{"batch_count_max": "3"}, {"concurrency_max": 0}, {"consume_from": "yesterday"}, {"consume_from": -1}]
+)
+def test_a_setting_out_of_range_or_of_another_type_is_refused(setting: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"{next(iter(setting))} is "):
+        ConsumerSettings(**setting).check()
+
+
+@pytest.mark.parametrize("start", [1_700_000_000_000, "1700000000000"])
+def test_a_start_time_is_a_number_or_text(start: str | int) -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
+        asked = await group.server.wait_for(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
+        assert asked.ext["timestamp"] == "1700000000000"
+
+    run(scenario, consume_from=start)
+
+
 def test_a_heartbeat_precedes_the_first_pull() -> None:
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.put(b"1", TAGS="TagA")

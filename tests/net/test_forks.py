@@ -11,7 +11,10 @@ import pytest
 
 from pymq.net.forks import release_socket
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system can't fork")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system can't fork"),
+    pytest.mark.filterwarnings("ignore:.*multi-threaded, use of (fork|forkpty):DeprecationWarning"),  # Python 3.12
+]
 
 
 def test_a_childs_share_does_not_keep_a_connection_open() -> None:
