@@ -13,6 +13,7 @@ from pymq.store.disk import fs
 from pymq.store.disk.abort_file import AbortFile
 from pymq.store.disk.access import open_to_others
 from pymq.store.disk.rebuild_mark import refuse_unfinished
+from pymq.store.dispatch.unit_mender import SCAN_NOW_BYTES_MAX, UnitMender
 from pymq.store.index.index_service import IndexService
 from pymq.store.integrity.damage import Refusals
 from pymq.store.integrity.digests import Digests
@@ -30,6 +31,7 @@ from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.consume_queue import QueueView, tags_codes
 from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
 from pymq.store.queue.queue_table import QueueTable
+from pymq.store.queue.sums_file import SumsFile
 from pymq.store.read.reading import FILTER_STEP_COUNT, Accept, GetResult, GetStatus, Pace, RecordPrefilter
 from pymq.store.read.store_reader import StoreReader
 from pymq.store.replica.boundary import Boundary, find_boundary
@@ -86,7 +88,10 @@ class MessageStore(StoreReader):
         cold = ColdFiles(files, f"{root}/{COLD_DIRECTORY}")
         log = CommitLog(files, log_directory, s.segment_size_bytes, s.resident_bytes_max, cold)
         deleted = DeletedTopics(files, f"{root}/config/{DELETED_TOPICS_FILE}")
-        queues = QueueTable(files, f"{root}/consumequeue", s.queue_file_size_bytes, s.open_queue_files_max, deleted)
+        sums = SumsFile(files, f"{root}/digests") if s.digests_enabled else None
+        queues = QueueTable(
+            files, f"{root}/consumequeue", s.queue_file_size_bytes, s.open_queue_files_max, deleted, sums
+        )
         index = IndexService(files, f"{root}/index", log, clock, s) if s.index_enabled else None
         super().__init__(log, queues, index, s)
         self._root = root
@@ -96,6 +101,7 @@ class MessageStore(StoreReader):
         self._store_host = store_host
         self._abort_file = AbortFile(files, root, owner)
         self._cold_compressor = ColdCompressor(log, cold, lambda: self._checkpoints.newest.durable)
+        self._mender = UnitMender(log, queues, s)
         self._refusals = Refusals()
         log.on_corrupt = self._refusals.note
         self._digests = Digests(files, f"{root}/digests", log) if s.digests_enabled else None
@@ -160,6 +166,7 @@ class MessageStore(StoreReader):
             filter(None, (open_to_others(self._root, self._files.mode(self._root)), self._load_pauses()))
         )
         self._open_digests(report)
+        self._guard_queues()
         if self._queues.deleted is not None:
             self._queues.deleted.bound(self._log.min_offset, self._log.max_offset)
         self._appender.last_store_ms = self._log.last_store_ms
@@ -175,6 +182,14 @@ class MessageStore(StoreReader):
         if pause is not None:
             self._pauses.save()
         return pause
+
+    def _guard_queues(self) -> None:
+        """Compare units with the log from now on, and find the begin of every queue with compared units."""
+        mender = self._mender
+        mender.scan_now_bytes_max = self._log.max_offset + 1
+        self._queues.guard_with(mender)
+        self._queues.find_begins(self._log.min_offset)
+        mender.scan_now_bytes_max = SCAN_NOW_BYTES_MAX
 
     def _open_digests(self, report: RecoveryReport) -> None:
         if self._digests is not None:
@@ -221,6 +236,7 @@ class MessageStore(StoreReader):
     def _release(self) -> None:
         if self._index is not None:
             self._index.close()
+        self._queues.guard_with(None)
         self._queues.close()
         self._log.close()
         if self._lock is not None:
@@ -392,6 +408,7 @@ class MessageStore(StoreReader):
         The checkpoint goes first: from then on it vouches for nothing that is about to go.
         """
         end = boundary.offset
+        self._queues.guard_with(None)
         self._checkpoints.distrust_behind(end)
         self._log.truncate(end, boundary.last_store_ms)
         if self._digests is not None:

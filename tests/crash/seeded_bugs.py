@@ -215,7 +215,7 @@ BUGS = (
              "staged.append(_pack_unit(at, size & 0x1FF, tags_code))"),
         ("errors:segment-roll",)),
     Bug("half messages get units", Seam(log_record.has_queue_unit, gives(True)), ("special",)),
-    Bug("offsets of damaged records are used again", Seam(queue_table._stands_for_damage, gives(False)),
+    Bug("offsets of damaged records are used again", Seam(queue_table.stands_for_damage, gives(False)),
         ("flips:commitlog",)),
     Bug("a lost queue is not rebuilt",
         Text(recovery._queue_start, "queues.unit_count != durable.unit_count:\n            return",

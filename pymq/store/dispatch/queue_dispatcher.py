@@ -55,11 +55,20 @@ class QueueDispatcher:
         self._note = note
         self.unit_count = 0  # appended so far
         self.suspects: dict[tuple[str, int], Scanned] = {}
+        self._unbegun: set[tuple[str, int]] = set()  # queues whose next record says where they go on
         self._damage_end = -1  # records before this physical offset are lost
 
     def note_damage(self, end: int) -> None:
         """Some records before the physical offset ``end`` can't be read: their queue offsets are lost."""
         self._damage_end = max(self._damage_end, end)
+
+    def begin_again(self) -> None:
+        """The log is taken from its begin on: what queues hold now are units of deleted records.
+
+        Those may be damaged, so the first record of each queue says where the queue goes on.
+        """
+        if self._log.min_offset > 0:
+            self._unbegun = {(queue.topic, queue.queue_id) for queue in self._queues}
 
     def take(self, record: Scanned) -> None:
         """Append the record's unit if its place in the queue can be true. Raises OSError."""
@@ -69,6 +78,14 @@ class QueueDispatcher:
             return
         queue = self._queues.get(record.topic, record.queue_id)
         expected = queue.max_offset if queue is not None else 0
+        if queue is not None and (record.topic, record.queue_id) in self._unbegun and record.queue_offset >= 0:
+            self._unbegun.discard((record.topic, record.queue_id))
+            if record.queue_offset != expected:
+                known_end = queue.known_end
+                queue.reset()
+                queue.known_end = known_end
+                self._append(record, is_deleted_before=True)
+                return
         if queue is not None and record.queue_offset == expected:
             self._append(record)
         elif topic_problem(record.topic) is not None or record.queue_id < 0 or record.queue_offset < 0:
@@ -88,6 +105,7 @@ class QueueDispatcher:
         appended = append_units(records, self._queues)
         self.unit_count += appended.unit_count
         for queue, first in appended.grown:
+            self._unbegun.discard((queue.topic, queue.queue_id))
             self._on_grown(queue, first)
         for place in appended.left:
             self.take(records.at(place))
@@ -117,6 +135,7 @@ class QueueDispatcher:
             del self.suspects[record.topic, record.queue_id]
             self._note(f"{record.topic} queue {record.queue_id} starts again at {before.offset}")
             queue.reset()
+            self._queues.sums_outdated = True
             self._append(before, record)
         else:
             self._suspect(record, f"repeats offset {record.queue_offset} of a queue that ends at {queue.max_offset}")

@@ -131,6 +131,8 @@ class Digests:
     def _start_live(self, live_from: int) -> None:
         """Set where :meth:`work` begins: in the part that recovery has read, or at the log's end."""
         log_end = self._log.max_offset
+        while (settled := self._log.find(live_from)) is not None and settled.start in self._settled:
+            live_from = settled.end
         if log_end - live_from > CATCH_UP_BYTES_MAX:
             live_from = log_end
         segment = self._log.find(live_from)

@@ -11,8 +11,15 @@ from pymq.store.disk.checkpoint import Checkpoint, CheckpointFile, Durable
 from pymq.store.index.index_service import IndexService
 from pymq.store.integrity.digests import Digests
 from pymq.store.log.commit_log import CommitLog
+from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.settings import StoreSettings
+
+SUMS_INTERVAL_MS = 300_000  # between two savings of the sums of units, when they are many
+_SMALL_QUEUES_MAX = 2000  # up to so many queues and blocks (16 million messages) every checkpoint saves them
+_SMALL_SUMS_MAX = 1 << 16
+
+_Written = tuple[int, int, int, tuple[int, int, int, int]]
 
 
 class Checkpointer:
@@ -41,10 +48,13 @@ class Checkpointer:
         self.newest = Checkpoint()
         # What the files held at one moment: the log offset below which all units are in queue files, with its store
         # time, the number of units, and the position of the index. A checkpoint says so only after a sync.
-        self._written = (0, 0, 0, (0, 0, 0, 0))
+        self._written: _Written = (0, 0, 0, (0, 0, 0, 0))
         self._next_ms = 0
         self._log_end = 0  # at the last move of the checkpoint
         self._lock = Lock()
+        self._sums_lock = Lock()  # keeps the noted ends of queues and the log offset they belong to together
+        self._sums_next_ms = 0
+        self._sums_offset = -1  # the queue offset of the saved sums
 
     def load(self) -> Checkpoint:
         """Read the file. A missing one counts as zeros."""
@@ -64,6 +74,8 @@ class Checkpointer:
 
         Raises OSError.
         """
+        self._queues.remove_sums()
+        self._queues.forget_known()
         self.newest = self.newest.truncate(end)
         self._file.save(self.newest)
 
@@ -71,7 +83,8 @@ class Checkpointer:
         """Note that all visible units are in queue files now, and all inserted keys in index files."""
         # One assignment, without the lock, which save() holds while the disk works.
         position = self._index.position() if self._index is not None else (0, 0, 0, 0)
-        self._written = (*self._log.visible_end, self._queues.unit_count, position)
+        with self._sums_lock:
+            self._written = (*self._log.visible_end, self._queues.note_ends(), position)
 
     @property
     def is_due(self) -> bool:
@@ -91,13 +104,16 @@ class Checkpointer:
         Raises StoreUnavailableError; the log is read-only then.
         """
         with self._lock:
-            queue_offset, queue_ms, unit_count, (index_offset, index_name, index_count, index_ms) = self._written
+            written, ends = self._take_noted()
             try:
                 self._queues.sync()
                 if self._index is not None:
                     self._index.sync()
                 if self._digests is not None:
                     self._digests.sync()
+                if ends is not None:
+                    self._save_sums(written[0], ends)
+                queue_offset, queue_ms, unit_count, (index_offset, index_name, index_count, index_ms) = written
                 durable = Durable(
                     log_offset=self._log.synced_whole_offset, queue_offset=queue_offset, unit_count=unit_count,
                     index_offset=index_offset, index_name=index_name, index_count=index_count,
@@ -111,3 +127,32 @@ class Checkpointer:
                     raise fs.no_handles_error(self._path, error) from error
                 self._log.broken = fs.failed_sync_text(error.filename or self._path, error)
                 raise StoreUnavailableError(self._log.broken) from error
+
+    def _take_noted(self) -> tuple[_Written, list[tuple[ConsumeQueue, int]] | None]:
+        """What was noted last, and the noted ends of queues when their sums are to be saved now.
+
+        They are saved with each checkpoint while they are few, else from time to time.
+        """
+        queues = self._queues
+        is_small = len(queues) <= _SMALL_QUEUES_MAX and queues.sum_count <= _SMALL_SUMS_MAX
+        is_due = is_small or self._clock.monotonic_ms() >= self._sums_next_ms
+        with self._sums_lock:
+            written = self._written
+            if not queues.sums_outdated and not (is_due and written[0] != self._sums_offset):
+                return written, None
+            queues.sums_outdated = False
+            return written, queues.noted_ends()
+
+    def _save_sums(self, queue_offset: int, ends: list[tuple[ConsumeQueue, int]]) -> None:
+        """Save the sums of units. Raises OSError when the disk lets neither save them nor remove the old ones.
+
+        Units that no sum is known of are compared with the log.
+        """
+        try:
+            self._queues.save_sums(queue_offset, ends)
+        except OSError:
+            self._queues.sums_outdated = True
+            self._queues.remove_sums()
+            return
+        self._sums_offset = queue_offset
+        self._sums_next_ms = self._clock.monotonic_ms() + SUMS_INTERVAL_MS

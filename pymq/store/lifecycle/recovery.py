@@ -17,6 +17,7 @@ from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.store.disk.checkpoint import Checkpoint
 from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
 from pymq.store.index.keyed_records import KeyColumns
+from pymq.store.lifecycle.queue_recovery import QueueRecovery
 from pymq.store.lifecycle.store_times import StoreTimes
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import Scanned, has_index_entries
@@ -96,7 +97,8 @@ def recover(
     """
     report = RecoveryReport(clean=clean)
     vouched_offset = min(_vouched_offset(log, checkpoint), log.end_of_files)
-    queue_start = _queue_start(log, queues, checkpoint, clean=clean)
+    queue_recovery = QueueRecovery(log, queues, checkpoint, report.notes)
+    queue_start = queue_recovery.start(clean=clean)
     if queue_start < vouched_offset:
         distrust(queues=True)
     index_start = index.load(checkpoint, log.min_offset, clean=clean) if index is not None else log.end_of_files
@@ -109,8 +111,8 @@ def recover(
     except _QueueGap as gap:
         report.notes.append(f"{gap}: all queues were made again from the log")
         distrust(queues=True)
-        queues.settle_all(log, log.min_offset)
-        run.scan_from(log.min_offset, run.index_next)
+        run.scan_from(queue_recovery.rebuild(), run.index_next)
+    queue_recovery.finish(settings.segment_size_bytes)
     return report
 
 
@@ -125,27 +127,6 @@ def _vouched_index_offset(log: CommitLog, checkpoint: Checkpoint) -> int:
     if checkpoint.durable is not None:
         return checkpoint.durable.index_offset
     return log.min_offset + 1 if checkpoint.index_ms else 0  # RocketMQ's checkpoint tells full files by their time
-
-
-def _queue_start(log: CommitLog, queues: QueueTable, checkpoint: Checkpoint, *, clean: bool) -> int:
-    """Find the end of every queue; return the offset from which on records have to be dispatched to queues."""
-    durable = checkpoint.durable
-    if not clean:
-        # A killed process leaves bytes in the page cache that it did not sync.
-        log.distrust(durable.log_offset if durable else log.min_offset)
-        below = min(max(_vouched_offset(log, checkpoint), log.min_offset), log.end_of_files)
-        if durable is not None and durable.unit_count and not len(queues):
-            below = log.min_offset
-        queues.settle_all(log, below, trusted=durable is not None)
-        if durable is not None and below == durable.queue_offset and queues.unit_count != durable.unit_count:
-            return log.min_offset  # a unit was damaged, or a queue deleted by hand
-        return below
-    below = durable.log_offset if durable else log.end_of_files
-    queues.settle_all(log, below, trusted=durable is not None)
-    if durable is not None:
-        return durable.queue_offset if queues.unit_count == durable.unit_count else log.min_offset
-    # Another broker's clean stop: everything behind the newest unit is dispatched again.
-    return max((queue.last_physical_offset for queue in queues), default=log.min_offset)
 
 
 def _start_by_time(log: CommitLog, checkpoint: Checkpoint) -> int:
@@ -197,6 +178,8 @@ class _Run:
         self._times.restart()
         self.index_next = index_start
         self._queue_start = queue_start
+        if queue_start <= self._log.min_offset:
+            self._dispatcher.begin_again()
         total = self._log.end_of_files - start
         reported = start
         position = start

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from itertools import pairwise
 from typing import Protocol
+from zlib import crc32
 
-from pymq.errors import StoreError
 from pymq.model.layout import (
     BLANK_UNIT,
     BLANK_UNIT_SIZE,
@@ -26,6 +26,7 @@ from pymq.model.layout import (
 )
 from pymq.store.disk.fs import File, Files
 from pymq.store.log.zeroing import zero_from
+from pymq.store.queue.unit_sums import Blocks, UnitSums
 
 _BLANK_UNITS_READ = 1024  # units read at a time while skipping blank units
 
@@ -72,6 +73,17 @@ class QueueView(Protocol):
         ...
 
 
+class UnitGuard(Protocol):
+    """Compares units with the log, and makes them again where they are wrong."""
+
+    def mend(self, queue: ConsumeQueue, start: int, end: int) -> None:
+        """Make the units from queue offset ``start`` to ``end`` in the queue's files those that the log says.
+
+        Raises UnreadableError while that is not done, OSError.
+        """
+        ...
+
+
 class QueueFiles:
     """Opens queue files, keeps the most recently used ones open, and notes which were written since the last sync."""
 
@@ -79,6 +91,8 @@ class QueueFiles:
         self.files = files
         self.root = root
         self.file_size_bytes = file_size_bytes
+        self.blocks = Blocks.of(file_size_bytes)
+        self.guard: UnitGuard | None = None  # set while the store serves
         self.unsynced: set[str] = set()
         self.unsynced_directories: set[str] = set()
         self._open: OrderedDict[str, File] = OrderedDict()
@@ -125,15 +139,18 @@ class ConsumeQueue:
         "_units_per_file",
         "base_offset",
         "directory",
+        "known_end",
         "last_physical_offset",
         "magic",
         "max_offset",
         "min_offset",
         "next_offset",
+        "noted_end",
         "oldest_offset",
         "overhead_bytes",
         "queue_id",
         "staged",
+        "sums",
         "tail",
         "tail_offset",
         "topic",
@@ -161,6 +178,9 @@ class ConsumeQueue:
         self.staged: list[bytes] = []  # units of the running commit
         self.tail = bytearray()  # visible units not yet in a file
         self.tail_offset = 0
+        self.sums = UnitSums(files.blocks)  # of the units in files
+        self.noted_end = 0  # max_offset when all units were in files last
+        self.known_end = 0  # lower offsets were given to messages, whatever is left of the files
 
     # -- appending ----------------------------------------------------------------------------------------------
 
@@ -194,9 +214,13 @@ class ConsumeQueue:
         self.next_offset = self.max_offset
 
     def start_at(self, offset: int) -> None:
-        """Let an empty queue begin at ``offset``: the units before it in its file become blank units."""
+        """Let an empty queue begin at ``offset``: the units before it in its file become blank units.
+
+        At a file's begin another file of blank units comes before it. So a queue whose oldest file begins with the unit
+        of a record that is still in the log has lost a file.
+        """
         assert self.min_offset == self.max_offset and not self.tail
-        self.base_offset = offset - offset % self._units_per_file
+        self.base_offset = max(offset - 1, 0) // self._units_per_file * self._units_per_file
         self.tail_offset = self.base_offset
         self.tail += BLANK_UNIT * (offset - self.base_offset)
         self.min_offset = self.max_offset = self.next_offset = offset
@@ -218,6 +242,7 @@ class ConsumeQueue:
                 error.filename = error.filename or path
                 raise
             self._files.unsynced.add(path)
+            self.sums.extend(self.tail_offset, tail[:size])
             del tail[:size]
             self.tail_offset += size // UNIT_SIZE_BYTES
 
@@ -238,13 +263,54 @@ class ConsumeQueue:
             return self.tail[in_tail * UNIT_SIZE_BYTES : (end - self.tail_offset) * UNIT_SIZE_BYTES]
         path, at = self._place(offset)
         size = min((min(end, self.tail_offset) - offset) * UNIT_SIZE_BYTES, self._files.file_size_bytes - at)
+        if self._files.guard is not None:
+            self._check(offset, offset + size // UNIT_SIZE_BYTES)
         try:
             units = self._files.get(path).pread(at, size)
         except FileNotFoundError:
-            return b""  # the file was deleted by hand: the reader goes on with the next one
+            return b""
         if end > self.tail_offset and len(units) == size and at + size < self._files.file_size_bytes:
             units += self.tail[: (end - self.tail_offset) * UNIT_SIZE_BYTES]
         return units
+
+    def _check(self, first: int, end: int) -> None:
+        """Compare the blocks of a range of one file with their sums. A block that differs is mended from the log.
+
+        Raises UnreadableError while that is not done, OSError.
+        """
+        sums = self.sums
+        for block in range(sums.blocks.at(first), sums.blocks.at(end - 1) + 1):
+            if not sums.is_checked(block):
+                start, stop = sums.blocks.bounds(block)
+                self._check_block(block, start, min(stop, self.tail_offset))
+
+    def _check_block(self, block: int, start: int, end: int) -> None:
+        sums, guard = self.sums, self._files.guard
+        assert guard is not None
+        units, wanted = self.stored(start, end), sums.of(block, start, end)
+        if wanted is None or crc32(units) != wanted:
+            guard.mend(self, start, end)
+            units = self.stored(start, end)
+        sums.note_checked(block, start, end, crc32(units))
+
+    def stored(self, start: int, end: int) -> bytes:
+        """The units of a range of one file as they are, unchecked; zeros where the file is short or missing."""
+        path, at = self._place(start)
+        size = (end - start) * UNIT_SIZE_BYTES
+        try:
+            return self._files.get(path).pread(at, size).ljust(size, b"\0")
+        except FileNotFoundError:
+            return bytes(size)
+
+    def overwrite(self, start: int, units: bytes | bytearray) -> None:
+        """Replace units that are in files. Raises OSError."""
+        at = 0
+        while at < len(units):
+            path, position = self._place(start + at // UNIT_SIZE_BYTES)
+            size = min(len(units) - at, self._files.file_size_bytes - position)
+            self._files.get(path, create=True).pwrite(position, bytes(units[at : at + size]))
+            self._files.unsynced.add(path)
+            at += size
 
     def unit(self, offset: int) -> tuple[int, int, int]:
         """(physical offset, size, tags code) of one unit; (-1, 0, 0) when there is none."""
@@ -275,6 +341,10 @@ class ConsumeQueue:
                 high = middle
         return self.max_offset - low
 
+    @property
+    def file_size_bytes(self) -> int:
+        return self._files.file_size_bytes
+
     # -- opening, truncating, cleaning --------------------------------------------------------------------------
 
     def file_starts(self) -> list[int]:
@@ -285,43 +355,50 @@ class ConsumeQueue:
         """Take the files as they are; :attr:`max_offset` becomes the end of the newest one. Returns their starts."""
         starts = self.file_starts()
         if starts:
-            self._check_size(f"{self.directory}/{starts[-1]:020d}")
             self.base_offset = self.min_offset = starts[0] // UNIT_SIZE_BYTES
-            self._set_end(starts[-1] // UNIT_SIZE_BYTES + self._units_per_file)
+            end = starts[-1] // UNIT_SIZE_BYTES + self._units_per_file
+            self.max_offset = self.next_offset = self.tail_offset = end
+            self.tail.clear()
         return starts
 
-    def end_with(self, starts: list[int], start: int, offset: int) -> None:
-        """Make ``offset`` the queue's end and the file at ``start`` its newest; drop what lies behind.
+    def fit_sizes(self, starts: list[int]) -> list[int]:
+        """Give each file the size of a queue file; return the starts of those that were shorter.
+
+        Bytes behind the size are no units.
+        """
+        short = []
+        for start in starts:
+            file = self._files.get(f"{self.directory}/{start:020d}")
+            size = file.size()
+            if size != self._files.file_size_bytes:
+                if size < self._files.file_size_bytes:
+                    short.append(start)
+                file.truncate(self._files.file_size_bytes)
+                self._files.unsynced.add(f"{self.directory}/{start:020d}")
+        return short
+
+    def end_with(self, offset: int) -> None:
+        """Make ``offset`` the queue's end, and drop what lies behind.
 
         A lost file makes those before it unreachable: the queue begins after it.
         """
-        at = starts.index(start)
-        while at and starts[at - 1] + self._files.file_size_bytes == starts[at]:
+        starts = [start for start in self.file_starts() if start < offset * UNIT_SIZE_BYTES]
+        at = len(starts) - 1
+        while at > 0 and starts[at - 1] + self._files.file_size_bytes == starts[at]:
             at -= 1
-        self.base_offset = self.min_offset = starts[at] // UNIT_SIZE_BYTES
+        self.base_offset = self.min_offset = starts[at] // UNIT_SIZE_BYTES if starts else 0
         self.truncate(offset)
-
-    def _check_size(self, path: str) -> None:
-        """Give the newest file its size, in case a crash came before that. Raises StoreError for another size."""
-        file = self._files.get(path)
-        size = file.size()
-        if size == 0:
-            file.truncate(self._files.file_size_bytes)
-        elif size != self._files.file_size_bytes:
-            raise StoreError(
-                f"{path} has {size} bytes, mappedFileSizeConsumeQueue is {self._files.file_size_bytes}: set it to the "
-                f"size this directory was written with, or delete the consumequeue directory to rebuild it"
-            )
 
     def reset(self) -> None:
         """Drop all units. The queue begins at offset 0 again, unless :meth:`start_at` follows."""
         self.truncate(0)
-        self.base_offset = self.oldest_offset = self.min_offset = 0
+        self.base_offset = self.oldest_offset = self.min_offset = self.known_end = 0
 
     def _set_end(self, offset: int) -> None:
         self.max_offset = self.next_offset = self.tail_offset = offset
         self.min_offset = min(self.min_offset, offset)
         self.tail.clear()
+        self.sums.cut(offset)
 
     def truncate(self, offset: int) -> None:
         """Drop units from ``offset`` on. Their bytes become zeros, so that no stale unit is read later."""
@@ -340,6 +417,13 @@ class ConsumeQueue:
         self._files.files.remove(path)
         # A checkpoint must not vouch for a queue whose dropped file a power loss could bring back.
         self._files.unsynced_directories.add(self.directory)
+
+    def find_begin(self, log_min_offset: int) -> None:
+        """Find :attr:`min_offset` as if no reader had seen one yet. Units are compared before they are used."""
+        if self.max_offset > self.base_offset:
+            self.last_physical_offset = self.unit(self.max_offset - 1)[0]
+        self.min_offset = min(self.base_offset, self.max_offset)
+        self.raise_min(log_min_offset)
 
     def raise_min(self, log_min_offset: int) -> None:
         """Move :attr:`min_offset` up to the first unit whose record is still in the log, or to the end without one.
@@ -391,6 +475,7 @@ class ConsumeQueue:
                 break
             self._remove(f"{self.directory}/{start:020d}")
             self.base_offset = max(self.base_offset, after // UNIT_SIZE_BYTES)
+            self.sums.drop_before(self.base_offset)
             removed += 1
         if starts:
             self.oldest_offset = starts[removed] // UNIT_SIZE_BYTES

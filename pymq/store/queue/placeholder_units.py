@@ -7,7 +7,7 @@ lies in that segment, placeholder units point at it instead. They have their own
 
 from __future__ import annotations
 
-from pymq.model.layout import PLACEHOLDER_CODE, UNIT
+from pymq.model.layout import BLANK_UNIT, BLANK_UNIT_SIZE, PLACEHOLDER_CODE, UNIT
 from pymq.model.names import is_system_topic
 from pymq.store.queue.consume_queue import ConsumeQueue
 
@@ -18,6 +18,13 @@ def traps(queue: ConsumeQueue, physical_offset: int, segment_size_bytes: int) ->
     RocketMQ reads its system queues unit by unit: they are not trapped, and must see nothing twice.
     """
     return physical_offset < segment_size_bytes and not is_system_topic(queue.topic)
+
+
+def lost_unit(queue: ConsumeQueue, physical_offset: int, size: int, segment_size_bytes: int) -> bytes:
+    """The unit for one lost offset beside the record at ``physical_offset``."""
+    if traps(queue, physical_offset, segment_size_bytes) and size != BLANK_UNIT_SIZE:
+        return UNIT.pack(physical_offset, size, PLACEHOLDER_CODE)
+    return BLANK_UNIT
 
 
 def fill_lost(queue: ConsumeQueue, end: int, physical_offset: int, size: int, segment_size_bytes: int) -> None:

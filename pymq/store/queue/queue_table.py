@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping
 from threading import Lock
 
@@ -9,18 +10,31 @@ from pymq.model.layout import BLANK_UNIT_SIZE, PLACEHOLDER_CODE, RECORD_OVERHEAD
 from pymq.model.names import topic_problem
 from pymq.store.disk.fs import Files, make_directory, sync_if_there
 from pymq.store.log.commit_log import CommitLog
-from pymq.store.queue.consume_queue import ConsumeQueue, QueueFiles
+from pymq.store.queue.consume_queue import ConsumeQueue, QueueFiles, UnitGuard
 from pymq.store.queue.deleted_topics import DeletedTopics
+from pymq.store.queue.sums_file import SavedQueue, SavedQueues, SumsFile
 from pymq.store.scan.scanner import record_in
+
+_QUEUES_AT_ONCE = 500  # whose sums are copied while the lock is held
+_BAD_UNITS_MAX = 1000  # at a queue's end; with more, its files are another queue's or destroyed
 
 
 class QueueTable:
     """Queues by (topic, queue id). One thread calls everything; only :meth:`sync` may run in another."""
 
     def __init__(
-        self, files: Files, root: str, file_size_bytes: int, open_max: int, deleted: DeletedTopics | None = None
+        self,
+        files: Files,
+        root: str,
+        file_size_bytes: int,
+        open_max: int,
+        deleted: DeletedTopics | None = None,
+        sums_file: SumsFile | None = None,
     ) -> None:
         self._files = files
+        self.sums_file = sums_file
+        self.saved: SavedQueues | None = None  # what that file held at the start
+        self.sums_outdated = True  # the file is of another run, or says the end of a queue that was deleted
         self._root = root
         self._queue_files = QueueFiles(files, root, file_size_bytes, open_max)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
@@ -40,7 +54,26 @@ class QueueTable:
             for name in self._files.listdir(f"{self._root}/{topic}"):
                 if name.isdigit() and str(int(name)) == name:
                     self.make(topic, int(name))
+        self._load_sums()
         return ignored
+
+    def _load_sums(self) -> None:
+        """Take over the saved sums. A queue that they know and the disk does not is there again, without units."""
+        saved = self.sums_file.load() if self.sums_file is not None else None
+        if saved is None or saved.file_size_bytes != self._queue_files.file_size_bytes:
+            return
+        self.saved = saved
+        for one in saved.queues:
+            if topic_problem(one.topic) is None and saved.queue_offset > self.deleted_end(one.topic):
+                queue = self.make(one.topic, one.queue_id)
+                queue.known_end = one.end
+                queue.sums.load(one.first_block, array("I", one.sums), one.sums_end, one.open_sum)
+
+    def forget_known(self) -> None:
+        """Let the saved ends of queues count for nothing: the log decides alone."""
+        self.saved = None
+        for queue in self:
+            queue.known_end = 0
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         return self._queues.get((topic, queue_id))
@@ -58,6 +91,66 @@ class QueueTable:
 
     def __len__(self) -> int:
         return len(self._queues)
+
+    def find_begins(self, log_min_offset: int) -> None:
+        """Move each queue's minimum to its first unit whose record is in the log, at a start. Raises OSError."""
+        for queue in self:
+            queue.find_begin(log_min_offset)
+
+    def guard_with(self, guard: UnitGuard | None) -> None:
+        """Compare units before they are used from now on; None ends that."""
+        self._queue_files.guard = guard
+
+    def distrust_sums(self) -> None:
+        """Compare every block of units again when it is used next: a disk may change what it returned before."""
+        for queue in self._queues.values():
+            queue.sums.distrust_all()
+
+    @property
+    def sum_count(self) -> int:
+        """The number of blocks of units with a checksum."""
+        return sum(queue.sums.count for queue in self._queues.values())
+
+    def note_ends(self) -> int:
+        """Note every queue's end, for :meth:`save_sums`: all units are in files now. Returns their sum."""
+        total = 0
+        with self._lock:
+            for queue in self._queues.values():
+                queue.noted_end = queue.max_offset
+                total += queue.max_offset
+        return total
+
+    def noted_ends(self) -> list[tuple[ConsumeQueue, int]]:
+        """Every queue with the end that was noted last. Safe from another thread."""
+        with self._lock:
+            return [(queue, queue.noted_end) for queue in self._queues.values()]
+
+    def save_sums(self, queue_offset: int, ends: list[tuple[ConsumeQueue, int]]) -> None:
+        """Save the sums, and ends that were noted when all units below ``queue_offset`` were in files.
+
+        Safe from another thread. Raises OSError.
+        """
+        if self.sums_file is None:
+            return
+        found: list[SavedQueue] = []
+        for start in range(0, len(ends), _QUEUES_AT_ONCE):
+            with self._lock:
+                found += [
+                    SavedQueue(queue.topic, queue.queue_id, end, *queue.sums.saved())
+                    for queue, end in ends[start : start + _QUEUES_AT_ONCE]
+                    if end
+                ]
+        found.sort()
+        self.sums_file.save(queue_offset, sum(queue.end for queue in found), self.file_size_bytes, found)
+
+    def remove_sums(self) -> None:
+        """Remove the saved sums. Raises OSError."""
+        if self.sums_file is not None:
+            self.sums_file.remove()
+
+    @property
+    def file_size_bytes(self) -> int:
+        return self._queue_files.file_size_bytes
 
     @property
     def unit_count(self) -> int:
@@ -112,6 +205,7 @@ class QueueTable:
                 self._files.remove_tree(path)
                 self._files.sync_dir(f"{self._root}/{topic}")
         del self._queues[topic, queue_id]
+        self.sums_outdated = True
 
     def deleted_end(self, topic: str) -> int:
         """The physical offset below which records of the topic belong to no queue: they were deleted with it."""
@@ -128,6 +222,7 @@ class QueueTable:
             self.deleted.add(topic, log_end)
         for key in queues:
             del self._queues[key]
+        self.sums_outdated = self.sums_outdated or bool(queues)
         path = f"{self._root}/{topic}"
         with self._lock:
             self._queue_files.forget(path + "/")
@@ -162,8 +257,8 @@ def settle(queue: ConsumeQueue, log: CommitLog, below: int, *, trusted: bool = F
 
     Units behind the end may be anything (zeros, torn sectors, remains of a truncated log), and are dropped. A binary
     search finds candidates, because all units are good whose records were on the disk at a checkpoint. Each candidate
-    for the last unit is then compared with the log. A file may be missing: an old one, or one that was not synced
-    although newer ones were.
+    for the last unit is then compared with the log. Whether the units before it are good is not asked here:
+    :func:`pymq.store.queue.queue_doubts.find_doubt` samples them, and a reader compares them.
 
     ``trusted``: PyMQ's checkpoint vouches for ``below``, so a unit may also stand for a record that is damaged by now,
     and no other message may get its offset. Units of records below ``deleted_end`` are remains of a deleted topic,
@@ -176,11 +271,12 @@ def settle(queue: ConsumeQueue, log: CommitLog, below: int, *, trusted: bool = F
         if last >= 0 and _is_below(queue, last, deleted_end):
             last = _last_good(queue, log, first, last, (deleted_end, below), trusted=trusted)
         if last >= 0:
-            queue.end_with(starts, start, last + 1)
-            queue.raise_min(log.min_offset)
+            queue.end_with(last + 1)
             return
         queue.max_offset = first
+    known_end = queue.known_end
     queue.reset()
+    queue.known_end = known_end
 
 
 def _is_below(queue: ConsumeQueue, offset: int, physical_offset: int) -> bool:
@@ -200,24 +296,30 @@ def _last_good(
         else:
             high = middle
     last = low - 1
-    while last >= first and not unit_fits(queue, last, log) and not (trusted and _stands_for_damage(queue, last, log)):
+    first = max(first, last - _BAD_UNITS_MAX)
+    while last >= first and not unit_fits(queue, last, log) and not (trusted and stands_for_damage(queue, last, log)):
         last -= 1
     return last if last >= first else -1
 
 
-def _stands_for_damage(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool:
+def stands_for_damage(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool:
     """True when the unit follows the one before it, and its record is unreadable or differs in one field only.
 
     A flipped bit can change a record's topic, queue id or queue offset, because no CRC covers them.
     """
     physical_offset, size, _ = queue.unit(offset)
-    segment = log.find(physical_offset)
-    if segment is None or size < RECORD_OVERHEAD_BYTES:
-        return False
     if offset > queue.base_offset:
         before, before_size, _ = queue.unit(offset - 1)
         if before_size != BLANK_UNIT_SIZE and before + before_size > physical_offset:
             return False
+    return leads_to_damage(queue, offset, physical_offset, size, log)
+
+
+def leads_to_damage(queue: ConsumeQueue, offset: int, physical_offset: int, size: int, log: CommitLog) -> bool:
+    """True when a unit's record is unreadable or differs from it in one field only."""
+    segment = log.find(physical_offset)
+    if segment is None or size < RECORD_OVERHEAD_BYTES:
+        return False
     record = record_in(segment, physical_offset)
     if record is None:
         return True

@@ -29,7 +29,7 @@ from pymq.store.log.cold_file import ColdFile, ColdFiles, FrameCache, compress_f
 from pymq.store.store import MessageStore
 from tests.store.integrity.test_digests import LOG, SIDE, SIZES, filled, read_one, records
 from tests.store.integrity.test_scrubber import run_pass
-from tests.store.support import ROOT, drop_oldest, everything, found_by_key, make_store, put
+from tests.store.support import ROOT, drop_oldest, everything, found_by_key, make_store, put, read_all
 
 COLD = f"{ROOT}/{COLD_DIRECTORY}"
 FRAME = 4096
@@ -525,7 +525,7 @@ def test_a_log_without_plain_segments_continues_behind_the_cold_ones() -> None:
     store = reopened(files)
     put(store, "A", 0, b"behind")
     assert store._log.segments[-1].sealed is False
-    assert everything(store)["A", 0][-1] == b"behind"
+    assert read_all(store, "A", 0)[-1].body == b"behind"
 
 
 def test_on_a_real_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

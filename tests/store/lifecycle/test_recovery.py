@@ -598,11 +598,14 @@ def test_an_empty_file_does_not_stop_a_start(name: str) -> None:
     reopen(files)
 
 
-def test_wrong_queue_file_size_is_refused() -> None:
+@pytest.mark.parametrize("size", [100, 120, 400, 700, 2000])
+def test_queue_files_of_another_size_are_made_again(size: int) -> None:
     files = MemoryFiles()
     filled(files).close()
-    with pytest.raises(StoreError, match="mappedFileSizeConsumeQueue is 400"):
-        reopen(files, queue_file_size_bytes=400)
+    store, _ = reopen(files, queue_file_size_bytes=size)
+    assert everything(store) == contents(20)
+    store.close()
+    assert {len(node.data) for path, node in files.nodes.items() if "/consumequeue/" in path} == {size}
 
 
 class CountingFile:

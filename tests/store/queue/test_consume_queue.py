@@ -108,7 +108,8 @@ def test_a_file_that_a_power_loss_brought_back_is_deleted_with_the_next() -> Non
     files, queue = make_queue(list(range(0, 350, 10)))
     files.remove(f"{queue.directory}/{200:020d}")
     again = ConsumeQueue(QueueFiles(files, "/q", UNITS_PER_FILE * 20, 4), "T", 0)
-    again.end_with(again.open_files(), 600, 35)
+    again.open_files()
+    again.end_with(35)
     assert again.base_offset == 20
     again.raise_min(320)
     assert again.drop_old_files(100) == 2 and len(files.nodes) == 1

@@ -38,7 +38,7 @@ def test_a_lost_unsynced_file_does_not_drop_older_ones(lost: int) -> None:
     assert [path for path in sorted(after.nodes) if path.startswith(QUEUE)] == [queue_file(n) for n in range(3)]
 
 
-def test_an_old_file_deleted_by_hand_leaves_what_is_behind_it() -> None:
+def test_a_file_deleted_by_hand_is_made_again() -> None:
     files = MemoryFiles()
     store = make_store(files)
     store.open()
@@ -48,4 +48,5 @@ def test_an_old_file_deleted_by_hand_leaves_what_is_behind_it() -> None:
     files.remove(queue_file(1))
     store = make_store(files)
     store.open()
-    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (20, 60)
+    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (0, 60)
+    assert everything(store) == {("T", 0): [b"%d" % number for number in range(60)]}

@@ -276,8 +276,8 @@ def test_a_damaged_record_is_refused_and_its_neighbors_are_served(at: int, codes
     assert offsets(store.get("T", 0, 4, 32, 1 << 20, codes)) == [4, 5]
 
 
-@pytest.mark.parametrize("bit", range(12 * 8))
-def test_a_flipped_bit_of_a_unit_never_serves_another_message(bit: int) -> None:
+@pytest.mark.parametrize("bit", range(20 * 8))
+def test_a_flipped_bit_of_a_unit_costs_no_message(bit: int) -> None:
     store = filled(6)
     for body in bodies(6):
         put(store, "Other", 0, body)
@@ -288,7 +288,7 @@ def test_a_flipped_bit_of_a_unit_never_serves_another_message(bit: int) -> None:
     file.pwrite(at, bytes([file.pread(at, 1)[0] ^ (1 << bit % 8)]))
     results = [store.get("T", 0, start, 32, 1 << 20) for start in (0, 3)]
     found = {m.queue_offset: m for result in results for m in decode_records(b"".join(result.chunks))}
-    assert sorted(found) == [0, 1, 3, 4, 5]
+    assert sorted(found) == [0, 1, 2, 3, 4, 5]
     assert {m.topic for m in found.values()} == {"T"}
 
 

@@ -1,0 +1,109 @@
+"""Finds at a start where the queues end and from where records have to be dispatched to them.
+
+Queues are derived from the log. When the checkpoint does not vouch for them, or their files can't be what it vouches
+for, all of them are made again from the log.
+"""
+
+from __future__ import annotations
+
+from pymq.store.disk.checkpoint import Checkpoint
+from pymq.store.log.commit_log import CommitLog
+from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.queue.placeholder_units import fill_lost
+from pymq.store.queue.queue_doubts import find_doubt
+from pymq.store.queue.queue_table import QueueTable, settle
+
+_DOUBTS_NOTED_MAX = 20
+
+
+class QueueRecovery:
+    """The queues' part of one start. ``notes`` gets what an operator should know."""
+
+    def __init__(self, log: CommitLog, queues: QueueTable, checkpoint: Checkpoint, notes: list[str]) -> None:
+        self._log = log
+        self._queues = queues
+        self._checkpoint = checkpoint
+        self._notes = notes
+        self._doubted: set[ConsumeQueue] = set()
+
+    def start(self, *, clean: bool) -> int:
+        """Find the end of every queue; return the physical offset from which on records have to be dispatched.
+
+        Raises OSError.
+        """
+        log, queues, durable = self._log, self._queues, self._checkpoint.durable
+        if not clean:
+            # A killed process leaves bytes in the page cache that it did not sync.
+            log.distrust(durable.log_offset if durable else log.min_offset)
+        if durable is None:
+            if len(queues):
+                self._notes.append("the checkpoint is not PyMQ's or is lost: all queues are made again from the log")
+            queues.forget_known()
+            return self.rebuild()
+        below = durable.log_offset if clean else min(durable.queue_offset, durable.log_offset)
+        below = min(max(below, log.min_offset), log.end_of_files)
+        saved = queues.saved
+        if saved is not None and (saved.queue_offset > durable.queue_offset or not durable.queue_offset):
+            queues.forget_known()
+            saved = None
+        is_exact = (
+            saved is not None
+            and (saved.queue_offset, saved.unit_count) == (durable.queue_offset, durable.unit_count)
+            and durable.queue_offset <= below
+        )
+        doubts: list[str] = []
+        for queue in queues:
+            doubt = self._settle(queue, below, is_exact=is_exact)
+            if doubt is not None:
+                doubts.append(doubt)
+                queue.known_end = max(queue.known_end, 0 if is_exact else queue.max_offset)
+                self._doubted.add(queue)
+        is_counted = clean or below == durable.queue_offset
+        if not doubts and is_counted and queues.unit_count != durable.unit_count:
+            doubts.append(f"the queues hold {queues.unit_count} units, the checkpoint says {durable.unit_count}")
+        if not doubts:
+            return durable.queue_offset if clean else below
+        self._notes.extend(f"{doubt}: all queues are made again from the log" for doubt in doubts[:_DOUBTS_NOTED_MAX])
+        return self.rebuild()
+
+    def _settle(self, queue: ConsumeQueue, below: int, *, is_exact: bool) -> str | None:
+        """Find the queue's end; return a reason to make the queue again, if there is one."""
+        log = self._log
+        starts = queue.open_files()
+        short = queue.fit_sizes(starts)
+        if not is_exact:
+            settle(queue, log, below, trusted=True, deleted_end=self._queues.deleted_end(queue.topic))
+        elif queue.known_end:
+            queue.end_with(min(queue.known_end, queue.max_offset))
+        else:
+            queue.reset()
+        return find_doubt(queue, log, starts, short)
+
+    def rebuild(self) -> int:
+        """Drop every unit of a record that is still in the log; return the log's begin."""
+        for queue in self._queues:
+            if queue in self._doubted:
+                known_end = queue.known_end
+                queue.reset()
+                queue.known_end = known_end
+                continue
+            queue.fit_sizes(queue.open_files())
+            settle(queue, self._log, self._log.min_offset, deleted_end=self._queues.deleted_end(queue.topic))
+        return self._log.min_offset
+
+    def finish(self, segment_size_bytes: int) -> None:
+        """Let no queue end before it ended at the checkpoint: offsets are not given twice, even if records are lost."""
+        for queue in self._queues:
+            end, known_end = queue.max_offset, queue.known_end
+            if end >= known_end:
+                continue
+            name = f"{queue.topic} queue {queue.queue_id}"
+            if end == 0:
+                # At least one unit: with an empty file the queue would begin at 0 again.
+                queue.start_at(known_end - 1)
+                queue.skip_to(known_end)
+                self._notes.append(f"{name} begins at {known_end}: its records are deleted or lost")
+            else:
+                physical_offset, size, _ = queue.unit(end - 1)
+                fill_lost(queue, known_end, physical_offset, size, segment_size_bytes)
+                self._notes.append(f"{name} lacks offsets {end} to {known_end - 1}: their records are gone or damaged")

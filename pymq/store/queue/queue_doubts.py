@@ -1,0 +1,59 @@
+"""Finds out at a start whether a queue's files can be true, without reading all of them.
+
+Names and sizes show what is missing. A few units of each file are compared with their sums, or with the log. They show
+a file that was exchanged, renamed or emptied. A single damaged unit may pass: a reader finds it (:mod:`unit_sums`).
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from pymq.model.layout import BLANK_UNIT_SIZE, PLACEHOLDER_CODE, UNIT_SIZE_BYTES
+from pymq.store.log.commit_log import CommitLog
+from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.queue.queue_table import stands_for_damage, unit_fits
+
+
+def find_doubt(queue: ConsumeQueue, log: CommitLog, starts: list[int], short: list[int]) -> str | None:
+    """What shows that a settled queue lacks units or has those of another one; None when nothing does.
+
+    ``starts``: of its files, when they were opened; ``short``: of those that were shorter than a queue file. The newest
+    may be, after a crash. Raises OSError.
+    """
+    name, size = f"{queue.topic} queue {queue.queue_id}", queue.file_size_bytes
+    starts = [start for start in starts if queue.base_offset <= start // UNIT_SIZE_BYTES < queue.max_offset]
+    if queue.max_offset < queue.known_end:
+        return f"{name} ends at {queue.max_offset}, but had {queue.known_end} units"
+    if not queue.max_offset:
+        return None
+    if not starts or queue.base_offset >= queue.max_offset:
+        return f"files of {name} are missing"
+    if set(short) & set(starts[:-1]):
+        return f"a file of {name} is shorter than {size} bytes"
+    if starts[0] % size:
+        return f"{starts[0]} is not the name of a file of {name}, whose files have {size} bytes"
+    base, base_size, code = queue.unit(queue.base_offset)
+    is_real = base_size != BLANK_UNIT_SIZE and code != PLACEHOLDER_CODE
+    if queue.base_offset and is_real and log.min_offset <= base < log.end_of_files:
+        return f"{name} begins with the file at {starts[0]}, whose first message is not the oldest one"
+    for start in starts:
+        first = start // UNIT_SIZE_BYTES
+        end = min(first + size // UNIT_SIZE_BYTES, queue.max_offset)
+        if first < end and not _is_plausible(queue, log, first, end):
+            return f"{queue.directory}/{start:020d} does not hold the units of {name}"
+    return None
+
+
+def _is_plausible(queue: ConsumeQueue, log: CommitLog, first: int, end: int) -> bool:
+    """True when first and last block of a file have their sums, or most of three units lead to their records."""
+    blocks = queue.sums.blocks
+    for block in {blocks.at(first), blocks.at(end - 1)}:
+        start, stop = blocks.bounds(block)
+        stop = min(stop, end)
+        if queue.sums.of(block, start, stop) != crc32(queue.stored(start, stop)):
+            break
+    else:
+        return True
+    samples = {first, (first + end) // 2, end - 1}
+    good = sum(unit_fits(queue, offset, log) or stands_for_damage(queue, offset, log) for offset in samples)
+    return 2 * good > len(samples)
