@@ -159,7 +159,8 @@ class MessageStore(StoreReader):
             now_ms=self._clock.now_ms(), distrust=self._checkpoints.distrust,
         )  # fmt: skip
         if self._index is not None:
-            self._index.drain()
+            if not self._index.is_rebuilding:
+                self._index.drain()
             self._index.release()
         report.notes.extend(f"consumequeue/{name} is no legal topic name: left alone" for name in ignored)
         report.notes.extend(
@@ -219,7 +220,7 @@ class MessageStore(StoreReader):
                 if self._appender.unconfirmed:
                     end = self._log.sync()
                     self.confirm(end, confirm_offset=end)  # the next start sees all of the log
-                if self._index is not None:
+                if self._index is not None and not self._index.is_rebuilding:
                     self._index.drain()
                 if self._digests is not None:
                     self._digests.work(self.settings.segment_size_bytes)
@@ -352,6 +353,8 @@ class MessageStore(StoreReader):
             self._appender.write_problem,
             self._appender.queue_problem,
             self._index.problem if self._index is not None else None,
+            self._index.rebuild_problem if self._index is not None else None,
+            self._mender.problem,
             self._expiry.problem,
             self._digests.problem if self._digests is not None else None,
             self._refusals.problem,

@@ -71,10 +71,19 @@ class UnitMender:
     def mend(self, queue: ConsumeQueue, start: int, end: int) -> None:
         """Make the units from queue offset ``start`` to ``end``, a block in the queue's files, those of the log.
 
-        Raises UnreadableError while a long scan runs for them, OSError.
+        Raises UnreadableError while a long scan runs for them, and when the disk fails.
         """
         if queue.topic.startswith(LMQ_PREFIX):
             return
+        try:
+            self._mend(queue, start, end)
+        except OSError as error:
+            raise UnreadableError(
+                f"units {start} to {end - 1} of {queue.topic} queue {queue.queue_id} differ from the log and can't be "
+                f"made again: {error.filename}: {error.strerror}; mend the disk and try again"
+            ) from error
+
+    def _mend(self, queue: ConsumeQueue, start: int, end: int) -> None:
         running = self._running.get((queue.topic, queue.queue_id))
         if running is not None and running.queue is queue:
             raise self._busy(running)
@@ -124,7 +133,11 @@ class UnitMender:
         units, bad = bytearray(queue.stored(start, end)), []
         proven = expired_end = 0
         for number, unit in enumerate(UNIT.iter_unpack(bytes(units))):
-            record = self._record(queue, start + number, unit)
+            try:
+                record = self._record(queue, start + number, unit)
+            except OSError:
+                proven += 1
+                continue  # the disk can't read the record: that says nothing about its unit
             if record is not None:
                 fixed = UNIT.pack(unit[0], unit[1], unit_tags_code(record, self._settings))
                 units[number * UNIT_SIZE_BYTES : (number + 1) * UNIT_SIZE_BYTES] = fixed

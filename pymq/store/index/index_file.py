@@ -33,6 +33,11 @@ _PLAIN_COUNT_MAX = 1 << 13  # with more entries a roll back uses numpy
 IndexEntry = tuple[int, int, int]  # key hash, physical offset, store timestamp ms
 
 
+def index_file_size(slot_count: int, entry_count: int) -> int:
+    """The size in bytes of a file with these numbers of slots and entries."""
+    return INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * slot_count + INDEX_ENTRY_SIZE_BYTES * entry_count
+
+
 class IndexFile:
     """One file. ``count`` is the number of the next entry: 1 when empty, the entry limit when full. Times are ms."""
 
@@ -43,7 +48,7 @@ class IndexFile:
         self._slot_count = slot_count
         self._entry_limit = entry_count
         self._entries_at = INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * slot_count
-        size = self._entries_at + INDEX_ENTRY_SIZE_BYTES * entry_count
+        size = index_file_size(slot_count, entry_count)
         self._file: File = files.open(path, create=create, size=size)
         if self._file.size() != size:
             found = self._file.size()

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from threading import Lock
 
 from pymq.clock import Clock
-from pymq.errors import CorruptRecordError, NotFoundError, StoreError, UnreadableError
+from pymq.errors import CorruptRecordError, NotFoundError, StoreError, StoreUnavailableError, UnreadableError
 from pymq.model.javahash import index_key_hash
 from pymq.model.properties import find_property
 from pymq.store.disk.checkpoint import Checkpoint
 from pymq.store.disk.fs import Files, make_directory
-from pymq.store.index.index_file import IndexFile
+from pymq.store.index.index_doubts import find_doubt, next_offset
+from pymq.store.index.index_file import IndexFile, index_file_size
 from pymq.store.index.keyed_records import KeyColumns, KeyedRecords, KeyRows, joined
 from pymq.store.integrity.checked_read import read_record
 from pymq.store.log.commit_log import CommitLog
@@ -39,6 +40,8 @@ class IndexService:
         self.files: list[IndexFile] = []
         self.bulk_ready = True  # a server turns it off until numpy is loaded, which would block the event loop
         self.problem: str | None = None  # why keys wait; None when all is well
+        self.notes: list[str] = []  # what the last :meth:`load` found wrong
+        self.is_rebuilding = False  # lost keys are inserted again from the log, and look-ups say so
         self._columns: list[KeyColumns] = []  # hashed keys that wait; their records come before the pending ones
         self._pending = KeyedRecords()
         self._behind_from: int | None = None  # the index can't follow: it reads records from here on from the log
@@ -54,15 +57,29 @@ class IndexService:
     def load(self, checkpoint: Checkpoint, log_min_offset: int, *, clean: bool) -> int:
         """Open the files and drop entries that may not have reached the disk.
 
-        Returns the physical offset from which on keys have to be inserted. Raises StoreError for another geometry.
+        Returns the physical offset from which on keys have to be inserted. A file that can't be what it was is removed
+        with those behind it (:attr:`notes`). Raises OSError.
         """
         make_directory(self._files, self._directory)
         for name in self._files.listdir(self._directory):
-            if name.isdigit() and len(name) == 17 and not self._is_stillborn(name):
+            if name.isdigit() and len(name) == 17 and self._has_size(name):
                 self.files.append(self._open(name, create=False))
         while self.files and not self.files[-1].sane:
             self._delete_newest()
             clean = False
+        start = self._load_known(checkpoint, log_min_offset, clean=clean)
+        doubt = find_doubt(self.files, self._log)
+        if doubt is None:
+            return start
+        number, why = doubt
+        while len(self.files) > number:
+            self._delete_newest()
+        start = max(next_offset(self.files[-1], self._log) if self.files else log_min_offset, log_min_offset)
+        self._sealed_ms = self.files[-1].end_ms if self.files else 0
+        self.notes.append(f"{why}: keys of records from {start} on are inserted again")
+        return start
+
+    def _load_known(self, checkpoint: Checkpoint, log_min_offset: int, *, clean: bool) -> int:
         self._sealed_ms = checkpoint.index_ms
         durable = checkpoint.durable
         if durable is not None and durable.index_name == 0:
@@ -72,29 +89,37 @@ class IndexService:
         if durable is not None and any(file.name == durable.index_name for file in self.files):
             while self.files[-1].name > durable.index_name:
                 self._delete_newest()
+            if self.files[-1].count < durable.index_count:
+                found = self.files[-1]
+                self.notes.append(f"{found.path} counts {found.count - 1} keys, it had {durable.index_count - 1}")
+                self._delete_newest()
+                return self._load_foreign(checkpoint, log_min_offset, clean=clean)
             if self.files[-1].count != durable.index_count or not clean:
                 self._roll_back(durable.index_count)
             return durable.index_offset
+        if durable is not None:
+            self.notes.append(f"{self._directory}/{durable.index_name}, the newest index file, is gone")
         return self._load_foreign(checkpoint, log_min_offset, clean=clean)
 
-    def _is_stillborn(self, name: str) -> bool:
-        """True for a file without a size, left by a crash while it was made. The file is removed."""
+    def _has_size(self, name: str) -> bool:
+        """Cut a file that is too long. Remove one that is too short, which a crash or damage leaves: return False."""
         file = self._files.open(f"{self._directory}/{name}")
-        size = file.size()
+        size, wanted = file.size(), index_file_size(self._settings.index_slot_count, self._settings.index_entry_count)
+        if size > wanted:
+            file.truncate(wanted)
         file.close()
-        if size == 0:
+        if size < wanted:
             self._files.remove(file.path)
-        return size == 0
+        if size and size != wanted:
+            self.notes.append(f"{file.path} had {size} bytes, an index file has {wanted}")
+        return size >= wanted
 
     def _load_foreign(self, checkpoint: Checkpoint, log_min_offset: int, *, clean: bool) -> int:
         """Keep files by RocketMQ's rule where PyMQ's checkpoint does not vouch for them. The others are made again."""
-        start = None
         while not clean and self.files and self.files[-1].end_ms > checkpoint.index_ms:
-            start = self.files[-1].begin_offset
             self._delete_newest()
         self._sealed_ms = min(self._sealed_ms, self.files[-1].end_ms if self.files else 0)
-        if start is None:
-            start = self.files[-1].end_offset + 1 if self.files else log_min_offset
+        start = next_offset(self.files[-1], self._log) if self.files else log_min_offset
         return max(start, log_min_offset)
 
     def _open(self, name: str, *, create: bool) -> IndexFile:
@@ -237,6 +262,28 @@ class IndexService:
             if self.problem is not None or (self.next_offset, self.pending_count) == before:
                 return
 
+    def rebuild_from(self, offset: int) -> None:
+        """Insert the keys of records from a physical offset on in the background. Until then look-ups are refused."""
+        self._behind_from, self.is_rebuilding = offset, True
+
+    @property
+    def rebuild_problem(self) -> str | None:
+        """What an operator should know; None when no lost keys are inserted again."""
+        if not self.is_rebuilding:
+            return None
+        return (
+            f"the key index lost files and is made again from the log: keys of records from {self.next_offset} to "
+            f"{self._log.visible_end[0]} can't be looked up yet; try again, or look messages up by id"
+        )
+
+    def _complete(self) -> None:
+        """Insert all keys that wait, so that a look-up misses none. Raises StoreUnavailableError while many do."""
+        if self.is_rebuilding:
+            self.work()
+        if (problem := self.rebuild_problem) is not None:
+            raise StoreUnavailableError(problem)
+        self.drain()
+
     def release(self) -> None:
         """Give the mapped pages of the newest file back to the system."""
         if self.files:
@@ -248,7 +295,7 @@ class IndexService:
         start = max(self._behind_from, self._log.min_offset)
         for record in scan(self._log, start, check_crc=False):
             if isinstance(record, End) or record.offset >= self._log.visible_end[0]:
-                self._behind_from = None
+                self._behind_from, self.is_rebuilding = None, False
                 return
             self._behind_from = record.offset + record.size
             if has_index_entries(record.sys_flag):
@@ -335,7 +382,7 @@ class IndexService:
         Damaged records are left out. If they are all there is, raises CorruptRecordError or UnreadableError: one of
         them may be the record that is looked for.
         """
-        self.drain()
+        self._complete()
         key_hash = index_key_hash(topic, key)
         wanted = key.encode()
         found: list[memoryview] = []

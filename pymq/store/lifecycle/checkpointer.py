@@ -105,6 +105,8 @@ class Checkpointer:
         """
         with self._lock:
             written, ends = self._take_noted()
+            if written[0] > self._log.synced_whole_offset:
+                self._log.sync()  # a start counts the units of records that are on the disk
             try:
                 self._queues.sync()
                 if self._index is not None:

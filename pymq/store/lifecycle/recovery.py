@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]  # bytes read, bytes to read
 _PROGRESS_BYTES = 16 << 20
 _TAIL_BYTES_MAX = 8 << 20  # units of all queues that wait in memory for their files
+INDEX_BYTES_AT_START_MAX = 64 << 20  # of the log, read at a start for lost keys; more are inserted later
 HELD_BYTES_MAX = 256 << 20  # the same when the disk is full: 13 million messages
 _CLOCK_SLACK_MS = 3000  # Java: StoreCheckpoint.getMinTimestamp
 
@@ -63,6 +64,15 @@ class KeyIndex(Protocol):
 
     def load(self, checkpoint: Checkpoint, log_min_offset: int, *, clean: bool) -> int:
         """Open the files; return the physical offset from which on keys have to be inserted again."""
+        ...
+
+    @property
+    def notes(self) -> list[str]:
+        """What :meth:`load` found wrong."""
+        ...
+
+    def rebuild_from(self, offset: int) -> None:
+        """Insert the keys of records from a physical offset on later, while the store serves."""
         ...
 
     def add(self, topic: str, properties: bytes, physical_offset: int, store_ms: int) -> None: ...
@@ -102,8 +112,13 @@ def recover(
     if queue_start < vouched_offset:
         distrust(queues=True)
     index_start = index.load(checkpoint, log.min_offset, clean=clean) if index is not None else log.end_of_files
-    if index is not None and index_start < _vouched_index_offset(log, checkpoint):
-        distrust(index=True)
+    if index is not None:
+        report.notes.extend(index.notes)
+        if index_start < _vouched_index_offset(log, checkpoint):
+            distrust(index=True)
+        if index.notes and index_start < queue_start - INDEX_BYTES_AT_START_MAX:
+            index.rebuild_from(index_start)
+            index_start = queue_start
     times = StoreTimes(max(checkpoint.physic_ms, checkpoint.logics_ms) if checkpoint.durable else 0, now_ms)
     run = _Run(log, queues, index, checkpoint, settings, times, report, progress)
     try:

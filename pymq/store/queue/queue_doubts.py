@@ -55,5 +55,11 @@ def _is_plausible(queue: ConsumeQueue, log: CommitLog, first: int, end: int) -> 
     else:
         return True
     samples = {first, (first + end) // 2, end - 1}
-    good = sum(unit_fits(queue, offset, log) or stands_for_damage(queue, offset, log) for offset in samples)
-    return 2 * good > len(samples)
+    return 2 * sum(_fits(queue, log, offset) for offset in samples) > len(samples)
+
+
+def _fits(queue: ConsumeQueue, log: CommitLog, offset: int) -> bool:
+    try:
+        return unit_fits(queue, offset, log) or stands_for_damage(queue, offset, log)
+    except OSError:
+        return True  # the disk can't read the record: that says nothing about its unit

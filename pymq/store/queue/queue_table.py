@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from threading import Lock
 
+from pymq.errors import UnreadableError
 from pymq.model.layout import BLANK_UNIT_SIZE, PLACEHOLDER_CODE, RECORD_OVERHEAD_BYTES, UNIT_SIZE_BYTES
 from pymq.model.names import topic_problem
 from pymq.store.disk.fs import Files, make_directory, sync_if_there
@@ -94,8 +95,14 @@ class QueueTable:
 
     def find_begins(self, log_min_offset: int) -> None:
         """Move each queue's minimum to its first unit whose record is in the log, at a start. Raises OSError."""
+        guard = self._queue_files.guard
         for queue in self:
-            queue.find_begin(log_min_offset)
+            try:
+                queue.find_begin(log_min_offset)
+            except UnreadableError:
+                self._queue_files.guard = None
+                queue.find_begin(log_min_offset)  # with what is there: readers get the error
+                self._queue_files.guard = guard
 
     def guard_with(self, guard: UnitGuard | None) -> None:
         """Compare units before they are used from now on; None ends that."""
