@@ -235,6 +235,7 @@ def _open_once(files: Files, target: str, clock: Clock, settings: StoreSettings)
     """Opens the new directory as a broker would: builds the index, and proves that it opens without a loss."""
     store = MessageStore(root=target, files=files, clock=clock, settings=settings)
     opened = store.open()
+    store.insert_waiting_keys()
     store.close()
     if opened.damaged or opened.truncated_bytes:
         raise StoreError(

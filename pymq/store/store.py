@@ -13,7 +13,7 @@ from pymq.store.disk import fs
 from pymq.store.disk.abort_file import AbortFile
 from pymq.store.disk.access import open_to_others
 from pymq.store.disk.rebuild_mark import refuse_unfinished
-from pymq.store.dispatch.unit_mender import SCAN_NOW_BYTES_MAX, UnitMender
+from pymq.store.dispatch.unit_mender import UnitMender
 from pymq.store.index.index_service import IndexService
 from pymq.store.integrity.damage import Refusals
 from pymq.store.integrity.digests import Digests
@@ -88,10 +88,8 @@ class MessageStore(StoreReader):
         cold = ColdFiles(files, f"{root}/{COLD_DIRECTORY}")
         log = CommitLog(files, log_directory, s.segment_size_bytes, s.resident_bytes_max, cold)
         deleted = DeletedTopics(files, f"{root}/config/{DELETED_TOPICS_FILE}")
-        sums = SumsFile(files, f"{root}/digests") if s.digests_enabled else None
-        queues = QueueTable(
-            files, f"{root}/consumequeue", s.queue_file_size_bytes, s.open_queue_files_max, deleted, sums
-        )
+        queues = QueueTable(files, f"{root}/consumequeue", s.queue_file_size_bytes, s.open_queue_files_max, deleted)
+        queues.sums_file = SumsFile(files, f"{root}/digests") if s.digests_enabled else None
         index = IndexService(files, f"{root}/index", log, clock, s) if s.index_enabled else None
         super().__init__(log, queues, index, s)
         self._root = root
@@ -122,7 +120,7 @@ class MessageStore(StoreReader):
         self.confirm = self._appender.confirm
         self._housekeeping = Housekeeping(
             log=log, queues=queues, index=index, digests=self._digests, appender=self._appender,
-            checkpoints=self._checkpoints, clock=clock, settings=s,
+            checkpoints=self._checkpoints, mender=self._mender, clock=clock, settings=s,
         )  # fmt: skip
         self._pauses = Pauses(files, root, clock)
         self._expiry = Expiry(
@@ -159,15 +157,14 @@ class MessageStore(StoreReader):
             now_ms=self._clock.now_ms(), distrust=self._checkpoints.distrust,
         )  # fmt: skip
         if self._index is not None:
-            if not self._index.is_rebuilding:
-                self._index.drain()
+            self._index.catch_up()
             self._index.release()
         report.notes.extend(f"consumequeue/{name} is no legal topic name: left alone" for name in ignored)
         report.notes.extend(
             filter(None, (open_to_others(self._root, self._files.mode(self._root)), self._load_pauses()))
         )
         self._open_digests(report)
-        self._guard_queues()
+        self._mender.begin()
         if self._queues.deleted is not None:
             self._queues.deleted.bound(self._log.min_offset, self._log.max_offset)
         self._appender.last_store_ms = self._log.last_store_ms
@@ -183,14 +180,6 @@ class MessageStore(StoreReader):
         if pause is not None:
             self._pauses.save()
         return pause
-
-    def _guard_queues(self) -> None:
-        """Compare units with the log from now on, and find the begin of every queue with compared units."""
-        mender = self._mender
-        mender.scan_now_bytes_max = self._log.max_offset + 1
-        self._queues.guard_with(mender)
-        self._queues.find_begins(self._log.min_offset)
-        mender.scan_now_bytes_max = SCAN_NOW_BYTES_MAX
 
     def _open_digests(self, report: RecoveryReport) -> None:
         if self._digests is not None:
@@ -220,8 +209,8 @@ class MessageStore(StoreReader):
                 if self._appender.unconfirmed:
                     end = self._log.sync()
                     self.confirm(end, confirm_offset=end)  # the next start sees all of the log
-                if self._index is not None and not self._index.is_rebuilding:
-                    self._index.drain()
+                if self._index is not None:
+                    self._index.catch_up()
                 if self._digests is not None:
                     self._digests.work(self.settings.segment_size_bytes)
                 self._housekeeping.write()
@@ -237,7 +226,6 @@ class MessageStore(StoreReader):
     def _release(self) -> None:
         if self._index is not None:
             self._index.close()
-        self._queues.guard_with(None)
         self._queues.close()
         self._log.close()
         if self._lock is not None:
@@ -352,8 +340,7 @@ class MessageStore(StoreReader):
             self._appender.closed if self._serving else None,
             self._appender.write_problem,
             self._appender.queue_problem,
-            self._index.problem if self._index is not None else None,
-            self._index.rebuild_problem if self._index is not None else None,
+            (self._index.problem or self._index.rebuild_problem) if self._index is not None else None,
             self._mender.problem,
             self._expiry.problem,
             self._digests.problem if self._digests is not None else None,
@@ -372,6 +359,7 @@ class MessageStore(StoreReader):
             segment_count=len(segments),
             cold_segment_count=sum(isinstance(segment.file, ColdFile) for segment in segments),
             corrupt_message_count=self._refusals.count,
+            mended_unit_count=self._mender.mended_count,
             scrubbed_bytes=scrubber.bytes_read if scrubber is not None else 0,
             scrub_pass_count=scrubber.pass_count if scrubber is not None else 0,
             scrub_damaged_count=len(scrubber.found) if scrubber is not None else 0,
@@ -411,7 +399,6 @@ class MessageStore(StoreReader):
         The checkpoint goes first: from then on it vouches for nothing that is about to go.
         """
         end = boundary.offset
-        self._queues.guard_with(None)
         self._checkpoints.distrust_behind(end)
         self._log.truncate(end, boundary.last_store_ms)
         if self._digests is not None:

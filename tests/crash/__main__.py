@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 from itertools import product
 
 from tests.crash.call_errors import NUMBERS, ErrorTally, Failure, call_count, fail, replay_failure
 from tests.crash.checking import BrokenPromiseError
+from tests.crash.damage import DamageTally, SilentLossError, origins, search
 from tests.crash.exploring import Tally, explore, replay
 from tests.crash.workloads import FIXED, mixed
 
@@ -21,6 +23,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="where to begin; each round takes the next one")
     parser.add_argument("--replay", metavar="POINT", help="run one crash point again, as a failure names it")
     parser.add_argument("--errors", action="store_true", help="instead: let every call of every workload fail")
+    parser.add_argument("--damage", type=int, metavar="COUNT", help="instead: damage derived files so many times")
     parser.add_argument("--fail", metavar="FAILURE", help="let one call fail again, as a failure names it")
     parser.add_argument("--keep-going", action="store_true", help="report every broken promise, not only the first")
     options = parser.parse_args()
@@ -30,9 +33,27 @@ def main() -> int:
     if options.fail:
         print(replay_failure(options.fail))
         return 0
+    if options.damage:
+        return _damages(options.seed, options.damage, options.keep_going)
     if options.errors:
         return _errors(options.keep_going)
     return _rounds(options.minutes, options.seed, options.keep_going)
+
+
+def _damages(seed: int, count: int, keep_going: bool) -> int:
+    """Damage derived files ``count`` times, from ``seed`` on."""
+    logging.disable(logging.CRITICAL)
+    sound, tally, failures = origins(), DamageTally(), 0
+    for each in range(seed, seed + count):
+        try:
+            search(sound, range(each, each + 1), tally)
+        except SilentLossError as error:
+            failures += 1
+            print(f"SILENT: {error}\n", flush=True)
+            if not keep_going:
+                return 1
+    print(tally, f"{failures} failures", sep="\n")
+    return 1 if failures else 0
 
 
 def _rounds(minutes: float, seed: int, keep_going: bool) -> int:

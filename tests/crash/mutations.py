@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from random import Random
 
 from pymq.errors import PymqError
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.memory_fs import MemoryFiles
 from tests.crash.call_errors import NUMBERS, ErrorTally, Failure, call_count, fail
+from tests.crash.damage import DAMAGERS, check_start, origins
 from tests.crash.exploring import explore
 from tests.crash.flips import TABLE, Flip, FlipSuite
 from tests.crash.workloads import workload
@@ -18,6 +20,7 @@ from tests.store.support import ROOT
 
 SEEDS = range(4, 10)
 FLIP_STRIDE = 13
+DAMAGES_EACH = 12
 HANG_SECONDS = 20.0  # many times what a suite needs
 
 
@@ -55,6 +58,8 @@ def _run(suite: str) -> None:
         _errors(name)
     elif kind == "flips":
         _flips(name)
+    elif kind == "damage":
+        _damage(name)
     else:
         for seed in SEEDS:
             explore(workload(name), seed)
@@ -65,6 +70,15 @@ def _errors(name: str) -> None:
     for call in range(1, call_count(work) + 1):
         for place, number in enumerate(NUMBERS):
             fail(work, Failure(name, call, number, (call + place) % 2 == 0), tally)
+
+
+def _damage(kind: str) -> None:
+    """Try the damages of one kind on each sound store."""
+    for origin in origins():
+        for seed in range(DAMAGES_EACH):
+            damage = DAMAGERS[kind][0](Random(seed), origin.image)
+            if damage is not None and damage.image != origin.image:
+                check_start(origin, damage.image)
 
 
 def _flips(part: str) -> None:

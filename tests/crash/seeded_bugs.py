@@ -1,7 +1,7 @@
 """Seeded bugs, which the crash suites must catch. Each is one wrong step that a programmer could write.
 
-Their ``suites``: a workload's name (power loss), ``errors:`` and a workload's name (failing calls), or ``flips:`` and a
-part of the store.
+Their ``suites``: a workload's name (power loss), ``errors:`` and a workload's name (failing calls), ``flips:`` and a
+part of the store, or ``damage:`` and a kind of damage to derived files.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from pymq.store.disk import checkpoint, fs
 from pymq.store.disk.abort_file import AbortFile
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
-from pymq.store.index import index_service
+from pymq.store.dispatch.unit_mender import UnitMender
+from pymq.store.index import index_doubts, index_service
 from pymq.store.index.index_file import IndexFile
 from pymq.store.index.index_service import IndexService
 from pymq.store.integrity.digests import Digests
 from pymq.store.lifecycle import recovery
 from pymq.store.lifecycle.checkpointer import Checkpointer
+from pymq.store.lifecycle.queue_recovery import QueueRecovery
 from pymq.store.log import log_record, zeroing
 from pymq.store.log.commit_log import CommitLog
-from pymq.store.queue import queue_table
+from pymq.store.queue import queue_doubts, queue_table
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.deleted_topics import DeletedTopics
 from pymq.store.queue.queue_table import QueueTable
@@ -218,9 +220,44 @@ BUGS = (
     Bug("offsets of damaged records are used again", Seam(queue_table.stands_for_damage, gives(False)),
         ("flips:commitlog",)),
     Bug("a lost queue is not rebuilt",
-        Text(recovery._queue_start, "queues.unit_count != durable.unit_count:\n            return",
-             "False:\n            return"),
-        ("flips:consumequeue-end",)),
+        Text(QueueRecovery.start, "queues.unit_count != durable.unit_count:", "False:"), ("damage:delete tree",)),
+    # -- damaged queue and index files
+    Bug("sums of units are not compared",
+        Text(ConsumeQueue._check_block, "if wanted is None or crc32(units) != wanted:", "if wanted is None:"),
+        ("damage:flip consumequeue",)),
+    Bug("units without a sum are believed",
+        Text(ConsumeQueue._check_block, "if wanted is None or crc32(units) != wanted:",
+             "if wanted is not None and crc32(units) != wanted:"),
+        ("damage:flip consumequeue",)),
+    Bug("wrong tags codes stay", Seam(UnitMender._write, does_nothing), ("damage:flip consumequeue",)),
+    Bug("missing and exchanged queue files are not noticed", Text(QueueRecovery._settle,
+        "return find_doubt(queue, log, starts, short)", "return None"), ("damage:delete consumequeue",)),
+    Bug("files of another queue are not noticed", Seam(queue_doubts._is_plausible, gives(True)),
+        ("damage:copy consumequeue", "damage:swap consumequeue")),
+    Bug("a queue begins with its first file, whatever the log holds",
+        Text(queue_doubts.find_doubt, "if queue.base_offset and is_real", "if False and is_real"),
+        ("damage:delete consumequeue",)),
+    Bug("queues are believed without a checkpoint",
+        Text(QueueRecovery.start, "            return self.rebuild()\n        below",
+             "            return max((q.last_physical_offset for q in queues), default=0)\n        below"),
+        ("damage:delete consumequeue", "damage:delete tree")),
+    Bug("offsets of deleted queue files are given again", Seam(QueueRecovery.finish, does_nothing),
+        ("damage:delete all consumequeue",)),
+    Bug("sizes of queue files stay", Seam(ConsumeQueue.fit_sizes, gives([])), ("damage:truncate consumequeue",
+        "damage:extend consumequeue")),
+    Bug("a queue's minimum is searched in units that were not compared",
+        Text(UnitMender.begin, "self._queues.guard_with(self)\n        self._queues.find_begins(self._log.min_offset)",
+             "self._queues.find_begins(self._log.min_offset)\n        self._queues.guard_with(self)"),
+        ("damage:flip consumequeue",)),
+    Bug("a gap between index files is not noticed", Seam(index_doubts._keyed_record_between, gives(None)),
+        ("damage:delete index",)),
+    Bug("an emptied index file is believed",
+        Text(IndexService._load_known, "if self.files[-1].count < durable.index_count:", "if False:"),
+        ("damage:zero index",)),
+    Bug("index files may go back", Text(index_doubts.find_doubt, "if number and first[1] < end:", "if False:"),
+        ("damage:copy index", "damage:swap index")),
+    Bug("sizes of index files are believed",
+        Text(IndexService._has_size, "if size > wanted:", "if False:"), ("damage:extend index",)),
     # -- commits that fail
     Bug("an offset is used up by a refused message",
         Text(ConsumeQueue.drop_staged, "self.next_offset -= sum(map(len, self.staged)) // UNIT_SIZE_BYTES", "pass"),

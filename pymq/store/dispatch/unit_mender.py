@@ -103,6 +103,16 @@ class UnitMender:
             self._scan(mending, mending.stop)
         self._finish(mending)
 
+    def begin(self) -> None:
+        """Compare units with the log from now on. First finds every queue's begin with compared units. Raises OSError.
+
+        What that needs is made again at once, however long it takes.
+        """
+        self.scan_now_bytes_max = self._log.max_offset + 1
+        self._queues.guard_with(self)
+        self._queues.find_begins(self._log.min_offset)
+        self.scan_now_bytes_max = SCAN_NOW_BYTES_MAX
+
     # -- what the store calls -----------------------------------------------------------------------------------
 
     @property
@@ -110,15 +120,19 @@ class UnitMender:
         return bool(self._running)
 
     def work(self) -> None:
-        """Scan one piece of the log for each queue with a long scan. Raises OSError; then call again."""
+        """Scan one piece of the log for each queue with a long scan. A reader begins again what a failing disk ends."""
         for key, mending in list(self._running.items()):
             if self._queues.get(*key) is not mending.queue or mending.at < self._log.min_offset:
                 del self._running[key]  # the queue was deleted, or the log begins later now: a reader asks again
                 continue
-            self._scan(mending, min(mending.at + SLICE_BYTES, mending.stop))
-            if mending.at >= mending.stop:
-                self._finish(mending)
-                del self._running[key]
+            try:
+                self._scan(mending, min(mending.at + SLICE_BYTES, mending.stop))
+                if mending.at >= mending.stop:
+                    del self._running[key]
+                    self._finish(mending)
+            except OSError as error:
+                self._running.pop(key, None)
+                log.error("%s queue %d: units can't be made again: %s", *key, error)
 
     @property
     def problem(self) -> str | None:

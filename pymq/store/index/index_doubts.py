@@ -1,9 +1,9 @@
 """Finds out at a start which index files can't be what they were, without reading all their entries.
 
-Index files follow each other without a gap: between the last record of one and the first of the next no record has keys.
-So a file that is missing, exchanged or renamed leaves a gap or goes back. The first and the last entry of each file must
-lead to records with their keys, which an emptied or overwritten file can't show. A record that can't be read shows
-nothing.
+Index files follow each other without a gap: between the last record of one and the first of the next no record has
+keys. So a file that is missing, exchanged or renamed leaves a gap or goes back. The first and the last entry of each
+file must lead to records with their keys, which an emptied or overwritten file can't show. A record that can't be read
+shows nothing.
 """
 
 from __future__ import annotations

@@ -254,6 +254,11 @@ class IndexService:
             f"make room, it catches up by itself"
         )
 
+    def catch_up(self) -> None:
+        """Insert all keys that wait, unless lost ones are inserted again: then that goes on in the background."""
+        if not self.is_rebuilding:
+            self.drain()
+
     def drain(self) -> None:
         """Insert all keys that wait, unless the disk is full."""
         while self.waiting:

@@ -12,6 +12,7 @@ class StoreFigures:
     segment_count: int
     cold_segment_count: int
     corrupt_message_count: int
+    mended_unit_count: int
     scrubbed_bytes: int
     scrub_pass_count: int
     scrub_damaged_count: int

@@ -6,6 +6,7 @@ A store calls it some times a second. While nothing changes it does nothing and 
 from __future__ import annotations
 
 from pymq.clock import Clock
+from pymq.store.dispatch.unit_mender import UnitMender
 from pymq.store.index.index_service import IndexService
 from pymq.store.integrity.digests import Digests
 from pymq.store.lifecycle.checkpointer import Checkpointer
@@ -13,6 +14,8 @@ from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.settings import StoreSettings
 from pymq.store.write.appender import Appender
+
+DISTRUST_INTERVAL_MS = 600_000  # a block of units is compared with its checksum again after so long
 
 
 class Housekeeping:
@@ -27,6 +30,7 @@ class Housekeeping:
         digests: Digests | None,
         appender: Appender,
         checkpoints: Checkpointer,
+        mender: UnitMender,
         clock: Clock,
         settings: StoreSettings,
     ) -> None:
@@ -36,6 +40,8 @@ class Housekeeping:
         self._digests = digests
         self._appender = appender
         self._checkpoints = checkpoints
+        self._mender = mender
+        self._next_distrust_ms = 0
         self._clock = clock
         self._settings = settings
         self._next_write_ms = 0
@@ -48,7 +54,12 @@ class Housekeeping:
             self._written_state = None
         if self._digests is not None:
             self._digests.work()
+        if self._mender.is_busy:
+            self._mender.work()
         now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._next_distrust_ms:
+            self._next_distrust_ms = now_ms + DISTRUST_INTERVAL_MS
+            self._queues.distrust_sums()
         if now_ms >= self._next_write_ms:
             self._next_write_ms = now_ms + self._settings.queue_write_interval_ms
             if not self._is_written():

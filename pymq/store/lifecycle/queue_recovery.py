@@ -56,7 +56,8 @@ class QueueRecovery:
             doubt = self._settle(queue, below, is_exact=is_exact)
             if doubt is not None:
                 doubts.append(doubt)
-                queue.known_end = max(queue.known_end, 0 if is_exact else queue.max_offset)
+                if not is_exact and 0 <= queue.last_physical_offset < log.min_offset:
+                    queue.known_end = max(queue.known_end, queue.max_offset)  # no record in the log tells it
                 self._doubted.add(queue)
         is_counted = clean or below == durable.queue_offset
         if not doubts and is_counted and queues.unit_count != durable.unit_count:

@@ -116,7 +116,7 @@ def recover(
         report.notes.extend(index.notes)
         if index_start < _vouched_index_offset(log, checkpoint):
             distrust(index=True)
-        if index.notes and index_start < queue_start - INDEX_BYTES_AT_START_MAX:
+        if index_start < queue_start - INDEX_BYTES_AT_START_MAX:
             index.rebuild_from(index_start)
             index_start = queue_start
     times = StoreTimes(max(checkpoint.physic_ms, checkpoint.logics_ms) if checkpoint.durable else 0, now_ms)

@@ -30,10 +30,9 @@ class QueueTable:
         file_size_bytes: int,
         open_max: int,
         deleted: DeletedTopics | None = None,
-        sums_file: SumsFile | None = None,
     ) -> None:
         self._files = files
-        self.sums_file = sums_file
+        self.sums_file: SumsFile | None = None
         self.saved: SavedQueues | None = None  # what that file held at the start
         self.sums_outdated = True  # the file is of another run, or says the end of a queue that was deleted
         self._root = root
@@ -199,7 +198,8 @@ class QueueTable:
             return queue.drop_old_files(file_count_max)
 
     def settle_all(self, log: CommitLog, below: int, *, trusted: bool = False) -> None:
-        """Find every queue's end, as :func:`settle` does. Raises StoreError for files of another size, OSError."""
+        """Find every queue's end, as :func:`settle` does. Units are not compared from then on. Raises OSError."""
+        self.guard_with(None)
         for queue in self:
             settle(queue, log, below, trusted=trusted, deleted_end=self.deleted_end(queue.topic))
 
@@ -256,6 +256,7 @@ class QueueTable:
         return len(old)
 
     def close(self) -> None:
+        self.guard_with(None)
         self._queue_files.close()
 
 

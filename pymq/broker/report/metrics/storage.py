@@ -36,6 +36,7 @@ DISK_FREE = gauge("pymq_store_disk_free_bytes", "Free bytes of the disk with the
 IS_WRITABLE = gauge("pymq_store_writable", "1 while the store takes messages.")
 PROBLEMS = gauge("pymq_store_problems", "Problems that `pymq broker status` and brokerStatus show now.")
 CORRUPT = counter("pymq_store_corrupt_messages_total", "Damaged messages, which are refused.")
+MENDED = counter("pymq_store_mended_units_total", "Damaged queue units, which were made again from the log.")
 SCRUBBED = counter("pymq_store_scrubbed_bytes_total", "Bytes read again to find damage early.", unit="bytes")
 SCRUB_PASSES = counter("pymq_store_scrub_passes_total", "Times that all sealed segments were read again.")
 SCRUB_DAMAGED = gauge("pymq_store_scrub_damaged_places", "Damaged places that scrubbing found.")
@@ -117,6 +118,7 @@ class StorageMetrics:
         yield single(IS_WRITABLE, store.is_writable)
         yield single(PROBLEMS, len(store.problems))
         yield single(CORRUPT, figures.corrupt_message_count)
+        yield single(MENDED, figures.mended_unit_count)
         if store.settings.digests_enabled:
             yield single(SCRUBBED, figures.scrubbed_bytes)
             yield single(SCRUB_PASSES, figures.scrub_pass_count)
