@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from pymq.store.disk.fs import Files
 from pymq.store.lifecycle.cold_compressor import COLD_DIRECTORY
 from pymq.store.log.cold_file import ColdFiles
 from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
+from pymq.store.queue.sums_file import SumsFile
 from pymq.store.settings import StoreSettings, parse_delay_levels
 
 _ENTRIES_PER_SLOT = 4  # RocketMQ's default ratio, which most operators keep when they change the sizes
@@ -44,10 +46,39 @@ class Directory:
     def queues(self) -> Iterator[QueueFilesReader]:
         """Yield every queue with a directory, by topic and number. The caller closes each."""
         root = f"{self.root}/consumequeue"
+        size = self._queue_file_size()
         for topic in self.files.listdir(root):
             names = self.files.listdir(f"{root}/{topic}")
             for queue_id in sorted(int(name) for name in names if name.isdigit() and str(int(name)) == name):
-                yield QueueFilesReader(self.files, f"{root}/{topic}/{queue_id}", topic, queue_id)
+                yield QueueFilesReader(self.files, f"{root}/{topic}/{queue_id}", topic, queue_id, size)
+
+    def _queue_file_size(self) -> int | None:
+        """Return the size that most files of queues have; None without any."""
+        root, sizes = f"{self.root}/consumequeue", Counter[int]()
+        for directory in (
+            f"{root}/{topic}/{number}"
+            for topic in self.files.listdir(root)
+            for number in self.files.listdir(f"{root}/{topic}")
+        ):
+            for name in self.files.listdir(directory):
+                if len(name) == 20 and name.isdigit():
+                    file = self.files.open(f"{directory}/{name}")
+                    sizes[file.size()] += 1
+                    file.close()
+        del sizes[0]
+        return sizes.most_common(1)[0][0] if sizes else None
+
+    def known_ends(self) -> dict[tuple[str, int], int]:
+        """Return the ends of queues that PyMQ saved with its checkpoint."""
+        saved, durable = SumsFile(self.files, f"{self.root}/digests").load(), self.checkpoint.durable
+        if saved is None or durable is None or saved.queue_offset > durable.queue_offset:
+            return {}
+        deleted = self.deleted_ends()
+        return {
+            (queue.topic, queue.queue_id): queue.end
+            for queue in saved.queues
+            if deleted.get(queue.topic, 0) < saved.queue_offset
+        }
 
     def index_paths(self) -> list[str]:
         """Return the paths of the index files, oldest first."""

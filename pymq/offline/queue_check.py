@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pymq.model.layout import (
     EXT_ADDRESS_MAX,
+    I64,
     QUEUE_OFFSET_AT,
     RECORD_OVERHEAD_BYTES,
     UNIT,
@@ -48,6 +49,10 @@ class _Queue:
     from_offset: int = 0  # physical: earlier records belong to a deleted queue of the same name
     expected: bytearray = field(default_factory=bytearray)
     ignored: bool = False
+    directory: str = ""
+    suspect: Scanned | None = None  # a record that does not continue the queue
+    is_doubted: bool = False  # its files are not compared: a start makes it again
+    vouched_count: int = 0  # missing units, or records of a queue without files, that the checkpoint vouches for
     unit_count: int = 0
     blank_unit_count: int = 0
     record_count: int = 0  # for an ignored queue, or one without a directory
@@ -83,6 +88,7 @@ class QueueCheck:
         self._log = directory.log
         self._settings = directory.settings
         self._clean = directory.clean and not _must_rebuild_queues(directory)
+        self._vouched_offset = 0 if directory.checkpoint.durable is None else directory.checkpoint.durable.queue_offset
         self._root = f"{directory.root}/consumequeue"
         self._topics = directory.topics()
         self._deleted_ends = directory.deleted_ends()
@@ -94,6 +100,7 @@ class QueueCheck:
         self._deleted: Counter[str] = Counter()
         self.bad_records: set[int] = set()
         self._queues: dict[tuple[str, int], _Queue] = {}
+        self.known_ends = directory.known_ends()
         for reader in directory.queues():
             self._queues[reader.topic, reader.queue_id] = self._open(reader)
             for path, problem in reader.odd:
@@ -107,10 +114,15 @@ class QueueCheck:
     def limits(self) -> dict[tuple[str, int], QueueLimits]:
         """Return, after :meth:`finish`, every queue that has files and was compared."""
         return {
-            key: QueueLimits(queue.from_offset, queue.start, queue.keep_end)
+            key: self._limits(queue)
             for key, queue in self._queues.items()
             if queue.reader is not None and not queue.ignored
         }
+
+    def _limits(self, queue: _Queue) -> QueueLimits:
+        if queue.missing_from is not None and queue.missing_from < queue.start:
+            return QueueLimits(self._deleted_ends.get(queue.topic, 0), queue.missing_from, queue.keep_end)
+        return QueueLimits(queue.from_offset, queue.start, queue.keep_end)
 
     def is_deleted(self, topic: str, physical_offset: int) -> bool:
         """True for a record whose topic is in no table, if there is one, or from before the topic's deletion."""
@@ -129,6 +141,11 @@ class QueueCheck:
 
     def _open(self, reader: QueueFilesReader) -> _Queue:
         queue = _Queue(reader.topic, reader.queue_id, reader, ignored=reader.topic.startswith(_LMQ_PREFIX))
+        if not queue.ignored and (doubt := self._doubt(reader)) is not None:
+            self._report.add("queue", f"{queue.name} {doubt}: a start makes it again from the log", reader.directory)
+            queue.reader, queue.next, queue.is_doubted = None, -1, True
+            return queue
+        queue.directory = reader.directory
         queue.from_offset = self._deleted_ends.get(reader.topic, 0)
         queue.next = queue.start = -1 if queue.ignored else reader.first_in_log(self._log.start)
         if not queue.ignored and queue.next < reader.end:
@@ -137,6 +154,34 @@ class QueueCheck:
             if first is not None and _is_of(first, queue, queue.next):
                 queue.from_offset = physical_offset
         return queue
+
+    def _doubt(self, reader: QueueFilesReader) -> str | None:
+        """Return why a queue's files can't be what they were; None when they can. A start asks the same."""
+        reader.end_gap(self._log.start)
+        if reader.has_gap:
+            return "lacks a file, or has one of a wrong size or name"
+        if reader.end < self.known_ends.get((reader.topic, reader.queue_id), 0):
+            return "lacks the units at its end"
+        for offsets in reader.samples():
+            if 2 * sum(self._fits(reader, offset, is_alone=len(offsets) == 1) for offset in offsets) < len(offsets):
+                return f"does not have its own units in {reader.place(offsets[0])[0]}"
+        return None
+
+    def _fits(self, reader: QueueFilesReader, offset: int, *, is_alone: bool) -> bool:
+        """False when a unit is empty, or leads to a record of another place.
+
+        ``is_alone``: no other unit can tell whether it or its record is damaged, so one field may differ.
+        """
+        physical_offset, size, code = reader.unit(offset)
+        if is_blank(size, code):
+            return True
+        if physical_offset < self._log.start or physical_offset >= self._log.end_of_files:
+            return size > 0 and physical_offset >= 0
+        record = record_at(self._log, physical_offset)
+        if record is None:
+            return size > 0
+        same = (record.topic == reader.topic, record.queue_id == reader.queue_id, record.queue_offset == offset)
+        return sum(same) >= 3 - is_alone
 
     def add(self, records: Iterable[Scanned]) -> None:
         """Takes good records, in log order."""
@@ -197,12 +242,13 @@ class QueueCheck:
     def _out_of_step(self, queue: _Queue, record: Scanned) -> None:
         if queue.reader is None or queue.ignored:
             queue.record_count += 1
+            queue.vouched_count += record.offset < self._vouched_offset
             return
         if record.offset < queue.from_offset:
             if record.queue_offset >= queue.next - len(queue.expected) // UNIT_SIZE_BYTES:
                 queue.superseded_count += 1
             else:
-                self._miss(queue, record.queue_offset)
+                self._miss(queue, record.queue_offset, record.offset)
             return
         self._compare(queue)
         physical_offset, size, _ = queue.reader.unit(record.queue_offset) if record.queue_offset >= 0 else (-1, 0, 0)
@@ -219,7 +265,20 @@ class QueueCheck:
             self._report.lose(LostMessage(queue.topic, queue.queue_id, queue.next, record.offset))
             queue.next += 1
         else:
-            self._disown(record, f"has offset {record.queue_offset} of {queue.name}, where {queue.next} comes next")
+            self._suspect(queue, record)
+
+    def _suspect(self, queue: _Queue, record: Scanned) -> None:
+        """Takes a record that does not continue its queue. Two that follow each other prove that the queue is wrong."""
+        before, queue.suspect = queue.suspect, record
+        if before is not None and before.queue_offset + 1 == record.queue_offset:
+            text = f"{queue.name} ends at {queue.next}, but the log goes on at {before.queue_offset}"
+            self._report.add("queue", f"{text}: a start makes it again from the log", queue.directory)
+            queue.reader, queue.suspect, queue.next, queue.is_doubted = None, None, -1, True
+        elif before is not None:
+            self._disown_suspect(queue, before)
+
+    def _disown_suspect(self, queue: _Queue, record: Scanned) -> None:
+        self._disown(record, f"has offset {record.queue_offset} of {queue.name}, where {queue.next} comes next")
 
     def _gap_is_true(self, queue: _Queue, record: Scanned, physical_offset: int, size: int) -> bool:
         """Return whether the queue itself skipped offsets, or their records may be among the damaged ones."""
@@ -261,7 +320,7 @@ class QueueCheck:
     def _differs(self, queue: _Queue, offset: int, found: bytes, expected: bytes) -> None:
         assert queue.reader is not None
         if offset >= queue.reader.end or len(found) < UNIT_SIZE_BYTES:
-            self._miss(queue, offset)
+            self._miss(queue, offset, I64.unpack_from(expected)[0])
             return
         physical_offset, size, code = UNIT.unpack(found)
         real_offset, real_size, real_code = UNIT.unpack(expected)
@@ -288,8 +347,9 @@ class QueueCheck:
         at = position + byte if position is not None else None
         self._report.add("queue", f"unit {offset} of {queue.name} {what}", path, at, physical_offset)
 
-    def _miss(self, queue: _Queue, offset: int) -> None:
+    def _miss(self, queue: _Queue, offset: int, physical_offset: int) -> None:
         queue.missing_count += 1
+        queue.vouched_count += physical_offset < self._vouched_offset
         if queue.missing_from is None or offset < queue.missing_from:
             queue.missing_from = offset
 
@@ -349,6 +409,8 @@ class QueueCheck:
         self._log_end = log_end
         self._compare_all()
         for queue in self._queues.values():
+            if queue.suspect is not None:
+                self._disown_suspect(queue, queue.suspect)
             if queue.reader is None:
                 self._sum_up_without_directory(queue)
                 continue
@@ -361,7 +423,9 @@ class QueueCheck:
             self._report.note(f"{count} records of topic {topic} are from before its deletion: no queue has them")
 
     def _sum_up_without_directory(self, queue: _Queue) -> None:
-        if self._clean:
+        if queue.is_doubted:
+            return
+        if self._clean or queue.vouched_count:
             path = f"{self._root}/{queue.topic}/{queue.queue_id}"
             self._report.add(
                 "queue", f"{queue.name} has no files, but the log has {queue.record_count} of its records", path
@@ -375,7 +439,7 @@ class QueueCheck:
         self._report.saw("units", queue.unit_count)
         if queue.ignored:
             self._report.note(f"{queue.name} is a queue over other topics' records: not compared")
-        if queue.missing_count and self._clean:
+        if queue.missing_count and (self._clean or queue.vouched_count):
             assert queue.missing_from is not None
             text = f"{queue.name} lacks the units of {queue.missing_count} records, from offset {queue.missing_from} on"
             self._report.add("queue", text, *queue.reader.place(queue.missing_from))

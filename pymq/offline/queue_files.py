@@ -21,7 +21,13 @@ class _QueueFile:
 class QueueFilesReader:
     """Units ``base`` to ``end`` (exclusive): from the oldest file's first unit to the last that is not all zeros."""
 
-    def __init__(self, files: Files, directory: str, topic: str, queue_id: int) -> None:
+    def __init__(
+        self, files: Files, directory: str, topic: str, queue_id: int, file_size_bytes: int | None = None
+    ) -> None:
+        """``file_size_bytes``: the size that files should have, None for each its own."""
+        self._wanted_bytes = file_size_bytes
+        self.has_gap = False  # a file is missing, short, or has a wrong name
+        self._run_at = 0  # the first file behind the last gap
         self._files = files
         self.directory = directory
         self.topic = topic
@@ -29,9 +35,9 @@ class QueueFilesReader:
         self.odd: list[tuple[str, str]] = []
         self._list: list[_QueueFile] = []
         self._open: tuple[str, File] | None = None
-        for name in files.listdir(directory):
-            if len(name) == 20 and name.isdigit():
-                self._add(f"{directory}/{name}", int(name))
+        names = [name for name in files.listdir(directory) if len(name) == 20 and name.isdigit()]
+        for name in names:
+            self._add(f"{directory}/{name}", int(name), is_newest=name == names[-1])
         self.base = self._list[0].first if self._list else 0
         self.end = self._find_end()
 
@@ -43,17 +49,25 @@ class QueueFilesReader:
     def file_size_bytes(self) -> int:
         return self._list[0].count * UNIT_SIZE_BYTES if self._list else 0
 
-    def _add(self, path: str, start: int) -> None:
+    def _add(self, path: str, start: int, *, is_newest: bool) -> None:
         file = self._files.open(path)
         size = file.size()
         file.close()
+        wanted = self._wanted_bytes
+        if wanted is not None and size != wanted and not (is_newest and not size):
+            if not size % UNIT_SIZE_BYTES:
+                self.odd.append((path, f"has {size} bytes, a file of a queue has {wanted} here"))
+            self.has_gap = self.has_gap or size < wanted
+        if wanted is not None and start % wanted:
+            self.has_gap = True
         if start % UNIT_SIZE_BYTES or size % UNIT_SIZE_BYTES:
             self.odd.append(
                 (path, f"starts at byte {start} and has {size} bytes: not whole units of {UNIT_SIZE_BYTES}")
             )
-        one = _QueueFile(path, start // UNIT_SIZE_BYTES, size // UNIT_SIZE_BYTES)
+        one = _QueueFile(path, start // UNIT_SIZE_BYTES, (wanted or size) // UNIT_SIZE_BYTES)
         before = self._list[-1] if self._list else None
         if before is not None and before.first + before.count != one.first:
+            self._run_at = len(self._list)
             self.odd.append(
                 (path, f"begins with unit {one.first}, but the file before it ends at {before.first + before.count}")
             )
@@ -96,9 +110,9 @@ class QueueFilesReader:
                 parts.append(bytes(taken * UNIT_SIZE_BYTES))
             else:
                 taken = min(count, one.first + one.count - offset)
-                parts.append(
-                    self._file(one.path).pread((offset - one.first) * UNIT_SIZE_BYTES, taken * UNIT_SIZE_BYTES)
-                )
+                size = taken * UNIT_SIZE_BYTES
+                found = self._file(one.path).pread((offset - one.first) * UNIT_SIZE_BYTES, size)
+                parts.append(found.ljust(size, b"\0"))
             offset += taken
             count -= taken
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -107,6 +121,29 @@ class QueueFilesReader:
         """Return (physical offset, size, tags code); zeros where there is no unit."""
         raw = self.read(offset, 1)
         return UNIT.unpack(raw) if len(raw) == UNIT_SIZE_BYTES else (0, 0, 0)
+
+    def end_gap(self, log_start: int) -> None:
+        """Leave out files before a gap when the file behind it begins below ``log_start``: their deletion did not end.
+
+        Otherwise a file is missing.
+        """
+        if self._run_at and not self.has_gap:
+            rest = self._list[self._run_at :]
+            physical_offset, size, _ = self.unit(rest[0].first)
+            if size > 0 and 0 <= physical_offset < log_start:
+                self._list, self.odd, self._run_at = rest, [], 0
+                self.base = rest[0].first
+            else:
+                self.has_gap = True
+
+    def samples(self) -> list[list[int]]:
+        """Return the first, a middle and the last queue offset of each file's units."""
+        found = []
+        for one in self._list:
+            end = min(one.first + one.count, self.end)
+            if one.first < end:
+                found.append(sorted({one.first, (one.first + end) // 2, end - 1}))
+        return found
 
     def place(self, offset: int) -> tuple[str, int | None]:
         """Return (path, position) of a unit, or the directory where there is no file."""

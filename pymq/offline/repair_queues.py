@@ -100,6 +100,14 @@ class _Builder:
             elif queue.max_offset < limits.end:
                 self._lose(queue, queue.max_offset, limits.end)
                 self._fill(queue, limits.end, *queue.unit(queue.max_offset - 1)[:2])
+        for (topic, queue_id), end in self._check.known_ends.items():
+            queue = self._table.make(topic, queue_id)
+            if queue.max_offset == 0 < end:
+                queue.start_at(end - 1)  # its files are lost, and all its records are deleted
+                queue.skip_to(end)
+            elif queue.max_offset < end:
+                self._lose(queue, queue.max_offset, end)
+                self._fill(queue, end, *queue.unit(queue.max_offset - 1)[:2])
 
     def _fill(self, queue: ConsumeQueue, end: int, physical_offset: int, size: int) -> None:
         fill_lost(queue, end, physical_offset, size, self._settings.segment_size_bytes)

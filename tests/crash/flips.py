@@ -11,6 +11,7 @@ from pymq.model.javahash import tags_code
 from pymq.store.disk.disk_snapshot import Image
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.queue.sums_file import SUMS_FILE
 from pymq.store.store import GetStatus, MessageStore
 from tests.store.support import ROOT, die, make_store, put
 
@@ -51,7 +52,8 @@ class Seen(NamedTuple):
 class FlipSuite:
     """A store whose every byte is on the disk, and what it serves when no bit is flipped."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_sums: bool = True) -> None:
+        """``with_sums``: the checksums of queue units are there."""
         clock = ManualClock()
         files = MemoryFiles(now_ms=clock.now_ms)
         store = make_store(files, clock, **SETTINGS)
@@ -67,6 +69,9 @@ class FlipSuite:
         self.images = {False: files.snapshot().image()}
         store.close()
         self.images[True] = files.snapshot().image()
+        if not with_sums:
+            for image in self.images.values():
+                del image.files[f"{ROOT}/digests/{SUMS_FILE}"]
         self.original = {clean: self.read(self.images[clean], ALL) for clean in (False, True)}
         assert len(self.original[True].records) == len(self.original[False].records) == MESSAGE_COUNT
 

@@ -85,7 +85,8 @@ def _flips(part: str) -> None:
     if part == "table":
         _table()
         return
-    suite = FlipSuite()
+    suite = FlipSuite(with_sums=not part.endswith("-without-sums"))
+    part = part.removesuffix("-without-sums")
     if part == "commitlog-end":
         positions = suite.positions("commitlog")[-300::7]
     elif part == "consumequeue-end":

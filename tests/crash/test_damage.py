@@ -1,4 +1,4 @@
-"""Damages derived files of small stores at random, and every bit of some units: no intact message is silently missing."""
+"""Damages derived files of small stores, at random and every bit of units: no intact message is silently missing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pymq.store.disk.disk_snapshot import Image
-from tests.crash.damage import DamageTally, Origin, check_start, origins, search
+from tests.crash.damage import DamageTally, Origin, check_queues, origins, search
 from tests.store.support import ROOT
 
 DAMAGE_COUNT = 500
@@ -34,12 +33,11 @@ def test_no_random_damage_hides_an_intact_message(sound: list[Origin], tell: Cal
 
 
 @pytest.mark.parametrize("unit", [0, 7, 19])
-@pytest.mark.parametrize("name", ["stopped", "killed", "without sums", "foreign"])
+@pytest.mark.parametrize("name", ["stopped", "without sums"])
 def test_no_bit_of_a_unit_hides_a_message(sound: list[Origin], name: str, unit: int) -> None:
     origin = next(origin for origin in sound if origin.name == name)
     path = f"{ROOT}/consumequeue/T1/0/{400:020d}"
     for bit in range(UNIT_BITS):
         content = bytearray(origin.image.files[path])
         content[unit * 20 + bit // 8] ^= 1 << bit % 8
-        image: Image = origin.image._replace(files={**origin.image.files, path: bytes(content)})
-        check_start(origin, image, with_keys=False)
+        check_queues(origin, origin.image._replace(files={**origin.image.files, path: bytes(content)}))

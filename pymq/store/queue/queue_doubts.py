@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from pymq.model.layout import BLANK_UNIT_SIZE, PLACEHOLDER_CODE, UNIT_SIZE_BYTES
+from pymq.model.layout import BLANK_UNIT_SIZE, PLACEHOLDER_CODE, RECORD_OVERHEAD_BYTES, UNIT_SIZE_BYTES
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import stands_for_damage, unit_fits
+from pymq.store.scan.scanner import record_in
 
 
 def find_doubt(queue: ConsumeQueue, log: CommitLog, starts: list[int], short: list[int]) -> str | None:
@@ -45,7 +46,7 @@ def find_doubt(queue: ConsumeQueue, log: CommitLog, starts: list[int], short: li
 
 
 def _is_plausible(queue: ConsumeQueue, log: CommitLog, first: int, end: int) -> bool:
-    """True when first and last block of a file have their sums, or most of three units lead to their records."""
+    """True when first and last block of a file have their sums, or most of its samples lead to their records."""
     blocks = queue.sums.blocks
     for block in {blocks.at(first), blocks.at(end - 1)}:
         start, stop = blocks.bounds(block)
@@ -55,11 +56,20 @@ def _is_plausible(queue: ConsumeQueue, log: CommitLog, first: int, end: int) -> 
     else:
         return True
     samples = {first, (first + end) // 2, end - 1}
-    return 2 * sum(_fits(queue, log, offset) for offset in samples) > len(samples)
+    return 2 * sum(_fits(queue, log, offset, is_alone=len(samples) == 1) for offset in samples) >= len(samples)
 
 
-def _fits(queue: ConsumeQueue, log: CommitLog, offset: int) -> bool:
+def _fits(queue: ConsumeQueue, log: CommitLog, offset: int, *, is_alone: bool) -> bool:
+    """True when a unit leads to its record, or to a place that can't be read.
+
+    ``is_alone``: no other unit can tell whether it or its record is damaged, so one field may differ.
+    """
+    physical_offset, size, _ = queue.unit(offset)
     try:
-        return unit_fits(queue, offset, log) or stands_for_damage(queue, offset, log)
+        if unit_fits(queue, offset, log):
+            return True
+        segment = log.find(physical_offset) if size >= RECORD_OVERHEAD_BYTES else None
+        is_readable = segment is None or record_in(segment, physical_offset) is not None
+        return (is_alone or not is_readable) and stands_for_damage(queue, offset, log)
     except OSError:
         return True  # the disk can't read the record: that says nothing about its unit
