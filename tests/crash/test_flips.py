@@ -1,7 +1,7 @@
 """Flips one bit in every byte of a store of 100 messages: log, queues, index, checkpoint, digests, config tables.
 
-Some flips may pass unnoticed until ``pymq store verify`` compares everything, because no format has a checksum for them:
-those of an entry or slot of the index (a look-up by key misses messages).
+Some flips may pass unnoticed until ``pymq store verify`` compares everything, because no format has a checksum for
+them: those of an entry or slot of the index (a look-up by key misses messages).
 """
 
 from __future__ import annotations
