@@ -21,6 +21,7 @@ OTHERS = {
     "pymq/store/disk/checkpoint.py": "checkpoint file",
     "pymq/store/disk/timer_checkpoint.py": "timer checkpoint file",
     "pymq/store/integrity/digest_file.py": "digest file",
+    "pymq/store/queue/sums_file.py": "checksums of queue units",
     "pymq/store/log/cold_file.py": "seek table of a compressed segment",
     "pymq/wire/bodies_registration.py": "wire bodies",
     "pymq/wire/command.py": "wire frames",

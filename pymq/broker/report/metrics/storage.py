@@ -59,8 +59,17 @@ class StorageMetrics:
 
     metrics = (
         *(SIZE, FLUSH_BEHIND, DISPATCH_BEHIND, RESERVE_TIME, LOG_START, LOG_END, LOG_SYNCED, SEGMENTS, COLD_SEGMENTS),
-        *(QUEUES, APPENDED, DISK_SIZE, DISK_FREE, IS_WRITABLE, PROBLEMS, CORRUPT, SCRUBBED, SCRUB_PASSES),
-        *(SCRUB_DAMAGED, FLUSHES, FLUSH_FAILURES, START_CLEAN, START_READ, START_TRUNCATED, START_DAMAGED),
+        *(QUEUES, APPENDED, DISK_SIZE, DISK_FREE, IS_WRITABLE, PROBLEMS, CORRUPT, MENDED, SCRUBBED),
+        *(
+            SCRUB_PASSES,
+            SCRUB_DAMAGED,
+            FLUSHES,
+            FLUSH_FAILURES,
+            START_CLEAN,
+            START_READ,
+            START_TRUNCATED,
+            START_DAMAGED,
+        ),
     )
 
     def __init__(self, parts: BrokerParts, recovery: Callable[[], RecoveryReport | None]) -> None:
