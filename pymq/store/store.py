@@ -31,7 +31,6 @@ from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.consume_queue import QueueView, tags_codes
 from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
 from pymq.store.queue.queue_table import QueueTable
-from pymq.store.queue.sums_file import SumsFile
 from pymq.store.read.reading import FILTER_STEP_COUNT, Accept, GetResult, GetStatus, Pace, RecordPrefilter
 from pymq.store.read.store_reader import StoreReader
 from pymq.store.replica.boundary import Boundary, find_boundary
@@ -89,7 +88,7 @@ class MessageStore(StoreReader):
         log = CommitLog(files, log_directory, s.segment_size_bytes, s.resident_bytes_max, cold)
         deleted = DeletedTopics(files, f"{root}/config/{DELETED_TOPICS_FILE}")
         queues = QueueTable(files, f"{root}/consumequeue", s.queue_file_size_bytes, s.open_queue_files_max, deleted)
-        queues.sums_file = SumsFile(files, f"{root}/digests") if s.digests_enabled else None
+        queues.keep_sums(f"{root}/digests" if s.digests_enabled else None)
         index = IndexService(files, f"{root}/index", log, clock, s) if s.index_enabled else None
         super().__init__(log, queues, index, s)
         self._root = root
@@ -113,8 +112,7 @@ class MessageStore(StoreReader):
         self._refused_by: dict[str, str] = {}
         self._follower: Follower | None = None  # set while the log grows by another broker's bytes
         self._appender = Appender(log, queues, index, clock, s, store_host)
-        # The hot ones: bound here, so that a send doesn't pay for a second call.
-        self.stage = self._appender.stage
+        self.stage = self._appender.stage  # the hot ones: bound here, so that a send doesn't pay for a second call
         self.stage_many = self._appender.stage_many
         self.commit = self._appender.commit
         self.confirm = self._appender.confirm

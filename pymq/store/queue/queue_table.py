@@ -41,6 +41,10 @@ class QueueTable:
         self.deleted = deleted
         self._lock = Lock()
 
+    def keep_sums(self, directory: str | None) -> None:
+        """Keep the checksums of units in a file of this directory; None keeps them in memory only."""
+        self.sums_file = SumsFile(self._files, directory) if directory is not None else None
+
     def load(self) -> list[str]:
         """Make an object for every queue directory. Returns the names that are not legal topics and are left alone."""
         make_directory(self._files, self._root)
