@@ -26,7 +26,8 @@ from tests.hostile.memory_attacks import (
 BUDGET_BYTES = 64 * MIB
 ABOVE_BYTES_MAX = 64 * MIB
 LEFT_BYTES_MAX = 48 * MIB  # after the attack
-HEALTH_P99_MS_MAX = 200 * 5  # machines of CI are noisy
+HEALTH_P90_MS_MAX = 200 * 5  # machines of CI are noisy; docs/testing.md has figures of a quiet one
+TURN_CPU_S_MAX = 0.5
 WITHIN_S = SUSPEND_MS / 1000 / 3
 
 
@@ -49,7 +50,8 @@ def watched(victim: Victim) -> Iterator[Health]:
         yield health
     peak = victim.peak_rss_bytes() - before
     assert peak <= BUDGET_BYTES + ABOVE_BYTES_MAX, f"{peak / MIB:.0f} MiB more than before"
-    assert health.percentile_ms(99) < HEALTH_P99_MS_MAX
+    assert health.percentile_ms(90) < HEALTH_P90_MS_MAX
+    assert victim.metric("pymq_longest_turn_cpu_seconds") < TURN_CPU_S_MAX
     eventually(lambda: victim.metric("pymq_memory_held_bytes") == 0, WITHIN_S)
     eventually(lambda: victim.rss_bytes() - before <= LEFT_BYTES_MAX, WITHIN_S)
 
