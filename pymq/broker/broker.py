@@ -12,6 +12,7 @@ from typing import TypeVar
 from pymq.broker.handlers.closed import ClosedDispatcher
 from pymq.broker.parts import BrokerParts
 from pymq.broker.replication.master.side import MasterSide
+from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import (
     RoleFile,
@@ -82,6 +83,7 @@ class Broker:
         self._clock = clock
         self._files = files
         self._rng = rng
+        self._known_peers = KnownPeers(config, clock)  # kept when the role changes
         self.parts: BrokerParts | None = None
         self._recovered: BrokerParts | None = (
             None  # recovered parts that do not serve yet: their log is being recovered from other members
@@ -123,6 +125,7 @@ class Broker:
             files=self._files,
             rng=self._rng,
             awaited=_awaited,
+            known_peers=self._known_peers,
             pause=_pause,
         )
         record = remembering(role_at_start(self._role_file.load(), config.broker_id), config.broker_role)
@@ -218,6 +221,7 @@ class Broker:
                 after_each=self.server.schedule_turn_end,
                 watch=self._watch_slice,
             ),
+            known_peers=self._known_peers,
         )
         self.recovery = parts.recover(is_stopping)
         self.server.note_time()

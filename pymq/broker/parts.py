@@ -18,6 +18,7 @@ from pymq.broker.replication.master.sync_mode import NoSlaves
 from pymq.broker.replication.read_advice import ReadAdvice
 from pymq.broker.replication.replicated_tables import replicated_tables
 from pymq.broker.replication.replication import Replication
+from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.master_monitor import MasterMonitor
 from pymq.broker.replication.roles.role import ChangeRole, Role
 from pymq.broker.replication.side import ReplicationSide
@@ -63,10 +64,11 @@ class BrokerParts:
         memory_bytes: int = ASSUMED_MEMORY_BYTES,
         budget: MemoryBudget | None = None,
         sliced_work: SlicedWork | None = None,
+        known_peers: KnownPeers | None = None,
     ) -> None:
         """``change_role`` closes these parts later and opens others in another role; ``on_master_role`` gets the role
         of the group's master, each time it is seen; ``memory_bytes``: the machine's; ``budget``: the process's; without
-        ``sliced_work``, long work is done at once."""
+        ``sliced_work``, long work is done at once; ``known_peers``: those that earlier parts of this broker knew."""
         budget = budget or MemoryBudget()
         assert role.broker_id == config.broker_id
         self.config = config
@@ -91,6 +93,7 @@ class BrokerParts:
             on_filter_servers=registration_requests.register_now,
             budget=budget,
         )
+        known_peers = known_peers or KnownPeers(config, clock)
         slaves = HaService(store=store, clock=clock, config=config, rng=rng) if role.is_master else NoSlaves()
         self.replication = Replication(
             config=config,
@@ -104,6 +107,7 @@ class BrokerParts:
             files=files,
             change_role=change_role,
             on_master_role=on_master_role,
+            known_peers=known_peers,
         )
         self.messages = Messages(
             config=config,
@@ -165,6 +169,7 @@ class BrokerParts:
             change_role=change_role,
             master_role=self.replication.master_role,
             side=self.side,
+            known_peers=known_peers,
             register_now=registration_requests.register_now,
         )
         self.requests = MessageRequests(

@@ -152,6 +152,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
                 master_role=replication.master_role,
                 side=parts.side,
                 change_role=parts.change_role,
+                known_peers=replication.known_peers,
             )
         ),
         log_copy=LogCopyHandlers(config=config, store=store),

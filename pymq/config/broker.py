@@ -41,6 +41,8 @@ class BrokerConfig(Config):
     broker_ip2: str = setting("brokerIP2", "", "Address that the broker gives to slaves; empty: brokerIP1.")
     ha_listen_port: int = setting("haListenPort", 0, "Port for slaves; 0: listenPort + 1, or any free port when that is taken.", minimum=0, maximum=65535)
     ha_master_address: str = setting("haMasterAddress", "", "Slave: its master's HA address (host:port); empty: ask the name servers.")
+    ha_slave_hosts: str = setting("haSlaveHosts", "", "Master: IP addresses of slaves that name servers do not list or that connect from another address than brokerIP1, separated by `;`.", runtime=True)
+    ha_truncation_max_bytes: int = setting("haTruncationMax", 64 * MIB, "Slave: most bytes of its log that it truncates on its master's word; beyond, it stops following until `pymq broker rejoin`.", minimum=0, maximum=2**50, runtime=True, is_size=True)
     ha_full_sync: bool = setting("haFullSync", False, "Slave: when new, copy the master's whole log instead of starting at its last segment.")
     in_sync_replicas: int = setting("inSyncReplicas", 2, "SYNC_MASTER: copies of a message, the master's included, that a send waits for.", minimum=1, maximum=16, runtime=True)
     auto_in_sync_replicas: bool = setting("enableAutoInSyncReplicas", False, "SYNC_MASTER: accept fewer slaves in sync, down to minInSyncReplicas, instead of refusing sends.", runtime=True)
@@ -177,6 +179,12 @@ class BrokerConfig(Config):
     def namesrv_addresses(self) -> list[str]:
         """The name servers' addresses, in the configured order."""
         return [part.strip() for part in self.namesrv_addr.split(";") if part.strip()]
+
+    @property
+    def ha_slave_host_list(self) -> list[str]:
+        """The hosts that the operator named for slaves, and the one of ``haMasterAddress``."""
+        named = [*self.ha_slave_hosts.split(";"), self.ha_master_address.rpartition(":")[0].strip("[]")]
+        return [part.strip() for part in named if part.strip()]
 
     @property
     def delete_hours(self) -> frozenset[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Protocol
 
 from pymq.config.values import SYNC_MASTER
@@ -17,6 +18,7 @@ class ReplicationSettings(Protocol):
     min_in_sync_replicas: int
     ha_listen_port: int
     ha_master_address: str
+    ha_slave_hosts: str
     ha_send_heartbeat_interval_ms: int
     ha_housekeeping_interval_ms: int
     ha_max_gap_not_in_sync_bytes: int
@@ -46,6 +48,11 @@ def check_replication(config: ReplicationSettings) -> None:
             f"haMasterAddress={config.ha_master_address[:60]}: write the master's HA address as host:port, or nothing "
             "to learn it from the name servers"
         )
+    for name in filter(None, (part.strip() for part in config.ha_slave_hosts.split(";"))):
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            raise ConfigError(f"haSlaveHosts: {name[:60]!r} is not an IP address: several are separated by ;") from None
 
 
 def replication_warnings(config: ReplicationSettings) -> list[str]:

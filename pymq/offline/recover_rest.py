@@ -7,6 +7,7 @@ from typing import Any
 
 from pymq.errors import StoreError
 from pymq.model import fastjson
+from pymq.model.epochs import why_jumping
 from pymq.offline.directory import Directory
 from pymq.offline.findings import Report
 from pymq.store.disk.checkpoint import CheckpointFile, Durable
@@ -136,5 +137,15 @@ def take_epoch_history(
     if raw is None:
         return
     table, expected = epoch_table(files, root), _parsed(EPOCH_HISTORY_FILE, raw)
+    if why := _why_epochs_jump(expected.get(ENTRIES)):
+        raise StoreError(f"the source's {EPOCH_HISTORY_FILE} can't be true: {why}; recover from another broker")
     if _load(table).get(ENTRIES) != expected.get(ENTRIES):
         table.save(expected)
+
+
+def _why_epochs_jump(entries: Any) -> str:
+    """Return why the source's entries are no epoch history; empty when they may be one."""
+    try:
+        return why_jumping(int(entry["epoch"]) for entry in entries or ())
+    except (KeyError, TypeError, ValueError) as error:
+        return f"an entry has no epoch ({error!r})"

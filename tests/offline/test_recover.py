@@ -453,3 +453,11 @@ def _check_not_served(files: MemoryFiles, expected: dict[tuple[str, int], list[b
     if files.exists(unfinished_path(ROOT)):
         with pytest.raises(StoreError, match="half rebuilt"):
             opened(copy.deepcopy(files))
+
+
+@pytest.mark.parametrize("epoch", [b"-1", b"1001", b"1152921504606846976", b'"x"'])
+def test_an_epoch_history_that_can_t_be_true_is_not_taken(epoch: bytes) -> None:
+    source, files = pair(60)
+    source.given_tables["epochHistory.json"] = b'{"epochs":[{"epoch":%s,"start":0,"epochId":"aa"}]}' % epoch
+    with pytest.raises(StoreError, match="can't be true"):
+        recover(files, source)

@@ -16,10 +16,13 @@ start of that entry, it would refuse the slave. With the rule here such a slave 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
 from xxhash import xxh3_64_hexdigest
+
+from pymq.model.epochs import why_jumping
 
 # About 16 KB in each JoinRequest and status. A log that ends in the older half may end in a merged entry.
 ENTRIES_MAX = 256
@@ -67,7 +70,8 @@ class EpochHistory(msgspec.Struct, frozen=True):
     def begin(self, start: int, epoch_id: str) -> EpochHistory:
         """Return this history with the next epoch, for a new master whose log ends at ``start``.
 
-        Entries that would be left without bytes are dropped.
+        Entries that would be left without bytes are dropped, except the first one, by which members of one group are
+        distinguished from another group's.
         """
         return self._with(EpochEntry(self.epoch + 1, start, epoch_id))
 
@@ -79,7 +83,8 @@ class EpochHistory(msgspec.Struct, frozen=True):
         return self._with(EpochEntry(max(self.epoch, 1), start, epoch_id))
 
     def _with(self, entry: EpochEntry) -> EpochHistory:
-        entries = (*(other for other in self.entries if other.start < entry.start), entry)
+        first = tuple(other for other in self.entries[:1] if other.start == entry.start)
+        entries = (*first, *(other for other in self.entries if other.start < entry.start), entry)
         while len(entries) > ENTRIES_MAX:
             entries = _shorten(entries)
         return EpochHistory(entries)
@@ -91,6 +96,26 @@ class EpochHistory(msgspec.Struct, frozen=True):
     def end_of(self, place: int, log_end: int) -> int:
         """Return where the entry at ``place`` ends: at the start of the next one, or at ``log_end``."""
         return self.entries[place + 1].start if place + 1 < len(self.entries) else log_end
+
+
+def shares_entry(ours: EpochHistory, theirs: EpochHistory) -> bool:
+    """Return True when both histories have an entry in common: the logs have one origin, and differ at most later.
+
+    Brokers of another group, even of the same name, have other random ids.
+    """
+    return not set(ours.entries).isdisjoint(theirs.entries)
+
+
+def why_implausible(theirs: EpochHistory, our_epoch: int = 0) -> str:
+    """Return why no history of our group looks like this one; empty when it may be one.
+
+    ``our_epoch`` is the newest epoch of our own history, 0 without one. Each promotion begins the next epoch, so a step
+    of more than EPOCH_JUMP_MAX is no promotion that we missed.
+    """
+    for before, after in pairwise(theirs.entries):
+        if after.start < before.start:
+            return f"its epoch {after.epoch} from offset {after.start} comes after one from offset {before.start}"
+    return why_jumping((entry.epoch for entry in theirs.entries), our_epoch)
 
 
 def _shorten(entries: tuple[EpochEntry, ...]) -> tuple[EpochEntry, ...]:

@@ -10,6 +10,7 @@ from pymq.broker.replication.epoch_file import EpochFile
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.sync_mode import NoSlaves, SyncMode
 from pymq.broker.replication.roles.group_probe import GroupProbe
+from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.master_role import SeenMasterRole
 from pymq.broker.replication.roles.role import ChangeRole, Role
 from pymq.broker.replication.roles.write_fence import WriteFence
@@ -41,9 +42,11 @@ class Replication:
         files: Files,
         change_role: ChangeRole,
         on_master_role: Callable[[str], None],
+        known_peers: KnownPeers,
     ) -> None:
         """``on_master_role`` hears what kind of master the group has, each time one is seen."""
-        self.group_probe = GroupProbe(network, config.broker_name)
+        self.known_peers = known_peers
+        self.group_probe = GroupProbe(network, config.broker_name, known_peers.note_listed)
         self.master_role = SeenMasterRole(role.master_role, on_master_role)
         self.epoch_file = EpochFile(epoch_table(files, config.store_path_root_dir), rng)
         self.sync_mode = SyncMode(config=config, store=store, role=role, slaves=slaves)

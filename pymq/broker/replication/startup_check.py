@@ -11,6 +11,7 @@ from pymq.broker.addresses import own_address
 from pymq.broker.replication.epoch_file import EpochFile
 from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
+from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import RoleRecord, demoted
 from pymq.broker.replication.roles.second_master import Ourselves, judge
@@ -49,6 +50,7 @@ class StartupCheck:
         rng: random.Random,
         awaited: Awaited,
         pause: Callable[[int], Awaitable[None]],
+        known_peers: KnownPeers,
     ) -> None:
         self._config = config
         self._network = network
@@ -57,6 +59,7 @@ class StartupCheck:
         self._rng = rng
         self._awaited = awaited
         self._pause = pause
+        self._known_peers = known_peers
 
     async def role(self, record: RoleRecord) -> tuple[RoleRecord, Role]:
         """Return the role to start in: the recorded one, unless another broker is the master now.
@@ -76,7 +79,7 @@ class StartupCheck:
             flags_id=record.configured_id,
         )
         found = judge(us, members)
-        for warning in found.warnings:
+        for warning in (*found.warnings, *found.distrusted):
             log.warning("%s", warning)
         if found.second_master:
             raise UsageError(found.second_master)
@@ -99,7 +102,9 @@ class StartupCheck:
         return epoch_file.history
 
     async def _members(self, also: list[str]) -> list[Member]:
-        group_probe, servers = GroupProbe(self._network, self._config.broker_name), self._config.namesrv_addresses
+        config = self._config
+        group_probe = GroupProbe(self._network, config.broker_name, self._known_peers.note_listed)
+        servers = config.namesrv_addresses
         return await self._awaited(lambda done: group_probe.take(servers, self._address, done, also))
 
     async def _ask(self, address: str, command: Command, timeout_ms: int) -> Command | str:

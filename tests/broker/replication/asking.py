@@ -19,12 +19,19 @@ THEIRS = "10.0.0.2:10911"
 THIRD = "10.0.0.3:10911"
 
 
+def epochs_up_to(epoch: int) -> list[EpochEntryBody]:
+    """A history whose first entry every member of the group has, and whose newest one only one broker has."""
+    first, newest = EpochEntryBody(1, 0, "b" * 16), EpochEntryBody(epoch, 50, "a" * 16)
+    return [first, newest][: min(epoch, 2)]
+
+
 def status(address: str, broker_id: int, epoch: int = 0, **fields: object) -> ReplicationStatus:
+    """``epoch`` 2 and later is of the history that the tests' own brokers have, see :func:`epochs_up_to`."""
     given = {
         "cluster": "DefaultCluster",
         "broker_name": "broker-a",
         "role": "SLAVE" if broker_id else "ASYNC_MASTER",
-        "epoch_history": [EpochEntryBody(epoch, 0, "a" * 16)] if epoch else [],
+        "epoch_history": epochs_up_to(epoch),
         **fields,
     }
     return ReplicationStatus(address=address, broker_id=broker_id, **given)  # type: ignore[arg-type]

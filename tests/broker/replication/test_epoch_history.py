@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pymq.broker.replication import epoch_history as epoch_histories
-from pymq.broker.replication.epoch_history import ENTRIES_MAX, CommonPoint, EpochEntry, EpochHistory, common_point
+from pymq.broker.replication.epoch_history import (
+    ENTRIES_MAX,
+    CommonPoint,
+    EpochEntry,
+    EpochHistory,
+    common_point,
+    shares_entry,
+    why_implausible,
+)
+from pymq.model.epochs import EPOCH_JUMP_MAX
 
 NONE = EpochHistory()
 ONE = EpochHistory((EpochEntry(1, 0, "a"),))
@@ -182,3 +191,36 @@ def follow(slave: Log, master: Log, size: int) -> None:
     end = min(len(slave.writers) + size, len(master.writers))
     slave.writers += master.writers[len(slave.writers) : end]
     slave.epoch_history, slave.is_master = master.epoch_history.truncate(end), False
+
+
+def test_the_first_entry_stays_without_bytes() -> None:
+    """A group whose first master dies before its first message is still one group."""
+    assert ONE.begin(0, "b") == EpochHistory((EpochEntry(1, 0, "a"), EpochEntry(2, 0, "b")))
+    assert ONE.renew(0, "b").renew(0, "c") == EpochHistory((EpochEntry(1, 0, "a"), EpochEntry(1, 0, "c")))
+    assert shares_entry(ONE.begin(0, "b"), ONE.renew(0, "c")) and not shares_entry(ONE, NONE.begin(0, "x"))
+    assert common_point(ONE, 70, ONE.begin(0, "b"), 90) == CommonPoint(0, is_known=True)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "our_epoch", "word"),
+    [
+        ([1, 2, 2, 3], 0, ""),
+        ([EPOCH_JUMP_MAX], 0, ""),
+        ([EPOCH_JUMP_MAX + 1], 0, f"jump from 0 to {EPOCH_JUMP_MAX + 1}"),
+        ([1, EPOCH_JUMP_MAX + 1], 0, ""),
+        ([1, EPOCH_JUMP_MAX + 2], 0, "jump from 1"),
+        ([1, EPOCH_JUMP_MAX], 0, ""),
+        ([600, 1200, 1800], 0, ""),
+        ([600, 1200, 1800], 800, ""),
+        ([600, 1200, 1800], 799, "ours is 799"),
+        ([3, 2], 0, "from 3 to 2"),
+    ],
+)
+def test_a_history_whose_epochs_jump_is_implausible(epochs: list[int], our_epoch: int, word: str) -> None:
+    entries = tuple(EpochEntry(epoch, place * 10, f"{place}") for place, epoch in enumerate(epochs))
+    why = why_implausible(EpochHistory(entries), our_epoch)
+    assert word in why and bool(why) == bool(word)
+
+
+def test_a_history_whose_starts_go_back_is_implausible() -> None:
+    assert "offset 9" in why_implausible(EpochHistory((EpochEntry(1, 10, "a"), EpochEntry(2, 9, "b"))))

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.role_file import RoleRecord
 from pymq.broker.replication.startup_check import StartupCheck
 from pymq.errors import UsageError
@@ -39,6 +40,7 @@ def at_start(world: World, network: Asking) -> StartupCheck:
         rng=random.Random(1),
         awaited=awaited,
         pause=pause,
+        known_peers=KnownPeers(world.config, world.clock),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pymq.broker.replication.epoch_body import history_of_body
-from pymq.broker.replication.epoch_history import EpochHistory, common_point
+from pymq.broker.replication.epoch_history import EpochHistory, common_point, why_implausible
 from pymq.broker.replication.log_end import last_segment_start, tail_size
 from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import Refusal
@@ -84,7 +84,10 @@ def _check_tail_size(request: JoinRequest, own: MasterLog) -> None:
 
 def _check_epoch(request: JoinRequest, own: MasterLog) -> None:
     """Refuse a slave that has followed a newer master: it may have confirmed messages that this master never had."""
-    theirs, ours = history_of_body(request.epoch_history).epoch, own.epoch_history.epoch
+    history, ours = history_of_body(request.epoch_history), own.epoch_history.epoch
+    if why := why_implausible(history, ours):
+        raise _refusal(f"the epoch history of the slave at {request.address} can't be true: {why}: {_START_EMPTY}")
+    theirs = history.epoch
     if 0 < ours < theirs:
         raise _refusal(
             f"the slave at {request.address} has followed a master of epoch {theirs}, this one's epoch is {ours}: "

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from pymq.broker.replication.epoch_body import history_of_body
+from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.errors import PymqError
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
@@ -52,6 +54,11 @@ class Member:
         """The number of its newest epoch; 0 without epochs or status."""
         return self.status.epoch_history[-1].epoch if self.status is not None and self.status.epoch_history else 0
 
+    @property
+    def epoch_history(self) -> EpochHistory:
+        """The epoch history in its status; empty without one."""
+        return history_of_body(self.status.epoch_history) if self.status is not None else EpochHistory()
+
     def is_of(self, cluster: str, broker_name: str) -> bool:
         """Return False when its status names another group. Name servers list brokers by their name only."""
         status = self.status
@@ -61,8 +68,15 @@ class Member:
 class GroupProbe:
     """Probes the group of one broker name. Each :meth:`take` is independent of the others."""
 
-    def __init__(self, network: Network, broker_name: str) -> None:
+    def __init__(
+        self,
+        network: Network,
+        broker_name: str,
+        on_listed: Callable[[Mapping[str, int]], None] = lambda registered: None,
+    ) -> None:
+        """``on_listed`` gets address -> id each time name servers were asked; empty when none of them answered."""
         self._network = network
+        self._on_listed = on_listed
         self._broker_name = broker_name
         # The last answer of each name server, raw and decoded: it rarely changes, and is needed every few seconds.
         self._heard: dict[str, tuple[bytes, dict[str, int]]] = {}
@@ -77,7 +91,12 @@ class GroupProbe:
         command = RequestCode.GET_BROKER_CLUSTER_INFO
         questions = [(server, command, taker(server)) for server in name_servers]
         self._heard = {server: self._heard[server] for server, _, _ in questions if server in self._heard}
-        _ask_all(self._network, questions, lambda: on_done(found))
+
+        def done() -> None:
+            self._on_listed(found)
+            on_done(found)
+
+        _ask_all(self._network, questions, done)
 
     def _addresses(self, server: str, answer: Answer) -> dict[str, int]:
         if isinstance(answer, str) or answer.code != ResponseCode.SUCCESS:

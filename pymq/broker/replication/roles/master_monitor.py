@@ -1,8 +1,9 @@
 """MasterMonitor: finds a second master of the group, so that the older one steps down; a slave finds its master.
 
 Every few seconds it asks the name servers which brokers are registered. It asks these brokers when that list changed,
-after something was wrong, and from time to time; :mod:`.second_master` decides what follows. A master names itself in
-its requests, so that an unregistered master is noticed, too.
+after something was wrong, and from time to time; :mod:`.second_master` decides what follows. Only known peers
+(:mod:`.known_peers`) are asked. A master names itself in its requests; what another broker says there is a hint to ask
+the name servers soon.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Protocol
 
 from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
+from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.master_role import SeenMasterRole
 from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
 from pymq.broker.replication.roles.second_master import Ourselves, judge, lowest_free_id
@@ -25,6 +27,10 @@ log = logging.getLogger(__name__)
 
 MONITOR_PERIOD_MS = 5000
 SEARCH_PERIOD_MS = 1000  # a slave that does not follow
+# How long a claim of a broker that is not known stays among the troubles.
+CLAIM_SHOWN_MS = 60_000
+# The shortest time between two looks that peers' hints cause.
+HINT_PERIOD_MS = 200
 # How often the members are asked while nothing changes.
 MEMBERS_PERIOD_MS = 30_000
 # How long an old master waits until the slave that becomes the master leaves its id.
@@ -65,6 +71,7 @@ class MasterMonitor:
         master_role: SeenMasterRole,
         register_now: Callable[[], None] = lambda: None,
         side: KnownMembers,
+        known_peers: KnownPeers,
     ) -> None:
         """``address`` is our own. ``register_now`` has this broker register again: the answer to a slave's registration
         names its master."""
@@ -76,6 +83,7 @@ class MasterMonitor:
         self._epoch_history = epoch_history
         self._change_role = change_role
         self._side = side
+        self._known_peers = known_peers
         self._master_role = master_role
         self._register_now = register_now
         self._is_asking = False
@@ -87,13 +95,21 @@ class MasterMonitor:
         self._known_master = ""
         self.second_master = ""  # the problem with a second master; empty without one
         self.second_master_address = ""
-        self._other_master = ""  # the address of a master that sent a request
+        self._other_master = ""  # the address of a known master that sent a request
+        self._claimed_master = ""  # of one that is not known, until the name servers were asked
+        self._claim, self._claimed_ms = "", 0
+        self._is_hinted = False
+        self._distrusted: tuple[str, ...] = ()
         self._refusal = ""
+        known_peers.on_hint = self.look_soon
 
     @property
     def troubles(self) -> list[str]:
-        """Problems for the operator: a second master; a name server that has another broker under our id."""
-        return [text for text in (self.second_master, self._refusal) if text]
+        """Problems for the operator: a second master; members whose word does not count; a name server that has another
+        broker under our id."""
+        is_recent = self._clock.monotonic_ms() - self._claimed_ms < CLAIM_SHOWN_MS
+        claim = self._claim if is_recent else ""
+        return [text for text in (self.second_master, *self._distrusted, self._refusal, claim) if text]
 
     def note_refused(self, why: str) -> None:
         """Note why a name server refused our registration; empty when none does. The next tick probes the group."""
@@ -101,10 +117,19 @@ class MasterMonitor:
         self._is_urgent = bool(why)
 
     def note_other_master(self, address: str) -> None:
-        """Note a broker at ``address`` that says it is the master. The next tick probes the group, once per address."""
-        if self._role.is_master and address not in (self._address, self._other_master):
+        """Note a broker at ``address`` that says it is the master. It is asked when it is known, or turns out to be."""
+        if not self._role.is_master or address in (self._address, self._other_master):
+            return
+        if self._known_peers.is_known(address):
             self._other_master = address
             self._is_urgent = True
+        else:
+            self._claimed_master, self._claimed_ms = address, self._clock.monotonic_ms()
+            self._claim = self._known_peers.note_stranger(address, "claims to be the master")
+
+    def look_soon(self) -> None:
+        """Ask the name servers soon: a peer that they did not list wants something. At most every HINT_PERIOD_MS."""
+        self._is_hinted = True
 
     def close(self) -> None:
         """Ignore answers that come from now on."""
@@ -121,6 +146,8 @@ class MasterMonitor:
         if self._is_urgent:
             return True
         waited_ms = self._clock.monotonic_ms() - self._looked_ms
+        if self._is_hinted and waited_ms >= HINT_PERIOD_MS:
+            return True
         return waited_ms >= MONITOR_PERIOD_MS or (waited_ms >= SEARCH_PERIOD_MS and not self._is_content())
 
     def _is_content(self) -> bool:
@@ -129,12 +156,23 @@ class MasterMonitor:
     def _look(self, registered: dict[str, int]) -> None:
         """Ask the members, unless nothing changed."""
         self._looked_ms = self._clock.monotonic_ms()
+        self._is_hinted = False
+        self._take_claim()
         if self._is_closed or self._is_as_before(registered):
             self._is_asking = False
             return
         self._registered, self._members_ms = registered, self._looked_ms
-        also = [*self._side.members(), *filter(None, [self._other_master])]
+        if not self._role.is_master and self._side.is_following:
+            for address in self._side.members():
+                self._known_peers.remember(address)  # our master, of which this broker may be the successor
+        away = [] if registered else self._known_peers.addresses()
+        also = [*filter(self._known_peers.is_known, [*self._side.members(), self._other_master]), *away]
         self._group_probe.members(registered, self._address, self._taken, also, is_master=self._role.is_master)
+
+    def _take_claim(self) -> None:
+        claimed, self._claimed_master = self._claimed_master, ""
+        if claimed and self._known_peers.is_known(claimed):
+            self._other_master, self._is_urgent, self._claim = claimed, True, ""
 
     def _is_as_before(self, registered: dict[str, int]) -> bool:
         if not registered or registered != self._registered:  # without name servers the members must be asked
@@ -148,6 +186,7 @@ class MasterMonitor:
         self._looked_ms = self._clock.monotonic_ms()
         if self._is_closed:
             return
+        self._known_peers.note_members(members)
         masters = self._role.is_master + sum(member.broker_id == MASTER_ID for member in members)
         if not any(member.address == self._other_master and member.broker_id == MASTER_ID for member in members):
             self._other_master = ""
@@ -187,6 +226,10 @@ class MasterMonitor:
             self.second_master, self.second_master_address = found.second_master, found.second_master_address
             if found.second_master:
                 log.error("%s", found.second_master)
+        for text in found.distrusted:
+            if text not in self._distrusted:
+                log.error("%s", text)
+        self._distrusted = found.distrusted
         if found.step_down is not None:
             self._change_role(RoleChange(found.step_down, found.why))
 

@@ -20,6 +20,7 @@ from pymq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from pymq.broker.replication.epoch_file import EpochFile
+    from pymq.broker.replication.roles.known_peers import KnownPeers
     from pymq.broker.replication.roles.master_role import SeenMasterRole
     from pymq.broker.replication.roles.write_fence import WriteFence
     from pymq.broker.replication.side import ReplicationSide
@@ -43,6 +44,7 @@ class RoleRequests:
         master_role: SeenMasterRole,
         side: ReplicationSide,
         change_role: ChangeRole,
+        known_peers: KnownPeers,
     ) -> None:
         self._config = config
         self._store = store
@@ -52,6 +54,7 @@ class RoleRequests:
         self._master_role = master_role
         self._side = side
         self._change_role = change_role
+        self._known_peers = known_peers
         self._actions: Final = {
             FENCE: self._begin_fence,
             RESUME: self._end_fence,
@@ -99,6 +102,7 @@ class RoleRequests:
             raise _refusal(f"masterAddress {ours} is this broker's own: name the one that becomes the master")
         if not self._write_fence.is_on and not request.force:
             raise _refusal("a master that takes writes would lose them by stepping down: fence it first")
+        self._known_peers.remember(request.master_address)
         role = Role(request.broker_id, master_address=request.master_address)
         self._change_role(RoleChange(role, f"{request.master_address} becomes the master: {why}"))
 

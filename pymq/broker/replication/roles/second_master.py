@@ -1,11 +1,12 @@
 """What a master does about the other members of its group: step down, refuse to start, or report a second master.
 
-All functions are pure. The rules:
+All functions are pure. A member's word counts only if its epoch history is plausible and has an entry in common with
+ours (:func:`why_distrusted`): a broker of another group, even of the same name, demotes no master. The rules:
 
 - A member with a newer epoch shows that another broker became the master since. This broker becomes a slave. At its
   start, with a directory that shares nothing with that history, it refuses to run instead: that is a mistake.
-- Another master with the same epoch, or without one, can't be overruled. At its start this broker refuses to run. Later
-  both continue and report it, until an operator chooses.
+- Another master with the same epoch, of another history, or without one, can't be overruled. At its start this broker
+  refuses to run. Later both continue and report it, until an operator chooses.
 - A master with an older epoch finds this broker, and steps down.
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.epoch_history import EpochHistory, shares_entry, why_implausible
 from pymq.broker.replication.roles.group_probe import Member
 from pymq.broker.replication.roles.role import Role
 from pymq.config.values import BROKER_ID_MAX
@@ -42,6 +43,7 @@ class Findings:
 
     ``step_down`` is the slave that this broker must become, because of ``why``. ``second_master`` describes a master
     at ``second_master_address`` that can't be overruled, with the next step. ``warnings`` are for the operator.
+    ``distrusted`` describes members whose word does not count, with the next step.
     """
 
     step_down: Role | None = None
@@ -49,45 +51,99 @@ class Findings:
     second_master: str = ""
     second_master_address: str = ""
     warnings: tuple[str, ...] = field(default=())
+    distrusted: tuple[str, ...] = field(default=())
 
 
 def judge(us: Ourselves, members: Sequence[Member]) -> Findings:
     """Return what this master must do, given the other members of its group."""
     ours = [member for member in members if member.is_of(us.cluster, us.broker_name)]
-    newest = max(ours, key=lambda member: (member.epoch, member.broker_id == MASTER_ID), default=None)
-    if newest is not None and newest.epoch > us.epoch_history.epoch:
-        return _beside_newer_epoch(us, newest, ours)
+    newer = [member for member in ours if member.epoch > us.epoch_history.epoch]
+    doubts = {member.address: why_distrusted(us.epoch_history, member) for member in ours}
+    distrusted = tuple(
+        _distrust(us, member, doubts[member.address])
+        for member in newer
+        if doubts[member.address] and not _blocks_start(us, member)
+    )
+    trusted = [member for member in newer if not doubts[member.address]]
+    newest = max(trusted, key=lambda member: (member.epoch, member.broker_id == MASTER_ID), default=None)
+    if newest is not None:
+        step_down = Role(_free_id(newest, ours), master_address=_master_by(newest, ours))
+        return Findings(step_down=step_down, why=_newer_epoch(us, newest), distrusted=distrusted)
+    stranger = next((member for member in newer if _blocks_start(us, member)), None)
+    if stranger is not None:
+        return _start_beside_newer_epoch(us, stranger, ours)
     masters = [member for member in ours if member.broker_id == MASTER_ID]
     living = next((member for member in masters if member.answered and not _is_older(member, us.epoch_history)), None)
-    if living is not None:
-        return _beside_equal_epoch(us, living, ours)
-    return Findings(warnings=tuple(_warning(us, member) for member in masters))
+    if living is not None and not (us.is_starting and why_implausible(living.epoch_history, us.epoch_history.epoch)):
+        return _beside_second_master(us, living, ours, distrusted)
+    warnings = tuple(_warning(us, member) for member in masters if not doubts[member.address])
+    return Findings(warnings=warnings, distrusted=distrusted)
 
 
-def _beside_newer_epoch(us: Ourselves, newest: Member, ours: Sequence[Member]) -> Findings:
-    is_master = newest.broker_id == MASTER_ID
-    what = "is the master" if is_master else f"is slave {newest.broker_id} of an absent master"
-    why = f"{newest.address} {what} with epoch {newest.epoch}, ours is {us.epoch_history.epoch}"
-    if us.is_starting and not _shares_history(us.epoch_history, newest):
-        return Findings(
-            second_master=f"{us.address} can't be master (id 0) of {us.broker_name}: {why}; this directory shares "
-            f"nothing with that history: start with --id {lowest_free_id(ours, us.flags_id)} to be a slave, give "
-            "another --name, or rebuild the directory first (pymq store recover)",
-            second_master_address=newest.address,
-        )
-    return Findings(step_down=Role(_free_id(newest, ours), master_address=_master_by(newest)), why=why)
+def why_distrusted(epoch_history: EpochHistory, member: Member) -> str:
+    """Return why the epoch of ``member`` proves nothing to a broker with this history; empty when it counts."""
+    theirs = member.epoch_history
+    if why := why_implausible(theirs, epoch_history.epoch):
+        return why
+    if theirs.entries and not shares_entry(epoch_history, theirs):
+        return f"its epoch history ({theirs.epoch} epochs) has no entry in common with ours ({epoch_history.epoch})"
+    return ""
 
 
-def _beside_equal_epoch(us: Ourselves, living: Member, ours: Sequence[Member]) -> Findings:
-    next_step = (
-        f"start this one as its slave with --id {lowest_free_id(ours, us.flags_id)}"
-        if us.is_starting
-        else f"choose one, pymq broker promote {us.address} --force makes the other its slave"
+def is_newer(epoch_history: EpochHistory, member: Member) -> bool:
+    """Return True when ``member`` proves that another master came after the newest epoch of ``epoch_history``."""
+    return member.epoch > epoch_history.epoch and not why_distrusted(epoch_history, member)
+
+
+def _blocks_start(us: Ourselves, member: Member) -> bool:
+    """Return True for a newer member of another history beside which this broker must not start as the master.
+
+    A directory without epochs may be a new disk in the place of a former master's. One with epochs is a master's own:
+    then only another master counts.
+    """
+    if not us.is_starting or why_implausible(member.epoch_history, us.epoch_history.epoch):
+        return False
+    is_new = not us.epoch_history.entries
+    return (is_new or member.broker_id == MASTER_ID) and not shares_entry(us.epoch_history, member.epoch_history)
+
+
+def _newer_epoch(us: Ourselves, newest: Member) -> str:
+    what = "is the master" if newest.broker_id == MASTER_ID else f"is slave {newest.broker_id} of an absent master"
+    return f"{newest.address} {what} with epoch {newest.epoch}, ours is {us.epoch_history.epoch}"
+
+
+def _start_beside_newer_epoch(us: Ourselves, newest: Member, ours: Sequence[Member]) -> Findings:
+    return Findings(
+        second_master=f"{us.address} can't be master (id 0) of {us.broker_name}: {_newer_epoch(us, newest)}; this "
+        f"directory shares nothing with that history: start with --id {lowest_free_id(ours, us.flags_id)} to be a "
+        "slave, give another --name, or rebuild the directory first (pymq store recover)",
+        second_master_address=newest.address,
     )
+
+
+def _distrust(us: Ourselves, member: Member, doubt: str) -> str:
+    what = "master" if member.broker_id == MASTER_ID else f"slave {member.broker_id}"
+    return (
+        f"{member.address} says that it is {what} of {us.broker_name} with epoch {member.epoch}, which does not count: "
+        f"{doubt}; give one of the two brokers another --name, or stop that one"
+    )
+
+
+def _beside_second_master(
+    us: Ourselves, living: Member, ours: Sequence[Member], distrusted: tuple[str, ...]
+) -> Findings:
+    shares = not living.epoch_history.entries or shares_entry(us.epoch_history, living.epoch_history)
+    if us.is_starting:
+        next_step = f"start this one as its slave with --id {lowest_free_id(ours, us.flags_id)}"
+    elif shares:
+        next_step = f"choose one, pymq broker promote {us.address} --force makes the other its slave"
+    else:
+        next_step = "give one of them another --name: their epoch histories have no entry in common"
     return Findings(
         second_master=f"{us.address} and {living.address} are both masters (id 0) of {us.broker_name} in cluster "
         f"{us.cluster}, with epochs {us.epoch_history.epoch} and {living.epoch}: stop one of them, or {next_step}",
         second_master_address=living.address,
+        distrusted=distrusted,
     )
 
 
@@ -105,22 +161,21 @@ def _warning(us: Ourselves, master: Member) -> str:
 
 def _is_older(member: Member, epoch_history: EpochHistory) -> bool:
     """Return True for a master that has not yet found out that another one was promoted. It steps down when it does,
-    so the newer one must not wait for it."""
-    return member.answered and 0 < member.epoch < epoch_history.epoch
+    so the newer one must not wait for it. One of another history never does."""
+    is_before = member.answered and 0 < member.epoch < epoch_history.epoch
+    return is_before and shares_entry(epoch_history, member.epoch_history)
 
 
-def _master_by(newest: Member) -> str:
-    """Return the address of the newest master: ``newest`` itself, or the master of that slave."""
+def _master_by(newest: Member, members: Sequence[Member]) -> str:
+    """Return the address of the newest master: ``newest`` itself, or the member that this slave names as its master.
+
+    Empty when it names another broker: the name servers will tell.
+    """
     if newest.broker_id == MASTER_ID:
         return newest.address
     ha_client = newest.status.ha_client if newest.status is not None else None
-    return ha_client.master_address if ha_client is not None else ""
-
-
-def _shares_history(epoch_history: EpochHistory, member: Member) -> bool:
-    theirs = member.status.epoch_history if member.status is not None else []
-    known = {(entry.epoch, entry.start, entry.epoch_id) for entry in theirs}
-    return any((entry.epoch, entry.start, entry.epoch_id) in known for entry in epoch_history.entries)
+    named = ha_client.master_address if ha_client is not None else ""
+    return named if any(member.address == named for member in members) else ""
 
 
 def _free_id(newest: Member, members: Sequence[Member]) -> int:

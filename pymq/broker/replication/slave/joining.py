@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from pymq.broker.replication.epoch_body import history_of_body
-from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.epoch_history import EpochHistory, why_implausible
 from pymq.broker.replication.log_end import last_segment_start
 from pymq.config.values import MASTER_ROLES
 from pymq.model.fastjson import JsonError
@@ -116,6 +116,10 @@ class Joining:
             self._fail(f"{self._address} gave no token for its HA port, although our log needs no truncation")
             return
         epoch_history = history_of_body(answer.epoch_history)
+        own_epoch = history_of_body(self._request.epoch_history).epoch
+        if why := why_implausible(epoch_history, own_epoch):
+            self._fail(f"the epoch history of {self._address} can't be true: {why}; check which broker is there")
+            return
         self._report(
             Joined(answer.token, answer.ha_address, answer.start, epoch_history, answer.master_role, answer.log_end)
         )

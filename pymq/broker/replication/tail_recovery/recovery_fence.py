@@ -16,6 +16,7 @@ from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.master.sync_mode import SyncMode
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
 from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
+from pymq.broker.replication.roles.second_master import is_newer
 from pymq.broker.replication.tail_recovery.tail_search import RecoveredTail, missing_of, named
 from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
@@ -90,7 +91,7 @@ class RecoveryFence:
         ours = [member for member in members if member.is_of(config.broker_cluster_name, config.broker_name)]
         missing = missing_of(self._unsynced, ours)
         is_newer_there = any(
-            member.epoch > self._epoch_history.epoch for member in ours
+            is_newer(self._epoch_history, member) for member in ours
         )  # the master monitor steps down for it
         if is_newer_there or is_promise_at_risk(self._config, self._sync_mode, missing):
             return

@@ -20,6 +20,7 @@ from pymq.broker.replication.epoch_body import history_of_body
 from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.log_end import TAIL_BYTES_MAX, tail_size
 from pymq.broker.replication.roles.group_probe import Member
+from pymq.broker.replication.roles.second_master import is_newer
 from pymq.clock import Clock
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
@@ -131,7 +132,7 @@ class TailSearch:
         began_ms = self._clock.monotonic_ms()
         while True:
             members = [member for member in await self._members() if self._is_ours(member)]
-            newer = next((member.address for member in members if member.epoch > self._epoch_history.epoch), "")
+            newer = next((member.address for member in members if is_newer(self._epoch_history, member)), "")
             failed = await self._take_all(members) if not newer else set[str]()
             missing = missing_of(unsynced, [member for member in members if member.address not in failed])
             is_done = newer or not (missing or failed)

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from pymq.broker.replication.epoch_body import history_to_body
-from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
 from pymq.broker.replication.log_end import tail_size
 from pymq.broker.replication.master.join import MasterLog, decide
 from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import Refusal
+from pymq.model.epochs import EPOCH_JUMP_MAX
 from pymq.wire.bodies_replication import PROTOCOL_VERSION, JoinRequest
 from pymq.wire.codes import ResponseCode
 
@@ -164,3 +165,9 @@ def test_another_version_is_refused() -> None:
 def test_one_id_is_one_slave() -> None:
     assert "brokerId 1 belongs to the slave at h:2" in refusal(slave(), master(live_address="h:2")).remark
     assert decide(slave(), master(live_address="h:1")) == 200_000
+
+
+def test_a_slave_with_an_impossible_epoch_history_is_refused() -> None:
+    entries = (EpochEntry(1, 0, "a"), EpochEntry(EPOCH_JUMP_MAX + 2, 10, "b"))
+    why = str(refusal(slave(epoch_history=EpochHistory(entries)), master()))
+    assert f"can't be true: its epochs jump from 1 to {EPOCH_JUMP_MAX + 2}" in why

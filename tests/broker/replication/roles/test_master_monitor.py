@@ -7,7 +7,10 @@ import pytest
 
 from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
 from pymq.broker.replication.roles.group_probe import GroupProbe
+from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.master_monitor import (
+    CLAIM_SHOWN_MS,
+    HINT_PERIOD_MS,
     MEMBERS_PERIOD_MS,
     MONITOR_PERIOD_MS,
     SEARCH_PERIOD_MS,
@@ -18,8 +21,8 @@ from pymq.broker.replication.roles.master_role import SeenMasterRole
 from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
-from pymq.wire.bodies_replication import StatusRequest
-from tests.broker.replication.asking import NAMESRV, OURS, THEIRS, THIRD, Asking, status
+from pymq.wire.bodies_replication import EpochEntryBody, StatusRequest
+from tests.broker.replication.asking import NAMESRV, OURS, THEIRS, THIRD, Asking, epochs_up_to, status
 
 
 def epoch_history() -> EpochHistory:
@@ -36,12 +39,13 @@ class Setup:
         self.changes: list[RoleChange] = []
         self.registrations = 0
         self.master_roles: list[str] = []
+        self.known_peers = KnownPeers(self.config, self.clock)
         self.master_role = SeenMasterRole(role.master_role, self.master_roles.append)
         self.is_following = False
         self.has_all_slaves = True
         self.known: list[str] = []
         self.master_monitor = MasterMonitor(
-            group_probe=GroupProbe(self.network, "broker-a"),
+            group_probe=GroupProbe(self.network, "broker-a", self.known_peers.note_listed),
             clock=self.clock,
             config=self.config,
             role=role,
@@ -51,6 +55,7 @@ class Setup:
             master_role=self.master_role,
             register_now=self._register,
             side=self,
+            known_peers=self.known_peers,
         )
 
     def members(self) -> list[str]:
@@ -86,6 +91,7 @@ def test_name_servers_may_be_away_when_members_are_known() -> None:
     setup.network.registered = {}
     setup.network.brokers = {THEIRS: status(THEIRS, 0, 4)}
     setup.known = [THEIRS, OURS]
+    setup.known_peers.remember(THEIRS)
     assert setup.after(MONITOR_PERIOD_MS) == [NAMESRV, THEIRS]
     assert len(setup.changes) == 1
 
@@ -120,9 +126,11 @@ def test_members_are_asked_when_name_servers_say_something_else(role: Role, foun
 def test_members_are_asked_when_name_servers_say_nothing() -> None:
     setup = settled(Role(0))
     setup.network.registered = {}
-    setup.known = [THEIRS]
-    assert setup.after(MONITOR_PERIOD_MS) == [NAMESRV, THEIRS]
-    assert setup.after(MONITOR_PERIOD_MS) == [NAMESRV, THEIRS]
+    assert setup.after(MONITOR_PERIOD_MS) == [NAMESRV, THEIRS], "those that were listed last"
+    setup.known = [THIRD]
+    assert setup.after(MONITOR_PERIOD_MS) == [NAMESRV, THEIRS], "a member that is not known is not asked"
+    setup.known_peers.remember(THIRD)
+    assert setup.after(MONITOR_PERIOD_MS) == [NAMESRV, THIRD, THEIRS]
 
 
 def test_members_are_asked_when_a_slave_has_gone() -> None:
@@ -173,6 +181,7 @@ def test_a_master_that_probes_announces_itself_and_is_probed_at_once() -> None:
     setup.after(MEMBERS_PERIOD_MS)
     assert msgspec.json.decode(setup.network.last_body, type=StatusRequest).master == OURS
     setup.network.brokers[THIRD] = status(THIRD, 0, 3)
+    setup.known_peers.remember(THIRD)
     setup.master_monitor.note_other_master(OURS)
     assert setup.after(0) == []
     setup.master_monitor.note_other_master(THIRD)
@@ -185,6 +194,54 @@ def test_a_master_that_probes_announces_itself_and_is_probed_at_once() -> None:
     assert setup.after(MONITOR_PERIOD_MS) == [NAMESRV, THEIRS, THIRD]
     assert setup.master_monitor.second_master_address == "" and setup.master_monitor.troubles == []
     assert setup.after(MONITOR_PERIOD_MS) == [NAMESRV]
+
+
+def test_a_claim_of_an_unknown_broker_has_the_name_servers_asked_and_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    setup = settled(Role(0))
+    setup.network.brokers[THIRD] = status(THIRD, 0, 4)
+    setup.master_monitor.note_other_master(THIRD)
+    assert setup.after(HINT_PERIOD_MS - 1) == []
+    assert setup.after(1) == [NAMESRV]
+    for number in range(100):
+        setup.master_monitor.note_other_master(f"10.0.7.{number}:1")
+        assert setup.after(0) == [], "hints have their own pace"
+    assert setup.after(HINT_PERIOD_MS) == [NAMESRV]
+    assert not setup.changes and setup.known_peers.stranger_count == 101
+    assert THIRD in caplog.text and len(caplog.records) == 1
+    (trouble,) = setup.master_monitor.troubles
+    assert "10.0.7.99:1" in trouble and "no name server lists it" in trouble
+    setup.clock.advance(CLAIM_SHOWN_MS)
+    assert setup.master_monitor.troubles == []
+
+
+def test_a_claim_counts_as_soon_as_a_name_server_lists_the_broker() -> None:
+    setup = settled(Role(0))
+    setup.network.brokers[THIRD] = status(THIRD, 0, 4)
+    setup.network.registered[NAMESRV][THIRD] = 3
+    setup.master_monitor.note_other_master(THIRD)
+    assert setup.after(HINT_PERIOD_MS) == [NAMESRV, THEIRS, THIRD]
+    (change,) = setup.changes
+    assert change.role.master_address == THIRD
+
+
+@pytest.mark.parametrize("epoch_history", [[EpochEntryBody(2, 0, "c" * 16)], epochs_up_to(1 << 60)])
+def test_a_listed_broker_of_another_history_or_of_an_impossible_epoch_demotes_no_master(
+    epoch_history: list[EpochEntryBody], caplog: pytest.LogCaptureFixture
+) -> None:
+    setup = settled(Role(0))
+    setup.network.registered[NAMESRV][THIRD] = 3
+    setup.network.brokers[THIRD] = status(THIRD, 3, epoch_history=epoch_history)
+    for _ in range(3):
+        setup.after(MONITOR_PERIOD_MS)
+    assert not setup.changes
+    is_newer = epoch_history[-1].epoch > 3
+    named = [THIRD in text and f"epoch {epoch_history[-1].epoch}" in text for text in setup.master_monitor.troubles]
+    assert named == [True] * is_newer and caplog.text.count("which does not count") == is_newer
+    setup.network.brokers[THIRD] = status(THIRD, 0, epoch_history=epoch_history)
+    setup.after(MEMBERS_PERIOD_MS)
+    assert not setup.changes and setup.master_monitor.second_master_address == THIRD
 
 
 def test_a_slave_does_not_call_itself_a_master() -> None:

@@ -12,6 +12,7 @@ from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import RoleRecord, role_at_start
 from pymq.broker.replication.roles.second_master import Findings, Ourselves, judge
 from pymq.config.values import BROKER_ID_MAX
+from pymq.model.epochs import EPOCH_JUMP_MAX
 from pymq.wire.bodies_replication import EpochEntryBody, HaClientState
 from tests.broker.replication.asking import OURS, THEIRS, THIRD, status
 
@@ -70,8 +71,10 @@ def test_which_id_is_free(former_id: int, others: tuple[int, ...], expected: int
 def test_a_slave_with_a_newer_epoch_proves_an_absent_newer_master() -> None:
     findings = found(member(THEIRS, 2, 5))
     assert findings.step_down == Role(1)
-    follows = found(member(THEIRS, 2, 5, ha_client=HaClientState(master_address=THIRD)))
+    slave = member(THEIRS, 2, 5, ha_client=HaClientState(master_address=THIRD))
+    follows = found(slave, Member(THIRD, 0, answered=False))
     assert follows.step_down == Role(1, master_address=THIRD)
+    assert found(slave).step_down == Role(1), "a master that is no member is not followed on a slave's word"
     assert "slave 2 of an absent master" in findings.why
 
 
@@ -85,11 +88,44 @@ def test_at_start_a_newer_master_is_followed_only_with_its_history(broker_id: in
     shared = member(THEIRS, broker_id, epoch_history=[EpochEntryBody(1, 0, "b" * 16), EpochEntryBody(9, 50, "c" * 16)])
     assert found(shared, is_starting=True).step_down is not None
     other = member(THEIRS, broker_id, epoch_history=[EpochEntryBody(1, 0, "e" * 16), EpochEntryBody(9, 50, "c" * 16)])
-    assert found(other).step_down is not None, "one that serves makes room for the newer"
-    refused = found(other, is_starting=True)
+    serving = found(other)
+    assert serving.step_down is None, "one that serves goes on beside another history"
+    assert bool(serving.second_master) == (broker_id == 0) and THEIRS in serving.distrusted[0]
+    new = Ourselves("DefaultCluster", "broker-a", OURS, EpochHistory(), is_starting=True)
+    refused = judge(new, [other])
     assert refused.step_down is None
     for word in (OURS, THEIRS, "epoch 9", "--id 1" if broker_id == 0 else "--id 2", "store recover"):
         assert word in refused.second_master
+    own = found(other, is_starting=True)
+    assert bool(own.second_master) == (broker_id == 0), "beside a slave of another history a master's own log counts"
+    assert own.step_down is None and bool(own.distrusted) == (broker_id == 1)
+
+
+@pytest.mark.parametrize("is_starting", [False, True])
+@pytest.mark.parametrize("broker_id", [0, 1])
+def test_an_epoch_that_jumps_too_far_proves_nothing(broker_id: int, is_starting: bool) -> None:
+    def with_epoch(epoch: int) -> Findings:
+        return found(member(THEIRS, broker_id, epoch), is_starting=is_starting)
+
+    assert with_epoch(3 + EPOCH_JUMP_MAX).step_down is None, "the step within its history is too large as well"
+    steps = [EpochEntryBody(1, 0, "b" * 16), EpochEntryBody(500, 50, "c" * 16)]
+    near = [*steps, EpochEntryBody(3 + EPOCH_JUMP_MAX, 60, "d" * 16)]
+    assert found(member(THEIRS, broker_id, epoch_history=near), is_starting=is_starting).step_down is not None
+    far = [*steps, EpochEntryBody(4 + EPOCH_JUMP_MAX, 60, "d" * 16)]
+    findings = found(member(THEIRS, broker_id, epoch_history=far), is_starting=is_starting)
+    assert findings.step_down is None and findings.distrusted
+    assert not (is_starting and findings.second_master), "a wrong number keeps no master from starting"
+
+
+def test_a_newer_member_counts_beside_one_of_another_history() -> None:
+    liar = member(THIRD, 0, epoch_history=[EpochEntryBody(900, 0, "e" * 16)])
+    findings = found(liar, member(THEIRS, 0, 4))
+    assert findings.step_down == Role(1, master_address=THEIRS) and THIRD in findings.distrusted[0]
+
+
+def test_an_older_master_of_another_history_is_a_second_master_that_needs_another_name() -> None:
+    findings = found(member(THEIRS, 0, epoch_history=[EpochEntryBody(2, 0, "e" * 16)]))
+    assert findings.step_down is None and "another --name" in findings.second_master
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from pymq.broker.replication.slave.joining import Joined, Joining, NotJoined, Outcome
+from pymq.model.epochs import EPOCH_JUMP_MAX
 from pymq.wire.bodies_replication import EPOCH_MAX, NO_TOKEN, TEXT_LENGTH_MAX, JoinRequest
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
@@ -137,3 +138,9 @@ def test_an_abandoned_join_has_no_effect() -> None:
     joining.abandon()
     cable.settle()
     assert outcomes == []
+
+
+@pytest.mark.parametrize("epoch", [EPOCH_JUMP_MAX + 1, 1 << 60])
+def test_a_master_with_an_impossible_epoch_is_not_followed(epoch: int) -> None:
+    why = refused(epochHistory=[{**EPOCH, "epoch": epoch}])
+    assert f"jump from 0 to {epoch}" in why and MASTER in why

@@ -1,0 +1,144 @@
+"""KnownPeers: the brokers whose word counts in this group: those that name servers list, or that the operator named.
+
+A request may name any broker. Only an address that is known here is asked, believed, or followed. Known are:
+
+- addresses that a name server lists for our broker name; while all name servers are away, those that were listed last;
+- addresses that the operator named: the new master in a request to step down, and hosts in ``haSlaveHosts``;
+- slaves that joined since the start, or that ``config/unsyncedReplicas.json`` lists: they were known when they joined.
+
+Everything else is a hint at most: the name servers are asked soon.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from pymq.clock import Clock
+from pymq.model.hosts import host_of
+from pymq.model.route import MASTER_ID
+from pymq.rate_limited_log import RateLimitedLog, printable
+
+if TYPE_CHECKING:
+    from pymq.broker.replication.roles.group_probe import Member
+    from pymq.config import BrokerConfig
+
+log = logging.getLogger(__name__)
+
+# Members of one group that are remembered besides the listed ones; the oldest is forgotten.
+REMEMBERED_PEERS_MAX = 64
+
+
+class KnownPeers:
+    """Belongs to the event loop's thread. It outlives changes of the broker's role."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self.on_hint: Callable[[], None] = lambda: None  # asks the name servers soon
+        self.stranger_count = 0  # claims of peers that are not known
+        self._config = config
+        self._listed: dict[str, int] = {}  # address -> id, as name servers said last
+        self._remembered: dict[str, None] = {}
+        self._rocketmq_hosts: frozenset[str] = frozenset()  # of listed slaves without PyMQ's requests
+        self._log = RateLimitedLog(log, clock, "peers that are not known")
+
+    # -- who is known ------------------------------------------------------------------------------------------------
+
+    def note_listed(self, registered: Mapping[str, int]) -> None:
+        """Take what the name servers list: address -> id. Nothing, when none of them answered, changes nothing."""
+        if registered:
+            self._listed = dict(registered)
+
+    def note_members(self, members: Iterable[Member]) -> None:
+        """Take the answers of asked members: a listed slave that answers without a status is a RocketMQ broker."""
+        self._rocketmq_hosts = frozenset(
+            _host(member.address)
+            for member in members
+            if member.registered_id > MASTER_ID and member.answered and member.status is None and not member.is_changing
+        )
+
+    def remember(self, address: str) -> None:
+        """Note a broker that the operator named, or a slave that was known when it joined ("host:port")."""
+        self._remembered.pop(address, None)
+        if len(self._remembered) >= REMEMBERED_PEERS_MAX:
+            del self._remembered[next(iter(self._remembered))]
+        self._remembered[address] = None
+
+    def is_known(self, address: str) -> bool:
+        """Return True when the word of the broker at ``address`` ("host:port") counts."""
+        return address in self._listed or address in self._remembered or self._is_named(_host(address))
+
+    def addresses(self) -> list[str]:
+        """Return where members are while no name server answers."""
+        return list(dict.fromkeys([*self._listed, *self._remembered]))
+
+    def _is_named(self, host: str) -> bool:
+        return host in self._config.ha_slave_host_list
+
+    # -- slaves ------------------------------------------------------------------------------------------------------
+
+    def why_not_slave(self, address: str) -> str:
+        """Return why the broker at ``address`` may not join now; empty when it may. It may be listed in a moment."""
+        if self.is_known(address):
+            return ""
+        self.note_stranger(address, "wants to join as a slave")
+        return (
+            f"the name servers do not list {printable(address)} as a broker of {self._config.broker_name} yet: the "
+            "slave must register at the same name servers, or an operator names its host in haSlaveHosts of the master"
+        )
+
+    def why_not_from(self, address: str, peer_address: str) -> str:
+        """Return why a request for the broker at ``address`` can't come from ``peer_address``; empty when it can."""
+        host, peer_host = _host(address), _host(peer_address)
+        if _is_same_host(host, peer_host) or self._is_named(peer_host):
+            return ""
+        return (
+            f"the join request for {printable(address)} came from {peer_host}: set brokerIP1 of the slave to the "
+            f"address it connects from, or add {peer_host} to haSlaveHosts of the master"
+        )
+
+    def may_follow_without_token(self, peer_address: str) -> bool:
+        """Return True for RocketMQ's slaves, which get no token: a name server lists one on the host of
+        ``peer_address``, or the operator named that host."""
+        host = _host(peer_address)
+        return self._is_named(host) or any(_is_same_host(host, other) for other in self._rocketmq_hosts)
+
+    def is_known_host(self, peer_address: str) -> bool:
+        """Return True when a known broker is on the host of ``peer_address``."""
+        host = _host(peer_address)
+        return self._is_named(host) or any(_is_same_host(host, _host(address)) for address in self.addresses())
+
+    # -- strangers -----------------------------------------------------------------------------------------------------
+
+    def note_stranger(self, address: str, what: str) -> str:
+        """Count a claim of a broker that is not known, log it now and then, have the name servers asked; return a text
+        for the operator."""
+        self.stranger_count += 1
+        text = (
+            f"a broker at '{printable(address)}' {what} of {self._config.broker_name}; no name server lists it there "
+            "and no operator named it: register it at this group's name servers, or stop it"
+        )
+        self._log.write("all", text)
+        self.on_hint()
+        return text
+
+
+def _host(address: str) -> str:
+    """Return the host of "host:port" in one spelling: IPv6 without brackets, a mapped IPv4 address as IPv4."""
+    text = host_of(address).strip("[]")
+    try:
+        host = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return text
+    mapped = host.ipv4_mapped if isinstance(host, ipaddress.IPv6Address) else None
+    return str(mapped or host)
+
+
+def _is_same_host(first: str, second: str) -> bool:
+    if first == second:
+        return True
+    try:
+        return ipaddress.ip_address(first).is_loopback and ipaddress.ip_address(second).is_loopback
+    except ValueError:
+        return False
