@@ -12,7 +12,7 @@ from typing import TypeVar
 from pymq.broker.handlers.closed import ClosedDispatcher
 from pymq.broker.parts import BrokerParts
 from pymq.broker.replication.master.side import MasterSide
-from pymq.broker.replication.roles.known_peers import KnownPeers
+from pymq.broker.replication.roles.known_peers import KnownPeers, known_peers_table
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import (
     RoleFile,
@@ -83,7 +83,9 @@ class Broker:
         self._clock = clock
         self._files = files
         self._rng = rng
-        self._known_peers = KnownPeers(config, clock)  # kept when the role changes
+        self._known_peers = KnownPeers(
+            config, clock, known_peers_table(files, config.store_path_root_dir)
+        )  # kept when the role changes
         self.parts: BrokerParts | None = None
         self._recovered: BrokerParts | None = (
             None  # recovered parts that do not serve yet: their log is being recovered from other members
@@ -129,6 +131,7 @@ class Broker:
             pause=_pause,
         )
         record = remembering(role_at_start(self._role_file.load(), config.broker_id), config.broker_role)
+        self._known_peers.load()
         record, role = await self._startup_check.role(record)
         self.switch = RoleSwitch(self, self._clock, record, self._change_role_soon)
         wanted_port = config.listen_port

@@ -94,7 +94,11 @@ class BrokerParts:
             budget=budget,
         )
         known_peers = known_peers or KnownPeers(config, clock)
-        slaves = HaService(store=store, clock=clock, config=config, rng=rng) if role.is_master else NoSlaves()
+        slaves = (
+            HaService(store=store, clock=clock, config=config, rng=rng, known_peers=known_peers)
+            if role.is_master
+            else NoSlaves()
+        )
         self.replication = Replication(
             config=config,
             clock=clock,
@@ -212,6 +216,8 @@ class BrokerParts:
         report = self.store.open(RecoveryProgress(self.clock, is_stopping))
         try:
             self.replication.tail_recovery.load(report)
+            for address in self.replication.tail_recovery.unsynced_addresses:
+                self.replication.known_peers.remember(address)  # they were known when they joined
         except BaseException:
             self.give_up()
             raise

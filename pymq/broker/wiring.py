@@ -171,7 +171,7 @@ def _replica_handlers(parts: BrokerParts) -> ReplicaHandlers:
         table_requests=parts.side.table_requests,
         epoch_history=lambda: parts.replication.epoch_file.history,
         why_not=lambda: tail_recovery.fenced_for,
-        note=tail_recovery.note_slave,
+        known_peers=parts.replication.known_peers,
     )
 
 

@@ -26,6 +26,7 @@ COMMANDS: CommandTable = {
     "status": ("pymq.cli.broker_status", "Show a broker's role, log, slaves and lag."),
     "config": ("pymq.cli.broker_config", "Show a running broker's settings, or change some."),
     "promote": ("pymq.cli.promote", "Make a slave the master of its group."),
+    "rejoin": ("pymq.cli.rejoin", "Let a slave truncate its log to follow its master."),
 }
 
 

@@ -20,6 +20,8 @@ _HOURS = (r"(2[0-3]|[01]?\d)(;(2[0-3]|[01]?\d))*;?", "hours from 0 to 23 separat
 _LATER = "this version does not have that part"
 _PROMETHEUS_ALONE = "PyMQ exports metrics only to Prometheus"
 MIB = 1024 * 1024
+# A SYNC_MASTER has at most this much unconfirmed: what a demoted one may have that the new master lacks.
+TRUNCATION_MAX_BYTES = 64 * MIB
 
 
 @dataclass
@@ -42,7 +44,7 @@ class BrokerConfig(Config):
     ha_listen_port: int = setting("haListenPort", 0, "Port for slaves; 0: listenPort + 1, or any free port when that is taken.", minimum=0, maximum=65535)
     ha_master_address: str = setting("haMasterAddress", "", "Slave: its master's HA address (host:port); empty: ask the name servers.")
     ha_slave_hosts: str = setting("haSlaveHosts", "", "Master: IP addresses of slaves that name servers do not list or that connect from another address than brokerIP1, separated by `;`.", runtime=True)
-    ha_truncation_max_bytes: int = setting("haTruncationMax", 64 * MIB, "Slave: most bytes of its log that it truncates on its master's word; beyond, it stops following until `pymq broker rejoin`.", minimum=0, maximum=2**50, runtime=True, is_size=True)
+    ha_truncation_max_bytes: int = setting("haTruncationMax", TRUNCATION_MAX_BYTES, "Slave: most bytes of its log that it truncates on its master's word; beyond, it stops following until `pymq broker rejoin`.", minimum=0, maximum=2**50, runtime=True, is_size=True)
     ha_full_sync: bool = setting("haFullSync", False, "Slave: when new, copy the master's whole log instead of starting at its last segment.")
     in_sync_replicas: int = setting("inSyncReplicas", 2, "SYNC_MASTER: copies of a message, the master's included, that a send waits for.", minimum=1, maximum=16, runtime=True)
     auto_in_sync_replicas: bool = setting("enableAutoInSyncReplicas", False, "SYNC_MASTER: accept fewer slaves in sync, down to minInSyncReplicas, instead of refusing sends.", runtime=True)

@@ -27,7 +27,7 @@ _NOT_CONNECTED = (GONE, REFUSED)
 WAITING, JOINING, CONNECTING = "waiting", "joining", "connecting"
 
 # RoleRequest.action
-FENCE, RESUME, STEP_DOWN, PROMOTE = "fence", "resume", "step_down", "promote"
+FENCE, RESUME, STEP_DOWN, PROMOTE, TRUNCATE = "fence", "resume", "step_down", "promote", "truncate"
 FENCE_MS_MAX = 60_000  # a limit, because the broker that asked for the fence may die
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=OFFSET_MAX)]
@@ -138,7 +138,11 @@ class SlaveState(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class HaClientState(msgspec.Struct, rename="camel", kw_only=True):
-    """A slave's view of its master. ``state``: waiting, joining, connecting, following, refused."""
+    """A slave's view of its master. ``state``: waiting, joining, connecting, following, refused.
+
+    ``truncate_to`` is the offset where the log must be truncated before it can follow, when only the operator may allow
+    that; -1 otherwise.
+    """
 
     master_address: str = ""
     ha_address: str = ""
@@ -151,6 +155,7 @@ class HaClientState(msgspec.Struct, rename="camel", kw_only=True):
     bytes_per_second: int = 0
     last_heard_ms: int = -1
     metadata_age_ms: int = -1
+    truncate_to: int = -1
 
 
 class TruncationState(msgspec.Struct, rename="camel", kw_only=True):
@@ -231,7 +236,8 @@ class RoleRequest(msgspec.Struct, rename="camel", kw_only=True):
     - ``promote``: a slave becomes the master;
     - ``fence``: a master takes no writes for ``fence_ms``;
     - ``resume``: lifts that write fence;
-    - ``step_down``: a master becomes a slave of ``master_address`` with ``broker_id``.
+    - ``step_down``: a master becomes a slave of ``master_address`` with ``broker_id``;
+    - ``truncate``: a slave that waits for the operator truncates its log to end at ``truncate_to``, once.
 
     ``epoch`` is the last epoch the sender knows of the target; the target refuses any other. ``master_role`` is the
     role of the previous master (ASYNC_MASTER, SYNC_MASTER), which the new one takes over. ``force`` accepts that bytes
@@ -245,6 +251,7 @@ class RoleRequest(msgspec.Struct, rename="camel", kw_only=True):
     fence_ms: int = 0
     master_role: str = ""
     force: bool = False
+    truncate_to: int = -1
 
 
 class RoleAnswer(msgspec.Struct, rename="camel", kw_only=True):

@@ -107,6 +107,7 @@ class World:
             "mappedFileSizeConsumeQueue": 20_000,
             "maxHashSlotNum": 100,
             "maxIndexNum": 1000,
+            "haSlaveHosts": "127.0.0.1",  # no name server lists the slaves of a test
         }
         overrides = {name: str(value) for name, value in {**small, "storePathRootDir": ROOT, **settings}.items()}
         self.config = load_broker_config(None, overrides)

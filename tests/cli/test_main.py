@@ -21,7 +21,7 @@ from pymq.errors import (
 )
 
 SUBCOMMANDS = {
-    "broker": ["", "status", "config", "promote"],  # without arguments it runs a broker
+    "broker": ["", "status", "config", "promote", "rejoin"],  # without arguments it runs a broker
     "cluster": ["list"],
     "check": ["replica"],
     "topic": ["list", "create", "update", "delete", "describe", "route", "stats"],

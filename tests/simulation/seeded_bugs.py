@@ -114,7 +114,7 @@ BUGS = (
     Bug("a master does not wait for unsynced replicas", Seam(recovery_fence.is_promise_at_risk, gives(False)),
         ("story lose power while the slave is dead",)),
     Bug("unsynced replicas are not noted",
-        Text(UnsyncedReplicas.note, "self._save({**self.slaves, broker_id: address})", "pass"),
+        Text(UnsyncedReplicas.note, "self._save({**others, broker_id: address})", "pass"),
         ("story lose power while the slave is dead",)),
     Bug("slaves truncate although the epoch is fenced", Seam(TailRecovery.fenced_for, gives("")),
         ("story lose power while the slave is dead",)),

@@ -12,6 +12,7 @@ from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.join import MasterLog, decide
 from pymq.broker.replication.master.table_requests import TableRequests
+from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.config import BrokerConfig
 from pymq.errors import Refusal
 from pymq.model.fastjson import JsonError
@@ -34,18 +35,17 @@ class MasterReplicaHandlers:
         ha_service: HaService,
         table_requests: TableRequests,
         epoch_history: Callable[[], EpochHistory],
+        known_peers: KnownPeers,
         why_not: Callable[[], str] = str,
-        note: Callable[[int, str], None] = lambda broker_id, address: None,
     ) -> None:
-        """``why_not`` returns why no slave may join now, empty when it may; ``note`` gets the id and address of each
-        slave before it is sent anything, and may raise StoreUnavailableError."""
+        """``why_not`` returns why no slave may join now, empty when it may."""
         self._config = config
         self._store = store
         self._ha_service = ha_service
         self._table_requests = table_requests
         self._epoch_history = epoch_history
         self._why_not = why_not
-        self._note = note
+        self._known_peers = known_peers
 
     def join(self, command: Command, header: None, peer: Peer) -> Reply:
         """Answer where the slave goes on, with a token for its connection; or where it must truncate its log first."""
@@ -64,6 +64,7 @@ class MasterReplicaHandlers:
         except Refusal as refusal:
             ha_service.refused(request.broker_id, request.address, str(refusal))
             raise
+        self._check_sender(request, peer)
         must_truncate = request.log_start < request.log_end and start < request.log_end
         answer = JoinAnswer(
             token=NO_TOKEN if must_truncate else self._admit(request, start),
@@ -74,6 +75,14 @@ class MasterReplicaHandlers:
             log_end=own.end,
         )
         return Reply(body=msgspec.json.encode(answer))
+
+    def _check_sender(self, request: JoinRequest, peer: Peer) -> None:
+        """Refuse a broker that is not known (14, tried again), and a request that does not come from its host."""
+        if why := self._known_peers.why_not_slave(request.address):
+            raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, why)
+        if why := self._known_peers.why_not_from(request.address, peer.address):
+            self._ha_service.refused(request.broker_id, request.address, why)
+            raise Refusal(ResponseCode.INVALID_PARAMETER, why)
 
     def _master_log(self, live_address: str) -> MasterLog:
         config, store = self._config, self._store
@@ -93,7 +102,6 @@ class MasterReplicaHandlers:
         if start > max(request.log_end, self._store.synced_offset):
             # After a power loss the slave could not give back what is before ``start``, which it never had.
             self._store.sync(log_only=True)
-        self._note(request.broker_id, request.address)
         return self._ha_service.joined_slave(request.broker_id, request.address, start)
 
     def copy_metadata(self, request: Command, header: None, peer: Peer) -> Reply | None:
@@ -104,7 +112,8 @@ class MasterReplicaHandlers:
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR, f"the body is no table of versions: {error}; send the names and versions"
             ) from error
-        return self._table_requests.ask(asked.slave, asked.versions, asked.wait_ms, request, peer)
+        wait_ms = asked.wait_ms if self._known_peers.is_known(asked.slave) else 0  # strangers hold no place
+        return self._table_requests.ask(asked.slave, asked.versions, wait_ms, request, peer)
 
 
 class SlaveReplicaHandlers:

@@ -92,6 +92,7 @@ class Cable:
         self.asked: list[tuple[str, Command]] = []
         self.ends: list[tuple[End, End]] = []  # (who connected, who listened)
         self.piece_bytes: int | None = None
+        self.hosts: deque[str] = deque()  # where the next connections come from; then 127.0.0.1
         self._events: deque[Callable[[], None]] = deque()
         self._ports = itertools.count(40001)
 
@@ -103,8 +104,9 @@ class Cable:
         if accept is None:
             handler.closed(f"no connection to {address}: is a broker running there?")
             return
+        host = self.hosts.popleft() if self.hosts else "127.0.0.1"
         ours = End(self, handler, address)
-        theirs = End(self, accept(), f"127.0.0.1:{next(self._ports)}")
+        theirs = End(self, accept(), f"{host}:{next(self._ports)}")
         ours.other, theirs.other = theirs, ours
         self.ends.append((ours, theirs))
         theirs.handler.opened(theirs)

@@ -9,6 +9,7 @@ from pymq.broker.handlers.replicas import MasterReplicaHandlers
 from pymq.broker.replication.epoch_file import EpochFile
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.table_requests import TableRequests
+from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.broker.replication.slave.ha_client import HaClient
 from pymq.clock import ManualClock
@@ -27,6 +28,8 @@ STEP_MS = 10
 SEGMENT = 65536  # the least that may be configured
 MASTER = "127.0.0.1:10911"
 MASTER_HA = "127.0.0.1:10912"
+# The operator named the host of all slaves; tests of other peers name none.
+MASTER_SETTINGS: dict[str, Any] = {"listenPort": 10911, "haListenPort": 10912, "haSlaveHosts": "127.0.0.1"}
 
 
 class Node:
@@ -61,20 +64,24 @@ class Master(Node):
     """Answers join requests at ``MASTER`` and takes HA connections at ``MASTER_HA``."""
 
     def __init__(self, cable: Cable, clock: ManualClock, files: MemoryFiles | None = None, **settings: Any) -> None:
-        super().__init__(clock, files, listenPort=10911, haListenPort=10912, **settings)
+        super().__init__(clock, files, **{**MASTER_SETTINGS, **settings})
         self.cable = cable
         self.epoch_file.open_as_master(
             self.store.physical_max_offset,
             was_clean=self.report.clean,
             begins_epoch=not self.epoch_file.history.entries,
         )
-        self.ha_service = HaService(store=self.store, clock=clock, config=self.config, rng=self.rng)
+        self.known_peers = KnownPeers(self.config, clock)
+        self.ha_service = HaService(
+            store=self.store, clock=clock, config=self.config, rng=self.rng, known_peers=self.known_peers
+        )
         handlers = MasterReplicaHandlers(
             config=self.config,
             store=self.store,
             ha_service=self.ha_service,
             table_requests=TableRequests(tables=[], store=self.store, clock=clock, is_fenced=lambda: False),
             epoch_history=lambda: self.epoch_file.history,
+            known_peers=self.known_peers,
         )
         dispatcher = Dispatcher([Route(RequestCode.PYMQ_JOIN_MASTER, None, handlers.join, Permission.INNER)], "broker")
         cable.answerers[MASTER] = lambda command: _dispatch(dispatcher, command)

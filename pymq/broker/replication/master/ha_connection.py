@@ -9,7 +9,7 @@ from pymq.broker.replication.master.join_tokens import NOT_JOINED, JoinedSlave
 from pymq.broker.replication.rates import LogTimes, Rate
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
-from pymq.errors import ProtocolViolation, PymqError
+from pymq.errors import ProtocolViolation, PymqError, StoreUnavailableError
 from pymq.wire.bodies_replication import AHEAD, CATCHING_UP, CONNECTED, FOLLOWING, GONE, SlaveState
 from pymq.wire.ha import ReportReader, Reports, encode_head
 from pymq.wire.streams import Stream
@@ -19,6 +19,9 @@ from pymq.wire.streams import Stream
 UNSENT_BYTES_MAX = 1024 * 1024
 # Sent to one slave in one turn while it catches up, so that it delays neither sends nor the other slaves.
 TURN_BYTES_MAX = 1024 * 1024
+# How long a peer has to prove that it is a slave: by a join token, or by a name server that lists it. RocketMQ's slave
+# sends its first report up to 5 s after it connected.
+PROOF_MS_MAX = 10_000
 _JOIN_BYTES_MAX = 32 * 1024  # below this one copied write is cheaper than two
 
 
@@ -37,8 +40,20 @@ class HaStore(Protocol):
 class HaConnectionOwner(Protocol):
     """Receives an HaConnection's events: an HaService."""
 
+    def on_opened(self, connection: HaConnection) -> None:
+        """The peer's address is known now."""
+        ...
+
     def redeem(self, connection: HaConnection, token: int) -> JoinedSlave | None:
         """Return the slave that the token was given to; None when it was never given, or is too old."""
+        ...
+
+    def may_follow(self, connection: HaConnection) -> bool:
+        """Return True when a peer that sent no token may be a slave: RocketMQ's are known by their host."""
+        ...
+
+    def note_slave(self, connection: HaConnection) -> None:
+        """Note a slave before it is sent the log. Raises StoreUnavailableError; then it must not be sent anything."""
         ...
 
     def on_following(self, connection: HaConnection) -> None:
@@ -76,11 +91,12 @@ class HaConnection:
         self.problem = ""
         self.is_ahead = False
         self.has_followed = False
+        self._claimed_offset: int | None = None  # reported before it proved that it is a slave
         self._begun_at = 0
         self._is_closed = False
         self._is_waiting = False  # for the stream to take more
         now_ms = clock.monotonic_ms()
-        self._heard_ms = self._sent_ms = now_ms
+        self._opened_ms = self._heard_ms = self._sent_ms = now_ms
         self._rate = Rate(now_ms, 0)
 
     # -- StreamHandler -----------------------------------------------------------------------------------------------
@@ -89,7 +105,9 @@ class HaConnection:
         self._stream = stream
         if self._is_closed:  # another connection took its place before it opened
             stream.close()
-        self._heard_ms = self._sent_ms = self._clock.monotonic_ms()
+        else:
+            self._owner.on_opened(self)
+        self._opened_ms = self._heard_ms = self._sent_ms = self._clock.monotonic_ms()
 
     def received(self, data: bytes) -> None:
         if self._is_closed:
@@ -124,11 +142,24 @@ class HaConnection:
     def _take_report(self, reports: Reports) -> None:
         assert reports.offset is not None
         if self.sent_offset is None:
-            self._begin(reports.offset)
+            self._claimed_offset = reports.offset
+            self._prove()
         elif not self.is_ahead:
             self._note_ack(reports)
         if not self._is_closed:
             self.pump()
+
+    def _prove(self) -> None:
+        """Begin to send once the peer is known to be a slave. Eight bytes of any other program get nothing."""
+        offset = self._claimed_offset
+        if offset is None or not (self.joined_slave is not NOT_JOINED or self._owner.may_follow(self)):
+            return
+        try:
+            self._owner.note_slave(self)
+        except StoreUnavailableError as error:
+            self.close(str(error))
+            return
+        self._begin(offset)
 
     def _begin(self, offset: int) -> None:
         """Start at the offset of the first report. Java: DefaultHAConnection.WriteSocketService, without the checks."""
@@ -226,10 +257,23 @@ class HaConnection:
         if now_ms - self._heard_ms >= silence_ms_max:
             self.close(f"it sent nothing for {silence_ms_max} ms (haHousekeepingInterval)")
             return
+        if self.sent_offset is None and not self._is_proven_in_time(now_ms):
+            return
         self.pump()
         is_due = now_ms - self._sent_ms >= self._config.ha_send_heartbeat_interval_ms
         if is_due and not self._stream.unsent_bytes:
             self._beat()
+
+    def _is_proven_in_time(self, now_ms: int) -> bool:
+        self._prove()
+        if self.sent_offset is not None or self._is_closed:
+            return not self._is_closed
+        if now_ms - self._opened_ms >= PROOF_MS_MAX:
+            self.close(
+                f"it sent no join token within {PROOF_MS_MAX} ms, and no name server lists a RocketMQ slave on its "
+                "host: register the slave, or add its host to haSlaveHosts"
+            )
+        return False
 
     def _beat(self) -> None:
         if self._stream is not None and self.sent_offset is not None:
@@ -268,14 +312,19 @@ class HaConnection:
         )
 
     @property
+    def is_unproven(self) -> bool:
+        """True while the peer may be any program: it has no join token, and is sent nothing."""
+        return self.joined_slave is NOT_JOINED and self.sent_offset is None
+
+    @property
     def may_make_room(self) -> bool:
         """True when the peer reported no offset yet, or one that nothing can be sent for."""
         return not self._is_closed and (self.sent_offset is None or self.is_ahead)
 
     @property
     def counts(self) -> bool:
-        """True when its reports are offsets of our log."""
-        return self.sent_offset is not None and not self.is_ahead and not self._is_closed
+        """True when its reports are offsets of our log. One that did not join must first report what it was sent."""
+        return self.sent_offset is not None and self.is_slave and not self.is_ahead and not self._is_closed
 
     @property
     def is_in_sync(self) -> bool:

@@ -13,6 +13,7 @@ from pymq.broker.replication.master.ha_connection import HaConnection, HaStore
 from pymq.broker.replication.master.join_tokens import JoinedSlave, JoinTokens
 from pymq.broker.replication.master.rejected_peers import RejectedPeers
 from pymq.broker.replication.rates import LogTimes
+from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.model.hosts import host_of
@@ -23,6 +24,10 @@ from pymq.wire.streams import Stream, StreamHandler
 log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 64
+# Connections of peers that have not proved to be slaves: from one host, and from all hosts without a known broker. One
+# more takes the place of the oldest of them. So strangers take no place of a known member.
+UNPROVEN_PER_HOST_MAX = 4
+UNPROVEN_STRANGERS_MAX = 8
 # Slaves that went are kept until they come back, as many as may go at once: UnsyncedReplicas needs to know what each
 # of them was sent.
 GONE_MAX = CONNECTIONS_MAX
@@ -31,7 +36,12 @@ GONE_MAX = CONNECTIONS_MAX
 class HaService:
     """The slaves of one master. Belongs to the event loop's thread."""
 
-    def __init__(self, *, store: HaStore, clock: Clock, config: BrokerConfig, rng: random.Random) -> None:
+    def __init__(
+        self, *, store: HaStore, clock: Clock, config: BrokerConfig, rng: random.Random, known_peers: KnownPeers
+    ) -> None:
+        # Gets the id and address of each slave before it is sent anything; may raise StoreUnavailableError.
+        self.on_slave: Callable[[int, str], None] = lambda broker_id, address: None
+        self._known_peers = known_peers
         self._ack_listeners: list[Callable[[], None]] = []
         self._store = store
         self._clock = clock
@@ -72,11 +82,38 @@ class HaService:
         if not candidates:
             return False
         silent = [connection for connection in candidates if connection.sent_offset is None]
-        connection = (silent or candidates)[0]
-        self._connections.remove(connection)
-        connection.close(f"another connection took its place: there are {CONNECTIONS_MAX}")
-        self._rate_limited_log.write("all", f"{connection.name} ended: {connection.problem}")
+        self._evict((silent or candidates)[0], CONNECTIONS_MAX)
         return True
+
+    def on_opened(self, connection: HaConnection) -> None:
+        """Keep the number of peers that have not proved to be slaves within its limits."""
+        unproven = [other for other in self._connections if other.is_unproven]
+        host = host_of(connection.address)
+        same_host = [other for other in unproven if host_of(other.address) == host]
+        strangers = [other for other in unproven if not self._known_peers.is_known_host(other.address)]
+        if len(same_host) > UNPROVEN_PER_HOST_MAX:
+            self._evict(same_host[0], UNPROVEN_PER_HOST_MAX)
+        elif len(strangers) > UNPROVEN_STRANGERS_MAX:
+            self._evict(strangers[0], UNPROVEN_STRANGERS_MAX)
+
+    def _evict(self, connection: HaConnection, limit: int) -> None:
+        self._connections.remove(connection)
+        connection.close(f"another connection took its place: there are {limit}")
+        self._rate_limited_log.write("all", f"{connection.name} ended: {connection.problem}")
+
+    def may_follow(self, connection: HaConnection) -> bool:
+        """Return True for a RocketMQ slave. A peer on another host has the name servers asked soon."""
+        if self._known_peers.may_follow_without_token(connection.address):
+            return True
+        self._known_peers.on_hint()
+        return False
+
+    def note_slave(self, connection: HaConnection) -> None:
+        """Note a slave that joined. Raises StoreUnavailableError."""
+        joined = connection.joined_slave
+        if joined.broker_id >= 0:
+            self.on_slave(joined.broker_id, joined.address)
+            self._known_peers.remember(joined.address)
 
     def joined_slave(self, broker_id: int, address: str, start: int) -> int:
         """Return the token that a slave's connection begins with, to continue at ``start``."""

@@ -32,9 +32,12 @@ class JoinTokens:
         self._open: dict[int, tuple[JoinedSlave, int]] = {}  # by token, oldest first, with its monotonic ms
 
     def give(self, joined_slave: JoinedSlave, now_ms: int) -> int:
-        """Return a token for the slave. Older tokens of the same slave id become void."""
+        """Return a token for the slave. Older tokens of the same slave id or address become void: a group has as many
+        as it has known addresses."""
         self._open = {
-            token: given for token, given in self._open.items() if given[0].broker_id != joined_slave.broker_id
+            token: given
+            for token, given in self._open.items()
+            if given[0].broker_id != joined_slave.broker_id and given[0].address != joined_slave.address
         }
         if len(self._open) >= JOIN_TOKENS_MAX:
             del self._open[next(iter(self._open))]

@@ -53,6 +53,7 @@ class MasterSide:
             tables=tables, store=store, clock=clock, is_fenced=lambda: self._write_fence.is_on
         )
         ha_service.add_ack_listener(self._slaves_moved)
+        ha_service.on_slave = self._tail_recovery.note_slave
 
     def open(self) -> None:
         """Fit the progress to the log: what is behind its end never was, or was lost."""

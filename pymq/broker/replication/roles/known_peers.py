@@ -2,9 +2,10 @@
 
 A request may name any broker. Only an address that is known here is asked, believed, or followed. Known are:
 
-- addresses that a name server lists for our broker name; while all name servers are away, those that were listed last;
+- addresses that a name server lists for our broker name, or listed once (``config/knownPeers.json``): after a fail-over
+  the name servers may refuse the new master as long as the old one is registered, and they may be away;
 - addresses that the operator named: the new master in a request to step down, and hosts in ``haSlaveHosts``;
-- slaves that joined since the start, or that ``config/unsyncedReplicas.json`` lists: they were known when they joined.
+- slaves that joined: they were known then.
 
 Everything else is a hint at most: the name servers are asked soon.
 """
@@ -16,10 +17,15 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pymq.clock import Clock
+from pymq.errors import StoreError
 from pymq.model.hosts import host_of
 from pymq.model.route import MASTER_ID
 from pymq.rate_limited_log import RateLimitedLog, printable
+from pymq.store.disk.fs import Files
+from pymq.store.disk.json_table import JsonTable
 
 if TYPE_CHECKING:
     from pymq.broker.replication.roles.group_probe import Member
@@ -27,17 +33,31 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Members of one group that are remembered besides the listed ones; the oldest is forgotten.
+KNOWN_PEERS_FILE = "knownPeers.json"
+# Members of one group that are remembered; the one that was listed or named longest ago is forgotten.
 REMEMBERED_PEERS_MAX = 64
+# The file is not written more often, however often the name servers' list changes.
+SAVE_PERIOD_MS = 5_000
+_ADDRESSES = "addresses"
+
+
+def known_peers_table(files: Files, root: str) -> JsonTable:
+    """Return the table of the broker directory ``root``."""
+    return JsonTable(files, f"{root}/config/{KNOWN_PEERS_FILE}")
 
 
 class KnownPeers:
     """Belongs to the event loop's thread. It outlives changes of the broker's role."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock, table: JsonTable | None = None) -> None:
+        """``table`` keeps what is remembered; None keeps nothing."""
         self.on_hint: Callable[[], None] = lambda: None  # asks the name servers soon
         self.stranger_count = 0  # claims of peers that are not known
         self._config = config
+        self._clock = clock
+        self._table = table
+        self._saved: frozenset[str] = frozenset()
+        self._saved_ms = clock.monotonic_ms() - SAVE_PERIOD_MS
         self._listed: dict[str, int] = {}  # address -> id, as name servers said last
         self._remembered: dict[str, None] = {}
         self._rocketmq_hosts: frozenset[str] = frozenset()  # of listed slaves without PyMQ's requests
@@ -49,6 +69,8 @@ class KnownPeers:
         """Take what the name servers list: address -> id. Nothing, when none of them answered, changes nothing."""
         if registered:
             self._listed = dict(registered)
+            for address in registered:
+                self.remember(address)
 
     def note_members(self, members: Iterable[Member]) -> None:
         """Take the answers of asked members: a listed slave that answers without a status is a RocketMQ broker."""
@@ -75,6 +97,30 @@ class KnownPeers:
 
     def _is_named(self, host: str) -> bool:
         return host in self._config.ha_slave_host_list
+
+    # -- the file ----------------------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Read what was remembered. A file that can't be used is ignored: the name servers list the members again."""
+        try:
+            addresses = (self._table.load() if self._table is not None else {}).get(_ADDRESSES, [])
+            for address in msgspec.convert(addresses, list[str])[-REMEMBERED_PEERS_MAX:]:
+                self.remember(address)
+        except (StoreError, msgspec.ValidationError) as error:
+            log.warning("config/%s can't be used, it is made again: %s", KNOWN_PEERS_FILE, error)
+        self._saved = frozenset(self._remembered)
+
+    def save(self) -> None:
+        """Write what is remembered, if it changed. Call it now and then while this broker has its directory."""
+        now_ms, present = self._clock.monotonic_ms(), frozenset(self._remembered)
+        if self._table is None or present == self._saved or now_ms - self._saved_ms < SAVE_PERIOD_MS:
+            return
+        self._saved_ms = now_ms
+        try:
+            self._table.save({_ADDRESSES: list(self._remembered)})
+            self._saved = present
+        except (StoreError, OSError) as error:
+            log.warning("the members of the group could not be saved, it is tried again: %s", error)
 
     # -- slaves ------------------------------------------------------------------------------------------------------
 

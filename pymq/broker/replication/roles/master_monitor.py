@@ -74,7 +74,7 @@ class MasterMonitor:
         known_peers: KnownPeers,
     ) -> None:
         """``address`` is our own. ``register_now`` has this broker register again: the answer to a slave's registration
-        names its master."""
+        names its master, and brokers believe a master that name servers list."""
         self._group_probe = group_probe
         self._clock = clock
         self._config = config
@@ -158,6 +158,10 @@ class MasterMonitor:
         self._looked_ms = self._clock.monotonic_ms()
         self._is_hinted = False
         self._take_claim()
+        if not self._is_closed:
+            self._known_peers.save()
+        if self._role.is_master and registered and self._address not in registered:
+            self._register_now()  # other masters believe only a listed one
         if self._is_closed or self._is_as_before(registered):
             self._is_asking = False
             return

@@ -15,7 +15,16 @@ from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import Refusal
 from pymq.model.hosts import parse_address
 from pymq.model.route import MASTER_ID
-from pymq.wire.bodies_replication import FENCE, FENCE_MS_MAX, PROMOTE, RESUME, STEP_DOWN, RoleAnswer, RoleRequest
+from pymq.wire.bodies_replication import (
+    FENCE,
+    FENCE_MS_MAX,
+    PROMOTE,
+    RESUME,
+    STEP_DOWN,
+    TRUNCATE,
+    RoleAnswer,
+    RoleRequest,
+)
 from pymq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -60,6 +69,7 @@ class RoleRequests:
             RESUME: self._end_fence,
             STEP_DOWN: self._step_down,
             PROMOTE: self._promote,
+            TRUNCATE: self._truncate,
         }
 
     def follow(self, request: RoleRequest, sender: str) -> RoleAnswer:
@@ -113,6 +123,20 @@ class RoleRequests:
             self._check_is_safe()
         self._master_role.note(request.master_role)
         self._change_role(RoleChange(Role(MASTER_ID, begins_epoch=True), why))
+
+    def _truncate(self, request: RoleRequest, why: str) -> None:
+        """Truncate a slave's log where its master asked for it, with the operator's permission for this offset."""
+        state = self._side.ha_client_state()
+        if state is None or state.truncate_to < 0:
+            raise _refusal("this broker waits for no permission to truncate its log: see pymq broker status")
+        end = self._store.physical_max_offset
+        if request.truncate_to != state.truncate_to:
+            raise _refusal(
+                f"truncateTo {request.truncate_to}: the master at {state.master_address} asks for {state.truncate_to}, "
+                f"our log ends at {end}: name that offset"
+            )
+        what = f"the log from {state.truncate_to} to {end} is truncated to follow {state.master_address}"
+        self._change_role(RoleChange(self._role, f"{what}: {why}", truncate_to=state.truncate_to))
 
     def _check_is_safe(self) -> None:
         state = self._side.ha_client_state()

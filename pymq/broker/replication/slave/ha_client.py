@@ -14,7 +14,7 @@ from typing import Protocol
 from pymq.broker.addresses import own_address
 from pymq.broker.replication.epoch_body import history_to_body
 from pymq.broker.replication.epoch_file import EpochFile
-from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.epoch_history import EpochHistory, common_point
 from pymq.broker.replication.log_end import tail_size
 from pymq.broker.replication.rates import Rate
 from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
@@ -101,6 +101,7 @@ class HaClient:
         self._session: HaClientSession | None = None
         self._state = WAITING
         self._problem = ""
+        self._truncate_to = -1  # where the operator may allow a truncation
         self._is_closed = False
         now_ms = clock.monotonic_ms()
         self._next_try_ms = now_ms
@@ -180,6 +181,7 @@ class HaClient:
             lag_ms=-1 if lag_bytes < 0 else now_ms - self._was_even_ms if lag_bytes else 0,
             bytes_per_second=self._rate.per_second if self._state == FOLLOWING else 0,
             last_heard_ms=self._last_heard_wall_ms,
+            truncate_to=self._truncate_to,
         )
 
     # -- joining and following ---------------------------------------------------------------------------------------
@@ -235,9 +237,34 @@ class HaClient:
             return
         end = self._follower.end
         if outcome.start is not None and outcome.start < end and end > self._store.physical_min_offset:
-            self._ask_for_truncation(outcome.start, end)
+            self._begin_truncation(outcome, outcome.start, end)
         else:
+            self._truncate_to = -1
             self._connect(outcome)
+
+    def _begin_truncation(self, joined: Joined, start: int, end: int) -> None:
+        """Truncate the divergent tail from ``start`` on if the histories prove it and it is small.
+
+        A larger one, or all of the log, is the operator's decision (``pymq broker rejoin``): this broker keeps its log.
+        """
+        size_max, log_start = self._config.ha_truncation_max_bytes, self._store.physical_min_offset
+        common = common_point(self._epoch_file.history, end, joined.epoch_history, joined.log_end)
+        self._truncate_to = -1
+        if not common.is_known or common.offset != start:
+            self._refuse(
+                f"the master at {self._master_address} would have our log truncated from {end} to {start}, but by the "
+                f"epoch histories both logs are equal up to {common.offset}: nothing is truncated; look at both with "
+                "pymq broker status"
+            )
+        elif start <= log_start or end - start > size_max:
+            self._truncate_to = start
+            limit = f"all of it from {log_start} on" if start <= log_start else f"more than haTruncationMax={size_max}"
+            self._refuse(
+                f"our log must be truncated from {end} to {start} to follow it ({end - start} bytes, {limit}): nothing "
+                f"is truncated; to allow it, run pymq broker rejoin {self._address} --truncate-to {start}"
+            )
+        else:
+            self._ask_for_truncation(start, end)
 
     def _ask_for_truncation(self, start: int, end: int) -> None:
         why = f"the log from {start} to {end} differs from the master's"

@@ -184,6 +184,11 @@ class TailRecovery:
         """Note a slave before it is sent the log. Raises StoreUnavailableError; then it must not be sent anything."""
         self._unsynced.note(broker_id, address)
 
+    @property
+    def unsynced_addresses(self) -> list[str]:
+        """Where the slaves are that may have more of this master's log than its disk."""
+        return list(self._unsynced.slaves.values())
+
     def close(self) -> None:
         """Stop asking, because the broker stops or changes its role."""
         if self._fence is not None:

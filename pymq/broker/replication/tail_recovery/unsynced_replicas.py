@@ -65,7 +65,8 @@ class UnsyncedReplicas:
                 "haHousekeepingInterval"
             )
         if self.slaves.get(broker_id) != address:
-            self._save({**self.slaves, broker_id: address})
+            others = {other: where for other, where in self.slaves.items() if where != address}
+            self._save({**others, broker_id: address})
         self._noted_ms[broker_id] = self._clock.monotonic_ms()
 
     def forget_needless(self, slaves: Iterable[SlaveState], synced_offset: int) -> None:

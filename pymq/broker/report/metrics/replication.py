@@ -56,6 +56,14 @@ TABLES_AGE = gauge(
     "Slave: time since topics, groups and offsets were known to equal its master's.",
     unit="seconds",
 )
+TRUNCATION_WAITING = gauge(
+    "pymq_replication_truncation_waiting_bytes",
+    "Slave: log bytes that it truncates to follow its master once `pymq broker rejoin` allows it.",
+    unit="bytes",
+)
+STRANGERS = counter(
+    "pymq_replication_strangers_total", "Claims of brokers that no name server lists and no operator named."
+)
 ROLE_CHANGES = counter("pymq_replication_role_changes_total", "Changes of role since the process began.")
 TRUNCATIONS = counter("pymq_replication_truncations_total", "Times that a divergent tail of this log was truncated.")
 TRUNCATED_BYTES = counter("pymq_replication_truncated_bytes_total", "Log bytes that were truncated.", unit="bytes")
@@ -90,6 +98,8 @@ class ReplicationMetrics:
             HA_CLIENT_LAG_TIME,
             HA_CLIENT_RATE,
             TABLES_AGE,
+            TRUNCATION_WAITING,
+            STRANGERS,
             TRUNCATIONS,
             TRUNCATED_BYTES,
             TRUNCATED_MESSAGES,
@@ -110,6 +120,7 @@ class ReplicationMetrics:
         yield single(TRUNCATIONS, len(truncations))
         yield single(TRUNCATED_BYTES, sum(truncate.end - truncate.start for truncate in truncations))
         yield single(TRUNCATED_MESSAGES, sum(truncate.message_count for truncate in truncations))
+        yield single(STRANGERS, parts.replication.known_peers.stranger_count)
         if parts.role.is_master:
             yield from self._as_master()
         else:
@@ -171,6 +182,8 @@ class ReplicationMetrics:
         yield single(PROBLEMS, sum(map(bool, [*parts.master_monitor.troubles, ha_client.problem])))
         yield state_set(HA_CLIENT_STATE, _HA_CLIENT_STATES, ha_client.state)
         yield single(HA_CLIENT_RATE, ha_client.bytes_per_second)
+        log_end, truncate_to = parts.store.physical_max_offset, ha_client.truncate_to
+        yield single(TRUNCATION_WAITING, log_end - truncate_to if truncate_to >= 0 else 0)
         # A figure that is not known yet is left out: any number would be wrong.
         if ha_client.lag_bytes >= 0:
             yield single(HA_CLIENT_LAG_BYTES, ha_client.lag_bytes)

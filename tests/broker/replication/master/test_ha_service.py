@@ -7,10 +7,17 @@ import struct
 
 import pytest
 
-from pymq.broker.replication.master.ha_connection import TURN_BYTES_MAX, UNSENT_BYTES_MAX
-from pymq.broker.replication.master.ha_service import CONNECTIONS_MAX, GONE_MAX
+from pymq.broker.replication.master.ha_connection import PROOF_MS_MAX, TURN_BYTES_MAX, UNSENT_BYTES_MAX
+from pymq.broker.replication.master.ha_service import (
+    CONNECTIONS_MAX,
+    GONE_MAX,
+    UNPROVEN_PER_HOST_MAX,
+    UNPROVEN_STRANGERS_MAX,
+)
 from pymq.broker.replication.master.rejected_peers import REJECTED_PEERS_MAX, SHOWN_MS
+from pymq.broker.replication.roles.group_probe import Member
 from pymq.clock import ManualClock
+from pymq.errors import StoreUnavailableError
 from pymq.rate_limited_log import LINES_MAX, REPEAT_MS
 from pymq.wire.ha import encode_report
 from pymq.wire.streams import Stream
@@ -267,10 +274,11 @@ def test_the_same_slave_again_replaces_its_older_connection(cable: Cable, clock:
 
 def test_a_silent_peer_is_disconnected(cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     master = Master(cable, clock)
-    mute, slave = Peer(cable), Peer(cable, 0)
+    master.put(b"one")
+    mute, slave = Peer(cable, 0), Peer(cable, 0)
     for _ in range(4):
         clock.advance(5000)
-        slave.report(0)
+        slave.report(1)
         master.ha_service.tick()
         cable.settle()
     assert mute.why and not slave.why
@@ -292,10 +300,11 @@ def test_the_number_of_connections_is_bounded(
 def test_an_idle_peer_makes_room_for_a_new_one(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     slave, ahead = Peer(cable, 0), Peer(cable, 1000)
-    mute = [Peer(cable) for _ in range(CONNECTIONS_MAX - 2)]
+    others = [Peer(cable, 0) for _ in range(CONNECTIONS_MAX - 2 - UNPROVEN_PER_HOST_MAX)]
+    mute = [Peer(cable) for _ in range(UNPROVEN_PER_HOST_MAX)]
     late = Peer(cable, 0)
-    assert [bool(peer.why) for peer in mute] == [True] + [False] * (CONNECTIONS_MAX - 3), "the oldest one"
-    others = [Peer(cable, 0) for _ in range(CONNECTIONS_MAX - 3)]
+    assert [bool(peer.why) for peer in mute] == [True] + [False] * (UNPROVEN_PER_HOST_MAX - 1), "the oldest one"
+    others += [Peer(cable, 0) for _ in range(UNPROVEN_PER_HOST_MAX - 1)]
     assert all(peer.why for peer in mute) and not ahead.why
     assert not Peer(cable, 0).why and ahead.why, "who gets nothing anyway goes last"
     assert Peer(cable, 0).why, "now all of them are slaves"
@@ -309,7 +318,7 @@ def test_a_storm_of_connections_does_not_push_out_the_slave(cable: Cable, clock:
     for _ in range(20 * CONNECTIONS_MAX):
         Peer(cable)
     assert slave.ha_client.is_following and master.ha_service.in_sync_count == 1
-    assert len(master.ha_service._connections) == CONNECTIONS_MAX
+    assert len(master.ha_service._connections) == 1 + UNPROVEN_PER_HOST_MAX
     slave.ha_client.close()
     cable.settle()
     assert following(cable, clock, master, broker_id=2).ha_client.is_following, "and another one finds its place"
@@ -365,10 +374,77 @@ def test_evicted_peers_are_logged_once_a_minute(
 ) -> None:
     master = Master(cable, clock)
     for number in range(3 * CONNECTIONS_MAX):
-        Peer(cable).masters_end.peer_address = f"10.0.0.{number}:1"
+        cable.hosts.append(f"10.0.0.{number}")
+        Peer(cable)
     (line,) = [record.message for record in caplog.records]
-    assert line.endswith(f"another connection took its place: there are {CONNECTIONS_MAX}")
-    assert len(master.ha_service._connections) == len(master.ha_service.states()) == CONNECTIONS_MAX
+    assert line.endswith(f"another connection took its place: there are {UNPROVEN_STRANGERS_MAX}")
+    assert len(master.ha_service._connections) == len(master.ha_service.states()) == UNPROVEN_STRANGERS_MAX
+
+
+def test_strangers_take_no_place_of_known_brokers(cable: Cable, clock: ManualClock) -> None:
+    master = Master(cable, clock, haSlaveHosts="")
+    master.known_peers.note_listed({"10.0.9.1:10911": 1, "10.0.9.2:10911": 2})
+    cable.hosts += ["10.0.9.1", *(f"10.0.0.{number}" for number in range(2 * CONNECTIONS_MAX)), "10.0.9.2"]
+    slave, *strangers, late = [Peer(cable) for _ in range(2 * CONNECTIONS_MAX + 2)]
+    assert not slave.why and not late.why
+    assert sum(not peer.why for peer in strangers) == UNPROVEN_STRANGERS_MAX
+    cable.hosts += ["10.0.9.2"] * UNPROVEN_PER_HOST_MAX
+    others = [Peer(cable) for _ in range(UNPROVEN_PER_HOST_MAX)]
+    assert not any(peer.why for peer in others)
+    assert late.why and not slave.why, "the oldest one of the same host"
+
+
+def test_eight_bytes_of_a_stranger_are_no_slave_and_get_nothing(
+    cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    master = Master(cable, clock, haSlaveHosts="")
+    hints = list[int]()
+    master.known_peers.on_hint = lambda: hints.append(1)
+    master.put(b"one")
+    stranger = Peer(cable, master.store.physical_max_offset)
+    assert stranger.data == b"" and master.ha_service.in_sync_count == 0 and hints == [1]
+    assert master.ha_service.offset_acked_by(1) == 0 and master.ha_service.live_address(-1) == ""
+    clock.advance(PROOF_MS_MAX - 1)
+    master.ha_service.tick()
+    cable.settle()
+    assert not stranger.why
+    clock.advance(1)
+    master.ha_service.tick()
+    cable.settle()
+    assert stranger.why and stranger.data == b"" and "haSlaveHosts" in caplog.text
+
+
+def test_a_rocketmq_slave_follows_once_a_name_server_lists_it(cable: Cable, clock: ManualClock) -> None:
+    master = Master(cable, clock, haSlaveHosts="")
+    master.put(b"one")
+    slave = Peer(cable, 0)
+    assert slave.data == b""
+    master.known_peers.note_members([Member("127.0.0.1:30911", 1, answered=True)])
+    master.ha_service.tick()
+    cable.settle()
+    assert bodies(slave) == master.log
+    assert master.ha_service.in_sync_count == 0, "it has confirmed nothing"
+    slave.report(master.store.physical_max_offset)
+    assert master.ha_service.in_sync_count == 1
+
+
+def test_a_slave_is_noted_before_it_is_sent_anything(cable: Cable, clock: ManualClock) -> None:
+    master = Master(cable, clock)
+    master.put(b"one")
+    noted = list[tuple[int, str]]()
+
+    def note(broker_id: int, address: str) -> None:
+        noted.append((broker_id, address))
+        if broker_id == 4:
+            raise StoreUnavailableError("the disk is full")
+
+    master.ha_service.on_slave = note
+    Peer(cable, master.ha_service.joined_slave(3, "10.0.0.3:1", 0))
+    assert noted == [], "a token alone is no slave"
+    assert bodies(Peer(cable, master.ha_service.joined_slave(3, "10.0.0.3:1", 0), 0)) == master.log
+    refused = Peer(cable, master.ha_service.joined_slave(4, "10.0.0.4:1", 0), 0)
+    assert noted == [(3, "10.0.0.3:1"), (4, "10.0.0.4:1")] and refused.why and refused.data == b""
+    assert master.known_peers.is_known("10.0.0.3:1") and not master.known_peers.is_known("10.0.0.4:1")
 
 
 def test_absent_slaves_that_never_joined_are_forgotten_first(cable: Cable, clock: ManualClock) -> None:
@@ -447,7 +523,7 @@ def test_a_slave_that_moved_to_another_machine_is_back(cable: Cable, clock: Manu
 
 
 def test_slaves_without_an_id_are_distinguished_by_their_hosts(cable: Cable, clock: ManualClock) -> None:
-    master = Master(cable, clock)
+    master = Master(cable, clock, haSlaveHosts="10.0.0.1;10.0.0.2")
     for number in (1, 2):
         peer = Peer(cable)
         peer.masters_end.peer_address = f"10.0.0.{number}:5"

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 
 from pymq.broker.replication.roles.group_probe import Member
-from pymq.broker.replication.roles.known_peers import REMEMBERED_PEERS_MAX, KnownPeers
+from pymq.broker.replication.roles.known_peers import (
+    KNOWN_PEERS_FILE,
+    REMEMBERED_PEERS_MAX,
+    SAVE_PERIOD_MS,
+    KnownPeers,
+    known_peers_table,
+)
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
+from pymq.store.disk.fs import make_directory
+from pymq.store.disk.memory_fs import MemoryFiles
 from tests.broker.replication.asking import OURS, THEIRS, THIRD, status
 
 
@@ -22,7 +32,53 @@ def test_listed_brokers_are_known_and_stay_so_while_the_name_servers_are_away() 
     peers.note_listed({})
     assert peers.is_known(THEIRS) and peers.addresses() == [OURS, THEIRS]
     peers.note_listed({OURS: 0})
-    assert not peers.is_known(THEIRS), "a name server that answers without it has the last word"
+    assert peers.is_known(THEIRS), "it may be a master that the name servers refuse"
+
+
+class Directory:
+    """A broker's directory, and a clock."""
+
+    def __init__(self) -> None:
+        self.files, self.clock = MemoryFiles(), ManualClock()
+        make_directory(self.files, "/data/config")
+
+    def peers(self) -> KnownPeers:
+        found = KnownPeers(load_broker_config(None, {}), self.clock, known_peers_table(self.files, "/data"))
+        found.load()
+        return found
+
+
+def test_what_is_remembered_survives_a_restart() -> None:
+    directory = Directory()
+    peers = directory.peers()
+    peers.note_listed({THEIRS: 1})
+    peers.save()
+    peers.note_listed({THIRD: 1})
+    peers.save()
+    assert directory.peers().is_known(THEIRS) and not directory.peers().is_known(THIRD), "saves have a pace"
+    directory.clock.advance(SAVE_PERIOD_MS)
+    peers.save()
+    assert directory.peers().addresses() == [THEIRS, THIRD]
+
+
+def test_a_damaged_file_and_a_full_disk_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    directory = Directory()
+    path = f"/data/config/{KNOWN_PEERS_FILE}"
+    table = known_peers_table(directory.files, "/data")
+    table.save({"addresses": [7]})
+    peers = directory.peers()
+    assert peers.addresses() == [] and path[6:] in caplog.text
+    peers.note_listed({THEIRS: 1})
+
+    def full_disk(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with mock.patch.object(directory.files, "open", full_disk):
+        peers.save()
+    assert "could not be saved" in caplog.text and not directory.peers().is_known(THEIRS)
+    directory.clock.advance(SAVE_PERIOD_MS)
+    peers.save()
+    assert directory.peers().is_known(THEIRS)
 
 
 def test_what_was_named_is_remembered_and_the_oldest_of_too_many_is_forgotten() -> None:

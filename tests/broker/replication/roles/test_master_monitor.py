@@ -216,6 +216,17 @@ def test_a_claim_of_an_unknown_broker_has_the_name_servers_asked_and_nothing_els
     assert setup.master_monitor.troubles == []
 
 
+def test_a_master_that_name_servers_do_not_list_registers_at_once() -> None:
+    setup = settled(Role(0))
+    assert setup.registrations == 0
+    setup.network.registered = {}
+    setup.after(MONITOR_PERIOD_MS)
+    assert setup.registrations == 0, "no name server answers"
+    setup.network.registered = {NAMESRV: {THEIRS: 0}}
+    setup.after(MONITOR_PERIOD_MS)
+    assert setup.registrations == 1
+
+
 def test_a_claim_counts_as_soon_as_a_name_server_lists_the_broker() -> None:
     setup = settled(Role(0))
     setup.network.brokers[THIRD] = status(THIRD, 0, 4)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
+from pymq.broker.replication.epoch_body import history_to_body
 from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.slave import ha_client
 from pymq.broker.replication.slave.ha_client import (
@@ -20,6 +22,8 @@ from pymq.broker.replication.slave.ha_client import (
     STEADY_MS,
 )
 from pymq.clock import ManualClock
+from pymq.config.broker import TRUNCATION_MAX_BYTES
+from pymq.wire.bodies_replication import JoinAnswer
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.ha import encode_head, encode_report
@@ -256,6 +260,63 @@ def test_a_log_ahead_in_the_same_epoch_is_truncated(cable: Cable, clock: ManualC
     assert (change.truncate_to, change.role.broker_id) == (end, 1)
     assert f"the log from {end} to" in change.why
     assert slave.ha_client.state().state == "refused"
+
+
+def after_other_bytes(cable: Cable, clock: ManualClock, kept: bytes, lost: bytes, **settings: Any) -> tuple[Slave, int]:
+    """Return a slave with ``lost`` behind what it shares with its new master, and where the new one's log ends."""
+    master = Master(cable, clock)
+    slave = following(cable, clock, master, **settings)
+    if kept:
+        master.put(kept)
+    end = master.store.physical_max_offset
+    master.put(lost)
+    settle(slave)
+    master.leave("it died")
+    other = Master(cable, clock)
+    if kept:
+        other.put(kept)
+    other.epoch_file.history = master.epoch_file.history.renew(end, "again")
+    other.put(b"another")
+    slave.run(RETRY_MAX_MS)
+    return slave, end
+
+
+def test_a_divergent_tail_up_to_the_limit_is_truncated_and_a_longer_one_is_the_operators_decision(
+    cable: Cable, clock: ManualClock
+) -> None:
+    slave, end = after_other_bytes(cable, clock, b"kept", b"lost" * 1000)
+    size = slave.follower.end - end
+    assert 4000 < size < TRUNCATION_MAX_BYTES and slave.role_changes[0].truncate_to == end
+    within, _ = after_other_bytes(Cable(), clock, b"kept", b"lost" * 1000, haTruncationMax=size)
+    assert within.role_changes[0].truncate_to == end and within.ha_client.state().truncate_to == -1
+    beyond, _ = after_other_bytes(Cable(), clock, b"kept", b"lost" * 1000, haTruncationMax=size - 1)
+    state = beyond.ha_client.state()
+    assert not beyond.role_changes and (state.state, state.truncate_to) == ("refused", end)
+    next_step = f"pymq broker rejoin 127.0.0.1:20911 --truncate-to {end}"
+    for word in (f"haTruncationMax={size - 1}", next_step, f"{size} bytes"):
+        assert word in state.problem
+
+
+def test_a_whole_log_is_never_truncated_without_the_operator(cable: Cable, clock: ManualClock) -> None:
+    slave, _ = after_other_bytes(cable, clock, b"", b"lost")
+    state = slave.ha_client.state()
+    assert not slave.role_changes and state.truncate_to == 0 and "all of it from 0 on" in state.problem
+
+
+@pytest.mark.parametrize("start", [0, 1, 4])
+def test_a_truncation_that_the_histories_do_not_prove_is_refused(cable: Cable, clock: ManualClock, start: int) -> None:
+    master = Master(cable, clock)
+    slave = following(cable, clock, master)
+    master.put(b"kept")
+    settle(slave)
+    master.leave("it died")
+    history = history_to_body(master.epoch_file.history)
+    answer = JoinAnswer(token=0, ha_address=MASTER_HA, start=start, epoch_history=history, log_end=1 << 40)
+    cable.answerers[MASTER] = lambda command: Command(0, body=msgspec.json.encode(answer))
+    slave.run(RETRY_MAX_MS)
+    state = slave.ha_client.state()
+    assert not slave.role_changes and state.truncate_to == -1
+    assert f"truncated from {slave.follower.end} to {start}" in state.problem and "epoch histories" in state.problem
 
 
 def test_other_bytes_are_refused(cable: Cable, clock: ManualClock) -> None:

@@ -54,10 +54,13 @@ def test_a_noted_replica_is_on_the_disk() -> None:
 
 
 def test_no_more_are_noted_than_can_be_connected() -> None:
-    """A peer that joins under many ids fills neither memory nor disk."""
+    """A peer that joins under many ids takes one place."""
     unsynced = Directory().unsynced()
-    for number in range(1, UNSYNCED_REPLICAS_MAX + 1):
+    for number in range(1, 3 * UNSYNCED_REPLICAS_MAX):
         unsynced.note(number, FIRST)
+    assert unsynced.slaves == {3 * UNSYNCED_REPLICAS_MAX - 1: FIRST}
+    for number in range(1, UNSYNCED_REPLICAS_MAX + 1):
+        unsynced.note(number, FIRST if number == 1 else f"10.2.0.{number}:1")
     with pytest.raises(StoreUnavailableError, match=f"{UNSYNCED_REPLICAS_MAX} slaves"):
         unsynced.note(UNSYNCED_REPLICAS_MAX + 1, FIRST)
     unsynced.note(UNSYNCED_REPLICAS_MAX, MOVED)
