@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from pymq.model.tables import DataVersion
+from pymq.wire.bodies_registration import body_crc32, encode_registration
 from pymq.wire.bodies_replication import EpochEntryBody, JoinAnswer, ReplicationStatus, StatusRequest
-from pymq.wire.bodies_route import body_crc32, encode_registration
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import FLAG_RESPONSE, Command, decode_command, encode_command, request
 from pymq.wire.framing import FrameBuffer
