@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 from pymq.client.admin import Admin
 from pymq.client.admin.promotion import Promotion
-from pymq.client.admin.promotion_plan import GroupMember, PromotionPlan, plan_promotion
+from pymq.client.admin.promotion_plan import GroupMember, PromotionPlan, common_end, plan_promotion
 from pymq.clock import SystemClock
 from pymq.errors import NotFoundError, PymqError, UnreachableError
 from pymq.model.route import MASTER_ID, BrokerData
+from pymq.wire.bodies_replication import LogDigestsRequest
 
 REGISTERED_TIMEOUT_MS = 5000
 POLL_S = 0.05
+COMPARED_BYTES_MAX = 64 * 1024  # of the slaves' logs, before the end that all have
 
 
 async def make_plan(admin: Admin, broker: str) -> PromotionPlan:
@@ -34,7 +39,46 @@ async def make_plan(admin: Admin, broker: str) -> PromotionPlan:
     masters = {status.second_master for status in known_statuses}
     masters |= {status.ha_client.master_address for status in known_statuses if status.ha_client}
     unseen = {address: -1 for address in masters if address and address not in ids}
-    return plan_promotion(name, [*members, *await _ask(admin, unseen)], target)
+    members = [*members, *await _ask(admin, unseen)]
+    if not any(member.status is not None and member.broker_id == MASTER_ID for member in members):
+        members = await _compare_logs(admin, members)
+    return plan_promotion(name, members, target)
+
+
+async def _compare_logs(admin: Admin, members: list[GroupMember]) -> list[GroupMember]:
+    """Compares the end that the slaves' logs have in common; marks those whose bytes are not the ones of most slaves.
+
+    Without a master nothing else tells whose log is the group's. Where two halves differ, all are marked.
+    """
+    slaves = [member for member in members if member.is_pymq and not member.log_problem]
+    statuses = [member.status for member in slaves if member.status is not None]
+    if len(statuses) < 2:
+        return members
+    end = min([status.log_end for status in statuses])
+    for one, other in combinations(statuses, 2):
+        common = common_end(one, other)
+        end = min(end, common if common is not None else end)
+    segment_bytes = max(status.segment_size_bytes for status in statuses) or end
+    start = max(end - COMPARED_BYTES_MAX, (end - 1) // segment_bytes * segment_bytes) if end > 0 else 0
+    if start >= end or any(status.log_start > start for status in statuses):
+        return members
+    request = LogDigestsRequest(start=start, end=end, chunk_bytes=end - start, count_max=1)
+
+    async def digest(address: str) -> str:
+        try:
+            return (await admin.replication.digests(address, request)).digests[0]
+        except (PymqError, IndexError):
+            return ""
+
+    found = dict(zip(slaves, await asyncio.gather(*[digest(member.address) for member in slaves]), strict=True))
+    counts = Counter(filter(None, found.values())).most_common(2)
+    if len(counts) < 2:
+        return members
+    right = counts[0][0] if counts[0][1] > counts[1][1] else ""
+    differs = f"its bytes from {start} to {end} differ from those of the other slaves"
+    return [
+        replace(member, differs=differs) if found.get(member, "") not in ("", right) else member for member in members
+    ]
 
 
 async def _registered(admin: Admin, *, must_answer: bool) -> dict[str, BrokerData]:
@@ -123,7 +167,7 @@ def _member_record(plan: PromotionPlan, member: GroupMember) -> dict[str, Any]:
         "lag_messages": plan.lag_messages(member),
         "epoch": member.epoch if status is not None else None,
         "becomes": _becomes(plan, member),
-        "problem": member.error or (status.problem if status is not None else ""),
+        "problem": member.error or member.log_problem or (status.problem if status is not None else ""),
     }
 
 

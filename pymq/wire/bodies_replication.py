@@ -141,7 +141,8 @@ class HaClientState(msgspec.Struct, rename="camel", kw_only=True):
     """A slave's view of its master. ``state``: waiting, joining, connecting, following, refused.
 
     ``truncate_to`` is the offset where the log must be truncated before it can follow, when only the operator may allow
-    that; -1 otherwise.
+    that; -1 otherwise. ``other_log`` is why the last master that answered found that this log is not a part of its own;
+    empty once it has joined.
     """
 
     master_address: str = ""
@@ -156,6 +157,7 @@ class HaClientState(msgspec.Struct, rename="camel", kw_only=True):
     last_heard_ms: int = -1
     metadata_age_ms: int = -1
     truncate_to: int = -1
+    other_log: str = ""
 
 
 class TruncationState(msgspec.Struct, rename="camel", kw_only=True):

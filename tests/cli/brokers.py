@@ -55,6 +55,12 @@ class Brokers:
         self.addresses[name] = json.loads(line)["broker"]
         return self.addresses[name]
 
+    def restart_with_id(self, name: str, broker_id: int) -> str:
+        """Start a stopped broker with another id, and return its address."""
+        flags = self._flags[name]
+        flags[flags.index("--id") + 1] = str(broker_id)
+        return self.start(name)
+
     def start_refused(self, name: str, *flags: str) -> int:
         """Return the exit code of a broker that must not start."""
         self._flags[name] = [*flags, "--store", str(self.directory(name))]

@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,37 @@ def test_a_master_that_was_killed_starts_again_on_another_port(group: Brokers, c
     send(group, "after")
     group.wait_for(capsys, a=0, b=1)
     assert sorted(group.bodies(capsys, "T")) == ["after", "before"]
+
+
+def test_a_slave_of_other_bytes_is_shown_and_not_promoted(group: Brokers, capsys: Capture) -> None:
+    """It has the longest log and the most messages; its master refused it."""
+    group.start("c", "--id", "0")
+    send(group, *(f"other {number}" for number in range(30)))
+    group.stop("c")
+    group.start("a", "--id", "0")
+    b = group.start("b", "--id", "1")
+    send(group, "kept 1", "kept 2")
+    group.wait_for(capsys, a=0, b=1)
+    c = group.restart_with_id("c", 2)
+
+    def problem() -> str:
+        (status,) = group.json(capsys, "broker", "status", c, "-o", "json")
+        return str((status["ha_client"] or {}).get("other_log", ""))
+
+    deadline = time.monotonic() + DEADLINE_S
+    while not problem():
+        assert time.monotonic() < deadline
+    group.kill("a")
+    assert group.run("broker", "promote", "broker-a", "--yes") == EXIT_REFUSED
+    shown = group.json(capsys, "broker", "promote", "broker-a", "--dry-run", "--force", "--json")
+    members = {member["address"]: member for member in shown["members"]}
+    assert shown["target"] == b and members[c]["becomes"] == ""
+    assert members[c]["problem"] and members[c]["lag_messages"] == 2 and members[c]["lag_bytes"] > 0
+    assert members[b]["lag_bytes"] == 0
+    named = group.json(capsys, "broker", "promote", c, "--dry-run", "--force", "--json")
+    assert any("is not the group's" in risk for risk in named["risks"])
+    assert group.json(capsys, "broker", "promote", "broker-a", "--yes", "--force", "--json")["target"] == b
+    assert sorted(group.bodies(capsys, "T")) == ["kept 1", "kept 2"]
 
 
 def test_a_dry_run_shows_the_plan_and_changes_nothing(group: Brokers, capsys: Capture) -> None:

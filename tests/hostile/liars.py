@@ -12,7 +12,7 @@ import msgspec
 
 from pymq.model.tables import DataVersion
 from pymq.wire.bodies_registration import body_crc32, encode_registration
-from pymq.wire.bodies_replication import EpochEntryBody, JoinAnswer, ReplicationStatus, StatusRequest
+from pymq.wire.bodies_replication import EpochEntryBody, JoinAnswer, JoinRequest, ReplicationStatus, StatusRequest
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import FLAG_RESPONSE, Command, decode_command, encode_command, request
 from pymq.wire.framing import FrameBuffer
@@ -20,6 +20,7 @@ from pymq.wire.headers.route import RegisterBrokerHeader
 from tests.hostile.harness import MIB, Peer
 
 CLUSTER, GROUP = "DefaultCluster", "broker-a"
+SEGMENT_BYTES = 1024 * 1024  # mappedFileSizeCommitLog of tests.cli.brokers
 
 
 class LyingPeer:
@@ -124,3 +125,17 @@ def status_of(peer: Peer, body: bytes = b"") -> ReplicationStatus:
 def command(code: int, body: Any = None) -> bytes:
     """Return the frame of a request with a JSON body."""
     return encode_command(request(code, None, msgspec.json.encode(body) if body is not None else b""))
+
+
+def forged_joining(number: int) -> bytes:
+    """Return the frame of a join request of an empty slave, with an id and address of its own."""
+    request_body = JoinRequest(
+        cluster=CLUSTER,
+        broker_name=GROUP,
+        broker_id=number,
+        address=f"10.66.0.{number}:10911",
+        segment_size_bytes=SEGMENT_BYTES,
+        log_start=0,
+        log_end=0,
+    )
+    return command(RequestCode.PYMQ_JOIN_MASTER, request_body)

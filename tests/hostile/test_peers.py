@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import struct
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pymq.broker.replication.master.ha_service import UNPROVEN_STRANGERS_MAX
 from pymq.errors import EXIT_USAGE
 from pymq.wire.bodies_replication import EpochEntryBody
+from pymq.wire.codes import RequestCode, ResponseCode
 from tests.cli.brokers import Brokers
-from tests.hostile.harness import Peer, eventually
-from tests.hostile.liars import LyingPeer, claim, status_of
+from tests.hostile.harness import Peer, eventually, many_peers
+from tests.hostile.liars import LyingPeer, claim, forged_joining, status_of
 
 CLAIM_COUNT = 1000
+STRANGER_COUNT = 64
 
 
 @pytest.fixture
@@ -75,3 +81,68 @@ def test_an_unrelated_master_of_the_default_name_refuses_to_start_beside_a_livin
     assert brokers.start_refused("second", "--id", "0") == EXIT_USAGE
     with Peer(address) as peer:
         assert status_of(peer).broker_id == 0
+
+
+def ha_address(peer: Peer) -> str:
+    return status_of(peer).ha_address
+
+
+def test_eight_bytes_on_the_ha_port_are_no_slave(brokers: Brokers) -> None:
+    """A SYNC_MASTER without slaves refuses sends, whatever strangers write to its HA port."""
+    address = brokers.start("first", "--id", "0", brokerRole="SYNC_MASTER")
+    with Peer(address) as peer:
+        end = status_of(peer).log_end
+        with ExitStack() as stack:
+            for number in range(STRANGER_COUNT):
+                stranger = stack.enter_context(Peer(ha_address(peer)))
+                stranger.send(struct.pack(">q", (0, end, 1, -number - 1)[number % 4]))
+            status = status_of(peer)
+            assert status.in_sync_slaves == 0 and len(status.slaves) <= 2 * UNPROVEN_STRANGERS_MAX
+            assert brokers.run("send", "t", "refused") != 0
+            assert status_of(peer).log_end == end
+
+
+def test_strangers_on_the_ha_port_keep_no_slave_out(brokers: Brokers, capsys: Any) -> None:
+    address = brokers.start("first", "--id", "0", brokerRole="SYNC_MASTER")
+    with Peer(address) as peer, many_peers(ha_address(peer), STRANGER_COUNT):
+        brokers.start("second", "--id", "1")
+        brokers.wait_for(capsys, first=0, second=1)
+        grow(brokers, 3)
+        assert status_of(peer).in_sync_slaves == 1
+
+
+def test_forged_joinings_and_a_kill_leave_a_sync_master_that_takes_sends(brokers: Brokers, capsys: Any) -> None:
+    address = brokers.start("first", "--id", "0", brokerRole="SYNC_MASTER")
+    brokers.start("second", "--id", "1")
+    brokers.wait_for(capsys, first=0, second=1)
+    grow(brokers, 3)
+    with Peer(address) as peer:
+        codes = {peer.call(forged_joining(number)).code for number in range(2, STRANGER_COUNT + 2)}
+        assert codes == {ResponseCode.SERVICE_NOT_AVAILABLE}
+        assert status_of(peer).in_sync_slaves == 1
+    brokers.kill("first")
+    listed = json.loads((brokers.directory("first") / "config" / "unsyncedReplicas.json").read_text())["slaves"]
+    assert listed == {"1": brokers.addresses["second"]}
+    brokers.start("first")
+    brokers.wait_for(capsys, first=0, second=1)
+    grow(brokers, 3)
+
+
+def test_a_slave_truncates_nothing_on_the_word_of_a_registered_liar(brokers: Brokers) -> None:
+    """The name server lists the liar as the master; it answers a joining with start 0."""
+    with LyingPeer([EpochEntryBody(2, 0, "e" * 16)]) as liar, Peer(brokers.namesrv) as namesrv:
+        brokers.start("first", "--id", "0")
+        grow(brokers)
+        brokers.stop("first")
+        assert liar.register(namesrv) == 0
+        address = brokers.restart_with_id("first", 1)
+        with Peer(address) as peer:
+            end = status_of(peer).log_end
+
+            def problem() -> str:
+                ha_client = status_of(peer).ha_client
+                return ha_client.problem if ha_client is not None else ""
+
+            eventually(lambda: "nothing is truncated" in problem())
+            assert status_of(peer).log_end == end and liar.asked[RequestCode.PYMQ_JOIN_MASTER]
+    assert not (brokers.directory("first") / "divergent").exists()

@@ -19,12 +19,19 @@ from pymq.wire.bodies_replication import FOLLOWING, EpochEntryBody, ReplicationS
 @dataclass(frozen=True, slots=True)
 class GroupMember:
     """One broker of the group. ``registered_id``: its id at the name servers, -1 if unknown; ``status``: None when it
-    does not answer, with the reason in ``error``."""
+    does not answer, with the reason in ``error``. ``differs``: how its log's bytes differ from other slaves'."""
 
     address: str
     registered_id: int = -1
     status: ReplicationStatus | None = None
     error: str = ""
+    differs: str = ""
+
+    @property
+    def log_problem(self) -> str:
+        """Why its log is not the group's; empty when no fact speaks against it."""
+        ha_client = self.status.ha_client if self.status is not None else None
+        return (ha_client.other_log if ha_client is not None else "") or self.differs
 
     @property
     def broker_id(self) -> int:
@@ -59,14 +66,17 @@ class PromotionPlan:
 
     def lag_bytes(self, member: GroupMember) -> int | None:
         """Returns the number of bytes the member lacks of the longest known log, None when its status is unknown."""
-        return None if member.status is None else _furthest_end(self.members) - member.status.log_end
+        if member.status is None:
+            return None
+        # Nothing of a log with other bytes counts as equal: where they begin to differ is not known.
+        return _furthest_end(self.members) - (0 if member.log_problem else member.status.log_end)
 
     def lag_messages(self, member: GroupMember) -> int | None:
         """Returns how many messages fewer the member has than the one with most, None when it reports no number."""
         if member.status is None or member.status.message_count < 0:
             return None
-        most = max(other.status.message_count for other in self.members if other.status is not None)
-        return most - member.status.message_count
+        most = max(other.status.message_count for other in _of_the_group(self.members) if other.status is not None)
+        return most - (0 if member.log_problem else member.status.message_count)
 
     def check(self, *, force: bool) -> None:
         """Raises UnsafeError for obstacles, and for risks unless ``force``."""
@@ -89,7 +99,11 @@ def plan_promotion(broker_name: str, members: Sequence[GroupMember], target_addr
     lost = next((one.address for one in members if one.registered_id == MASTER_ID and one.status is None), "")
     if not lost and target.status is not None and target.status.ha_client is not None:
         lost = target.status.ha_client.master_address
-    obstacles = [*_own_obstacles(target), *(_obstacles_with_master(target, master) if master is not None else [])]
+    obstacles = [
+        *_own_obstacles(target),
+        *_obstacle_of_other_log(target, target_address),
+        *(_obstacles_with_master(target, master) if master is not None else []),
+    ]
     return PromotionPlan(
         broker_name,
         tuple(members),
@@ -183,7 +197,7 @@ def _target(broker_name: str, members: Sequence[GroupMember], master: GroupMembe
         raise UnreachableError(f"no slave of {broker_name} answers: {slaves[0].error}")
     following = [member for member in living if master is not None and _follows(member)]
     return max(
-        following or living,
+        following or _of_the_group(living),
         key=lambda member: (member.epoch, _end(member), not _is_end_in_doubt(member), -member.broker_id),
     )
 
@@ -194,6 +208,15 @@ def _own_obstacles(target: GroupMember) -> list[str]:
     if target.broker_id == MASTER_ID:
         return [f"{target.address} is the master already"]
     return []
+
+
+def _obstacle_of_other_log(target: GroupMember, target_address: str) -> list[str]:
+    if not target.log_problem or target_address:
+        return []
+    return [
+        f"no slave is known to have the group's log; {target.address} has another one: {target.log_problem}: start the "
+        "master or another slave, or name one by its address with --force"
+    ]
 
 
 def _obstacles_with_master(target: GroupMember, master: GroupMember) -> list[str]:
@@ -222,8 +245,13 @@ def _risks(members: Sequence[GroupMember], target: GroupMember, lost_master: str
             f"{target.address} was not shut down cleanly and has not received all of its master's log since: messages "
             "that it had confirmed may be missing at the end of its log"
         )
+    if target.log_problem:
+        risks.append(
+            f"the log of {target.address} is not the group's ({target.log_problem}): every message that it lacks is "
+            "lost, and the other members can't follow it"
+        )
     for other in members:
-        if other is target or other.address == lost_master:
+        if other is target or other.address == lost_master or other.log_problem:
             continue
         if other.status is None:
             risks.append(f"{other.address} does not answer, it may have more")
@@ -266,4 +294,9 @@ def _is_end_in_doubt(member: GroupMember) -> bool:
 
 
 def _furthest_end(members: Sequence[GroupMember]) -> int:
-    return max((_end(member) for member in members), default=-1)
+    return max((_end(member) for member in _of_the_group(members)), default=-1)
+
+
+def _of_the_group(members: Sequence[GroupMember]) -> list[GroupMember]:
+    """Return the members whose log may be the group's; all of them when there is none."""
+    return [member for member in members if not member.log_problem] or list(members)

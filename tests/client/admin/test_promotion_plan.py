@@ -167,3 +167,32 @@ def test_a_group_without_slaves_has_none_to_promote() -> None:
         plan(master(), away(B, 1), target=B)
     with pytest.raises(NotFoundError, match=C):
         plan(master(), slave(B, 1), target=C)
+
+
+def other_log(address: str, broker_id: int, log_end: int = 5000) -> GroupMember:
+    """Return a slave whose bytes its master refused before it died."""
+    refused = ha_client("waiting", other_log="the 64 bytes before offset 5000 differ")
+    return slave(address, broker_id, log_end, ha_client=refused, message_count=512)
+
+
+def test_a_slave_whose_log_its_master_refused_is_not_chosen() -> None:
+    right = slave(C, 2, 1000, "waiting", message_count=300)
+    found = plan(away(A, 0), other_log(B, 1), right)
+    assert found.target is right and not found.obstacles
+    assert [found.lag_bytes(member) for member in found.members] == [None, 1000, 0]
+    assert [found.lag_messages(member) for member in found.members] == [None, 300, 0]
+    assert found.members[1].log_problem and not any(B in risk for risk in found.risks)
+
+
+def test_naming_a_slave_of_another_log_needs_force_and_says_what_is_lost() -> None:
+    found = plan(away(A, 0), other_log(B, 1), slave(C, 2, 1000, "waiting"), target=B)
+    assert any(f"the log of {B} is not the group's" in risk and "differ" in risk for risk in found.risks)
+    with pytest.raises(UnsafeError, match="--force"):
+        found.check(force=False)
+    found.check(force=True)
+
+
+def test_a_slave_of_another_log_is_never_taken_by_default() -> None:
+    (obstacle,) = plan(away(A, 0), other_log(B, 1)).obstacles
+    assert B in obstacle and "name one by its address" in obstacle
+    assert not plan(away(A, 0), other_log(B, 1), target=B).obstacles

@@ -100,16 +100,16 @@ def _offset_in_log(request: JoinRequest, own: MasterLog) -> int:
     common = common_point(own.epoch_history, own.end, theirs, request.log_end)
     end = request.log_end
     if end < own.start:
-        raise _refusal(f"the slave's log ends at {end}, before this master's oldest byte {own.start}: {_START_EMPTY}")
+        raise _other_log(f"the slave's log ends at {end}, before this master's oldest byte {own.start}: {_START_EMPTY}")
     if common.is_known and common.offset < end:
         if common.offset < max(own.start, request.log_start):
-            raise _refusal(
+            raise _other_log(
                 f"the logs are equal up to {common.offset} only; the slave's begins at {request.log_start}, this "
                 f"master's at {own.start}: {_START_EMPTY}"
             )
         return common.offset
     if common.offset < end:
-        raise _refusal(
+        raise _other_log(
             f"the slave's log ends at {end}, but its epoch history shares no entry with this master's, and nothing "
             f"after {common.offset} can be equal: {_START_EMPTY}"
         )
@@ -122,18 +122,23 @@ def _compare_tails(request: JoinRequest, own: MasterLog, *, is_known: bool) -> N
     if end - size < own.start:
         if is_known:
             return
-        raise _refusal(
+        raise _other_log(
             f"the slave's log ends at {end}, where this master's begins: nothing is left to compare: {_START_EMPTY}"
         )
     ours = own.tail_digest(end, size)
     if request.tail_digest != ours:
-        raise _refusal(
+        raise _other_log(
             f"the {size} bytes before offset {end} differ: digest {request.tail_digest} on the slave, {ours} here: "
             f"{_START_EMPTY}"
         )
 
 
 _START_EMPTY = "move its directory away and start the slave with an empty one"
+
+
+def _other_log(text: str) -> Refusal:
+    """Return the refusal of a log that is not a part of this master's, which the slave knows by the code."""
+    return Refusal(ResponseCode.MESSAGE_ILLEGAL, text)
 
 
 def _refusal(text: str) -> Refusal:

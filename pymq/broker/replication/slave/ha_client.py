@@ -102,6 +102,7 @@ class HaClient:
         self._state = WAITING
         self._problem = ""
         self._truncate_to = -1  # where the operator may allow a truncation
+        self._other_log = ""  # why our log is not a part of the master's that we asked last
         self._is_closed = False
         now_ms = clock.monotonic_ms()
         self._next_try_ms = now_ms
@@ -182,6 +183,7 @@ class HaClient:
             bytes_per_second=self._rate.per_second if self._state == FOLLOWING else 0,
             last_heard_ms=self._last_heard_wall_ms,
             truncate_to=self._truncate_to,
+            other_log=self._other_log,
         )
 
     # -- joining and following ---------------------------------------------------------------------------------------
@@ -231,6 +233,7 @@ class HaClient:
         self._joining = None
         if isinstance(outcome, NotJoined):
             if outcome.was_refused:
+                self._other_log = outcome.why if outcome.is_other_log else self._other_log
                 self._refuse(outcome.why)
             else:
                 self._wait(outcome.why)
@@ -239,7 +242,7 @@ class HaClient:
         if outcome.start is not None and outcome.start < end and end > self._store.physical_min_offset:
             self._begin_truncation(outcome, outcome.start, end)
         else:
-            self._truncate_to = -1
+            self._truncate_to, self._other_log = -1, ""
             self._connect(outcome)
 
     def _begin_truncation(self, joined: Joined, start: int, end: int) -> None:
@@ -258,6 +261,7 @@ class HaClient:
             )
         elif start <= log_start or end - start > size_max:
             self._truncate_to = start
+            self._other_log = f"its master's log is equal up to {start} only, its own ends at {end}"
             limit = f"all of it from {log_start} on" if start <= log_start else f"more than haTruncationMax={size_max}"
             self._refuse(
                 f"our log must be truncated from {end} to {start} to follow it ({end - start} bytes, {limit}): nothing "

@@ -43,10 +43,14 @@ class Joined(NamedTuple):
 
 
 class NotJoined(NamedTuple):
-    """The slave can't follow now. ``was_refused`` is False when there was no answer, so that a retry may help soon."""
+    """The slave can't follow now. ``was_refused`` is False when there was no answer, so that a retry may help soon.
+
+    ``is_other_log``: the master found that the slave's log is not a part of its own.
+    """
 
     why: str
     was_refused: bool
+    is_other_log: bool = False
 
 
 Outcome = Joined | NotJoined
@@ -98,7 +102,8 @@ class Joining:
         elif answer.code != ResponseCode.SUCCESS:
             # A broker that starts or changes its role answers so for a short time.
             is_no = answer.code != ResponseCode.SERVICE_NOT_AVAILABLE
-            self._fail(answer.remark or f"code {answer.code}", was_refused=is_no)
+            is_other_log = answer.code == ResponseCode.MESSAGE_ILLEGAL
+            self._report(NotJoined(answer.remark or f"code {answer.code}", is_no, is_other_log))
         else:
             self._accept(answer.body)
 
