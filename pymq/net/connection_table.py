@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -10,7 +11,8 @@ from typing import Generic, Protocol, TypeVar
 from pymq.clock import Clock
 from pymq.errors import ProtocolViolation
 from pymq.model.hosts import host_of
-from pymq.net.limits import ServerLimits
+from pymq.net.descriptors import descriptor_limit, takes_reserved
+from pymq.net.limits import ServerLimits, within_descriptors
 from pymq.net.memory_budget import Holder, MemoryBudget
 from pymq.rate_limited_log import RateLimitedLog
 
@@ -40,7 +42,7 @@ class ConnectionTable(Generic[ConnectionT]):
         on_disconnect: Callable[[ConnectionT], None] | None,
         budget: MemoryBudget | None,
     ) -> None:
-        self.limits = limits or ServerLimits()
+        self.limits = within_descriptors(limits or ServerLimits(), descriptor_limit())
         self.budget = budget or MemoryBudget()
         self.connections: set[ConnectionT] = set()
         self.bad_frames: Counter[str] = Counter()
@@ -51,9 +53,11 @@ class ConnectionTable(Generic[ConnectionT]):
         self._per_host: Counter[str] = Counter()
         self._violation_log = RateLimitedLog(log, clock, "connections that broke the protocol")
 
-    def admit(self, connection: ConnectionT) -> str | None:
+    def admit(self, connection: ConnectionT, transport: asyncio.BaseTransport) -> str | None:
         """Register a new connection. Return None, or the reason to close it at once."""
         self.accepted_count += 1
+        if takes_reserved(transport):
+            return "descriptors"
         if len(self.connections) >= self.limits.connection_count_max:
             return "connection-count"
         if self._per_host[connection.host] >= self.limits.connection_count_per_host_max:

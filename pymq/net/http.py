@@ -15,6 +15,8 @@ from http import HTTPStatus
 
 import h11
 
+from pymq.net.descriptors import takes_reserved
+
 log = logging.getLogger(__name__)
 
 CONNECTION_COUNT_MAX = 32
@@ -82,9 +84,10 @@ class HttpServer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._serving) >= self._limits.connection_count_max:
+        is_reserved = takes_reserved(writer.transport)
+        if is_reserved or len(self._serving) >= self._limits.connection_count_max:
             self.refused_count += 1
-            if not self._asking:
+            if is_reserved or not self._asking:
                 writer.transport.abort()
                 return
             self._end(next(iter(self._asking)))

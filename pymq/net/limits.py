@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from pymq.net.descriptors import reserved_count
 from pymq.net.machine import memory_bytes
 from pymq.net.memory_budget import LIMIT_DEFAULT_BYTES, MemoryBudget
 from pymq.wire.command import FRAME_SIZE_MAX_BYTES
 
+ADDRESS_SHARE = 2  # one address gets at most this part of the connections that descriptors allow: a half
 MEMORY_SHARE = 4  # what clients make a server hold is at most this part of the machine's memory: a quarter
 
 
@@ -27,6 +29,7 @@ class ServerLimits:
     frame_complete_within_ms: int = 30_000
     idle_close_ms: int = 120_000
     pending_asks_max: int = 1_024
+    backlog: int = 1_024  # connections that wait to be accepted, each of which may take a descriptor at once
 
 
 class LimitSettings(Protocol):
@@ -49,6 +52,18 @@ def server_limits(config: LimitSettings) -> ServerLimits:
         write_buffer_max_bytes=config.unread_answers_bytes_max,
         frame_complete_within_ms=config.frame_time_ms_max,
         idle_close_ms=config.idle_timeout_s * 1000,
+    )
+
+
+def within_descriptors(limits: ServerLimits, limit: int) -> ServerLimits:
+    """Return the limits that fit a process with ``limit`` file descriptors. One address gets half of them at most."""
+    reserved = reserved_count(limit)
+    room = limit - reserved
+    return replace(
+        limits,
+        connection_count_max=min(limits.connection_count_max, room),
+        connection_count_per_host_max=min(limits.connection_count_per_host_max, room // ADDRESS_SHARE),
+        backlog=min(limits.backlog, max(1, reserved // 2)),
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from pymq.errors import StoppedError
+from pymq.net.descriptors import raise_descriptor_limit
 from pymq.net.turn_watch import TurnWatch
 
 T = TypeVar("T")
@@ -21,6 +22,7 @@ GC_THRESHOLDS = (20_000, 20, 50)
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Runs ``main`` to its end, on uvloop where it is installed."""
     gc.set_threshold(*GC_THRESHOLDS)
+    raise_descriptor_limit()
     try:
         import uvloop  # noqa: PLC0415 - not every system has it
     except ImportError:

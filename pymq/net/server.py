@@ -77,7 +77,7 @@ class Server(ConnectionTable["Connection"]):
     async def start(self, host: str, port: int) -> int:
         """Listens on ``host:port`` (0: any free port) and returns the port. Call it once per address."""
         self._loop = asyncio.get_running_loop()
-        listener = await self._loop.create_server(lambda: Connection(self), host, port, backlog=1024)
+        listener = await self._loop.create_server(lambda: Connection(self), host, port, backlog=self.limits.backlog)
         self._listeners.append(listener)
         if self._sweeper is None:
             self._sweep()
@@ -213,7 +213,7 @@ class Connection(asyncio.Protocol):
         self.address = format_address(peer[0], peer[1])
         self.host_bytes = pack_host(peer[0], peer[1])
         transport.set_write_buffer_limits(high=self._server.limits.write_pause_bytes)  # type: ignore[attr-defined]
-        reason = self._server.admit(self)
+        reason = self._server.admit(self, transport)
         if reason is not None:
             self.abort(reason)
 

@@ -10,6 +10,7 @@ from typing import Any
 from pymq.errors import PymqError
 from pymq.model.hosts import format_address, parse_address
 from pymq.net.client import RemotingClient
+from pymq.net.descriptors import takes_reserved
 from pymq.net.os_errors import os_error_text
 from pymq.wire.command import Command
 from pymq.wire.streams import StreamHandler
@@ -25,8 +26,12 @@ WRITE_LOW_BYTES = 128 * 1024
 class SocketStream(asyncio.Protocol):
     """A :class:`~pymq.wire.streams.Stream` over one TCP connection. Passes asyncio's calls on to its handler."""
 
-    def __init__(self, handler: StreamHandler, on_lost: Callable[[SocketStream], None]) -> None:
+    def __init__(
+        self, handler: StreamHandler, on_lost: Callable[[SocketStream], None], *, is_accepted: bool = False
+    ) -> None:
+        """``is_accepted``: the other side opened the connection."""
         self.peer_address = ""
+        self._is_accepted = is_accepted
         self._handler = handler
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
@@ -69,7 +74,7 @@ class SocketStream(asyncio.Protocol):
         if endpoint is not None:
             endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)  # type: ignore[attr-defined]
-        if self._is_closing:
+        if self._is_closing or (self._is_accepted and takes_reserved(transport)):
             transport.close()
         else:
             self._handler.opened(self)
@@ -130,7 +135,7 @@ class StreamServer:
             stream.close()
 
     def _made(self) -> SocketStream:
-        stream = SocketStream(self._accept(), self._streams.discard)
+        stream = SocketStream(self._accept(), self._streams.discard, is_accepted=True)
         self._streams.add(stream)
         return stream
 

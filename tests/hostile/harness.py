@@ -99,9 +99,12 @@ class Peer:
 class Victim:
     """A ``pymq standalone`` process under attack. Use it as a context manager."""
 
-    def __init__(self, directory: Path | None = None, **settings: str) -> None:
-        """``settings`` holds broker settings by RocketMQ's names."""
+    def __init__(self, directory: Path | None = None, *, descriptor_count: int | None = None, **settings: str) -> None:
+        """``settings`` holds broker settings by RocketMQ's names; ``descriptor_count`` limits the process's files."""
         self.process = StandaloneProcess(directory, settings=settings, arguments=["--metrics-port", "0"])
+        if descriptor_count is not None:
+            limited = ["/bin/sh", "-c", f'ulimit -n {descriptor_count}; exec "$@"', "sh"]
+            self.process._command[:0] = limited
 
     def __enter__(self) -> Victim:
         self.process.start()

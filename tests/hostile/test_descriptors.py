@@ -1,0 +1,73 @@
+"""Idle connections leave descriptors to files and to other clients."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tests.hostile.harness import V2, Peer, Victim, ask
+
+DESCRIPTOR_COUNT = 1024
+RESERVED_COUNT = 256
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[Victim]:
+    """A server that may have 1,024 files."""
+    with Victim(descriptor_count=DESCRIPTOR_COUNT) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def connections(address: str, count: int, source: str = "127.0.0.1") -> Iterator[list[socket.socket]]:
+    """Open connections from one address, as many as the server takes."""
+    host, _, port = address.rpartition(":")
+    with contextlib.ExitStack() as stack:
+        opened: list[socket.socket] = []
+        for _ in range(count):
+            with contextlib.suppress(OSError):
+                opened.append(socket.create_connection((host, int(port)), 10, (source, 0)))
+                stack.callback(opened[-1].close)
+        yield opened
+
+
+@pytest.mark.parametrize("port", ["broker", "namesrv", "metrics", "ha"])
+def test_sends_go_on_beside_as_many_idle_connections_as_there_are_descriptors(small: Victim, port: str) -> None:
+    addresses = {"broker": small.broker, "namesrv": small.namesrv, "metrics": small.process.metrics}
+    host, _, number = small.broker.rpartition(":")
+    addresses["ha"] = f"{host}:{int(number) + 1}"
+    with connections(addresses[port], DESCRIPTOR_COUNT):
+        assert small.open_file_count() < DESCRIPTOR_COUNT - RESERVED_COUNT // 4
+        with Peer(small.broker) as good:  # the same address, on another connection
+            for queue in range(20):
+                send = {**V2, "b": f"Beside{port}", "e": str(queue % 4)}
+                if good.send(ask(310, send, b"x")) and (answer := good.receive()) is not None:
+                    assert answer.code == 0
+                else:
+                    assert port == "broker", "only the broker's own port may be full for this address"
+                    break
+    with Peer(small.broker) as good:
+        assert good.call(ask(310, {**V2, "b": f"After{port}"}, b"x")).code == 0
+
+
+def test_one_address_leaves_connections_to_others(small: Victim) -> None:
+    with (
+        connections(small.broker, DESCRIPTOR_COUNT),
+        connections(small.broker, 1, "127.0.0.2") as [other],
+    ):
+        other.sendall(ask(310, {**V2, "b": "Other"}, b"x"))
+        assert other.recv(4096)
+
+
+def test_many_addresses_leave_descriptors_to_files(small: Victim) -> None:
+    with contextlib.ExitStack() as stack, connections(small.broker, 1) as [good]:
+        for last in range(2, 8):
+            stack.enter_context(connections(small.broker, 200, f"127.0.0.{last}"))
+        assert small.open_file_count() < DESCRIPTOR_COUNT - RESERVED_COUNT // 4
+        for number in range(20):
+            good.sendall(ask(310, {**V2, "b": f"Many{number}"}, b"x"))
+            assert good.recv(4096)
+    assert small.metric("pymq_connections_closed_total") > 0
