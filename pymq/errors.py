@@ -132,5 +132,9 @@ class CorruptRecordError(StoreError):
         self.physical_offset = physical_offset
 
 
+class SearchLimitError(StoreError):
+    """A look-up ended at its limit before it found anything."""
+
+
 class UnreadableError(StoreError):
     """The disk can't read some bytes of the store; other bytes may be readable."""

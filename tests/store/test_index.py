@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pymq.clock import ManualClock
+from pymq.errors import SearchLimitError
 from pymq.model.javahash import index_key_hash
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.dispatch.bulk_dispatch import record_keys
 from pymq.store.index import index_file, index_service
-from pymq.store.index.index_file import IndexFile
+from pymq.store.index.index_file import IndexFile, Walk
 from pymq.store.index.index_service import IndexService
 from pymq.store.index.key_hash import key_hashes_in, topic_hash
 from pymq.store.index.keyed_records import KeyColumns, KeyedRecords
@@ -110,6 +111,30 @@ def test_find_walks_a_chain_newest_first_within_the_time() -> None:
     assert file.find(1, 0, 1 << 60, 2) == [9, 7]
     assert file.find(1, 1_030_000, 1_070_000, 99) == [7, 5, 3]
     assert file.find(4, 0, 1 << 60, 99) == []
+
+
+def test_a_walk_along_a_chain_ends_at_its_limit() -> None:
+    file, _ = new_file(slots=1, entries=200)
+    file.insert([(7 if number == 0 else 1, number, 10_000) for number in range(100)])
+    assert file.find(7, 0, 1 << 60, 10, Walk(100)) == [0]
+    walk = Walk(99)
+    assert file.find(7, 0, 1 << 60, 10, walk) == [] and walk.left == 0
+    assert file.find(1, 0, 1 << 60, 3, Walk(3)) == [99, 98, 97]
+
+
+def test_a_look_up_in_a_crowded_slot_ends_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = make_store(MemoryFiles(), index_slot_count=1, index_entry_count=500)
+    store.open()
+    put(store, "T", 0, b"old", keys="old")
+    for number in range(100):
+        put(store, "T", 0, b"%d" % number, keys="a b")
+    monkeypatch.setattr(index_service, "WALK_COUNT_MAX", 201)
+    assert found_by_key(store, "T", "old") == [b"old"]
+    monkeypatch.setattr(index_service, "WALK_COUNT_MAX", 200)
+    with pytest.raises(SearchLimitError, match="ask for the message by its id"):
+        store.find_by_key("T", "old", 5)
+    assert len(store.find_by_key("T", "a", 5)) == 5
+    store.close()
 
 
 @pytest.mark.parametrize("count", [3, 200])

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymq.store.index.key_hash import hashes_of_letters, key_hashes_in, topic_hash
-from pymq.store.index.keyed_records import KeyColumns, KeyedRecords
+from pymq.store.index.keyed_records import KEY_WORDS_MAX, KeyColumns, KeyedRecords
 from pymq.store.scan.templates import TemplatedRecords
 
 Int64s = NDArray[np.int64]
@@ -180,7 +180,7 @@ def _repeated(once: KeyColumns, starts: Int64s, offsets: Int64s, times_ms: Int64
 
 
 def _split(words: Found, text: bytes) -> Found:
-    """A row for each word of the values."""
+    """A row for each word of the values, up to ``KEY_WORDS_MAX`` for each record."""
     spaces = np.flatnonzero(np.frombuffer(text, np.uint8) == _SPACE)
     values = np.searchsorted(words.starts, spaces, side="right") - 1
     inside = spaces[(values >= 0) & (spaces < words.ends[values])]
@@ -189,7 +189,10 @@ def _split(words: Found, text: bytes) -> Found:
     ends = np.sort(np.concatenate((inside, words.ends)))
     filled = ends > starts
     starts, ends = starts[filled], ends[filled]
-    return Found(words.owners[np.searchsorted(words.starts, starts, side="right") - 1], starts, ends)
+    owners = words.owners[np.searchsorted(words.starts, starts, side="right") - 1]
+    # Owners ascend, so a word's number in its record is its distance from the record's first word.
+    kept = np.arange(len(owners)) - np.searchsorted(owners, owners) < KEY_WORDS_MAX
+    return Found(owners[kept], starts[kept], ends[kept])
 
 
 def _merged(first: Found, then: Found) -> Found:

@@ -30,12 +30,23 @@ _REPAIR_COUNT = 1 << 18
 _CLEAR_BYTES = 1 << 16
 _PLAIN_COUNT_MAX = 1 << 13  # with more entries a roll back uses numpy
 
+WALK_COUNT_MAX = 100_000  # entries that one look-up reads, in some 50 ms; in a full table a chain has about four
+
 IndexEntry = tuple[int, int, int]  # key hash, physical offset, store timestamp ms
 
 
 def index_file_size(slot_count: int, entry_count: int) -> int:
     """The size in bytes of a file with these numbers of slots and entries."""
     return INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * slot_count + INDEX_ENTRY_SIZE_BYTES * entry_count
+
+
+class Walk:
+    """How many entries a look-up may still look at. All keys whose hashes meet in a slot are in one chain."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int = WALK_COUNT_MAX) -> None:
+        self.left = left
 
 
 class IndexFile:
@@ -254,12 +265,14 @@ class IndexFile:
         )
         return entry
 
-    def find(self, key_hash: int, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
+    def find(self, key_hash: int, begin_ms: int, end_ms: int, count_max: int, walk: Walk | None = None) -> list[int]:
         """Physical offsets of entries with this hash and a store time in the range (whole seconds), newest first.
 
-        A file in which times went back, because a clock had been wrong, knows no times: all its entries count.
+        A file in which times went back, because a clock had been wrong, knows no times: all its entries count. Ends
+        when ``walk`` has no steps left.
         """
         found: list[int] = []
+        walk = walk or Walk()
         if self.end_ms < self.begin_ms:
             begin_ms, end_ms = 0, max(self.begin_ms, end_ms) + 1000 * INDEX_TIME_DIFF_MAX_S
         if self.count <= 1 or self.begin_ms > end_ms or self.end_ms < begin_ms:
@@ -267,7 +280,8 @@ class IndexFile:
         number = INDEX_SLOT.unpack_from(
             self._readable(), INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * (key_hash % self._slot_count)
         )[0]
-        while 0 < number < self.count and len(found) < count_max:
+        while 0 < number < self.count and len(found) < count_max and walk.left > 0:
+            walk.left -= 1
             entry_hash, physical_offset, diff_s, before = self.entry(number)
             store_ms = self.begin_ms + diff_s * 1000
             if store_ms + 999 < begin_ms:

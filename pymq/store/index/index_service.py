@@ -7,13 +7,20 @@ from contextlib import contextmanager
 from threading import Lock
 
 from pymq.clock import Clock
-from pymq.errors import CorruptRecordError, NotFoundError, StoreError, StoreUnavailableError, UnreadableError
+from pymq.errors import (
+    CorruptRecordError,
+    NotFoundError,
+    SearchLimitError,
+    StoreError,
+    StoreUnavailableError,
+    UnreadableError,
+)
 from pymq.model.javahash import index_key_hash
 from pymq.model.properties import find_property
 from pymq.store.disk.checkpoint import Checkpoint
 from pymq.store.disk.fs import Files, make_directory
 from pymq.store.index.index_doubts import find_doubt, next_offset
-from pymq.store.index.index_file import IndexFile, index_file_size
+from pymq.store.index.index_file import WALK_COUNT_MAX, IndexFile, Walk, index_file_size
 from pymq.store.index.keyed_records import KeyColumns, KeyedRecords, KeyRows, joined
 from pymq.store.integrity.checked_read import read_record
 from pymq.store.log.commit_log import CommitLog
@@ -385,7 +392,8 @@ class IndexService:
         """Records of the topic that have the key, newest first. The record itself proves topic and key.
 
         Damaged records are left out. If they are all there is, raises CorruptRecordError or UnreadableError: one of
-        them may be the record that is looked for.
+        them may be the record that is looked for. A look-up ends after ``WALK_COUNT_MAX`` entries. Without a record by
+        then, raises SearchLimitError.
         """
         self._complete()
         key_hash = index_key_hash(topic, key)
@@ -393,9 +401,10 @@ class IndexService:
         found: list[memoryview] = []
         seen: set[int] = set()
         damage: StoreError | None = None
+        walk = Walk(WALK_COUNT_MAX)
         for file in reversed(self.files):
             # Other keys may share the hash, so more entries are looked up than records are wanted.
-            for offset in file.find(key_hash, begin_ms, end_ms, count_max * 4 + 64):
+            for offset in file.find(key_hash, begin_ms, end_ms, count_max * 4 + 64, walk):
                 if offset in seen:
                     continue
                 seen.add(offset)
@@ -411,8 +420,13 @@ class IndexService:
                     found.append(raw)
                     if len(found) >= count_max:
                         return found
-            if file.begin_ms < begin_ms:
+            if file.begin_ms < begin_ms or not walk.left:
                 break
+        if not walk.left and not found:
+            raise SearchLimitError(
+                f"more than {WALK_COUNT_MAX} keys share the place of key {key[:100]!r} in the index, and the newest ones "
+                "are others: ask for the message by its id, or read the topic"
+            )
         if damage is not None and not found:
             raise damage
         return found

@@ -6,6 +6,7 @@ A send only notes its record's properties. The index finds the keys in them late
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -14,6 +15,13 @@ if TYPE_CHECKING:
 
 # Java: the unique key first, then every word of KEYS. The last value of a name counts, but doubles are rare.
 _KEYS = re.compile(rb"(?:\A|(?<=\x02))(UNIQ_KEY|KEYS)\x01([^\x02]+)")
+
+
+# Words of KEYS that are indexed, the first ones. RocketMQ has no limit: a message of 32 KiB can hold 16,000 keys, all in
+# one slot of the index.
+KEY_WORDS_MAX = 128
+# Rows of one batch end at so many bytes of properties, some 100,000 keys.
+BATCH_PROPERTIES_BYTES = 1024 * 1024
 
 
 class KeyColumns(NamedTuple):
@@ -69,7 +77,13 @@ class KeyedRecords:
         self.times_ms += other.times_ms
 
     def first(self, count: int) -> KeyedRecords:
-        """A copy of the first ``count`` rows."""
+        """A copy of the first ``count`` rows; of fewer, but one, when their properties are long."""
+        size_bytes = 0
+        for number, properties in enumerate(islice(self.properties, count)):
+            size_bytes += len(properties)
+            if size_bytes > BATCH_PROPERTIES_BYTES:
+                count = max(1, number)
+                break
         rows = KeyedRecords()
         rows.topics = self.topics[:count]
         rows.properties = self.properties[:count]
@@ -113,9 +127,9 @@ class KeyRows:
         unique_key = found.get(b"UNIQ_KEY")
         if unique_key:
             self._add(topic, unique_key, offset, store_ms)
-        for word in found.get(b"KEYS", b"").split(b" "):
-            if word:
-                self._add(topic, word, offset, store_ms)
+        words = filter(None, found.get(b"KEYS", b"").split(b" "))
+        for word in islice(words, KEY_WORDS_MAX):
+            self._add(topic, word, offset, store_ms)
 
     def _add(self, topic: str, key: bytes, offset: int, store_ms: int) -> None:
         self.topics.append(topic)

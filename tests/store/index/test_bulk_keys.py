@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pymq.model.javahash import index_key_hash
 from pymq.store.index import bulk_keys
 from pymq.store.index.bulk_keys import waiting_keys
-from pymq.store.index.keyed_records import KeyColumns, KeyedRecords, KeyRows
+from pymq.store.index.keyed_records import BATCH_PROPERTIES_BYTES, KEY_WORDS_MAX, KeyColumns, KeyedRecords, KeyRows
 
 PROPERTIES = st.sampled_from(
     [
@@ -18,6 +18,8 @@ PROPERTIES = st.sampled_from(
         b"a\x01KEY\x02",
         b"KEYS\x01 \x02",
         b"x\x01y\x02KEYS\x01b b\x02",
+        b"KEYS\x01" + b" ".join(b"%d" % i for i in range(KEY_WORDS_MAX)) + b"\x02",
+        b"KEYS\x01" + b"  ".join(b"%d" % i for i in range(KEY_WORDS_MAX + 2)) + b"\x02UNIQ_KEY\x01D\x02",
     ]
 )
 RUNS = st.lists(st.tuples(st.sampled_from(["T", "Other"]), PROPERTIES, st.integers(1, 5)), max_size=12)
@@ -68,3 +70,19 @@ def test_a_batch_is_read_once_wherever_it_begins(batch_size: int, before: int, m
     records = records_of([("T", b"UNIQ_KEY\x01single\x02", 1)] * before + batches)
     assert as_lists(waiting_keys(records)) == plain_columns(records)
     assert read == before + len(batches)
+
+
+def test_the_first_words_of_a_message_are_indexed() -> None:
+    rows = KeyRows()
+    words = b" ".join(b"%d" % i for i in range(KEY_WORDS_MAX + 1))
+    rows.add_record("T", b"UNIQ_KEY\x01U\x02KEYS\x01" + words + b"\x02", 0, 0)
+    assert len(rows) == 1 + KEY_WORDS_MAX and rows.keys[0] == b"U" and rows.keys[-1] == b"%d" % (KEY_WORDS_MAX - 1)
+
+
+def test_a_batch_ends_at_many_bytes_of_properties() -> None:
+    records = KeyedRecords()
+    for _ in range(5):
+        records.add("T", b"KEYS\x01" + b"k" * (BATCH_PROPERTIES_BYTES // 2 - 5), 0, 0)
+    assert [len(records.first(count)) for count in (1, 2, 3, 5)] == [1, 2, 2, 2]
+    records.properties[0] = b"KEYS\x01" + b"k" * BATCH_PROPERTIES_BYTES
+    assert len(records.first(5)) == 1
