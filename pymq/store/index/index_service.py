@@ -424,8 +424,8 @@ class IndexService:
                 break
         if not walk.left and not found:
             raise SearchLimitError(
-                f"more than {WALK_COUNT_MAX} keys share the place of key {key[:100]!r} in the index, and the newest ones "
-                "are others: ask for the message by its id, or read the topic"
+                f"more than {WALK_COUNT_MAX} keys share the place of key {key[:100]!r} in the index, and the newest of "
+                "them are others: ask for the message by its id, or read the topic"
             )
         if damage is not None and not found:
             raise damage

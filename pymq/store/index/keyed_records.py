@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _KEYS = re.compile(rb"(?:\A|(?<=\x02))(UNIQ_KEY|KEYS)\x01([^\x02]+)")
 
 
-# Words of KEYS that are indexed, the first ones. RocketMQ has no limit: a message of 32 KiB can hold 16,000 keys, all in
-# one slot of the index.
+# Words of KEYS that are indexed, the first ones. RocketMQ has no limit: a message of 32 KiB can hold 16,000 keys, all
+# in one slot of the index.
 KEY_WORDS_MAX = 128
 # Rows of one batch end at so many bytes of properties, some 100,000 keys.
 BATCH_PROPERTIES_BYTES = 1024 * 1024
