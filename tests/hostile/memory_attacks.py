@@ -53,11 +53,11 @@ def flood(peers: Sequence[Peer], frames: Sequence[bytes], within_s: float = 60.0
 
 @contextlib.contextmanager
 def unfinished_frames(victim: Victim, count: int) -> Iterator[list[Peer]]:
-    """Frames of 16 MiB that lack their last byte."""
+    """Frames of 16 MiB that lack their last byte, half of them to the name server."""
     raw = (16 * MIB).to_bytes(4, "big") + bytes(16 * MIB - 1)
-    with many_peers(victim.broker, count) as peers:
-        flood(peers, [raw] * count)
-        yield peers
+    with many_peers(victim.broker, count - count // 2) as peers, many_peers(victim.namesrv, count // 2) as others:
+        flood([*peers, *others], [raw] * count)
+        yield [*peers, *others]
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import pytest
 from pymq.clock import ManualClock, SystemClock
 from pymq.errors import ProtocolViolation
 from pymq.net.limits import ServerLimits
+from pymq.net.memory_budget import MemoryBudget
 from pymq.net.rounds import SLICE_S
 from pymq.net.server import Connection, Server
 from pymq.wire.codes import ResponseCode
@@ -47,7 +48,12 @@ class Client:
 
 
 class Fixture:
-    def __init__(self, limits: ServerLimits | None = None, clock: ManualClock | None = None) -> None:
+    def __init__(
+        self,
+        limits: ServerLimits | None = None,
+        clock: ManualClock | None = None,
+        budget: MemoryBudget | None = None,
+    ) -> None:
         self.turns = 0
         self.parked: list[tuple[Peer, Command]] = []
         self.gone: list[Connection] = []
@@ -63,6 +69,7 @@ class Fixture:
             limits=limits or ServerLimits(),
             on_turn_end=self._turn,
             on_disconnect=self.gone.append,
+            budget=budget,
         )
 
     def _turn(self) -> None:

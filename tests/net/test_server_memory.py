@@ -1,0 +1,102 @@
+"""A server under its memory budget, over real loopback sockets."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pymq.net.limits import ServerLimits
+from pymq.net.memory_budget import CLIENT_TABLES, UNFINISHED_FRAMES, UNREAD_ANSWERS, MemoryBudget
+from pymq.wire.command import Command, encode_command
+from tests.net.test_server import ECHO, Client, Fixture, run, until
+
+KIB = 1024
+
+
+def begin_frame(client: Client, received_bytes: int) -> None:
+    """Send the first ``received_bytes`` of a frame of 16 MiB."""
+    client.writer.write((16 * KIB * KIB).to_bytes(4, "big") + bytes(received_bytes - 4))
+
+
+def test_the_largest_unfinished_frame_is_closed_when_all_exceed_the_budget() -> None:
+    async def body(fixture: Fixture, port: int) -> None:
+        small, large, honest = [await fixture.connect(port) for _ in range(3)]
+        begin_frame(small, 100 * KIB)
+        begin_frame(large, 300 * KIB)
+        held = fixture.server.budget.held
+        await until(lambda: held[UNFINISHED_FRAMES] == 400 * KIB)
+        small.writer.write(bytes(101 * KIB))
+        await until(lambda: fixture.server.closed_for["memory-budget"] == 1)
+        assert await large.receive() is None
+        honest.send(Command(ECHO, opaque=7))
+        assert (answer := await honest.receive()) is not None and answer.opaque == 7
+        assert held[UNFINISHED_FRAMES] == 201 * KIB
+        small.writer.close()
+        await until(lambda: fixture.server.budget.total_bytes == 0)
+
+    run(body, Fixture(budget=MemoryBudget(500 * KIB)))
+
+
+def test_a_finished_frame_counts_no_more() -> None:
+    async def body(fixture: Fixture, port: int) -> None:
+        client = await fixture.connect(port)
+        raw = encode_command(Command(ECHO, opaque=1, body=bytes(100 * KIB)))
+        client.writer.write(raw[:-1])
+        await until(lambda: fixture.server.budget.held[UNFINISHED_FRAMES] == len(raw) - 1)
+        client.writer.write(raw[-1:] + raw[:3])
+        assert (answer := await client.receive()) is not None and len(answer.body) == 100 * KIB
+        await until(lambda: fixture.server.budget.held[UNFINISHED_FRAMES] == 3)
+
+    run(body)
+
+
+def test_answers_count_until_the_peer_has_read_them() -> None:
+    async def body(fixture: Fixture, port: int) -> None:
+        client = await fixture.connect(port)
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        asked = 40
+        for number in range(asked):
+            client.send(Command(ECHO, opaque=number, body=bytes(512 * KIB)))
+        (connection,) = fixture.server.connections
+        await until(lambda: connection.is_behind)
+        assert connection.held_bytes() >= fixture.server.budget.held[UNREAD_ANSWERS] >= 512 * KIB
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        for _ in range(asked):
+            assert await client.receive() is not None
+        await until(lambda: connection.held_bytes() == 0)
+        assert fixture.server.budget.total_bytes == 0 and not connection.is_behind
+
+    run(body)
+
+
+def test_a_peer_that_reads_nothing_is_closed_when_there_is_no_room() -> None:
+    async def body(fixture: Fixture, port: int) -> None:
+        client = await fixture.connect(port)
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        for number in range(40):
+            client.send(Command(ECHO, opaque=number, body=bytes(512 * KIB)))
+        (connection,) = fixture.server.connections
+        await until(lambda: connection.is_behind)
+        await asyncio.sleep(0)
+        connection.sweep(1_000_000)
+        connection.sweep(1_002_001)
+        assert not connection.closed, "there is room"
+        fixture.server.budget.limit_bytes = fixture.server.budget.total_bytes
+        connection.sweep(1_002_002)
+        assert connection.closed and fixture.server.closed_for["unread-answers"] == 1
+        await until(lambda: not fixture.server.connections)
+        assert fixture.server.budget.total_bytes == fixture.server.budget.closing_bytes == 0
+
+    run(body, Fixture(ServerLimits(idle_close_ms=10**9)))
+
+
+def test_what_parts_keep_for_a_connection_counts_until_its_end() -> None:
+    async def body(fixture: Fixture, port: int) -> None:
+        client = await fixture.connect(port)
+        await until(lambda: bool(fixture.server.connections))
+        (connection,) = fixture.server.connections
+        fixture.server.budget.hold_for(connection, CLIENT_TABLES, 1000)
+        assert connection.held_bytes() == 1000
+        client.writer.close()
+        await until(lambda: fixture.server.budget.total_bytes == 0)
+
+    run(body)
