@@ -474,6 +474,8 @@ def _log_recovery(report: RecoveryReport) -> None:
             report.truncated_bytes,
             report.log_end,
         )
+    for text in report.lost:
+        log.error("%s", text)
     for start, end in report.damaged:
         log.error("the log is damaged from offset %d to %d: its messages there can't be read", start, end)
     for note in report.notes:

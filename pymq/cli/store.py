@@ -1,4 +1,4 @@
-"""``pymq store``: verifies, inspects, dumps, repairs, recovers and thaws the data directory of a stopped broker."""
+"""``pymq store``: verifies, inspects, dumps, repairs and recovers the data directory of a stopped broker, and more."""
 
 from __future__ import annotations
 
@@ -219,3 +219,28 @@ def thaw(
     from pymq.cli import store_work as work
 
     work.run_thaw(work.StoreLocation(directory, commit_log), output)
+
+
+@app.command(
+    name="accept-loss",
+    epilog=examples(
+        "pymq store accept-loss /var/lib/pymq/broker-a",
+        "pymq store accept-loss /var/lib/pymq/broker-a --yes",
+    ),
+)
+def accept_loss(
+    directory: DirectoryArgument,
+    yes: Annotated[bool, typer.Option("--yes", help="Give the messages up; without it, only say which.")] = False,
+    commit_log: CommitLogOption = None,
+    output: OutputOption = OutputFormat.table,
+) -> None:
+    """Give up the messages in missing segments of the log, so that a broker starts again. --yes changes DIR.
+
+    Their offsets stay taken, and consumers go on behind them. First try to put the files back, or `pymq store recover`:
+    what slaves have of a lost end is truncated there when they rejoin. Exit code 0: nothing is missing any more, 1: run
+    it again with --yes.
+    """
+    from pymq.cli import store_work as work
+
+    if not work.run_accept_loss(work.StoreLocation(directory, commit_log), output, is_confirmed=yes):
+        raise typer.Exit(EXIT_FAILED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ from pymq.errors import UsageError
 from pymq.model.hosts import format_address
 from pymq.model.record import StoredMessage
 from pymq.offline import dump
+from pymq.offline.accept_loss import accept_loss
 from pymq.offline.directory import Directory, open_directory
 from pymq.offline.files import ReadOnlyFiles, check_is_store, held
 from pymq.offline.find import by_id, by_offset
@@ -423,3 +425,33 @@ def run_thaw(place: StoreLocation, output: OutputFormat) -> None:
         _print_lines("segments", report.segments)
     else:
         print_note("no segment is compressed")
+
+
+# -- accept-loss ------------------------------------------------------------------------------------------------------
+
+
+def run_accept_loss(place: StoreLocation, output: OutputFormat, *, is_confirmed: bool) -> bool:
+    """Prints what is missing, and gives it up when that is confirmed; returns True if nothing is missing then."""
+    with _opened(place) as directory:
+        report = accept_loss(directory, RealFiles(), os.urandom(8).hex(), is_confirmed=is_confirmed)
+    if output is OutputFormat.json:
+        print_json({**report.as_json(), "given_up": is_confirmed})
+    elif not report.segments:
+        print_note("no segment is missing")
+    else:
+        print_fields(
+            {
+                "directory": report.directory,
+                "messages lost": report.lost_count,
+                "given up": "yes" if is_confirmed else "no: add --yes",
+            }
+        )
+        _print_lines("missing segments", [f"{start:020d}" for start in report.segments])
+        _print_lines(
+            "lost messages",
+            [
+                f"{one['topic']} queue {one['queue_id']} offset{_span(one['from_offset'], one['to_offset'])}"
+                for one in report.lost
+            ],
+        )
+    return is_confirmed or not report.segments

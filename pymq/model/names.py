@@ -22,6 +22,7 @@ TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
+REPAIR_TOPIC = "PYMQ_REPAIR"  # of blank records, which stand for lost ones
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 
 # Java: TopicValidator. Clients may not send to these.

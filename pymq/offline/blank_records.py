@@ -11,9 +11,10 @@ import json
 
 from pymq.model import sysflag
 from pymq.model.layout import BLANK_SIZE_BYTES, RECORD_OVERHEAD_BYTES
+from pymq.model.names import REPAIR_TOPIC
 from pymq.model.record import encode_blank, encode_record
 
-BLANK_RECORD_TOPIC = b"PYMQ_REPAIR"
+BLANK_RECORD_TOPIC = REPAIR_TOPIC.encode()
 BLANK_RECORD_BYTES_MIN = RECORD_OVERHEAD_BYTES + 1
 BLANK_RECORD_BYTES_MAX = 1 << 20  # RocketMQ reads a record into memory at once
 _HOST = b"\x7f\x00\x00\x01\x00\x00\x00\x00"

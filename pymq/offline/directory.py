@@ -14,9 +14,11 @@ from pymq.offline.queue_files import QueueFilesReader
 from pymq.store.disk.checkpoint import Checkpoint, CheckpointFile
 from pymq.store.disk.fs import Files
 from pymq.store.lifecycle.cold_compressor import COLD_DIRECTORY
+from pymq.store.lifecycle.log_extent import vouched_end
 from pymq.store.log.cold_file import ColdFiles
 from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
 from pymq.store.queue.sums_file import SumsFile
+from pymq.store.replica.epoch_table import last_clean_end
 from pymq.store.settings import StoreSettings, parse_delay_levels
 
 _ENTRIES_PER_SLOT = 4  # RocketMQ's default ratio, which most operators keep when they change the sizes
@@ -138,7 +140,8 @@ def open_directory(
     log_directory = log_directory or options.get("storePathCommitLog") or f"{root}/commitlog"
     log = open_log(files, log_directory, ColdFiles(files, f"{root}/{COLD_DIRECTORY}"))
     checkpoint = CheckpointFile(files, f"{root}/checkpoint").load()
-    log.vouched_end = checkpoint.durable.log_offset if checkpoint.durable is not None else 0
+    clean = not files.exists(f"{root}/abort")
+    log.vouched_end = vouched_end(checkpoint, root, lambda: last_clean_end(files, root), clean=clean).end
     return Directory(
         root=root,
         log_directory=log_directory,
@@ -146,7 +149,7 @@ def open_directory(
         options=options,
         log=log,
         checkpoint=checkpoint,
-        clean=not files.exists(f"{root}/abort"),
+        clean=clean,
     )
 
 

@@ -108,6 +108,7 @@ class LogFiles:
     segments: list[SegmentFile]
     gaps: list[tuple[int, int]]
     odd: list[tuple[str, str]]  # (path, what is wrong with it)
+    empty: list[int] = field(default_factory=list)  # starts of segments that have a file of no bytes
     vouched_end: int = 0  # by the checkpoint, the log was on the disk up to this physical offset
 
     @property
@@ -176,4 +177,5 @@ def open_log(files: Files, directory: str, cold: ColdFiles | None = None) -> Log
         segment.size = usual
         segments.append(segment)
     gaps = [(one.end, after.start) for one, after in pairwise(segments) if one.end != after.start]
-    return LogFiles(directory, usual, segments, gaps, odd)
+    empty = [segment.start for segment in opened if not segment.size and segment.start % usual == 0]
+    return LogFiles(directory, usual, segments, gaps, odd, empty)

@@ -60,7 +60,7 @@ def fill_ranges(source: LogFiles, ranges: list[LostRange], files: Files, directo
         segment_end = one.start - one.start % source.segment_size + source.segment_size
         target = files.open(f"{directory}/{segment_end - source.segment_size:020d}")
         try:
-            for offset, raw in fill(one.start, one.end, segment_end, _store_ms(source, one)):
+            for offset, raw in fill(one.start, one.end, segment_end, store_ms(source, one)):
                 target.pwrite(offset % source.segment_size, raw)
             target.sync()
         finally:
@@ -96,11 +96,13 @@ def _long_enough(source: LogFiles, part: LostRange, segment_end: int) -> LostRan
     return part
 
 
-def _store_ms(source: LogFiles, part: LostRange) -> int:
+def store_ms(source: LogFiles, part: LostRange) -> int:
     """Return a store time between those of the neighbors, so that times do not go back."""
-    segment = source.find(part.start)
-    before = last_record(segment, part.start - segment.start) if segment is not None else None
-    if before is not None:
-        return before.store_ms
+    for segment in reversed(source.segments):
+        if segment.start < part.start:
+            before = last_record(segment, part.start - segment.start)
+            if before is not None:
+                return before.store_ms
+            break
     following = record_at(source, part.end)
     return following.store_ms if following is not None else 1

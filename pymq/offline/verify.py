@@ -15,6 +15,7 @@ from pymq.offline.log_files import EMPTY_LAST_SEGMENT, SegmentFile
 from pymq.offline.log_walk import Block, Damaged, LogEnd
 from pymq.offline.queue_check import QueueCheck
 from pymq.offline.table_check import check_checkpoint, check_tables
+from pymq.store.log.opening import lost_segments_text
 
 if TYPE_CHECKING:
     from pymq.store.scan.columns import Records
@@ -136,15 +137,24 @@ class Verification:
 
     def _end(self, end: LogEnd) -> None:
         self.report.log_end = end.offset
+        path, position = self._log.place(end.offset)
+        if self._log.vouched_end > end.offset:
+            self._lose_end(end, path, position)
+            return
         if end.remains_at is None:
             return
-        durable = self._directory.checkpoint.durable
-        path, position = self._log.place(end.offset)
         place = f"{path} at {position} (offset {end.offset})"
-        if durable is not None and durable.log_offset > end.offset:
-            text = f"{end.reason}; but by the checkpoint the log was whole up to {durable.log_offset}"
-            self.report.add("log", text, path, position, end.offset)
-        elif self._directory.clean:
+        if self._directory.clean:
             self.report.note(f"{place}: the log ends here; remains of a longer one follow ({end.reason})")
         else:
             self.report.note(f"{place}: torn tail; the next start truncates the log here ({end.reason})")
+
+    def _lose_end(self, end: LogEnd, path: str, position: int | None) -> None:
+        """Report bytes at the end that were on the disk. Their offsets are taken, up to a segment's end."""
+        size, vouched = self._log.segment_size, self._log.vouched_end
+        text = f"{end.reason}; but the log was on the disk up to {vouched}"
+        if vouched > self._log.end_of_files:
+            text += f": {lost_segments_text(self._log.end_of_files, vouched, size)}"
+        self.report.add("log", text, path, position, end.offset)
+        self.report.log_end = -(-vouched // size) * size
+        self.damaged.add(Damaged(end.offset, self.report.log_end, end.offset, text))

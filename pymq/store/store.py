@@ -21,20 +21,23 @@ from pymq.store.integrity.scrubber import Scrubber, ScrubPiece
 from pymq.store.lifecycle.checkpointer import Checkpointer
 from pymq.store.lifecycle.cold_compressor import COLD_DIRECTORY, ColdCompressor, ColdPiece
 from pymq.store.lifecycle.expiry import Expiry
-from pymq.store.lifecycle.figures import StoreFigures
+from pymq.store.lifecycle.figures import StoreFigures, store_figures
 from pymq.store.lifecycle.housekeeping import Housekeeping
+from pymq.store.lifecycle.log_extent import check_extent, vouched_end
 from pymq.store.lifecycle.pauses import Pauses
 from pymq.store.lifecycle.recovery import Progress, RecoveryReport, recover
 from pymq.store.lifecycle.retention import Decision, Doomed, RetentionSettings
-from pymq.store.log.cold_file import ColdFile, ColdFiles
+from pymq.store.log.cold_file import ColdFiles
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.consume_queue import QueueView, tags_codes
 from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
+from pymq.store.queue.queue_ends import drop_queue_ends, reach_queue_ends
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.read.reading import FILTER_STEP_COUNT, Accept, GetResult, GetStatus, Pace, RecordPrefilter
 from pymq.store.read.store_reader import StoreReader
 from pymq.store.replica.boundary import Boundary, find_boundary
 from pymq.store.replica.divergent_directory import adopt_former_directory
+from pymq.store.replica.epoch_table import last_clean_end
 from pymq.store.replica.follower import Follower
 from pymq.store.settings import StoreSettings
 from pymq.store.write.appender import Appender, ArrivalListener, BatchEntry, Placed
@@ -109,6 +112,7 @@ class MessageStore(StoreReader):
         )  # fmt: skip
         self._lock: fs.Lock | None = None
         self._serving = False
+        self._lost_begin: str | None = None
         self._refused_by: dict[str, str] = {}
         self._follower: Follower | None = None  # set while the log grows by another broker's bytes
         self._appender = Appender(log, queues, index, clock, s, store_host)
@@ -145,22 +149,27 @@ class MessageStore(StoreReader):
 
     def _open(self, progress: Progress | None) -> RecoveryReport:
         clean = not self._abort_file.exists
-        checkpoint = self._checkpoints.load()
+        checkpoint, ended_at = self._checkpoints.load(), lambda: last_clean_end(self._files, self._root)
+        vouched = vouched_end(checkpoint, self._root, ended_at, clean=clean)
+        self._log.load(vouched.end)
+        ignored = self._queues.load()
+        is_replica = self._follower is not None
+        lost = check_extent(self._log, self._queues, self._checkpoints, vouched, clean=clean, is_replica=is_replica)
+        self._lost_begin = lost.begin
         # From here on every crash is an unclean stop, also one during recovery.
         self._abort_file.write()
-        self._log.load()
-        ignored = self._queues.load()
         report = recover(
-            self._log, self._queues, self._index, checkpoint, self.settings, clean=clean, progress=progress,
-            now_ms=self._clock.now_ms(), distrust=self._checkpoints.distrust,
+            self._log, self._queues, self._index, self._checkpoints.newest, self.settings, clean=clean,
+            progress=progress, now_ms=self._clock.now_ms(), distrust=self._checkpoints.distrust,
         )  # fmt: skip
+        has_ends = reach_queue_ends(self._files, self._root, self._queues)
         if self._index is not None:
             self._index.catch_up()
             self._index.release()
         report.notes.extend(f"consumequeue/{name} is no legal topic name: left alone" for name in ignored)
-        report.notes.extend(
-            filter(None, (open_to_others(self._root, self._files.mode(self._root)), self._load_pauses()))
-        )
+        access = open_to_others(self._root, self._files.mode(self._root))
+        report.notes.extend(filter(None, (access, self._pauses.load(self._log.last_store_ms))))
+        report.lost.extend(filter(None, lost))
         self._open_digests(report)
         self._mender.begin()
         if self._queues.deleted is not None:
@@ -170,14 +179,10 @@ class MessageStore(StoreReader):
         self._serving = True
         self._housekeeping.write()
         self.sync()
+        if has_ends and self._appender.queue_problem is None:
+            drop_queue_ends(self._files, self._root)
         self._expiry.open()
         return report
-
-    def _load_pauses(self) -> str | None:
-        pause = self._pauses.load(self._log.last_store_ms)
-        if pause is not None:
-            self._pauses.save()
-        return pause
 
     def _open_digests(self, report: RecoveryReport) -> None:
         if self._digests is not None:
@@ -334,6 +339,7 @@ class MessageStore(StoreReader):
         """What an operator should know now, a text each: refused writes, lagging queue files, a paused index, …"""
         found = (
             self._clock.problem,
+            self._lost_begin,
             self._log.broken,
             self._appender.closed if self._serving else None,
             self._appender.write_problem,
@@ -352,16 +358,7 @@ class MessageStore(StoreReader):
     @property
     def figures(self) -> StoreFigures:
         """Counts for metrics, as they are now."""
-        scrubber, segments = self._scrubber, self._log.segments
-        return StoreFigures(
-            segment_count=len(segments),
-            cold_segment_count=sum(isinstance(segment.file, ColdFile) for segment in segments),
-            corrupt_message_count=self._refusals.count,
-            mended_unit_count=self._mender.mended_count,
-            scrubbed_bytes=scrubber.bytes_read if scrubber is not None else 0,
-            scrub_pass_count=scrubber.pass_count if scrubber is not None else 0,
-            scrub_damaged_count=len(scrubber.found) if scrubber is not None else 0,
-        )
+        return store_figures(self._log, self._refusals, self._mender.mended_count, self._scrubber)
 
     # -- another broker's log -----------------------------------------------------------------------------------
 

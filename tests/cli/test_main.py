@@ -29,7 +29,7 @@ SUBCOMMANDS = {
     "filter": ["list", "eval", "test"],
     "message": ["get", "query"],
     "bench": ["send", "consume", "latency"],
-    "store": ["verify", "inspect", "dump", "repair", "recover", "thaw"],
+    "store": ["verify", "inspect", "dump", "repair", "recover", "thaw", "accept-loss"],
 }
 ALL_COMMANDS = [
     path for name in cli.COMMANDS for path in ([[name, sub] if sub else [name] for sub in SUBCOMMANDS.get(name, [""])])

@@ -73,6 +73,8 @@ class Checker:
             raise BrokenPromiseError(f"the store doesn't start: {error!r}") from error
         if report.damaged:
             raise BrokenPromiseError(f"a crash is no damage: {report.damaged} {report.notes}")
+        if report.lost:
+            raise BrokenPromiseError(f"a crash loses no segment: {report.lost}")
         return store, files
 
     def probe(self, image: Image, promise: Promise, now_ms: int, number: int) -> Served:

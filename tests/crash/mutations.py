@@ -14,6 +14,7 @@ from tests.crash.call_errors import NUMBERS, ErrorTally, Failure, call_count, fa
 from tests.crash.damage import DAMAGERS, check_start, origins
 from tests.crash.exploring import explore
 from tests.crash.flips import TABLE, Flip, FlipSuite
+from tests.crash.lost_segments import check_lost_segments
 from tests.crash.workloads import workload
 from tests.planting import Bug
 from tests.store.support import ROOT
@@ -60,6 +61,8 @@ def _run(suite: str) -> None:
         _flips(name)
     elif kind == "damage":
         _damage(name)
+    elif kind == "lost":
+        check_lost_segments(workload(name))
     else:
         for seed in SEEDS:
             explore(workload(name), seed)

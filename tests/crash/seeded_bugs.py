@@ -1,7 +1,8 @@
 """Seeded bugs, which the crash suites must catch. Each is one wrong step that a programmer could write.
 
 Their ``suites``: a workload's name (power loss), ``errors:`` and a workload's name (failing calls), ``flips:`` and a
-part of the store, or ``damage:`` and a kind of damage to derived files.
+part of the store, ``damage:`` and a kind of damage to derived files, or ``lost:`` and a workload's name (missing
+segments).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pymq.errors import StoreUnavailableError
+from pymq.offline import accept_loss as offline_loss
 from pymq.store.disk import checkpoint, fs
 from pymq.store.disk.abort_file import AbortFile
 from pymq.store.disk.json_table import JsonTable
@@ -20,12 +22,13 @@ from pymq.store.index import index_doubts, index_service
 from pymq.store.index.index_file import IndexFile
 from pymq.store.index.index_service import IndexService
 from pymq.store.integrity.digests import Digests
-from pymq.store.lifecycle import recovery
+from pymq.store.lifecycle import log_extent, recovery
 from pymq.store.lifecycle.checkpointer import Checkpointer
+from pymq.store.lifecycle.expiry import Expiry
 from pymq.store.lifecycle.queue_recovery import QueueRecovery
 from pymq.store.log import log_record, zeroing
 from pymq.store.log.commit_log import CommitLog
-from pymq.store.queue import queue_doubts, queue_table
+from pymq.store.queue import queue_doubts, queue_ends, queue_table
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.deleted_topics import DeletedTopics
 from pymq.store.queue.queue_table import QueueTable
@@ -125,6 +128,16 @@ def _keeps_no_backup(real: Real, table: JsonTable, path: str, raw: bytes) -> Non
 
 
 BUGS = (
+    # -- segments that are gone
+    Bug("a lost end is not looked for", Seam(log_extent.check_extent, gives(log_extent.Lost(None, None))),
+        ("lost:segment-roll",)),
+    Bug("a lost begin is not said", Seam(log_extent._lost_begin, gives(None)), ("lost:segment-roll",)),
+    Bug("an accepted loss forgets the ends of queues", Seam(queue_ends.reach_queue_ends, gives(False)),
+        ("lost:segment-roll", "lost:recovery", "lost:special")),
+    Bug("an accepted loss leaves units that lead nowhere", Seam(offline_loss._blank_units, does_nothing),
+        ("lost:segment-roll",)),
+    Bug("what retention deletes counts as lost",
+        Text(Expiry._unlink, " or not self._is_known_to_go(segment.end)", ""), ("retention",)),
     # -- answers that come too early
     Bug("answered before the write", Seam(CommitLog._write, _writes_nothing), ("singles",)),
     Bug("answered before the fsync", Seam(CommitLog.sync, _syncs_no_segment), ("sync-flush",)),

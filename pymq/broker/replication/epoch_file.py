@@ -20,11 +20,9 @@ import msgspec
 from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
 from pymq.errors import StoreError
 from pymq.store.disk.json_table import JsonTable
-from pymq.store.replica.epoch_table import ENTRIES, EPOCH_HISTORY_FILE
+from pymq.store.replica.epoch_table import ENDED_AT, ENTRIES, EPOCH_HISTORY_FILE
 
 log = logging.getLogger(__name__)
-
-_ENDED_AT = "endedAt"  # the log's end at the last orderly stop
 
 
 class EpochFile:
@@ -45,7 +43,7 @@ class EpochFile:
         table = self._table.load()
         try:
             entries = msgspec.convert(table.get(ENTRIES, []), tuple[EpochEntry, ...])
-            self._ended_at = msgspec.convert(table.get(_ENDED_AT), int | None)
+            self._ended_at = msgspec.convert(table.get(ENDED_AT), int | None)
         except msgspec.ValidationError as error:
             raise StoreError(
                 f"config/{EPOCH_HISTORY_FILE}: {error}; without it the master compares the bytes of the logs"
@@ -94,6 +92,6 @@ class EpochFile:
     def _save(self, history: EpochHistory, ended_at: int | None) -> None:
         table: dict[str, Any] = {ENTRIES: msgspec.to_builtins(history.entries)}
         if ended_at is not None:
-            table[_ENDED_AT] = ended_at
+            table[ENDED_AT] = ended_at
         self._table.save(table)
         self.history, self._ended_at = history, ended_at

@@ -18,6 +18,10 @@ _BLOCK_AT = 64
 _BLOCK = struct.Struct(">8sqqqqqqqq")
 _BLOCK_MAGIC = b"PYMQ\x00\x00\x00\x01"
 _CRC = struct.Struct(">I")
+_BEGIN_AT = _BLOCK_AT + _BLOCK.size + _CRC.size
+_BEGIN = struct.Struct(">8sq")
+_BEGIN_MAGIC = b"PYMQ\x00\x00\x00\x02"
+LOG_BEGIN_UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Durable:
     ``log_offset``: commit log; ``queue_offset``: consume queue units of records below it; ``unit_count``: units of all
     queues at that time (a different number shows that a queue was deleted by hand); ``index_offset``: keys of records
     below it; ``index_name``: newest index file's name as a number, 0 for none; ``index_count``: its entry count at that
-    time.
+    time. ``log_begin``: no segment from here on was deleted by then; it stands in a block of its own.
     """
 
     log_offset: int = 0
@@ -36,6 +40,7 @@ class Durable:
     index_offset: int = 0
     index_name: int = 0
     index_count: int = 0
+    log_begin: int = LOG_BEGIN_UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,8 @@ class Checkpoint:
 
     def truncate(self, end: int) -> Checkpoint:
         """Return a copy for a log that ends at ``end``: nothing behind it counts, nor does any unit or key."""
-        durable = Durable(log_offset=min(self.durable.log_offset, end)) if self.durable is not None else None
+        before = self.durable
+        durable = Durable(log_offset=min(before.log_offset, end), log_begin=before.log_begin) if before else None
         return replace(self, logics_ms=0, index_ms=0, durable=durable)
 
 
@@ -105,7 +111,9 @@ def _encode_block(checkpoint: Checkpoint, durable: Durable) -> bytes:
         _BLOCK_MAGIC, checkpoint.physic_ms, checkpoint.logics_ms, durable.log_offset, durable.queue_offset,
         durable.unit_count, durable.index_offset, durable.index_name, durable.index_count,
     )  # fmt: skip
-    return block + _CRC.pack(crc32(block))
+    begin = _BEGIN.pack(_BEGIN_MAGIC, durable.log_begin)
+    begin += _CRC.pack(crc32(begin))
+    return block + _CRC.pack(crc32(block)) + (begin if durable.log_begin >= 0 else bytes(len(begin)))
 
 
 def _decode_block(raw: bytes, checkpoint: Checkpoint) -> Durable | None:
@@ -115,4 +123,12 @@ def _decode_block(raw: bytes, checkpoint: Checkpoint) -> Durable | None:
         return None
     if (physic_ms, logics_ms) != (checkpoint.physic_ms, checkpoint.logics_ms):
         return None
-    return Durable(*numbers)
+    return replace(Durable(*numbers), log_begin=_decode_begin(raw))
+
+
+def _decode_begin(raw: bytes) -> int:
+    block = raw[_BEGIN_AT : _BEGIN_AT + _BEGIN.size]
+    magic, begin = _BEGIN.unpack(block)
+    if magic != _BEGIN_MAGIC or _CRC.unpack_from(raw, _BEGIN_AT + _BEGIN.size)[0] != crc32(block):
+        return LOG_BEGIN_UNKNOWN
+    return int(begin)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pymq.model.layout import RECORD_OVERHEAD_BYTES
-from pymq.model.names import topic_problem
+from pymq.model.names import REPAIR_TOPIC, topic_problem
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import Scanned, has_queue_unit, unit_tags_code
 from pymq.store.queue.consume_queue import ConsumeQueue
@@ -73,6 +73,8 @@ class QueueDispatcher:
     def take(self, record: Scanned) -> None:
         """Append the record's unit if its place in the queue can be true. Raises OSError."""
         if not has_queue_unit(record.sys_flag):
+            if record.topic == REPAIR_TOPIC:
+                self.note_damage(record.offset + record.size)  # it stands for lost records
             return
         if record.offset < self._queues.deleted_end(record.topic):
             return
@@ -102,6 +104,8 @@ class QueueDispatcher:
         """Do as :meth:`take` for many records. Those that don't continue their queues go one by one, in order."""
         from pymq.store.dispatch.bulk_dispatch import append_units  # noqa: PLC0415 - it needs numpy
 
+        if REPAIR_TOPIC in records.names:
+            self.note_damage(records.end)
         appended = append_units(records, self._queues)
         self.unit_count += appended.unit_count
         for queue, first in appended.grown:

@@ -88,14 +88,20 @@ class Checkpointer:
 
     @property
     def is_due(self) -> bool:
-        """True when the checkpoint is old, or far behind the log."""
-        behind = self._log.max_offset - self._log_end
-        return self._clock.monotonic_ms() >= self._next_ms or behind >= self._settings.checkpoint_bytes
+        """True when the checkpoint is old, far behind the log, or does not know of its newest segment.
+
+        A start misses only a segment that the checkpoint knows of.
+        """
+        log = self._log
+        behind = log.max_offset - self._log_end
+        newest_start = log.end_of_files - log.segment_size_bytes
+        is_rolled = newest_start > 0 and self._log_end <= newest_start < log.max_offset
+        return is_rolled or self._clock.monotonic_ms() >= self._next_ms or behind >= self._settings.checkpoint_bytes
 
     def save_due(self) -> None:
         """Save the checkpoint; the next one is due an interval from now. Raises as :meth:`save`."""
         self._next_ms = self._clock.monotonic_ms() + self._settings.checkpoint_interval_ms
-        self._log_end = self._log.max_offset
+        self._log_end = self._log.synced_whole_offset
         self.save()
 
     def save(self) -> None:
@@ -119,6 +125,7 @@ class Checkpointer:
                 durable = Durable(
                     log_offset=self._log.synced_whole_offset, queue_offset=queue_offset, unit_count=unit_count,
                     index_offset=index_offset, index_name=index_name, index_count=index_count,
+                    log_begin=max(self._log.min_offset, self._log.doomed_end),
                 )  # fmt: skip
                 checkpoint = Checkpoint(self._log.synced_store_ms, queue_ms, index_ms, durable=durable)
                 if checkpoint != self.newest:

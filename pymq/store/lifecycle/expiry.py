@@ -145,7 +145,8 @@ class Expiry:
         return self._log.can_drop_oldest and self._log.segments[0].start == start
 
     def _unlink(self, segment: Segment) -> None:
-        if not self._is_covered(segment.end):
+        self._log.doomed_end = segment.end
+        if not self._is_covered(segment.end) or not self._is_known_to_go(segment.end):
             self._save_checkpoint()
         if not self._is_covered(segment.end):
             raise StoreUnavailableError(
@@ -156,6 +157,11 @@ class Expiry:
     def _is_covered(self, end: int) -> bool:
         durable = self._durable()
         return durable is not None and min(durable.log_offset, durable.queue_offset) >= end
+
+    def _is_known_to_go(self, end: int) -> bool:
+        """True when a start that does not find the segment will not take it for lost."""
+        durable = self._durable()
+        return durable is not None and durable.log_begin >= end
 
     def forget_oldest(self, start: int) -> bool:
         """After :meth:`work`: let the log begin behind the segment at ``start``. False when that was done before."""

@@ -40,7 +40,7 @@ class Pauses:
         self._saved_ms = 0
 
     def load(self, last_store_ms: int) -> str | None:
-        """Read the file, and note a pause that ends now. Returns what an operator should know of it.
+        """Read the file, and note and save a pause that ends now. Returns what an operator should know of it.
 
         ``last_store_ms``: the newest record's store time. An unusable file counts as empty.
         """
@@ -58,6 +58,7 @@ class Pauses:
             return None
         self._pauses = [*self._pauses, Pause(before_ms, now_ms)][-PAUSE_COUNT_MAX:]
         self._saved_ms = 0
+        self.save()
         return (
             f"no broker has run here for {(now_ms - before_ms) // PAUSE_COUNTED_MS} days by the clock: the age of "
             f"segments (fileReservedTime) counts one of them, in case the clock is wrong; if it is right and old "

@@ -50,6 +50,7 @@ class RecoveryReport:
     units_added: int = 0
     truncated_bytes: int = 0
     damaged: list[tuple[int, int]] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)  # segments whose files are gone
     notes: list[str] = field(default_factory=list)
 
 
@@ -230,7 +231,7 @@ class _Run:
         raise AssertionError("a scan ends with its end")
 
     def _scan(self, position: int) -> Iterator[Records | Scanned | End]:
-        torn_from = None if self._report.clean else self._durable_offset
+        torn_from = None if self._report.clean else self._vouched_offset
         return scan_fast(self._log, position, check_crc=self._settings.check_crc_on_recover, torn_from=torn_from)
 
     def _take(self, record: Scanned) -> None:
@@ -296,7 +297,7 @@ class _Run:
         """The offset to go on at behind a damaged place; None when the log ends there."""
         if self._log.find(end.offset) is None:
             return None
-        later = self._later_record(end.offset)
+        later = self._later_record(end.offset + 1)  # a torn record would be found again
         if later is None:
             # Bytes that were on the disk are not a torn tail: their offsets stay taken.
             return self._vouched_offset if end.offset < self._vouched_offset else None
@@ -309,7 +310,7 @@ class _Run:
         return later.offset
 
     def _later_record(self, start: int) -> Scanned | None:
-        """Return the first whole record behind a damaged place that is no remains of a former log; None without one."""
+        """Return the first whole record from ``start`` on that is no remains of a former log; None without one."""
         if start < self._vouched_offset:
             # What the checkpoint vouches for is no remains, however old it looks: a wrong clock may have been set back.
             later = find_later_record(self._log, start, 0)

@@ -57,6 +57,7 @@ class CommitLog:
         self.synced_offset = 0
         self.synced_whole_offset = 0  # the same, without a last record that is incomplete
         self.synced_store_ms = 0
+        self.doomed_end = 0  # segments below may be deleted: their absence is no loss
         self.broken: str | None = None  # why the log is read-only, after a failed fsync
         self.parts: list[bytes] = []  # staged buffers of the newest run
         self._runs: list[tuple[int, list[bytes]]] = []  # (position, buffers) of earlier segments in this commit
@@ -71,9 +72,12 @@ class CommitLog:
 
     # -- opening and truncating ---------------------------------------------------------------------------------
 
-    def load(self) -> None:
-        """Open every segment. Raises StoreError when sizes or names don't fit together."""
-        self.segments = open_segments(self._files, self._directory, self._segment_size, self._cold)
+    def load(self, vouched_end: int = 0) -> None:
+        """Open every segment. Raises StoreError when sizes or names don't fit together.
+
+        ``vouched_end``: below it the log was on the disk.
+        """
+        self.segments = open_segments(self._files, self._directory, self._segment_size, self._cold, vouched_end)
         self._set_end(self.end_of_files)
 
     def replace_file(self, segment: Segment, file: File) -> File:
@@ -82,6 +86,10 @@ class CommitLog:
             self._unsynced.pop(segment.start, None)
         before, segment.file = segment.file, file
         return before
+
+    @property
+    def segment_size_bytes(self) -> int:
+        return self._segment_size
 
     @property
     def min_offset(self) -> int:

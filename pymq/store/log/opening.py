@@ -11,10 +11,13 @@ from pymq.store.log.cold_file import ColdFiles
 from pymq.store.log.segment import Segment
 
 
-def open_segments(files: Files, directory: str, segment_size_bytes: int, cold: ColdFiles | None) -> list[Segment]:
+def open_segments(
+    files: Files, directory: str, segment_size_bytes: int, cold: ColdFiles | None, vouched_end: int = 0
+) -> list[Segment]:
     """Open every segment and return them, the oldest first; all but the newest are sealed.
 
-    ``cold``: the directory of compressed segments. Raises StoreError when sizes or names don't fit together.
+    ``cold``: the directory of compressed segments. ``vouched_end``: below it the log was on the disk, so no file there
+    may be empty. Raises StoreError when sizes or names don't fit together.
     """
     make_directory(files, directory)
     names = [name for name in files.listdir(directory) if len(name) == 20 and name.isdigit()]
@@ -24,6 +27,9 @@ def open_segments(files: Files, directory: str, segment_size_bytes: int, cold: C
         for name in sorted([*names, *cold_names]):
             file = cold_names[name]() if name in cold_names else files.open(f"{directory}/{name}")
             size = file.size()
+            if size == 0 and int(name) < vouched_end:
+                file.close()
+                raise StoreError(f"{file.path} is empty, so its messages are lost; {WAYS_OUT}")
             if size == 0 and name == names[-1]:
                 file.close()
                 files.remove(file.path)  # the process died between creating the file and giving it its size
@@ -50,11 +56,33 @@ def _check(segments: list[Segment], segment_size_bytes: int) -> None:
     size = newest.end - newest.start
     if size != segment_size_bytes:
         raise StoreError(
-            f"{newest.file.path} has {size} bytes, mappedFileSizeCommitLog is {segment_size_bytes}: "
-            f"set it to the size this directory was written with"
+            f"{newest.file.path} has {size} bytes, mappedFileSizeCommitLog is {segment_size_bytes}: set it to the size "
+            f"this directory was written with; if only this file has another size, it is damaged: {REPLACE_IT}"
         )
     if len(segments) > 1 and segments[-2].end != newest.start:
-        raise StoreError(f"{newest.file.path} does not follow the segment before it, which ends at {segments[-2].end}")
+        end, at = segments[-2].end, newest.start
+        problem = f"{newest.file.path} does not follow the segment before it, which ends at {end}"
+        if end < at and at % segment_size_bytes == 0:
+            problem += f": {lost_segments_text(end, at, segment_size_bytes)}; {WAYS_OUT}"
+        raise StoreError(problem)
+
+
+REPLACE_IT = (
+    "put back a good copy, rebuild the directory from another broker (`pymq store recover DIR --from HOST:PORT`), or "
+    "make a readable copy of it (`pymq store repair DIR --to NEWDIR`)"
+)
+WAYS_OUT = (
+    "put the files back, rebuild the directory from another broker (`pymq store recover DIR --from HOST:PORT`), or "
+    "give up the messages in them (`pymq store accept-loss DIR`)"
+)
+
+
+def lost_segments_text(start: int, end: int, segment_size_bytes: int) -> str:
+    """Say which segments are missing between two physical offsets."""
+    last = (end - 1) // segment_size_bytes * segment_size_bytes
+    if last <= start:
+        return f"segment {start:020d} is missing"
+    return f"segments {start:020d} to {last:020d} are missing"
 
 
 def _cold_names(cold: ColdFiles | None, plain_names: list[str], log_directory: str) -> dict[str, Callable[[], File]]:

@@ -410,7 +410,20 @@ class ConsumeQueue:
                 self._remove(file_path)
             elif file_path == path and zero_from(self._files.get(path), at, self._files.file_size_bytes):
                 self._files.unsynced.add(path)
-        self.last_physical_offset = self.unit(offset - 1)[0] if offset > self.base_offset else -1
+        self.last_physical_offset = self._last_place(offset)
+
+    def _last_place(self, end: int) -> int:
+        """Return where the last unit below ``end`` that is not blank points; -1 without one."""
+        count = 1  # blank units are rare, and come in long runs
+        while end > self.base_offset:
+            in_file = (end - 1) % self._units_per_file + 1
+            first = max(end - min(count, in_file), self.base_offset)
+            units = self.read(first, end - first)
+            for at in range(len(units) - UNIT_SIZE_BYTES, -1, -UNIT_SIZE_BYTES):
+                if units[at : at + UNIT_SIZE_BYTES] != BLANK_UNIT:
+                    return int(I64.unpack_from(units, at)[0])
+            end, count = first, _BLANK_UNITS_READ
+        return -1
 
     def _remove(self, path: str) -> None:
         self._files.forget(path)

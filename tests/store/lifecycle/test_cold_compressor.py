@@ -522,6 +522,10 @@ def test_a_log_without_plain_segments_continues_behind_the_cold_ones() -> None:
     files = MemoryFiles()
     cold_store(files).close()
     files.remove(f"{LOG}/{names(files, LOG)[-1]}")
+    with pytest.raises(StoreError, match="segment 00000000000000032768 is missing"):
+        reopened(files)
+    files.remove(f"{ROOT}/checkpoint")
+    files.remove_tree(f"{ROOT}/consumequeue")
     store = reopened(files)
     put(store, "A", 0, b"behind")
     assert store._log.segments[-1].sealed is False
