@@ -119,6 +119,7 @@ def test_lost_messages_are_named_and_the_rest_stays_in_place(tmp_path: Path) -> 
         (found[0].offset, found[0].size + found[1].size),
         (found[30].offset, found[30].size),
         (found[60].offset, found[60].size),
+        (found[-1].offset, 4096 - found[-1].offset % 4096),  # by the checkpoint the log did not end before it
     }
     assert served(tmp_path / "new") == {place: one for place, one in before.items() if place not in places}
 

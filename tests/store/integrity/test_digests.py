@@ -324,7 +324,7 @@ def test_a_record_without_digest_is_checked_by_its_crc() -> None:
 
 def test_digest_files_are_deleted_with_their_segments() -> None:
     files = MemoryFiles()
-    store = filled(files, 150)
+    store = filled(files, 300)
     assert store._digests is not None
     store.sync()
     store._digests.write()
