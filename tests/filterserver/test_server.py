@@ -297,9 +297,10 @@ def test_a_stopped_second_server_leaves_the_route_at_once(tmp_path: Path) -> Non
 def test_waiting_requests_count_in_the_budget_and_long_subscriptions_are_refused(tmp_path: Path) -> None:
     async def scenario(made: Cluster) -> None:
         assert (await made.bring("pymq.filters.sql92", "a = 1")).code == 0
+        await made.send(b"yes")  # without the topic the broker refuses the pull at once
         budget = made.filter_server.server.budget
         before = budget.held[PARKED_REQUESTS]
-        waiting = asyncio.create_task(made.pull(0, suspend_ms=500))
+        waiting = asyncio.create_task(made.pull(1, suspend_ms=500))
         await until(lambda: budget.held[PARKED_REQUESTS] >= before + PENDING_BYTES)
         await waiting
         await until(lambda: budget.held[PARKED_REQUESTS] == before)
