@@ -183,6 +183,37 @@ def test_a_master_that_was_killed_starts_again_on_another_port(group: Brokers, c
     assert sorted(group.bodies(capsys, "T")) == ["after", "before"]
 
 
+def test_a_large_divergent_tail_is_truncated_once_the_operator_allows_it(group: Brokers, capsys: Capture) -> None:
+    a = group.start("a", "--id", "0", haTruncationMax="0")
+    b = group.start("b", "--id", "1")
+    send(group, "both have it")
+    group.wait_for(capsys, a=0, b=1)
+    group.stop("b")
+    send(group, "the master alone has it")
+    group.kill("a")
+    group.start("b")
+    group.json(capsys, "broker", "promote", b, "--yes", "--force", "--json")
+    group.start("a")
+
+    def ha_client() -> dict[str, Any]:
+        (status,) = group.json(capsys, "broker", "status", a, "-o", "json")
+        return dict(status["ha_client"] or {})
+
+    deadline = time.monotonic() + DEADLINE_S
+    while (offset := ha_client().get("truncate_to", -1)) < 0:
+        assert time.monotonic() < deadline
+    assert f"pymq broker rejoin {a} --truncate-to {offset}" in ha_client()["problem"]
+    assert not (group.directory("a") / "divergent").exists()
+    assert group.run("broker", "rejoin", a, "--truncate-to", str(offset + 1), "--yes") == EXIT_REFUSED
+    assert f"asks for {offset}" in capsys.readouterr().err
+    assert group.run("broker", "rejoin", a, "--truncate-to", str(offset), "--yes") == EXIT_OK
+    group.wait_for(capsys, b=0, a=1)
+    (status,) = group.json(capsys, "broker", "status", a, "-o", "json")
+    (truncation,) = status["truncations"]
+    assert (truncation["start"], truncation["message_count"]) == (offset, 1)
+    assert group.run("broker", "rejoin", a, "--truncate-to", str(offset), "--yes") == EXIT_REFUSED
+
+
 def test_a_slave_of_other_bytes_is_shown_and_not_promoted(group: Brokers, capsys: Capture) -> None:
     """It has the longest log and the most messages; its master refused it."""
     group.start("c", "--id", "0")

@@ -138,3 +138,26 @@ def test_an_invalid_order_is_refused(body: bytes) -> None:
     world = World()
     code, _ = Caller(world).refused(RequestCode.PYMQ_CHANGE_ROLE, body)
     assert code == 29 and not world.role_changes
+
+
+def test_a_slave_truncates_once_where_the_operator_allows_it() -> None:
+    world = slave(truncate_to=100, master_log_end=700)
+    for offset in (-1, 0, 99, 101):
+        assert f"truncateTo {offset}" in (remark := refused(world, action="truncate", truncate_to=offset))
+        assert "asks for 100" in remark and THEIRS in remark
+    order(world, action="truncate", truncate_to=100)
+    (change,) = world.role_changes
+    assert (change.truncate_to, change.role) == (100, Role(1)) and "an operator at" in change.why
+
+
+@pytest.mark.parametrize("is_master", [True, False])
+def test_a_broker_that_waits_for_no_permission_truncates_nothing(is_master: bool) -> None:
+    world = World() if is_master else slave()
+    assert "waits for no permission" in refused(world, action="truncate", truncate_to=0)
+
+
+def test_the_new_master_that_an_operator_names_is_known() -> None:
+    world = World()
+    assert not world.parts.replication.known_peers.is_known(THEIRS)
+    order(world, action="step_down", broker_id=1, master_address=THEIRS, force=True)
+    assert world.parts.replication.known_peers.is_known(THEIRS)
