@@ -70,14 +70,16 @@ async def _compare_logs(admin: Admin, members: list[GroupMember]) -> list[GroupM
         except (PymqError, IndexError):
             return ""
 
-    found = dict(zip(slaves, await asyncio.gather(*[digest(member.address) for member in slaves]), strict=True))
+    addresses = [member.address for member in slaves]
+    found = dict(zip(addresses, await asyncio.gather(*map(digest, addresses)), strict=True))
     counts = Counter(filter(None, found.values())).most_common(2)
     if len(counts) < 2:
         return members
     right = counts[0][0] if counts[0][1] > counts[1][1] else ""
     differs = f"its bytes from {start} to {end} differ from those of the other slaves"
     return [
-        replace(member, differs=differs) if found.get(member, "") not in ("", right) else member for member in members
+        replace(member, differs=differs) if found.get(member.address, "") not in ("", right) else member
+        for member in members
     ]
 
 
