@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from pymq.errors import ProtocolViolation
@@ -49,3 +51,42 @@ def test_an_empty_read_changes_nothing() -> None:
     buffer = FrameBuffer()
     assert buffer.feed(b"") == []
     assert buffer.feed(frame(b"abcd")) == [b"abcd"]
+
+
+def test_an_unfinished_frame_takes_what_has_arrived_and_no_more() -> None:
+    buffer = FrameBuffer()
+    read_size = 256 * 1024
+    tracemalloc.start()
+    try:
+        assert buffer.feed((16 * 1024 * 1024).to_bytes(4, "big")) == []
+        for _ in range(20):
+            assert buffer.feed(bytes(read_size)) == []
+        size = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert buffer.pending_size_bytes == 4 + 20 * read_size
+    assert size < buffer.pending_size_bytes + 100_000
+
+
+def test_single_bytes_are_joined_before_they_cost_much() -> None:
+    raw = frame(bytes(range(256)) * 400)
+    buffer = FrameBuffer()
+    tracemalloc.start()
+    try:
+        for i in range(len(raw) - 1):
+            assert buffer.feed(raw[i : i + 1]) == []
+        size = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert size < 2 * len(raw)
+    (payload,) = buffer.feed(raw[-1:])
+    assert payload == raw[4:] and buffer.pending_size_bytes == 0
+
+
+def test_a_cleared_buffer_begins_with_a_new_frame() -> None:
+    raw = frame(b"x" * 100_000)
+    buffer = FrameBuffer()
+    buffer.feed(raw[:-1])
+    buffer.clear()
+    assert buffer.pending_size_bytes == 0
+    assert buffer.feed(raw) == [raw[4:]]
