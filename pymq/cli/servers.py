@@ -67,13 +67,18 @@ def print_warnings(warnings: Sequence[str]) -> None:
 
 
 def set_up_logging(level: str) -> None:
-    """Logs to stderr from ``level`` up. Raises UsageError for an unknown level."""
+    """Logs to stderr from ``level`` up, within limits. Raises UsageError for an unknown level."""
+    from pymq.clock import SystemClock
     from pymq.errors import UsageError
+    from pymq.log_limit import LogLimit
 
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise UsageError(f"{level!r} is not a log level: use debug, info, warning or error")
     logging.basicConfig(stream=sys.stderr, level=number, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    limit = LogLimit(SystemClock())
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(limit)
 
 
 def make_namesrv(config: NamesrvConfig, budget: MemoryBudget | None = None) -> NameServer:

@@ -37,14 +37,15 @@ from tests.benchmarks.replicas import SYNC_SETTINGS as REPLICA_SYNC_SETTINGS
 from tests.benchmarks.report import Collected
 from tests.benchmarks.restarts import FULL_MESSAGES, QUICK_MESSAGES, RESTART_CASES, measure_restarts
 from tests.benchmarks.standalone import PyMQBroker
+from tests.benchmarks.turns import TURN_CASES, TURN_SETTINGS
 
 START_CASE = "start"
 EXPORT_CASE = "export"
 APPEND_CASE = "store-append"
 FOLLOW_CASE = "store-follow"
 ALL_CASES = [
-    START_CASE, *CASES, *SYNC_CASES, APPEND_CASE, FOLLOW_CASE, *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES,
-    FILTER_SERVER_CASE, EXPORT_CASE,
+    START_CASE, *CASES, *TURN_CASES, *SYNC_CASES, APPEND_CASE, FOLLOW_CASE, *RESTART_CASES, *REPLICA_CASES,
+    *REPLICA_SYNC_CASES, FILTER_SERVER_CASE, EXPORT_CASE,
 ]  # fmt: skip
 
 
@@ -112,6 +113,8 @@ class Run:
             self._start_cases()
         if set(self._names) & {*CASES, EXPORT_CASE}:
             self._load_cases("load", {**CASES, EXPORT_CASE: self._export}, {})
+        if set(self._names) & set(TURN_CASES):
+            self._load_cases("turns", TURN_CASES, TURN_SETTINGS)
         if FILTER_SERVER_CASE in self._names and not self._options.only_apache:
             self._filter_server_case()
         if set(self._names) & set(SYNC_CASES):

@@ -99,9 +99,18 @@ class Peer:
 class Victim:
     """A ``pymq standalone`` process under attack. Use it as a context manager."""
 
-    def __init__(self, directory: Path | None = None, *, descriptor_count: int | None = None, **settings: str) -> None:
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        descriptor_count: int | None = None,
+        log_level: str = "warning",
+        **settings: str,
+    ) -> None:
         """``settings`` holds broker settings by RocketMQ's names; ``descriptor_count`` limits the process's files."""
-        self.process = StandaloneProcess(directory, settings=settings, arguments=["--metrics-port", "0"])
+        self.process = StandaloneProcess(
+            directory, settings=settings, arguments=["--metrics-port", "0", "--log-level", log_level]
+        )
         if descriptor_count is not None:
             limited = ["/bin/sh", "-c", f'ulimit -n {descriptor_count}; exec "$@"', "sh"]
             self.process._command[:0] = limited
