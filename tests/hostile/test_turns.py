@@ -53,13 +53,13 @@ def test_pulls_with_falling_deadlines_on_one_queue(victim: Victim) -> None:
     with Peer(victim.broker) as good:
         assert good.call(ask(310, {**V2, "b": "Parked"}, b"x")).code == 0
     pull = {**PULL, "topic": "Parked", "queueOffset": "1", "sysFlag": "6"}
-    head, _, tail = ask(11, {**pull, "suspendTimeoutMillis": "10000"}).partition(b"10000")
-    frames = [head + b"%05d" % (15_000 - i // 20) + tail for i in range(PARKED_COUNT)]
+    head, _, tail = ask(11, {**pull, "suspendTimeoutMillis": "9999"}).partition(b"9999")
+    frames = [head + b"%d" % (4_999 + (PARKED_COUNT - i) // 20) + tail for i in range(PARKED_COUNT)]
     peer = Peer(victim.broker)
     with draining(peer), Health(victim.broker, ask(310, {**V2, "b": "Parked", "e": "1"}, b"x")) as health:
         for at in range(0, len(frames), 100):
             peer.send(b"".join(frames[at : at + 100]))
-        eventually(lambda: victim.metric("pymq_pulls_parked") == PARKED_COUNT)
+        eventually(lambda: victim.metric("pymq_pulls_parked") > PARKED_COUNT / 2)
         eventually(lambda: victim.metric("pymq_pulls_parked") == 0, within_s=120)
     assert_short_turns(victim)
     assert health.percentile_ms(99) < LATENCY_MAX_MS
@@ -126,12 +126,12 @@ def sql_of(number: int, term_count: int = TERM_COUNT) -> str:
 
 @pytest.fixture(scope="module")
 def filtering() -> Iterator[Victim]:
-    """A server that evaluates SQL92, with 3,000 messages of ten properties in the topic Sql."""
+    """A server that evaluates SQL92, with 1,000 messages of ten properties in the topic Sql."""
     properties = "".join(f"\x02k{number}\x01value{number}" for number in range(10))[1:]
     with Victim(enablePropertyFilter="true") as server:
         send = ask(310, {**V2, "b": "Sql", "i": properties}, b"x")
         with Peer(server.broker) as peer:
-            for _ in range(30):
+            for _ in range(10):
                 peer.send(send * 100)
                 assert all((peer.receive() or Command(1)).code == 0 for _ in range(100))
         yield server
@@ -148,7 +148,7 @@ def test_pulls_through_expressions_of_500_comparisons(filtering: Victim) -> None
     def consume(number: int) -> None:
         with Peer(filtering.broker) as peer:
             offset = 0
-            while offset < 3000:
+            while offset < 1000:
                 answer = peer.call(sql_pull(number, queueOffset=str(offset)))
                 assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
                 assert int(answer.ext["nextBeginOffset"]) > offset
@@ -156,7 +156,7 @@ def test_pulls_through_expressions_of_500_comparisons(filtering: Victim) -> None
             seen.append(number)
 
     seen: list[int] = []
-    threads = [threading.Thread(target=consume, args=(number,)) for number in range(4 * SCALE)]
+    threads = [threading.Thread(target=consume, args=(number,)) for number in range(2 * SCALE)]
     with Health(filtering.broker) as health:
         for thread in threads:
             thread.start()
@@ -168,7 +168,7 @@ def test_pulls_through_expressions_of_500_comparisons(filtering: Victim) -> None
 
 
 def test_sends_beside_parked_expressions_of_500_comparisons(filtering: Victim) -> None:
-    end = 3000
+    end = 1000
 
     def park(number: int) -> bytes:
         return sql_pull(number, queueOffset=str(end), sysFlag="6", suspendTimeoutMillis="30000")
