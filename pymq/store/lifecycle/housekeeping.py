@@ -15,6 +15,8 @@ from pymq.store.queue.queue_table import QueueTable
 from pymq.store.settings import StoreSettings
 from pymq.store.write.appender import Appender
 
+TAILS_A_TICK = 200  # queues whose files a tick opens, makes and writes: some 10 ms, more on a slow file system
+WHOLE_WRITE_INTERVAL_MS = 60_000  # no checkpoint moves before a whole write
 DISTRUST_INTERVAL_MS = 600_000  # a block of units is compared with its checksum again after so long
 
 
@@ -45,6 +47,7 @@ class Housekeeping:
         self._clock = clock
         self._settings = settings
         self._next_write_ms = 0
+        self._whole_write_due_ms: int | None = None  # set while tails are written some at a time
         self._written_state: tuple[object, ...] | None = None  # None: keys were inserted since
 
     def tick(self) -> None:
@@ -60,10 +63,25 @@ class Housekeeping:
         if now_ms >= self._next_distrust_ms:
             self._next_distrust_ms = now_ms + DISTRUST_INTERVAL_MS
             self._queues.distrust_sums()
-        if now_ms >= self._next_write_ms:
+        if now_ms >= self._next_write_ms and (self._is_written() or self._write_in_ticks(now_ms)):
             self._next_write_ms = now_ms + self._settings.queue_write_interval_ms
-            if not self._is_written():
-                self.write()
+
+    def _write_in_ticks(self, now_ms: int) -> bool:
+        """Write some tails. Once few queues have one, :meth:`write` what is left, and return True.
+
+        While many queues get messages all the time, that happens ``WHOLE_WRITE_INTERVAL_MS`` after the first tick.
+        """
+        due_ms = self._whole_write_due_ms
+        if due_ms is None or now_ms < due_ms:
+            try:
+                if not self._queues.write_some_tails(TAILS_A_TICK):
+                    self._whole_write_due_ms = due_ms or now_ms + WHOLE_WRITE_INTERVAL_MS
+                    return False
+            except OSError:
+                pass  # the same error comes again, and becomes a problem
+        self._whole_write_due_ms = None
+        self.write()
+        return True
 
     def write(self) -> None:
         """Write digests and the tails of queues to their files. A failure becomes a problem, and is tried again."""

@@ -39,6 +39,7 @@ class QueueTable:
         self._queue_files = QueueFiles(files, root, file_size_bytes, open_max)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self.deleted = deleted
+        self._tails: list[ConsumeQueue] = []  # queues whose tails are being written some at a time
         self._lock = Lock()
 
     def keep_sums(self, directory: str | None) -> None:
@@ -173,6 +174,23 @@ class QueueTable:
             for queue in self._queues.values():
                 if queue.tail:
                     queue.write_tail()
+
+    def write_some_tails(self, count_max: int) -> bool:
+        """Write at most ``count_max`` tails, those of all queues in turn. Return True when no other queue had one.
+
+        Raises OSError; then the rest stays in memory for the next call.
+        """
+        with self._lock:
+            is_all = False
+            if not self._tails:
+                self._tails = [queue for queue in self._queues.values() if queue.tail]
+                is_all = len(self._tails) <= count_max
+            batch = self._tails[-count_max:]
+            del self._tails[-count_max:]
+            for queue in batch:
+                if self._queues.get((queue.topic, queue.queue_id)) is queue:  # not deleted since
+                    queue.write_tail()
+        return is_all
 
     def write_tail(self, queue: ConsumeQueue) -> None:
         with self._lock:

@@ -8,6 +8,7 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.lifecycle.housekeeping import TAILS_A_TICK, WHOLE_WRITE_INTERVAL_MS
 from pymq.store.store import MessageStore
 from tests.store.support import make_store, put
 
@@ -95,3 +96,54 @@ def test_keys_inserted_later_move_the_checkpoint() -> None:
     while store._index.waiting:
         tick(clock, store)
     assert store._checkpoints._written[3] == store._index.position()
+
+
+def tails(store: MessageStore) -> int:
+    return sum(bool(queue.tail) for queue in store._queues)
+
+
+def test_tails_of_many_queues_are_written_in_several_ticks_and_counted_then() -> None:
+    clock = ManualClock()
+    store = make_store(MemoryFiles(), clock)
+    store.open()
+    count = 2 * TAILS_A_TICK + 50
+    for number in range(count):
+        put(store, "T", number, b"x")
+    left = []
+    for _ in range(4):
+        assert store._checkpoints._written[2] == 0
+        tick(clock, store)
+        left.append(tails(store))
+    assert left == [count - TAILS_A_TICK, 50, 0, 0]
+    assert store._checkpoints._written[2] == count
+    put(store, "T", 0, b"x")
+    tick(clock, store)
+    assert tails(store) == 0 and store._checkpoints._written[2] == count + 1
+    store.close()
+
+
+def test_a_whole_write_comes_in_time_while_many_queues_get_messages() -> None:
+    clock = ManualClock()
+    store = make_store(MemoryFiles(), clock)
+    store.open()
+    ticks = 0
+    while store._checkpoints._written[2] == 0:
+        for number in range(TAILS_A_TICK + 1):
+            put(store, "T", number, b"x")
+        tick(clock, store)
+        ticks += 1
+    assert ticks == 1 + WHOLE_WRITE_INTERVAL_MS // TICK_MS and tails(store) == 0
+    store.close()
+
+
+def test_a_deleted_queue_s_tail_is_not_written() -> None:
+    files, clock = MemoryFiles(), ManualClock()
+    store = make_store(files, clock)
+    store.open()
+    for number in range(TAILS_A_TICK + 1):
+        put(store, "T", number, b"x")
+    tick(clock, store)
+    store.delete_topic("T")
+    tick(clock, store, 3)
+    assert files.listdir("/store/consumequeue/T") == []
+    store.close()
