@@ -25,6 +25,11 @@ IOV_COUNT_MAX = 1024  # buffers the kernel takes in one vectored write
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
+# A file system joins syncs that run at the same time: 20,000 files of queues take an eighth of the time.
+SYNC_THREAD_COUNT = 8
+SYNCED_TOGETHER_MIN = 64
+
+
 class File(Protocol):
     """One open file. Positions and sizes are in bytes. Every read and write names its position: there is no cursor."""
 
@@ -145,6 +150,10 @@ class Files(Protocol):
 
     def sync_dir(self, path: str) -> None:
         """Bring the directory's entries to the disk; returns when they are there."""
+        ...
+
+    def sync_together(self, paths: Sequence[str], directories: Sequence[str]) -> None:
+        """Sync the content of all these files, then the directories; what is not there is left out. Raises OSError."""
         ...
 
     def read_bytes(self, path: str) -> bytes: ...
@@ -327,6 +336,17 @@ class RealFiles:
         finally:
             os.close(fd)
 
+    def sync_together(self, paths: Sequence[str], directories: Sequence[str]) -> None:
+        if len(paths) + len(directories) < SYNCED_TOGETHER_MIN:
+            sync_one_by_one(self, paths, directories)
+            return
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - few stores have so many queues
+
+        with ThreadPoolExecutor(SYNC_THREAD_COUNT) as threads:
+            for kind, names in ((sync_if_there, paths), (_sync_dir_if_there, directories)):
+                for done in [threads.submit(kind, self, name) for name in names]:
+                    done.result()
+
     def read_bytes(self, path: str) -> bytes:
         return Path(path).read_bytes()
 
@@ -365,6 +385,19 @@ def sync_if_there(files: Files, path: str) -> None:
         file.sync()
     finally:
         file.close()
+
+
+def sync_one_by_one(files: Files, paths: Sequence[str], directories: Sequence[str]) -> None:
+    """See :meth:`Files.sync_together`."""
+    for path in paths:
+        sync_if_there(files, path)
+    for directory in directories:
+        _sync_dir_if_there(files, directory)
+
+
+def _sync_dir_if_there(files: Files, path: str) -> None:
+    if files.is_dir(path):
+        files.sync_dir(path)
 
 
 def make_directory(files: Files, path: str) -> None:

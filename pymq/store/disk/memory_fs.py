@@ -23,7 +23,7 @@ from pymq.store.disk.disk_snapshot import (
     SnapshotFile,
     always,
 )
-from pymq.store.disk.fs import Buffer, File, Lock
+from pymq.store.disk.fs import Buffer, File, Lock, sync_one_by_one
 
 
 class FileNode:
@@ -242,6 +242,9 @@ class MemoryFiles:
             below = [child for child in entries if child.startswith(prefix) and child != path]
             inside.update({child[size:]: entries[child] for child in below if child.count("/") == depth})
         self.directories[path].synced = inside
+
+    def sync_together(self, paths: Sequence[str], directories: Sequence[str]) -> None:
+        sync_one_by_one(self, paths, directories)
 
     def _entries(self) -> dict[str, dict[str, _Entry]]:
         """Return each directory's entries now."""

@@ -9,7 +9,7 @@ from threading import Lock
 from pymq.errors import UnreadableError
 from pymq.model.layout import BLANK_UNIT_SIZE, PLACEHOLDER_CODE, RECORD_OVERHEAD_BYTES, UNIT_SIZE_BYTES
 from pymq.model.names import topic_problem
-from pymq.store.disk.fs import Files, make_directory, sync_if_there
+from pymq.store.disk.fs import Files, make_directory
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.consume_queue import ConsumeQueue, QueueFiles, UnitGuard
 from pymq.store.queue.deleted_topics import DeletedTopics
@@ -202,11 +202,7 @@ class QueueTable:
             paths, self._queue_files.unsynced = self._queue_files.unsynced, set()
             directories, self._queue_files.unsynced_directories = self._queue_files.unsynced_directories, set()
         try:
-            for path in sorted(paths):
-                sync_if_there(self._files, path)
-            for directory in sorted(directories):
-                if self._files.is_dir(directory):
-                    self._files.sync_dir(directory)
+            self._files.sync_together(sorted(paths), sorted(directories))
         except OSError:
             with self._lock:
                 self._queue_files.unsynced |= paths

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from pymq.errors import StoreError
+from pymq.store.disk import fs
 from pymq.store.disk.access import open_to_others
-from pymq.store.disk.fs import Files, RealFiles, make_directory
+from pymq.store.disk.fs import SYNCED_TOGETHER_MIN, Files, RealFiles, make_directory
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.memory_fs import MemoryFiles
 
@@ -228,3 +229,24 @@ def test_a_directory_open_to_others_is_said_and_kept(tmp_path: Path) -> None:
         Path(root).chmod(mode)
         assert f"{root} has mode {mode:03o}" in str(open_to_others(root, files.mode(root)))
         assert files.mode(root) == mode
+
+
+@pytest.mark.parametrize("count", [3, SYNCED_TOGETHER_MIN])
+def test_many_files_are_synced_together_and_missing_ones_left_out(
+    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(fs.RealFile, "sync", lambda file: synced.append(file.path))
+    files, paths = RealFiles(), [f"{tmp_path}/{number}" for number in range(count)]
+    for path in paths:
+        files.open(path, create=True).close()
+    files.sync_together([*paths, f"{tmp_path}/gone"], [str(tmp_path), f"{tmp_path}/no directory"])
+    assert sorted(synced) == sorted(paths)
+
+    def failing(file: fs.RealFile) -> None:
+        if file.path == paths[1]:
+            raise OSError(errno.EIO, "broken", file.path)
+
+    monkeypatch.setattr(fs.RealFile, "sync", failing)
+    with pytest.raises(OSError, match="broken"):
+        files.sync_together(paths, [])
