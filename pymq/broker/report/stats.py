@@ -20,6 +20,7 @@ _SAMPLE_PERIOD_MS = 1000
 _MINUTE_STEP_MS, _MINUTE_SAMPLES = 10_000, 7
 _HOUR_STEP_MS, _HOUR_SAMPLES = 600_000, 7
 _DAY_STEP_MS, _DAY_SAMPLES = 3_600_000, 25
+METERS_A_TICK = 10_000  # sampled at a time, in some 10 ms; more meters take several ticks
 _RATE_WINDOWS_MS = (10_000, 60_000, 600_000)
 
 
@@ -108,6 +109,7 @@ class StatsManager:
         self._today = self._local_date()
         self.put_today_morning = self.put_yesterday_morning = 0
         self.got_today_morning = self.got_yesterday_morning = 0
+        self._unsampled: list[Meter] = []
         self._next_sample_ms = self._next_meters_ms = self._boot_monotonic_ms
 
     # -- counting ------------------------------------------------------------------------------------------------
@@ -163,11 +165,13 @@ class StatsManager:
         self._next_sample_ms = now_ms + _SAMPLE_PERIOD_MS
         self._totals.append(self._totals_now())
         self._turn_of_day()
-        if now_ms >= self._next_meters_ms:
+        if now_ms >= self._next_meters_ms and not self._unsampled:
             self._next_meters_ms = now_ms + _MINUTE_STEP_MS
             meters = [*self.topic_put.values(), *self.group_get.values(), *self.send_back.values()]
-            for meter in (*meters, self._broker_put, self._broker_get):
-                meter.sample(now_ms)
+            self._unsampled = [*meters, self._broker_put, self._broker_get]
+        for meter in self._unsampled[-METERS_A_TICK:]:
+            meter.sample(now_ms)
+        del self._unsampled[-METERS_A_TICK:]
 
     # -- questions -----------------------------------------------------------------------------------------------
 

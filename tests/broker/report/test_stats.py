@@ -6,7 +6,8 @@ from operator import attrgetter
 
 import pytest
 
-from pymq.broker.report.stats import StatsManager
+from pymq.broker.report import stats as stats_module
+from pymq.broker.report.stats import Meter, StatsManager
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
 
@@ -108,3 +109,20 @@ def test_the_turn_of_a_day_moves_the_totals() -> None:
     clock.advance(24 * 3_600_000)
     stats.tick()
     assert (stats.put_yesterday_morning, stats.put_today_morning) == (5, 6)
+
+
+def test_many_meters_are_sampled_in_several_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stats_module, "METERS_A_TICK", 2)
+    stats, clock = make()
+    sampled: list[int] = []
+    monkeypatch.setattr(Meter, "sample", lambda meter, at_ms: sampled.append(at_ms))
+    stats.tick()
+    for number in range(3):
+        stats.put_meter(f"T{number}")
+    sampled.clear()
+    counts = []
+    for _ in range(13):
+        clock.advance(1000)
+        stats.tick()
+        counts.append(len(sampled))
+    assert counts == [0] * 9 + [2, 4, 5, 5]
