@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ COUNT = 300
 BODIES = [b"%d" % number for number in range(COUNT)]
 TOPIC = "Damaged"
 # Small files: they are copied for each damage.
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "mappedFileSizeCommitLog": "1048576",
     "mappedFileSizeConsumeQueue": "400",
     "maxHashSlotNum": "100",
