@@ -6,6 +6,7 @@ Code outside this package uses the public members of :class:`MessageStore` and t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from pymq.clock import Clock
 from pymq.errors import StoreUnavailableError
@@ -178,8 +179,9 @@ class MessageStore(StoreReader):
         self._appender.closed = next(iter(self._refused_by.values()), None)
         self._serving = True
         self._housekeeping.write()
-        self.sync()
-        if has_ends and self._appender.queue_problem is None:
+        with suppress(StoreUnavailableError):  # then the log is read-only, and says why: what is there is served
+            self.sync()
+        if has_ends and self._appender.queue_problem is None and self._log.broken is None:
             drop_queue_ends(self._files, self._root)
         self._expiry.open()
         return report
@@ -341,6 +343,7 @@ class MessageStore(StoreReader):
             self._clock.problem,
             self._lost_begin,
             self._log.broken,
+            self._checkpoints.problem,
             self._appender.closed if self._serving else None,
             self._appender.write_problem,
             self._appender.queue_problem,

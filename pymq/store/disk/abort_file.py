@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pymq.store.disk.fs import Files
+from pymq.store.disk.fs import Files, lacked_room
 
 
 class AbortFile:
@@ -19,11 +19,17 @@ class AbortFile:
         return self._files.exists(self._path)
 
     def write(self) -> None:
-        """Mark the store as open. The file is on the disk on return. Raises OSError."""
+        """Mark the store as open. The file is on the disk on return. Raises OSError.
+
+        On a full disk the file may stay empty, because its name alone counts.
+        """
         file = self._files.open(self._path, create=True)
         try:
             file.pwrite(0, self._owner.encode())
             file.sync()
+        except OSError as error:
+            if not lacked_room(error):
+                raise
         finally:
             file.close()
         self._files.sync_dir(self._root)

@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass, replace
 from zlib import crc32
 
-from pymq.store.disk.fs import Files
+from pymq.store.disk.fs import Files, lacked_room
 
 CHECKPOINT_SIZE_BYTES = 4096
 _NUMBERS = struct.Struct(">qqqqq")
@@ -90,20 +90,39 @@ class CheckpointFile:
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Writes and syncs. All numbers fit one disk sector, so a torn write can't mix old and new ones."""
+        if (error := self._save(checkpoint)) is not None:
+            raise error
+
+    def save_if_room(self, checkpoint: Checkpoint) -> bool:
+        """Do as :meth:`save`; False when there was no room to write. Raises OSError for any other failure."""
+        error = self._save(checkpoint)
+        if error is not None and not lacked_room(error):
+            raise error
+        return error is None
+
+    def _save(self, checkpoint: Checkpoint) -> OSError | None:
+        """Return why nothing could be written. Raises OSError when the file can't be synced."""
         raw = bytearray(_BLOCK_AT)
         c = checkpoint
         _NUMBERS.pack_into(raw, 0, c.physic_ms, c.logics_ms, c.index_ms, c.master_flushed_offset, c.confirm_offset)
         if checkpoint.durable is not None:
             raw += _encode_block(checkpoint, checkpoint.durable)
         new = not self._files.exists(self._path)
-        file = self._files.open(self._path, create=True, size=CHECKPOINT_SIZE_BYTES)
+        file = None
         try:
+            file = self._files.open(self._path, create=True, size=CHECKPOINT_SIZE_BYTES)
             file.pwrite(0, raw)
+        except OSError as error:
+            if file is not None:
+                file.close()
+            return error
+        try:
             file.sync()
         finally:
             file.close()
         if new:
             self._files.sync_dir(self._path.rpartition("/")[0])
+        return None
 
 
 def _encode_block(checkpoint: Checkpoint, durable: Durable) -> bytes:

@@ -87,6 +87,11 @@ def lacked_handles(error: OSError) -> bool:
     return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
+def lacked_room(error: OSError) -> bool:
+    """True when the disk, the quota or the limit of a file's size left no room. Nothing on the disk is damaged."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 def no_handles_error(path: str, error: OSError) -> StoreUnavailableError:
     """Return the error of a sync that could not open its file."""
     return StoreUnavailableError(
@@ -265,7 +270,12 @@ class _RealLock:
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 raise _lock_taken(path) from error
             raise
-        os.pwrite(self._fd, b"lock", 0)
+        try:
+            os.pwrite(self._fd, b"lock", 0)
+        except OSError as error:
+            if not lacked_room(error):  # the content says nothing: byte 0 need not exist to be locked
+                os.close(self._fd)
+                raise
         self.held.add(self._key)
 
     def release(self) -> None:

@@ -18,7 +18,7 @@ from pymq.errors import (
 from pymq.model.javahash import index_key_hash
 from pymq.model.properties import find_property
 from pymq.store.disk.checkpoint import Checkpoint
-from pymq.store.disk.fs import Files, make_directory
+from pymq.store.disk.fs import Files, lacked_room, make_directory
 from pymq.store.index.index_doubts import find_doubt, next_offset
 from pymq.store.index.index_file import WALK_COUNT_MAX, IndexFile, Walk, index_file_size
 from pymq.store.index.keyed_records import KeyColumns, KeyedRecords, KeyRows, joined
@@ -102,7 +102,14 @@ class IndexService:
                 self._delete_newest()
                 return self._load_foreign(checkpoint, log_min_offset, clean=clean)
             if self.files[-1].count != durable.index_count or not clean:
-                self._roll_back(durable.index_count)
+                try:
+                    self._roll_back(durable.index_count)
+                except OSError as error:
+                    if not lacked_room(error):
+                        raise
+                    self.notes.append(f"no room to put {self.files[-1].path} in order: it is made again")
+                    self._delete_newest()
+                    return self._load_foreign(checkpoint, log_min_offset, clean=clean)
             return durable.index_offset
         if durable is not None:
             self.notes.append(f"{self._directory}/{durable.index_name}, the newest index file, is gone")
@@ -158,7 +165,11 @@ class IndexService:
         while self.files and self.files[-1].count > 1 and self.files[-1].end_offset >= log_end:
             count = self.files[-1].count_below(log_end)
             if count > 1:
-                self._roll_back(count)
+                try:
+                    self._roll_back(count)
+                except OSError as error:
+                    if not lacked_room(error):
+                        raise  # else the entries stay: a look-up compares each with its record
                 return
             self._delete_newest()
 

@@ -46,6 +46,7 @@ class Checkpointer:
         self._clock = clock
         self._settings = settings
         self.newest = Checkpoint()
+        self.problem: str | None = None  # why the checkpoint does not move
         # What the files held at one moment: the log offset below which all units are in queue files, with its store
         # time, the number of units, and the position of the index. A checkpoint says so only after a sync.
         self._written: _Written = (0, 0, 0, (0, 0, 0, 0))
@@ -62,12 +63,15 @@ class Checkpointer:
         return self.newest
 
     def distrust(self, *, queues: bool = False, index: bool = False) -> None:
-        """Make the checkpoint on the disk stop vouching for units, or for keys. Raises OSError."""
+        """Make the checkpoint on the disk stop vouching for units, or for keys. Raises OSError.
+
+        Without any room on the disk it stays as it is: nothing that it vouches for can be written there either.
+        """
         if queues:
             self.newest = self.newest.without_queues()
         if index:
             self.newest = self.newest.without_index()
-        self._file.save(self.newest)
+        self._file.save_if_room(self.newest)
 
     def distrust_behind(self, end: int) -> None:
         """Make the checkpoint on the disk vouch for no unit, no key, and the log no further than ``end``.
@@ -129,8 +133,11 @@ class Checkpointer:
                 )  # fmt: skip
                 checkpoint = Checkpoint(self._log.synced_store_ms, queue_ms, index_ms, durable=durable)
                 if checkpoint != self.newest:
-                    self._file.save(checkpoint)
+                    if not self._file.save_if_room(checkpoint):
+                        self.problem = f"there is no room to write {self._path}: the next start will read more"
+                        return
                     self.newest = checkpoint
+                self.problem = None
             except OSError as error:
                 if fs.lacked_handles(error):
                     raise fs.no_handles_error(self._path, error) from error

@@ -7,7 +7,6 @@ reported and stepped over, and no record behind it is lost.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from pymq.errors import StoreError
 from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.store.disk.checkpoint import Checkpoint
+from pymq.store.disk.fs import lacked_room
 from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
 from pymq.store.index.keyed_records import KeyColumns
 from pymq.store.lifecycle.queue_recovery import QueueRecovery
@@ -288,7 +288,7 @@ class _Run:
                 self._queues.write_tails()
                 self._units_written = self._dispatcher.unit_count
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not lacked_room(error):
                 raise
             self._is_disk_full = True
             self._report.notes.append("the disk is full: consume queues that were read again are held in memory")

@@ -13,7 +13,7 @@ from threading import Lock
 from pymq.errors import CorruptRecordError, NotFoundError, StoreError, StoreUnavailableError, UnreadableError
 from pymq.model.layout import BLANK_SIZE_BYTES
 from pymq.model.record import encode_blank
-from pymq.store.disk.fs import Buffer, File, Files, failed_sync_text, lacked_handles, no_handles_error
+from pymq.store.disk.fs import Buffer, File, Files, failed_sync_text, lacked_handles, lacked_room, no_handles_error
 from pymq.store.log.cold_file import ColdFile, ColdFiles
 from pymq.store.log.opening import open_segments
 from pymq.store.log.segment import Guard, Segment
@@ -108,13 +108,19 @@ class CommitLog:
     def truncate(self, end: int, last_store_ms: int) -> int:
         """Make ``end`` the log's end: zero later bytes, delete later files. Returns how many bytes of data are gone.
 
-        Zeroing matters: remains of a truncated record must never line up with a later append.
+        Zeroing matters: remains of a truncated record must never line up with a later append. On a full disk the next
+        write does it.
         """
         dropped = 0
         while self.segments and self.segments[-1].start >= end and len(self.segments) > 1:
             dropped += self._drop_last()
         if self.segments and self.segments[-1].start <= end < self.segments[-1].end:
-            dropped += self._zero_from(end)
+            try:
+                dropped += self._zero_from(end)
+            except OSError as error:
+                if not lacked_room(error):
+                    raise
+                self._tail_dirty = True
         self.last_store_ms = last_store_ms
         self._set_end(end)
         self.whole_end = self.unconfirmed_from = None

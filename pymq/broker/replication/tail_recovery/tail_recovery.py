@@ -17,12 +17,14 @@ from pymq.broker.replication.tail_recovery.unsynced_replicas import UnsyncedRepl
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
+from pymq.errors import StoreUnavailableError
 from pymq.store.replica.tail_refill import TailRefill
 from pymq.store.store import MessageStore, RecoveryReport
 from pymq.wire.bodies_replication import RecoveredTailState, SlaveState
 
 log = logging.getLogger(__name__)
 
+_EPOCH = "epoch history"  # refuses writes until an epoch has begun
 Members = Callable[[list[str]], Awaitable[Sequence[Member]]]
 
 
@@ -71,6 +73,7 @@ class TailRecovery:
         self._clock = clock
         self.was_clean = True  # the last stop
         self._fence: RecoveryFence | None = None
+        self._waits_for = ""  # why no epoch could begin yet
 
     def load(self, report: RecoveryReport) -> None:
         """Read the epoch history of this log and its unsynced replicas. Raises StoreError."""
@@ -137,8 +140,25 @@ class TailRecovery:
                     recovered_tail.end,
                 )
         if self._role.is_master:
-            begins_epoch = self._role.begins_epoch
+            self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
+        """Begin an epoch if one is needed. While the disk has no room for it, reads are served, and nothing else.
+
+        Raises StoreUnavailableError for a newly promoted master.
+        """
+        begins_epoch = self._role.begins_epoch
+        try:
             self._epoch_file.open_as_master(self._log_end, was_clean=self.was_clean, begins_epoch=begins_epoch)
+        except StoreUnavailableError as error:
+            if begins_epoch:
+                raise  # a promotion that can't be recorded fails
+            self._waits_for = str(error)
+            self._store.refuse_writes(self._waits_for, by=_EPOCH)
+            return
+        if self._waits_for:
+            self._waits_for = ""
+            self._store.refuse_writes(None, by=_EPOCH)
 
     def _note_recovered(self, recovered_tail: RecoveredTail) -> None:
         if recovered_tail.sources:
@@ -173,12 +193,12 @@ class TailRecovery:
     @property
     def is_fenced(self) -> bool:
         """True while the fence is up: no epoch has begun, and the log's end is as it was found."""
-        return self._fence is not None
+        return self._fence is not None or bool(self._waits_for)
 
     @property
     def fenced_for(self) -> str:
         """Why the fence is up; empty without one."""
-        return self._fence.why if self._fence is not None else ""
+        return self._fence.why if self._fence is not None else self._waits_for
 
     def note_slave(self, broker_id: int, address: str) -> None:
         """Note a slave before it is sent the log. Raises StoreUnavailableError; then it must not be sent anything."""
@@ -201,5 +221,7 @@ class TailRecovery:
         """
         if self._fence is not None:
             self._fence.tick()
+        elif self._waits_for:
+            self._begin_epoch()
         elif not all(map(self._slaves.live_address, self._unsynced.slaves)):
             self._unsynced.forget_needless(self._slaves.states(), self._store.synced_offset)
