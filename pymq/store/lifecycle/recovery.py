@@ -209,7 +209,7 @@ class _Run:
             position = resume
         self._report.units_added = self._dispatcher.unit_count
         self._report.log_end = end.offset
-        self._report.truncated_bytes += self._log.truncate(end.offset, self._times.last_ms)
+        self._report.truncated_bytes += self._log.truncate(end.offset, self._times.last_ms, may_wait=True)
         if self._index is not None:
             self._index.truncate(end.offset)
         if self._progress is not None:

@@ -105,11 +105,11 @@ class CommitLog:
     def end_of_files(self) -> int:
         return self.segments[-1].end if self.segments else 0
 
-    def truncate(self, end: int, last_store_ms: int) -> int:
+    def truncate(self, end: int, last_store_ms: int, *, may_wait: bool = False) -> int:
         """Make ``end`` the log's end: zero later bytes, delete later files. Returns how many bytes of data are gone.
 
-        Zeroing matters: remains of a truncated record must never line up with a later append. On a full disk the next
-        write does it.
+        Zeroing matters: remains of a truncated record must never line up with a later append. With ``may_wait``, the next
+        write does it when the disk is full. Raises OSError.
         """
         dropped = 0
         while self.segments and self.segments[-1].start >= end and len(self.segments) > 1:
@@ -118,7 +118,7 @@ class CommitLog:
             try:
                 dropped += self._zero_from(end)
             except OSError as error:
-                if not lacked_room(error):
+                if not (may_wait and lacked_room(error)):
                     raise
                 self._tail_dirty = True
         self.last_store_ms = last_store_ms
