@@ -13,6 +13,7 @@ from pymq.config.base import Config, setting
 from pymq.config.metrics import METRICS_LABEL
 from pymq.config.replication import check_replication
 from pymq.config.values import BROKER_ID_MAX
+from pymq.errors import ConfigError
 from pymq.units import parse_duration_ms
 
 _THREADS = "PyMQ serves requests on one event loop, without thread pools"
@@ -20,6 +21,7 @@ _HOURS = (r"(2[0-3]|[01]?\d)(;(2[0-3]|[01]?\d))*;?", "hours from 0 to 23 separat
 _LATER = "this version does not have that part"
 _PROMETHEUS_ALONE = "PyMQ exports metrics only to Prometheus"
 MIB = 1024 * 1024
+LOG_SEGMENTS_MIN = 3  # a limit of the log's size below so many segments is a slip
 # A SYNC_MASTER has at most this much unconfirmed: what a demoted one may have that the new master lacks.
 TRUNCATION_MAX_BYTES = 64 * MIB
 
@@ -172,6 +174,12 @@ class BrokerConfig(Config):
 
     def check(self) -> None:
         check_replication(self)
+        floor = LOG_SEGMENTS_MIN * self.mapped_file_size_commit_log_bytes
+        if 0 < self.commit_log_bytes_max < floor:
+            raise ConfigError(
+                f"commitLogBytesMax={self.commit_log_bytes_max} would delete nearly the whole log: the least is {floor} "
+                f"({LOG_SEGMENTS_MIN} segments of mappedFileSizeCommitLog), 0 is no limit"
+            )
 
     @property
     def is_slave(self) -> bool:

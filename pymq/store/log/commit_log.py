@@ -108,8 +108,8 @@ class CommitLog:
     def truncate(self, end: int, last_store_ms: int, *, may_wait: bool = False) -> int:
         """Make ``end`` the log's end: zero later bytes, delete later files. Returns how many bytes of data are gone.
 
-        Zeroing matters: remains of a truncated record must never line up with a later append. With ``may_wait``, the next
-        write does it when the disk is full. Raises OSError.
+        Zeroing matters: remains of a truncated record must never line up with a later append. With ``may_wait``, the
+        next write does it when the disk is full. Raises OSError.
         """
         dropped = 0
         while self.segments and self.segments[-1].start >= end and len(self.segments) > 1:

@@ -160,6 +160,19 @@ def test_after_a_year_off_an_operator_says_that_the_clock_is_right() -> None:
     assert retained.segment_count == 1
 
 
+def test_a_limit_that_would_delete_nearly_the_whole_log_is_refused_at_run_time() -> None:
+    retained = Retained(hour=9)
+    retained.fill(7)
+    least = 3 * SEGMENT
+    for value in (1, least - 1):
+        reply = retained.caller.ask(RequestCode.UPDATE_BROKER_CONFIG, f"commitLogBytesMax={value}".encode())
+        assert reply is not None and reply.code != ResponseCode.SUCCESS
+        assert f"the least is {least}" in str(reply.remark)
+    retained.let_pass(FIRST_PASS_DELAY_MS)
+    assert retained.segment_count == 7
+    retained.caller.ok(RequestCode.UPDATE_BROKER_CONFIG, f"commitLogBytesMax={least}".encode())
+
+
 def test_hours_are_local() -> None:
     clock = ManualClock(MIDNIGHT_MS, timezone(timedelta(hours=4)))
     world = World(SmallDisk(clock), clock, mappedFileSizeCommitLog=SEGMENT)
