@@ -215,7 +215,7 @@ BUGS = (
              "path, at = queue._place(queue.next_offset); queue._files.get(path, create=True).pwrite(at, staged[-1])"),
         ("errors:batches", "errors:segment-roll", "errors:deleted-topics")),
     Bug("a queue's directories are not synced",
-        Text(QueueTable.sync, "for directory in sorted(directories):", "for directory in []:"),
+        Text(QueueTable.sync, "sorted(directories)", "[]"),
         ("checkpoints", "batches")),
     Bug("units behind the checkpoint are believed",
         Seam(queue_table._last_good,
