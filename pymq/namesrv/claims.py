@@ -9,6 +9,7 @@ the group that is plausible as the next master.
 from __future__ import annotations
 
 from pymq.model.epochs import EPOCH_JUMP_MAX
+from pymq.model.hosts import host_of
 from pymq.namesrv.brokers import BrokerManager
 from pymq.namesrv.group_memory import ID_KEPT_MS
 from pymq.namesrv.registration import LiveBroker, Registration
@@ -38,7 +39,12 @@ def _owner(brokers: BrokerManager, report: Registration) -> LiveBroker | None:
     live = brokers.live(report.identity.address)
     if live is None or live.connection is report.connection or brokers.is_silent(live) or not brokers.is_listed(live):
         return None
-    return live
+    return None if _comes_from_there(report) and live.host != report.host else live
+
+
+def _comes_from_there(report: Registration) -> bool:
+    """Return whether the report comes from the host that it names. That one outweighs a report from elsewhere."""
+    return bool(report.host) and report.host == host_of(report.identity.address)
 
 
 def _address_problem(brokers: BrokerManager, report: Registration) -> str:
@@ -59,7 +65,7 @@ def _address_problem(brokers: BrokerManager, report: Registration) -> str:
 def _kept_address_problem(brokers: BrokerManager, report: Registration) -> str:
     address = report.identity.address
     host = brokers.kept_for_host(address) if brokers.live(address) is None else None
-    if host in (None, report.host):
+    if host in (None, report.host) or _comes_from_there(report):
         return ""
     return (
         f"{address} is kept for the broker that reported it from {host} and left less than {ID_KEPT_MS // 1000} s ago; "

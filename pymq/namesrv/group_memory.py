@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pymq.clock import Clock
+from pymq.model.hosts import host_of
 
 # A slave unregisters before it registers as the master. In between it is a former member.
 FORMER_MEMBER_MS = 600_000
@@ -29,6 +30,7 @@ class GroupMemory:
         self._clock = clock
         self._former: dict[str, _Former] = {}
         self._named_slaves: dict[str, None] = {}  # an ordered set, which the group's masters belong to
+        self._first_host = ""  # of the first master that named slaves
         self.epoch = 0  # of the newest master; 0 when none of them has one
 
     def note_left(self, address: str, host: str, broker_id: int) -> None:
@@ -65,6 +67,17 @@ class GroupMemory:
             self._named_slaves[address] = None
             if len(self._named_slaves) > NAMED_SLAVE_COUNT_MAX:
                 del self._named_slaves[next(iter(self._named_slaves))]
+
+    def may_name(self, address: str, host: str) -> bool:
+        """Return whether the master at ``address``, which reports from ``host``, may name slaves.
+
+        That is the first one, and those that were named. A named one must report from the host of its address, or from
+        where the first one did (NAT): else any peer could say that it is one.
+        """
+        if not self._named_slaves:
+            self._first_host = host
+            return True
+        return address in self._named_slaves and host in (host_of(address), self._first_host)
 
     def is_named_slave(self, address: str) -> bool:
         """Return whether a master of the group has named the slave at ``address``."""

@@ -93,7 +93,7 @@ class RouteTable:
         assert memory is not None
         if report.identity.is_master:
             memory.epoch = report.epoch or memory.epoch
-            if report.slaves is not None:
+            if report.slaves is not None and memory.may_name(report.identity.address, report.host):
                 memory.note_slaves([*report.slaves, report.identity.address])
 
     def heartbeat(self, address: str, connection: object) -> bool:

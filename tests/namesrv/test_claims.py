@@ -190,3 +190,22 @@ def test_a_group_stays_in_its_cluster(table: RouteTable, clock: ManualClock) -> 
     assert "cluster" in table.problem(mover)
     clock.advance(HOLDER_SILENCE_MAX_MS + 1)
     assert table.problem(mover) == ""
+
+
+def test_a_stranger_that_got_a_free_id_names_no_slaves(table: RouteTable, clock: ManualClock) -> None:
+    table.connection_closed("10.0.0.1")
+    clock.advance(ID_KEPT_MS + 1)
+    table.register(says(STRANGER, epoch=5, slaves=[STRANGER.address, "127.0.0.1:67"]))
+    table.connection_closed("10.0.0.66")
+    table.register(says(MASTER, epoch=4, slaves=[SLAVE.address]))
+    assert "no known slave" in table.problem(says(STRANGER, epoch=6))
+
+
+def test_the_host_that_an_address_names_outweighs_another_one(table: RouteTable) -> None:
+    thief = report(identity("other", port=5000), "T", connection="evil", host="10.0.0.66")
+    table.register(thief)
+    owner = report(identity("mine", port=5000), "T", connection="own", host="127.0.0.1")
+    assert table.problem(owner) == "", "127.0.0.1 is the host of its address"
+    table.connection_closed("evil")
+    assert table.problem(owner) == ""
+    assert "is kept for" in table.problem(report(identity("x", port=5000), "T", connection="third", host="10.0.0.3"))

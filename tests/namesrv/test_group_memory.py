@@ -58,3 +58,12 @@ def test_without_named_members_no_id_is_kept() -> None:
     memory = GroupMemory(ManualClock())
     memory.note_left("h:1", "10.0.0.1", 0)
     assert memory.kept_for(0, "h:66") == ""
+
+
+def test_a_master_names_slaves_from_its_own_host_or_the_first_ones() -> None:
+    memory = GroupMemory(ManualClock())
+    assert memory.may_name("10.0.0.1:1", "10.9.9.9")
+    memory.note_slaves(["10.0.0.1:1", "10.0.0.2:1"])
+    assert memory.may_name("10.0.0.2:1", "10.0.0.2") and memory.may_name("10.0.0.2:1", "10.9.9.9")
+    assert not memory.may_name("10.0.0.2:1", "10.0.0.66")
+    assert not memory.may_name("10.0.0.66:1", "10.0.0.66")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pymq.model.hosts import host_of
 from tests.simulation.broker_node import SimBroker
+from tests.simulation.name_server import SimNameServer
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
@@ -25,10 +27,13 @@ class Beliefs:
             return
         for broker in self._cluster.brokers:
             self._look_at(broker, liar.host)
+        for server in self._cluster.name_servers:
+            self._look_at_routes(server, liar.address)
 
     def _look_at(self, broker: SimBroker, liar_host: str) -> None:
         record = broker.role_record
-        if record is not None and f"{liar_host}:" in record.why:
+        # A slave whose id the liar has taken at the name servers takes another one: it stays a slave.
+        if record is not None and f"{liar_host}:" in record.why and "belongs to" not in record.why:
             self._report(f"{broker.name} changed its role on the liar's word: {record.why}")
         parts = broker.parts
         if parts is None:
@@ -37,6 +42,23 @@ class Beliefs:
         if client is not None and client.state == "following" and client.master_address.startswith(f"{liar_host}:"):
             self._report(f"{broker.name} follows the liar")
         self._look_at_role(broker)
+
+    def _look_at_routes(self, server: SimNameServer, liar_address: str) -> None:
+        """Check that a name server has not given the id of a registered master to the liar, and keeps that master."""
+        table = server.table
+        master = table.brokers.master_of(self._cluster.broker_name) if table is not None else None
+        if table is None or master is None:
+            return
+        displaced = [
+            live.identity.address
+            for live in table.brokers.all_live()
+            if live.identity.is_master
+            and live.host == host_of(live.identity.address)  # else the liar has registered it
+            and not table.brokers.is_silent(live)
+            and not table.brokers.is_listed(live)
+        ]
+        if master.identity.address == liar_address and displaced:
+            self._report(f"{server.name} lists the liar as the master in place of {displaced}")
 
     def _look_at_role(self, broker: SimBroker) -> None:
         if broker.is_master:
@@ -47,6 +69,8 @@ class Beliefs:
         record = broker.role_record
         if epoch is None or record is None or self._cluster.operator.is_busy or "becomes the master" in record.why:
             return
+        if any(f"{node.address} is " in record.why for node in self._cluster.brokers):
+            return  # it has followed a master that died before the next look
         if not any(other > epoch for other, _ in self._epochs | {node.entry for node in self._cluster.brokers}):
             self._report(f"{broker.name}, master of epoch {epoch}, stepped down without a newer one: {record.why}")
 

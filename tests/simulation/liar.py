@@ -6,7 +6,7 @@ ports and name servers, and answers requests at its own address, which it names 
 Two things it does not do, because only a proof of identity could stop them. It sends no request of an operator
 (9104) and none of a client. And it is no slave: it registers under any id, but never copies a master's log from a
 place that it got under its own name and reports that it has it. Such a peer is a slave for every broker, whatever it
-means to do with the log.
+means to do with the log. For the same reason it does not pass for a RocketMQ broker (code 3): those prove nothing.
 """
 
 from __future__ import annotations
@@ -176,17 +176,17 @@ class Liar:
         for _ in range(self._rng.choice((1, 1, 1, 10))):
             if len(self._ha_streams) >= HA_CONNECTIONS_MAX:
                 self._ha_streams.pop(0).end()
-            first = [] if self._rng.random() < 0.3 else [self._token()]
-            reports = [forging.an_offset(self._rng, self._facts) for _ in range(self._rng.randrange(4))]
-            lie = _HaLie([*first, *reports], self._rng.random() < 0.3)
+            lie = _HaLie(self._ha_numbers(), self._rng.random() < 0.3)
             self._ha_streams.append(lie)
             self._network.connect(self.process, f"{host}:{HA_PORT}", lie)
 
-    def _token(self) -> int:
-        """Return a number to begin an HA connection with: invented, or given to a join request and used wrongly."""
-        if self._tokens and self._rng.random() < 0.3:
-            return self._tokens.pop(self._rng.randrange(len(self._tokens)))
-        return -self._rng.getrandbits(self._rng.choice((1, 40, 56)))
+    def _ha_numbers(self) -> list[int]:
+        """Return what to send on an HA connection: a token that was given to a join request, and no report that it
+        has the log; or invented tokens and reports."""
+        if self._tokens and self._rng.random() < 0.2:
+            return [self._tokens.pop(self._rng.randrange(len(self._tokens))), *self._rng.choice(([], [1]))]
+        token = [-self._rng.getrandbits(self._rng.choice((1, 40, 56)))] if self._rng.random() < 0.7 else []
+        return [*token, *(forging.an_offset(self._rng, self._facts) for _ in range(self._rng.randrange(4)))]
 
     # -- requests to name servers -------------------------------------------------------------------------------
 
@@ -257,7 +257,7 @@ class Liar:
         if make is None:
             return Reply(ResponseCode.SERVICE_NOT_AVAILABLE, "not now")
         self.count(f"answers {command.code}")
-        code = 0 if rng.random() < 0.9 else rng.choice((1, 3, ResponseCode.SERVICE_NOT_AVAILABLE))
+        code = 0 if rng.random() < 0.9 else rng.choice((1, 2, ResponseCode.SERVICE_NOT_AVAILABLE))
         return Reply(code, body=make())
 
     def frames(self) -> bytes:

@@ -21,7 +21,7 @@ FAIL_OVERS = (
 
 
 def hunting_plan(seed: int) -> Plan:
-    """Return the seed's plan, but short and dense: a bug shows soon or with another seed.
+    """Return the seed's plan without a liar, but short and dense: a bug shows soon or with another seed.
 
     Every other plan is only about masters that die and slaves that take over.
     """
@@ -35,6 +35,7 @@ def hunting_plan(seed: int) -> Plan:
         size_max_bytes=min(plan.size_max_bytes, 2000),
         quiet_us=150 * SECOND,
         is_impatient=True,
+        has_liar=False,
     )
 
 
@@ -43,8 +44,9 @@ def caught_by(bug: Bug, seeds_max: int = SEEDS_MAX) -> tuple[str, str] | None:
 
     Those known to notice the bug run first.
     """
+    kind = "liar" if bug.suites[0].startswith("liar ") else "seed"
     with bug.planted():
-        for name in (*bug.suites, *(f"seed {seed}" for seed in range(1, seeds_max + 1))):
+        for name in (*bug.suites, *(f"{kind} {seed}" for seed in range(1, seeds_max + 1))):
             violations = _run(name).violations
             if violations:
                 return name, violations[0]
@@ -55,6 +57,8 @@ def _run(name: str) -> Report:
     kind, _, which = name.partition(" ")
     if kind == "story":
         return tell(which)
+    if kind == "liar":
+        return simulate(int(which), plan=replace(hunting_plan(int(which)), has_liar=True))
     return simulate(int(which), plan=hunting_plan(int(which)))
 
 

@@ -6,6 +6,7 @@ import random
 
 from pymq.config import NamesrvConfig
 from pymq.namesrv.server import NameServer
+from pymq.namesrv.table import RouteTable
 from tests.simulation.history import History
 from tests.simulation.loop import SimLoop, start
 from tests.simulation.network import SimNetwork
@@ -28,10 +29,16 @@ class SimNameServer:
         self._graves: list[SimLoop] = []
         self.process = Process(timeline, name, host)
         self.process.is_alive = False
+        self._server: NameServer | None = None
 
     @property
     def is_alive(self) -> bool:
         return self.process.is_alive
+
+    @property
+    def table(self) -> RouteTable | None:
+        """What it knows now; None while it is dead."""
+        return self._server.table if self._server is not None and self.process.is_alive else None
 
     def start(self) -> None:
         self._network.hosts_down.discard(self.host)
@@ -39,7 +46,8 @@ class SimNameServer:
         loop = SimLoop(self._timeline, self.process, self._network, random.Random(1), self._failed)  # type: ignore[abstract]
         self._graves.append(loop)
         config = NamesrvConfig(bind_address=self.host, listen_port=PORT)
-        start(loop, NameServer(clock=self.clock, config=config).start())
+        self._server = NameServer(clock=self.clock, config=config)
+        start(loop, self._server.start())
 
     def kill(self) -> None:
         self._network.process_died(self.process, with_power=False)

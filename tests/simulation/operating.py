@@ -32,6 +32,7 @@ Judge = Callable[[PromotionPlan], str | None]
 
 LOOK_S = 5.0
 PATIENCE = 8  # looks at a state that may settle by itself, before the operator acts
+PATIENCE_AFTER_A_LIAR = 22  # a name server may have kept the master's id for it: 65 s
 OTHER_TOPICS = ("Returns", "Invoices")
 
 
@@ -237,6 +238,7 @@ class Operator(ClientNode):
         of them is right; a forced promotion may leave such masters.
         """
         brokers, looks = self._cluster.brokers, 0
+        patience = PATIENCE if self._cluster.liar is None else PATIENCE_AFTER_A_LIAR
         while not self.is_stopping:
             await asyncio.sleep(LOOK_S)
             for broker in brokers:
@@ -249,7 +251,7 @@ class Operator(ClientNode):
             masters = [broker for broker in brokers if broker.is_master]
             is_settled = len(masters) == 1 or not all(broker.is_serving for broker in brokers)
             looks = 0 if is_settled else looks + 1
-            if looks >= PATIENCE and not self.is_busy:
+            if looks >= patience and not self.is_busy:
                 await self._settle(masters)
                 looks = 0
 

@@ -18,6 +18,7 @@ from tests.simulation.timeline import MS, SECOND
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 ERA_EVERY = 5  # seeds
+LIAR_EVERY = 3  # seeds
 MIN_ENTRIES_MAX = 5  # a shorter epoch history can't be merged
 
 # kind of fault -> how often it happens, relative to the others
@@ -99,6 +100,7 @@ def _era(storm: Plan) -> Plan:
     }
     return replace(
         storm,
+        has_liar=False,  # with --liar only: hours give it time for what these rules don't stop yet
         settings=settings,
         tick_us=SECOND,
         pace_us=chance.choice((5, 10, 30)) * SECOND,
@@ -146,5 +148,6 @@ def _storm(seed: int) -> Plan:
         duration_us=chance.choice((30, 60, 120, 300)) * SECOND,
         gap_us=chance.choice((500, 2000, 5000, 15_000)) * MS,
         kinds=kinds,
+        has_liar=seed % LIAR_EVERY == 0,
         epoch_entries_max=own_chance.choice((MIN_ENTRIES_MAX, 12, epoch_history.ENTRIES_MAX)),
     )

@@ -21,6 +21,7 @@ from pymq.broker.replication.master import join
 from pymq.broker.replication.master.ha_connection import HaConnection
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.roles import role_file, second_master, write_fence
+from pymq.broker.replication.roles.member_proof import MemberProof
 from pymq.broker.replication.roles.role_file import RoleFile
 from pymq.broker.replication.slave.ha_client import HaClient
 from pymq.broker.replication.slave.ha_client_session import HaClientSession
@@ -31,6 +32,7 @@ from pymq.broker.replication.tail_recovery.tail_recovery import TailRecovery
 from pymq.broker.replication.tail_recovery.tail_search import TailSearch
 from pymq.broker.replication.tail_recovery.unsynced_replicas import UnsyncedReplicas
 from pymq.client.admin.promotion import Promotion
+from pymq.namesrv import claims
 from pymq.store.store import MessageStore
 from pymq.store.write.appender import Appender
 from tests.planting import Bug, Seam, Text, does_nothing, gives
@@ -135,6 +137,10 @@ BUGS = (
         ("story hand over while the log stands still",)),
     Bug("a slave knows of no SYNC_MASTER", Seam(role_file.role_name_after_change, _knows_no_master_role),
         ("seed 2",)),
+    # -- trust
+    Bug("epochs are believed without a proof of the log", Seam(MemberProof._must_prove, gives(False)), ("liar 2",)),
+    Bug("a name server gives a master's id to anyone with a newer epoch",
+        Seam(claims._is_successor, gives(True)), ("liar 1",)),
     # -- tables
     Bug("offsets that wait are overwritten", Seam(PendingOffsets.lay_over, does_nothing), ("story commit to a slave",)),
     Bug("an offset that waits is dropped when an older one arrives",

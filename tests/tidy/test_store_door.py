@@ -16,6 +16,7 @@ IMPORTABLE = {
     "pymq.store.disk.renamed_table",
     "pymq.store.disk.timer_checkpoint",
     "pymq.store.lifecycle.thaw",  # for a stopped broker
+    "pymq.store.replica.closed_log",  # before a broker opens its store
     "pymq.store.replica.divergent_tail",  # truncate_log() and list_truncations(), for a stopped broker
     "pymq.store.replica.epoch_table",
     "pymq.store.replica.tail_refill",

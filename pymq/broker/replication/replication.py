@@ -7,11 +7,13 @@ from collections.abc import Callable
 
 from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.replication.epoch_file import EpochFile
+from pymq.broker.replication.log_proof import OwnLog
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.sync_mode import NoSlaves, SyncMode
 from pymq.broker.replication.roles.group_probe import GroupProbe
 from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.master_role import SeenMasterRole
+from pymq.broker.replication.roles.member_proof import MemberProof
 from pymq.broker.replication.roles.role import ChangeRole, Role
 from pymq.broker.replication.roles.write_fence import WriteFence
 from pymq.broker.replication.tail_recovery.tail_recovery import TailRecovery
@@ -46,9 +48,10 @@ class Replication:
     ) -> None:
         """``on_master_role`` hears what kind of master the group has, each time one is seen."""
         self.known_peers = known_peers
-        self.group_probe = GroupProbe(network, config.broker_name, known_peers.note_listed)
-        self.master_role = SeenMasterRole(role.master_role, on_master_role)
         self.epoch_file = EpochFile(epoch_table(files, config.store_path_root_dir), rng)
+        proof = MemberProof(network, lambda: self.epoch_file.history, lambda: _own_log(store))
+        self.group_probe = GroupProbe(network, config.broker_name, known_peers.note_listed, proof.check)
+        self.master_role = SeenMasterRole(role.master_role, on_master_role)
         self.sync_mode = SyncMode(config=config, store=store, role=role, slaves=slaves)
         self.write_fence = WriteFence(store, metadata.cursors, metadata.pending_offsets, clock)
         self.tail_recovery = TailRecovery(
@@ -67,3 +70,9 @@ class Replication:
             change_role=change_role,
             clock=clock,
         )
+
+
+def _own_log(store: MessageStore) -> OwnLog:
+    return OwnLog(
+        store.physical_min_offset, store.physical_max_offset, store.settings.segment_size_bytes, store.tail_digest
+    )

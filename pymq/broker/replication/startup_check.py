@@ -12,6 +12,7 @@ from pymq.broker.replication.epoch_file import EpochFile
 from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
 from pymq.broker.replication.roles.known_peers import KnownPeers
+from pymq.broker.replication.roles.member_proof import MemberProof
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import RoleRecord, demoted
 from pymq.broker.replication.roles.second_master import Ourselves, judge
@@ -21,6 +22,7 @@ from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import UsageError
 from pymq.store.disk.fs import Files
+from pymq.store.replica.closed_log import ClosedLog
 from pymq.store.replica.epoch_table import epoch_table
 from pymq.wire.command import Command
 from pymq.wire.streams import Network
@@ -101,9 +103,18 @@ class StartupCheck:
         epoch_file.load(UNKNOWN_LOG_END)
         return epoch_file.history
 
+    def _closed_log(self) -> ClosedLog | None:
+        config = self._config
+        try:
+            return ClosedLog(self._files, config.store_path_root_dir, config.mapped_file_size_commit_log_bytes)
+        except OSError as error:
+            log.warning("this broker's log can't be compared with those of others before it is open: %s", error)
+            return None
+
     async def _members(self, also: list[str]) -> list[Member]:
         config = self._config
-        group_probe = GroupProbe(self._network, config.broker_name, self._known_peers.note_listed)
+        proof = MemberProof(self._network, self._saved_history, self._closed_log)
+        group_probe = GroupProbe(self._network, config.broker_name, self._known_peers.note_listed, proof.check)
         servers = config.namesrv_addresses
         return await self._awaited(lambda done: group_probe.take(servers, self._address, done, also))
 

@@ -40,8 +40,10 @@ Gather = Callable[..., Awaitable[Any]]
 
 
 def named_slaves(states: Iterable[SlaveState]) -> list[str]:
-    """Return the addresses of slaves that have joined, connected ones first. Rejected peers are none."""
-    joined = [state for state in states if state.broker_id > MASTER_ID and state.state != REFUSED]
+    """Return the addresses of slaves that have joined and confirmed a part of the log, connected ones first."""
+    joined = [
+        state for state in states if state.broker_id > MASTER_ID and state.state != REFUSED and state.ack_offset > 0
+    ]
     joined.sort(key=lambda state: (not state.is_connected, state.address))
     return [state.address for state in joined][:NAMED_SLAVES_MAX]
 

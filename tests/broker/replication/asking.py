@@ -7,12 +7,20 @@ from collections.abc import Callable
 import msgspec
 
 from pymq.model.route import BrokerData
-from pymq.wire.bodies_replication import EpochEntryBody, HaClientState, ReplicationStatus
+from pymq.store.store import MessageStore
+from pymq.wire.bodies_replication import (
+    EpochEntryBody,
+    HaClientState,
+    LogDigests,
+    LogDigestsRequest,
+    ReplicationStatus,
+)
 from pymq.wire.bodies_route import encode_cluster_info
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
 from pymq.wire.streams import StreamHandler
 
+DIGESTS = RequestCode.PYMQ_LIST_LOG_DIGESTS
 NAMESRV = "10.0.9.1:9876"
 OURS = "10.0.0.1:10911"
 THEIRS = "10.0.0.2:10911"
@@ -47,26 +55,41 @@ class Asking:
     def __init__(self) -> None:
         self.registered: dict[str, dict[str, int]] = {NAMESRV: {}}
         self.brokers: dict[str, ReplicationStatus | None] = {}
-        self.waiting: list[tuple[str, int, Callable[[Command | str], None]]] = []
+        self.waiting: list[tuple[str, int, bytes, Callable[[Command | str], None]]] = []
         self.last_body = b""  # of a question
         self.bodies: dict[str, bytes] = {}  # an address's answer to everything
         self.changing: set[str] = set()
+        self.logs: dict[str, MessageStore] = {}  # an address's log, of which it gives digests
 
     def connect(self, address: str, handler: StreamHandler) -> None:
         raise AssertionError("nothing is streamed")
 
     def ask(self, address: str, command: Command, on_answer: Callable[[Command | str], None], timeout_ms: int) -> None:
-        self.waiting.append((address, command.code, on_answer))
+        self.waiting.append((address, command.code, command.body, on_answer))
         self.last_body = command.body
 
     def answer_all(self) -> list[str]:
         """Answer until no request is left, and return the addresses that were asked."""
         asked = []
         while self.waiting:
-            address, code, on_answer = self.waiting.pop(0)
+            address, code, body, on_answer = self.waiting.pop(0)
             asked.append(address)
-            on_answer(self._answer(address, code))
+            on_answer(self._digests(address, body) if code == DIGESTS else self._answer(address, code))
         return asked
+
+    def _digests(self, address: str, body: bytes) -> Command:
+        asked, store = msgspec.json.decode(body, type=LogDigestsRequest), self.logs[address]
+        digest = store.tail_digest(asked.end, asked.end - asked.start)
+        answer = LogDigests(
+            broker_name="",
+            cluster="",
+            segment_size_bytes=0,
+            log_start=0,
+            log_end=0,
+            start=asked.start,
+            digests=[digest],
+        )
+        return Command(0, body=msgspec.json.encode(answer))
 
     def _answer(self, address: str, code: int) -> Command | str:
         if address in self.bodies:

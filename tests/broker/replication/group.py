@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from pymq.broker.handlers.log_copy import LogCopyHandlers
 from pymq.broker.handlers.replicas import MasterReplicaHandlers
 from pymq.broker.replication.epoch_file import EpochFile
 from pymq.broker.replication.master.ha_service import HaService
@@ -83,7 +84,12 @@ class Master(Node):
             epoch_history=lambda: self.epoch_file.history,
             known_peers=self.known_peers,
         )
-        dispatcher = Dispatcher([Route(RequestCode.PYMQ_JOIN_MASTER, None, handlers.join, Permission.INNER)], "broker")
+        copies = LogCopyHandlers(config=self.config, store=self.store)
+        routes = [
+            Route(RequestCode.PYMQ_JOIN_MASTER, None, handlers.join, Permission.INNER),
+            Route(RequestCode.PYMQ_LIST_LOG_DIGESTS, None, copies.digests, Permission.INNER),
+        ]
+        dispatcher = Dispatcher(routes, "broker")
         cable.answerers[MASTER] = lambda command: _dispatch(dispatcher, command)
         cable.listeners[MASTER_HA] = self.ha_service.accept
 
@@ -92,6 +98,11 @@ class Master(Node):
         for body in bodies:
             put(self.store, "T", 0, body, keys=f"k{len(body)}")
             self.ha_service.committed()
+
+    def take_over(self, cable: Cable) -> None:
+        """Answer at the master's addresses of another network."""
+        cable.answerers |= self.cable.answerers
+        cable.listeners |= self.cable.listeners
 
     def stop(self) -> None:
         """Stop cleanly. The address does not answer any more."""

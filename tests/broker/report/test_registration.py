@@ -260,8 +260,8 @@ def test_unregistering() -> None:
     }
 
 
-def slave(broker_id: int, address: str, state: str) -> SlaveState:
-    return SlaveState(broker_id=broker_id, address=address, state=state)
+def slave(broker_id: int, address: str, state: str, ack_offset: int = 100) -> SlaveState:
+    return SlaveState(broker_id=broker_id, address=address, state=state, ack_offset=ack_offset)
 
 
 def test_a_master_names_slaves_that_joined_connected_ones_first() -> None:
@@ -271,6 +271,7 @@ def test_a_master_names_slaves_that_joined_connected_ones_first() -> None:
         slave(-1, "h:9", "following"),
         slave(1, "h:1", "following"),
     ]
+    states.append(slave(4, "h:4", "connected", ack_offset=0))
     assert named_slaves(states) == ["h:1", "h:2"]
     many = [slave(number, f"h:{number}", GONE) for number in range(1, NAMED_SLAVES_MAX + 2)]
     assert len(named_slaves(many)) == NAMED_SLAVES_MAX

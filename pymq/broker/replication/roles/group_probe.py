@@ -35,7 +35,8 @@ class Member:
 
     ``registered_id`` is its id at the name servers, -1 when they don't know it. ``answered``: it is running. ``status``
     is None when it answers without one (Apache's). ``is_changing``: it starts or changes its role, and has no status
-    yet.
+    yet. ``is_unreadable``: its answer is neither a status nor the refusal that RocketMQ's brokers send. ``doubt`` says
+    why the epochs in its status are not believed (:class:`.member_proof.MemberProof`).
     """
 
     address: str
@@ -43,6 +44,8 @@ class Member:
     answered: bool
     status: ReplicationStatus | None = None
     is_changing: bool = False
+    is_unreadable: bool = False
+    doubt: str = ""
 
     @property
     def broker_id(self) -> int:
@@ -65,6 +68,9 @@ class Member:
         return status is None or (status.cluster == cluster and status.broker_name == broker_name)
 
 
+CheckMembers = Callable[[list[Member], Callable[[list[Member]], None]], None]
+
+
 class GroupProbe:
     """Probes the group of one broker name. Each :meth:`take` is independent of the others."""
 
@@ -73,8 +79,13 @@ class GroupProbe:
         network: Network,
         broker_name: str,
         on_listed: Callable[[Mapping[str, int]], None] = lambda registered: None,
+        check: CheckMembers | None = None,
     ) -> None:
-        """``on_listed`` gets address -> id each time name servers were asked; empty when none of them answered."""
+        """``on_listed`` gets address -> id each time name servers were asked; empty when none of them answered.
+
+        ``check`` gives the members their doubts, see :meth:`.member_proof.MemberProof.check`.
+        """
+        self._check = check
         self._network = network
         self._on_listed = on_listed
         self._broker_name = broker_name
@@ -140,7 +151,15 @@ class GroupProbe:
         code = RequestCode.PYMQ_GET_REPLICATION_STATUS
         asked = [(address, code, taker(address)) for address in list(addresses)[:MEMBER_COUNT_MAX]]
         body = msgspec.json.encode(StatusRequest(master=own_address)) if is_master else b""
-        _ask_all(self._network, asked, lambda: on_done(sorted(members, key=lambda member: member.address)), body)
+
+        def done() -> None:
+            found = sorted(members, key=lambda member: member.address)
+            if self._check is None:
+                on_done(found)
+            else:
+                self._check(found, on_done)
+
+        _ask_all(self._network, asked, done, body)
 
 
 def _ask_all(
@@ -186,4 +205,12 @@ def _member(address: str, registered_id: int, answer: Answer) -> Member:
         with suppress(JsonError):
             status = decode_json(answer.body, ReplicationStatus)
     is_changing = answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
-    return Member(address, registered_id, answered=True, status=status, is_changing=is_changing)
+    is_known_form = status is not None or answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    return Member(
+        address,
+        registered_id,
+        answered=True,
+        status=status,
+        is_changing=is_changing,
+        is_unreadable=not (is_known_form or is_changing),
+    )

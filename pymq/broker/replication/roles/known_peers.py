@@ -74,11 +74,7 @@ class KnownPeers:
 
     def note_members(self, members: Iterable[Member]) -> None:
         """Take the answers of asked members: a listed slave that answers without a status is a RocketMQ broker."""
-        self._rocketmq_hosts = frozenset(
-            _host(member.address)
-            for member in members
-            if member.registered_id > MASTER_ID and member.answered and member.status is None and not member.is_changing
-        )
+        self._rocketmq_hosts = frozenset(_host(member.address) for member in members if _is_rocketmq_slave(member))
 
     def remember(self, address: str) -> None:
         """Note a broker that the operator named, or a slave that was known when it joined ("host:port")."""
@@ -168,6 +164,11 @@ class KnownPeers:
         self._log.write("all", text)
         self.on_hint()
         return text
+
+
+def _is_rocketmq_slave(member: Member) -> bool:
+    is_silent = not member.answered or member.is_changing or member.is_unreadable
+    return member.registered_id > MASTER_ID and member.status is None and not is_silent
 
 
 def _host(address: str) -> str:

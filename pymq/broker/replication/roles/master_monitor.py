@@ -238,7 +238,7 @@ class MasterMonitor:
             self._change_role(RoleChange(found.step_down, found.why))
 
     def _note_master(self, ours: list[Member]) -> None:
-        masters = [member for member in ours if member.broker_id == MASTER_ID and member.answered]
+        masters = [member for member in ours if member.broker_id == MASTER_ID and member.answered and not member.doubt]
         if not masters:
             self._known_master = ""
             return

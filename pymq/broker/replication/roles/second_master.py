@@ -72,7 +72,7 @@ def judge(us: Ourselves, members: Sequence[Member]) -> Findings:
     stranger = next((member for member in newer if _blocks_start(us, member)), None)
     if stranger is not None:
         return _start_beside_newer_epoch(us, stranger, ours)
-    masters = [member for member in ours if member.broker_id == MASTER_ID]
+    masters = [member for member in ours if member.broker_id == MASTER_ID and not member.doubt]
     living = next((member for member in masters if member.answered and not _is_older(member, us.epoch_history)), None)
     if living is not None and not (us.is_starting and why_implausible(living.epoch_history, us.epoch_history.epoch)):
         return _beside_second_master(us, living, ours, distrusted)
@@ -83,6 +83,8 @@ def judge(us: Ourselves, members: Sequence[Member]) -> Findings:
 def why_distrusted(epoch_history: EpochHistory, member: Member) -> str:
     """Return why the epoch of ``member`` proves nothing to a broker with this history; empty when it counts."""
     theirs = member.epoch_history
+    if member.doubt:
+        return member.doubt
     if why := why_implausible(theirs, epoch_history.epoch):
         return why
     if theirs.entries and not shares_entry(epoch_history, theirs):
@@ -101,7 +103,7 @@ def _blocks_start(us: Ourselves, member: Member) -> bool:
     A directory without epochs may be a new disk in the place of a former master's. One with epochs is a master's own:
     then only another master counts.
     """
-    if not us.is_starting or why_implausible(member.epoch_history, us.epoch_history.epoch):
+    if not us.is_starting or member.doubt or why_implausible(member.epoch_history, us.epoch_history.epoch):
         return False
     is_new = not us.epoch_history.entries
     return (is_new or member.broker_id == MASTER_ID) and not shares_entry(us.epoch_history, member.epoch_history)

@@ -16,6 +16,7 @@ from pymq.broker.replication.epoch_body import history_to_body
 from pymq.broker.replication.epoch_file import EpochFile
 from pymq.broker.replication.epoch_history import EpochHistory, common_point
 from pymq.broker.replication.log_end import tail_size
+from pymq.broker.replication.log_proof import OwnLog
 from pymq.broker.replication.rates import Rate
 from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
 from pymq.broker.replication.slave.ha_client_session import FollowedStore, FollowingLog, HaClientSession
@@ -226,7 +227,8 @@ class HaClient:
             epoch_history=history_to_body(self._epoch_file.history),
         )
         self._state = JOINING
-        self._joining = Joining(self._network, self._master_address, request, self._joined)
+        own_log = OwnLog(start, end, config.mapped_file_size_commit_log_bytes, store.tail_digest)
+        self._joining = Joining(self._network, self._master_address, request, self._joined, own_log)
         self._joining.begin()
 
     def _joined(self, outcome: Outcome) -> None:
@@ -259,10 +261,12 @@ class HaClient:
                 f"epoch histories both logs are equal up to {common.offset}: nothing is truncated; look at both with "
                 "pymq broker status"
             )
-        elif start <= log_start or end - start > size_max:
+        elif start <= log_start or end - start > size_max or joined.unproven:
             self._truncate_to = start
             self._other_log = f"its master's log is equal up to {start} only, its own ends at {end}"
             limit = f"all of it from {log_start} on" if start <= log_start else f"more than haTruncationMax={size_max}"
+            if start > log_start and joined.unproven:
+                limit = joined.unproven
             self._refuse(
                 f"our log must be truncated from {end} to {start} to follow it ({end - start} bytes, {limit}): nothing "
                 f"is truncated; to allow it, run pymq broker rejoin {self._address} --truncate-to {start}"

@@ -14,6 +14,7 @@ import msgspec
 from pymq.broker.replication.epoch_body import history_of_body
 from pymq.broker.replication.epoch_history import EpochHistory, why_implausible
 from pymq.broker.replication.log_end import last_segment_start
+from pymq.broker.replication.log_proof import ProvenLog, ask_for_proof, piece_before
 from pymq.config.values import MASTER_ROLES
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
@@ -31,7 +32,7 @@ class Joined(NamedTuple):
     ``start`` is the offset to continue at. If it is below the slave's log end, the slave must truncate its log first.
     None means that a RocketMQ master decides, see :class:`HaClientSession`. Of a RocketMQ master ``token`` is None and
     ``epoch_history`` empty. ``ha_address`` is empty when the master did not give it. ``log_end`` is the end of the
-    master's log, -1 if unknown.
+    master's log, -1 if unknown. ``unproven`` says why the master could not show that it has our log.
     """
 
     token: int | None
@@ -40,6 +41,7 @@ class Joined(NamedTuple):
     epoch_history: EpochHistory
     master_role: str = ""  # ASYNC_MASTER or SYNC_MASTER; empty if unknown
     log_end: int = -1
+    unproven: str = ""
 
 
 class NotJoined(NamedTuple):
@@ -60,8 +62,15 @@ class Joining:
     """One attempt. ``on_outcome`` runs once, later; never after :meth:`abandon`."""
 
     def __init__(
-        self, network: Network, address: str, request: JoinRequest, on_outcome: Callable[[Outcome], None]
+        self,
+        network: Network,
+        address: str,
+        request: JoinRequest,
+        on_outcome: Callable[[Outcome], None],
+        own_log: ProvenLog | None = None,
     ) -> None:
+        """``own_log``: a PyMQ master must prove that it has our log up to where it would continue."""
+        self._own_log = own_log
         self._network = network
         self._address = address
         self._request = request
@@ -125,9 +134,32 @@ class Joining:
         if why := why_implausible(epoch_history, own_epoch):
             self._fail(f"the epoch history of {self._address} can't be true: {why}; check which broker is there")
             return
-        self._report(
+        self._prove(
             Joined(answer.token, answer.ha_address, answer.start, epoch_history, answer.master_role, answer.log_end)
         )
+
+    def _prove(self, joined: Joined) -> None:
+        """Report ``joined`` once the master has shown that it has our log up to where it would continue."""
+        own_log = self._own_log
+        assert joined.start is not None
+        if own_log is None or own_log.start == own_log.end:
+            self._report(joined)
+            return
+        piece = piece_before(own_log, joined.start)
+        if piece is None:
+            too_few = f"before offset {joined.start} are too few bytes to show that {self._address} has our log"
+            self._report(joined._replace(unproven=too_few))
+            return
+
+        def answered(why: str, is_final: bool) -> None:
+            if self._on_outcome is None:
+                return
+            if why:
+                self._fail(why, was_refused=is_final)
+            else:
+                self._report(joined)
+
+        ask_for_proof(self._network, self._address, own_log, piece, answered)
 
     # -- a RocketMQ master -------------------------------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ def test_an_invalid_answer_is_ignored(body: bytes) -> None:
     network = Asking()
     network.registered = {NAMESRV: {THEIRS: 1}}
     network.bodies = {THEIRS: body}
-    assert take(network) == [Member(THEIRS, 1, answered=True)]
+    assert take(network) == [Member(THEIRS, 1, answered=True, is_unreadable=True)]
     network.bodies = {NAMESRV: body}
     assert take(network) == []
 

@@ -245,13 +245,14 @@ def test_a_log_ahead_in_the_same_epoch_is_truncated(cable: Cable, clock: ManualC
     """The master lost the end of its log with the power, and began another epoch."""
     master = Master(cable, clock)
     slave = following(cable, clock, master)
+    other = Master(Cable(), clock)
     master.put(b"kept")
+    other.put(b"kept")  # the same bytes: at the same time
     end = master.store.physical_max_offset
     master.put(b"lost")
     settle(slave)
     master.leave("it died")
-    other = Master(cable, clock)
-    other.put(b"kept")
+    other.take_over(cable)
     assert other.store.physical_max_offset == end
     other.epoch_file.history = master.epoch_file.history.renew(end, "again")
     other.put(b"another")
@@ -266,15 +267,15 @@ def after_other_bytes(cable: Cable, clock: ManualClock, kept: bytes, lost: bytes
     """Return a slave with ``lost`` behind what it shares with its new master, and where the new one's log ends."""
     master = Master(cable, clock)
     slave = following(cable, clock, master, **settings)
+    other = Master(Cable(), clock)
     if kept:
         master.put(kept)
+        other.put(kept)  # the same bytes: at the same time
     end = master.store.physical_max_offset
     master.put(lost)
     settle(slave)
     master.leave("it died")
-    other = Master(cable, clock)
-    if kept:
-        other.put(kept)
+    other.take_over(cable)
     other.epoch_file.history = master.epoch_file.history.renew(end, "again")
     other.put(b"another")
     slave.run(RETRY_MAX_MS)

@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from pymq.broker.replication.log_proof import PROOF_BYTES_MIN, OwnLog
 from pymq.broker.replication.slave.joining import Joined, Joining, NotJoined, Outcome
 from pymq.model.epochs import EPOCH_JUMP_MAX
-from pymq.wire.bodies_replication import EPOCH_MAX, NO_TOKEN, TEXT_LENGTH_MAX, JoinRequest
-from pymq.wire.codes import ResponseCode
+from pymq.wire.bodies_replication import EPOCH_MAX, NO_TOKEN, TEXT_LENGTH_MAX, JoinRequest, LogDigests
+from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.ha import OFFSET_MAX
 from tests.broker.replication.cable import Cable
@@ -144,3 +145,54 @@ def test_an_abandoned_join_has_no_effect() -> None:
 def test_a_master_with_an_impossible_epoch_is_not_followed(epoch: int) -> None:
     why = refused(epochHistory=[{**EPOCH, "epoch": epoch}])
     assert f"jump from 0 to {epoch}" in why and MASTER in why
+
+
+OWN_LOG = OwnLog(0, 2000, 4096, lambda end, size: f"digest of {size} bytes before {end}")
+
+
+def with_proof(start: int, digest: str | Command) -> Outcome:
+    """Return the outcome when the master continues at ``start``, and answers ``digest`` to the question for it."""
+    cable, outcomes = Cable(), list[Outcome]()
+    joined = msgspec.json.encode(
+        {"token": TOKEN, "haAddress": "10.0.0.1:10912", "start": start, "epochHistory": [EPOCH]}
+    )
+
+    def answer(command: Command) -> Command:
+        if command.code == RequestCode.PYMQ_JOIN_MASTER:
+            return Command(0, body=joined)
+        assert command.code == RequestCode.PYMQ_LIST_LOG_DIGESTS
+        if isinstance(digest, Command):
+            return digest
+        found = LogDigests(
+            broker_name="b", cluster="c", segment_size_bytes=4096, log_start=0, log_end=1, start=0, digests=[digest]
+        )
+        return Command(0, body=msgspec.json.encode(found))
+
+    cable.answerers[MASTER] = answer
+    request = JoinRequest(
+        cluster="c", broker_name="b", broker_id=1, address="10.0.0.2:1", segment_size_bytes=4096, log_start=0,
+        log_end=2000,
+    )  # fmt: skip
+    Joining(cable, MASTER, request, outcomes.append, OWN_LOG).begin()
+    cable.settle()
+    (outcome,) = outcomes
+    return outcome
+
+
+def test_a_master_that_has_our_log_is_followed() -> None:
+    outcome = with_proof(2000, "digest of 2000 bytes before 2000")
+    assert isinstance(outcome, Joined) and not outcome.unproven
+
+
+@pytest.mark.parametrize("start", [1000, 2000])
+def test_a_master_that_can_not_show_our_log_is_not_followed(start: int) -> None:
+    outcome = with_proof(start, "another digest")
+    assert isinstance(outcome, NotJoined) and outcome.was_refused and "its log is not ours" in outcome.why
+    busy = with_proof(start, Command(ResponseCode.SERVICE_NOT_AVAILABLE, remark="it changes its role"))
+    assert isinstance(busy, NotJoined) and not busy.was_refused
+
+
+@pytest.mark.parametrize("start", [0, PROOF_BYTES_MIN - 1])
+def test_too_few_common_bytes_prove_nothing(start: int) -> None:
+    outcome = with_proof(start, "never asked")
+    assert isinstance(outcome, Joined) and "too few bytes" in outcome.unproven

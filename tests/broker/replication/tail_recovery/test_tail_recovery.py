@@ -202,12 +202,15 @@ def test_an_async_master_goes_on_and_says_so(caplog: pytest.LogCaptureFixture) -
 def test_a_newer_master_is_given_way_to_in_async_mode_too() -> None:
     group = machines()
     group.recover(group.master.files.after_kill(), brokerRole="ASYNC_MASTER")
-    newer = EpochHistory((*group.epoch_history.entries, EpochEntry(2, 10, "e" * 16)))
+    newer = EpochHistory((*group.epoch_history.entries, EpochEntry(2, 100, "e" * 16)))
     group.slaves[FIRST].parts.replication.epoch_file.follow(newer, 1 << 20)
     group.begin()
     assert FIRST in group.master.parts.replication.tail_recovery.fenced_for
     newer_body = history_to_body(newer)
-    assert group_probe(group, status(FIRST, 0, epoch_history=newer_body)) == [], "the watch steps down"
+    store = group.slaves[FIRST].parts.store
+    group.network.logs[FIRST] = store
+    its_status = status(FIRST, 0, epoch_history=newer_body, log_end=store.physical_max_offset)
+    assert group_probe(group, its_status) == [], "the watch steps down"
     assert len(group_probe(group, status(FIRST, 1, epoch=1))) == 1, "it is gone again"
 
 
