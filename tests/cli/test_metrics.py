@@ -163,6 +163,7 @@ ONE_ROLE_ALONE = {
     "pymq_replication_ha_client_lag_seconds",
     "pymq_replication_ha_client_bytes_per_second",
     "pymq_replication_tables_age_seconds",
+    "pymq_replication_truncation_waiting_bytes",
 }
 
 

@@ -52,7 +52,9 @@ class Group:
         self.slave = self.start(1)
 
     def start(self, broker_id: int) -> Any:
-        flags = ["--namesrv", self.namesrv, "--port", "0", "--json", "--store", str(self.home / str(broker_id))]
+        # A broker that returns keeps its port: name servers keep the id of a killed one for its old address for a while.
+        port = self.addresses.get(broker_id, ":0").rpartition(":")[2]
+        flags = ["--namesrv", self.namesrv, "--port", port, "--json", "--store", str(self.home / str(broker_id))]
         flags += ["--set", "mappedFileSizeCommitLog=1MB", "--set", "registerNameServerPeriod=10000"]
         broker = self._stack.enter_context(process("broker", "--id", str(broker_id), *flags, home=self.home))
         self.addresses[broker_id] = json.loads(first_line(broker))["broker"]

@@ -31,7 +31,6 @@ from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue import queue_doubts, queue_ends, queue_table
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.deleted_topics import DeletedTopics
-from pymq.store.queue.queue_table import QueueTable
 from pymq.store.replica.follower import Follower
 from pymq.store.scan import scanner
 from pymq.store.store import MessageStore
@@ -201,8 +200,6 @@ BUGS = (
     Bug("the checkpoint runs ahead of the log's sync",
         Text(Checkpointer.save, "log_offset=self._log.synced_whole_offset", "log_offset=self._log.max_offset + 500"),
         ("checkpoints", "batches")),
-    Bug("the checkpoint comes without the queues' sync", Seam(QueueTable.sync, does_nothing),
-        ("batches", "checkpoints")),
     Bug("the checkpoint comes without the index' sync",
         Text(Checkpointer.save, "self._index.sync()", "pass"), ("keys", "wide-index")),
     Bug("the checkpoint's CRC is not checked",
@@ -214,9 +211,6 @@ BUGS = (
              "staged.append(_pack_unit(at, size, tags_code)); "
              "path, at = queue._place(queue.next_offset); queue._files.get(path, create=True).pwrite(at, staged[-1])"),
         ("errors:batches", "errors:segment-roll", "errors:deleted-topics")),
-    Bug("a queue's directories are not synced",
-        Text(QueueTable.sync, "sorted(directories)", "[]"),
-        ("checkpoints", "batches")),
     Bug("units behind the checkpoint are believed",
         Seam(queue_table._last_good,
              lambda real, queue, log, first, end, between, *, trusted: real(

@@ -42,14 +42,18 @@ def test_rocketmq_s_status_of_a_master_without_slaves() -> None:
     assert found["haConnectionInfo"] == [] and found["inSyncSlaveNums"] == 0
 
 
-def test_a_status_request_of_a_master_triggers_a_group_probe() -> None:
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_status_request_of_a_known_master_triggers_a_group_probe(is_known: bool) -> None:
     network = NoNetwork()
     world = World(namesrvAddr="10.0.9.1:9876", network=network)
+    if is_known:
+        world.parts.replication.known_peers.remember("10.0.0.9:10911")
     Caller(world).ok(RequestCode.PYMQ_GET_REPLICATION_STATUS, b'{"master":"10.0.0.9:10911"}')
     asked: list[str] = []
     network.ask = lambda address, *rest: asked.append(address)  # type: ignore[method-assign]
     world.parts.master_monitor.tick()
-    assert asked == ["10.0.9.1:9876"]
+    assert asked == (["10.0.9.1:9876"] if is_known else [])
+    assert world.parts.replication.known_peers.stranger_count == (not is_known)
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"master":1}', b'{"master":"nowhere"}'])
