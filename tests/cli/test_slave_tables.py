@@ -52,7 +52,7 @@ class Group:
         self.slave = self.start(1)
 
     def start(self, broker_id: int) -> Any:
-        # A broker that returns keeps its port: name servers keep the id of a killed one for its old address for a while.
+        # Name servers keep the id of a killed broker for its old address for a while, so it returns there.
         port = self.addresses.get(broker_id, ":0").rpartition(":")[2]
         flags = ["--namesrv", self.namesrv, "--port", port, "--json", "--store", str(self.home / str(broker_id))]
         flags += ["--set", "mappedFileSizeCommitLog=1MB", "--set", "registerNameServerPeriod=10000"]
