@@ -31,6 +31,7 @@ class NamesrvConfig(Config):
     topic_count_max: int = setting("maxTopics", 100_000, "Most topics.", minimum=20, maximum=10_000_000, runtime=True)
     broker_topic_count_max: int = setting("maxTopicsPerBroker", 40_000, "Most topics of one broker's registration.", minimum=20, maximum=10_000_000, runtime=True)
     topic_share_count_max: int = setting("maxTopicEntries", 500_000, "Most entries of topics on broker names: a topic on three of them has three.", minimum=20, maximum=100_000_000, runtime=True)
+    broker_id_kept_ms: int = setting("brokerIdKeptMs", 65_000, "ms for which the id and the address of a broker that left are kept for it and its group.", minimum=0, maximum=600_000, runtime=True)
     kv_count_max: int = setting("maxKvEntries", 10_000, "Most KV entries.", minimum=1, maximum=1_000_000, runtime=True)
     metrics_exporter_type: str = setting("metricsExporterType", "DISABLE", "PROM serves metrics to Prometheus.", choices=("DISABLE", "PROM"))
     metrics_prom_exporter_host: str = setting("metricsPromExporterHost", "", "Address to serve metrics on; empty: the bind address.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pymq.clock import Clock
 from pymq.model.route import MASTER_ID, BrokerData
 from pymq.model.tables import DataVersion
@@ -22,8 +24,10 @@ _UNKNOWN_VERSION = DataVersion(counter=-1)
 class BrokerManager:
     """clusters -> broker names -> ids -> addresses, and the live brokers behind them."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, id_kept_ms: Callable[[], int] = lambda: ID_KEPT_MS) -> None:
+        """``id_kept_ms`` returns how long the id and the address of a broker that left are kept for it."""
         self._clock = clock
+        self.id_kept_ms = id_kept_ms
         self._clusters: dict[str, dict[str, None]] = {}  # values are ordered sets of broker names
         self._brokers: dict[str, BrokerData] = {}
         self._live: dict[str, LiveBroker] = {}  # by address: one address is one process
@@ -86,7 +90,7 @@ class BrokerManager:
         if data is None:
             data = BrokerData(cluster=identity.cluster, broker_name=identity.broker_name, broker_addrs={})
             self._brokers[identity.broker_name] = data
-            self._memories[identity.broker_name] = GroupMemory(self._clock)
+            self._memories[identity.broker_name] = GroupMemory(self._clock, self.id_kept_ms)
         elif data.cluster != identity.cluster:
             self._leave_cluster(data.cluster, identity.broker_name)
             data.cluster = identity.cluster
@@ -171,7 +175,7 @@ class BrokerManager:
     def kept_for_host(self, address: str) -> str | None:
         """Return the host that a broker reported from which left a moment ago; None for any other address."""
         host, left_ms = self._left.get(address, ("", None))
-        if left_ms is None or self._clock.monotonic_ms() - left_ms > ID_KEPT_MS:
+        if left_ms is None or self._clock.monotonic_ms() - left_ms > self.id_kept_ms():
             return None
         return host
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from pymq.model.epochs import EPOCH_JUMP_MAX
 from pymq.model.hosts import host_of
 from pymq.namesrv.brokers import BrokerManager
-from pymq.namesrv.group_memory import ID_KEPT_MS
 from pymq.namesrv.registration import LiveBroker, Registration
 
 
@@ -68,8 +67,8 @@ def _kept_address_problem(brokers: BrokerManager, report: Registration) -> str:
     if host in (None, report.host) or _comes_from_there(report):
         return ""
     return (
-        f"{address} is kept for the broker that reported it from {host} and left less than {ID_KEPT_MS // 1000} s ago; "
-        f"this report comes from {report.host}: send it again later"
+        f"{address} is kept for the broker that reported it from {host} and left less than "
+        f"{brokers.id_kept_ms()} ms ago (brokerIdKeptMs); this report comes from {report.host}: send it again later"
     )
 
 
@@ -127,8 +126,8 @@ def _kept_id_problem(brokers: BrokerManager, report: Registration) -> str:
         return ""
     return (
         f"id {identity.broker_id} of broker {identity.broker_name} is kept for {owner}, which left less than "
-        f"{ID_KEPT_MS // 1000} s ago; {identity.address} is no known slave of that group: give it another brokerId, or "
-        "send it again later"
+        f"{brokers.id_kept_ms()} ms ago (brokerIdKeptMs); {identity.address} is no known slave of that group: give it "
+        "another brokerId, or send it again later"
     )
 
 

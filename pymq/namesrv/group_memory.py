@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pymq.clock import Clock
@@ -12,7 +12,8 @@ from pymq.model.hosts import host_of
 FORMER_MEMBER_MS = 600_000
 FORMER_MEMBER_COUNT_MAX = 64  # a group; beyond: the oldest is forgotten
 NAMED_SLAVE_COUNT_MAX = 64  # a group; beyond: the oldest is forgotten
-# How long the id of a member that left is kept for the members that a PyMQ master has named, and for that master.
+# How long the id of a member that left is kept for the members that a PyMQ master has named, and for that master. It is
+# the default of the setting ``brokerIdKeptMs``.
 ID_KEPT_MS = 65_000
 
 
@@ -26,8 +27,10 @@ class _Former:
 class GroupMemory:
     """Lives as long as its group has a registered member, so that strangers can't make it grow for good."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, id_kept_ms: Callable[[], int] = lambda: ID_KEPT_MS) -> None:
+        """``id_kept_ms`` returns how long an id is kept, which may change at any time."""
         self._clock = clock
+        self._id_kept_ms = id_kept_ms
         self._former: dict[str, _Former] = {}
         self._named_slaves: dict[str, None] = {}  # an ordered set, which the group's masters belong to
         self._first_host = ""  # of the first master that named slaves
@@ -54,7 +57,7 @@ class GroupMemory:
         """
         if address in self._named_slaves:
             return ""
-        since_ms = self._clock.monotonic_ms() - ID_KEPT_MS
+        since_ms = self._clock.monotonic_ms() - self._id_kept_ms()
         for other, former in self._former.items():
             if former.broker_id == broker_id and former.left_ms >= since_ms and other in self._named_slaves:
                 return other

@@ -30,7 +30,7 @@ class NameServer:
     ) -> None:
         """``budget``: the process's, when another role shares it."""
         self.config = config or NamesrvConfig()
-        self.table = RouteTable(clock)
+        self.table = RouteTable(clock, self.config)
         self.kv = KvConfig()
         self.dispatcher = Dispatcher(namesrv_routes(self.table, self.kv, self.config), "name server")
         self.server = Server(

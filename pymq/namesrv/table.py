@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import msgspec
 
 from pymq.clock import Clock
+from pymq.config import NamesrvConfig
 from pymq.model.route import MASTER_ID, BrokerData, QueueData, TopicRoute
 from pymq.model.tables import PERM_WRITE, DataVersion, TopicConfig
 from pymq.namesrv import claims
@@ -45,10 +46,11 @@ class MasterInfo:
 class RouteTable:
     """Registrations go in, routes come out."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, config: NamesrvConfig | None = None) -> None:
         self._clock = clock
         self.topics = TopicManager()
-        self.brokers = BrokerManager(clock)
+        config = config or NamesrvConfig()
+        self.brokers = BrokerManager(clock, lambda: config.broker_id_kept_ms)
         # Counted since the start, for metrics: accepted reports, and removed brokers by cause.
         self.registration_count = 0
         self.unregistration_count = 0

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from pymq.cli import main as cli
+from pymq.client.sync_admin import SyncAdmin
 
 from .test_servers import STOP_TIMEOUT_S, first_line, process
 
@@ -24,8 +25,10 @@ SETTINGS = ("mappedFileSizeCommitLog=1048576", "maxHashSlotNum=1000", "maxIndexN
 class Brokers:
     """Brokers by a name of the test's choice. A restarted broker keeps its port, flags and directory."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, **namesrv_settings: str) -> None:
+        """``namesrv_settings`` holds settings of the name server by their names."""
         self.home = home
+        self._namesrv_flags = [part for key, value in namesrv_settings.items() for part in ("--set", f"{key}={value}")]
         self.namesrv = ""
         self.addresses: dict[str, str] = {}
         self._flags: dict[str, list[str]] = {}
@@ -33,7 +36,9 @@ class Brokers:
         self._stack = ExitStack()
 
     def __enter__(self) -> Brokers:
-        server = self._stack.enter_context(process("namesrv", "--port", "0", "--json", home=self.home))
+        server = self._stack.enter_context(
+            process("namesrv", "--port", "0", "--json", *self._namesrv_flags, home=self.home)
+        )
         self.namesrv = json.loads(first_line(server))["namesrv"]
         return self
 
@@ -119,6 +124,14 @@ class Brokers:
                 return
             assert time.monotonic() < deadline, found
             time.sleep(0.05)
+
+    def wait_for_route(self, master: str) -> None:
+        """Wait until the name server lists a broker ("host:port") as the master."""
+        deadline = time.monotonic() + DEADLINE_S
+        with SyncAdmin(namesrv=self.namesrv) as admin:
+            while master not in [data.master_address for data in admin.cluster.info().broker_addr_table.values()]:
+                assert time.monotonic() < deadline, f"{master} is not listed as the master"
+                time.sleep(0.05)
 
     def _listed(self, capsys: Any) -> dict[str, dict[str, Any]]:
         """Return the brokers by address; empty when the name server does not answer in time."""

@@ -154,6 +154,7 @@ def test_a_suspended_master_steps_down_when_it_resumes(group: Brokers, capsys: C
     group.wait_for(capsys, a=0, b=1)
     group.signal("a", signal.SIGSTOP)
     assert group.json(capsys, "broker", "promote", b, "--yes", "--force", "--json")["target"] == b
+    group.wait_for_route(b)
     send(group, "meanwhile")
     group.signal("a", signal.SIGCONT)
     group.wait_for(capsys, b=0, a=1)
@@ -169,18 +170,19 @@ def test_a_second_master_of_a_name_does_not_start(group: Brokers, capfd: pytest.
     assert sorted(group.bodies(capfd, "T")) == ["goes on", "kept"]
 
 
-def test_a_master_that_was_killed_starts_again_on_another_port(group: Brokers, capsys: Capture) -> None:
-    group.start("a", "--id", "0")
-    group.start("b", "--id", "1")
-    group.wait_for(capsys, a=0, b=1)
-    send(group, "before")
-    group.kill("a")
-    old = group.addresses.pop("a")
-    assert group.start("a") != old
-    group.wait_for(capsys, a=0, b=1)
-    send(group, "after")
-    group.wait_for(capsys, a=0, b=1)
-    assert sorted(group.bodies(capsys, "T")) == ["after", "before"]
+def test_a_master_that_was_killed_starts_again_on_another_port(tmp_path: Path, capsys: Capture) -> None:
+    with Brokers(tmp_path, brokerIdKeptMs="1000") as group:
+        group.start("a", "--id", "0")
+        group.start("b", "--id", "1")
+        group.wait_for(capsys, a=0, b=1)
+        send(group, "before")
+        group.kill("a")
+        old = group.addresses.pop("a")
+        assert group.start("a") != old
+        group.wait_for(capsys, a=0, b=1)
+        send(group, "after")
+        group.wait_for(capsys, a=0, b=1)
+        assert sorted(group.bodies(capsys, "T")) == ["after", "before"]
 
 
 def test_a_large_divergent_tail_is_truncated_once_the_operator_allows_it(group: Brokers, capsys: Capture) -> None:

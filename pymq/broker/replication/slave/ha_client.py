@@ -124,9 +124,12 @@ class HaClient:
         """Note the master's addresses ("host:port") from a name server. Empty ones change nothing."""
         if not master_address and not ha_address:
             return
-        is_other = master_address != self._master_address or self._ha_address not in ("", ha_address)
+        is_other_master = master_address != self._master_address
+        is_other = is_other_master or self._ha_address not in ("", ha_address)
         had_one = bool(self._master_address or self._ha_address)
         self._master_address, self._ha_address = master_address, ha_address
+        if not is_other_master and self._state in (CONNECTING, FOLLOWING) and self._connected_to == ha_address:
+            return  # the master's answer to the joining named its new HA address before the name server did
         if is_other:
             self._next_try_ms = self._clock.monotonic_ms()
             self._retry_ms = RETRY_MIN_MS

@@ -448,6 +448,25 @@ def test_another_master_is_followed_when_name_servers_say_so(cable: Cable, clock
     assert cable.asked[-1][0] == "127.0.0.1:77"
 
 
+def test_a_new_ha_address_that_the_slave_uses_already_changes_nothing(cable: Cable, clock: ManualClock) -> None:
+    """A restarted master answers the joining with its new HA address before the name server lists it."""
+    slave = Slave(cable, clock)
+    slave.ha_client.note_master(MASTER, "127.0.0.1:10")
+    master = Master(cable, clock)
+    slave.run(100)
+    assert slave.ha_client.is_following and slave.ha_client.state().ha_address == MASTER_HA
+    slave.ha_client.note_master(MASTER, MASTER_HA)
+    assert slave.ha_client.is_following
+    assert [state.is_connected for state in master.ha_service.states()] == [True]
+
+
+def test_another_ha_address_of_the_same_master_is_taken(cable: Cable, clock: ManualClock) -> None:
+    master = Master(cable, clock)
+    slave = following(cable, clock, master)
+    slave.ha_client.note_master(MASTER, "127.0.0.1:10")
+    assert not slave.ha_client.is_following
+
+
 def test_a_broker_does_not_follow_itself(cable: Cable, clock: ManualClock) -> None:
     slave = Slave(cable, clock)
     slave.ha_client.note_master("127.0.0.1:20911", "127.0.0.1:20912")
