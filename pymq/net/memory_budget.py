@@ -29,7 +29,6 @@ KINDS = (UNFINISHED_FRAMES, WAITING_FRAMES, UNREAD_ANSWERS, PARKED_REQUESTS, CLI
 FREED_SHARE = 8
 # Answers of unknown size wait while more than half of the limit is held, so that they don't close connections.
 ROOM_SHARE = 2
-RETURNED_MIN_BYTES = 32 * MIB
 
 
 class Holder(Protocol):
@@ -53,7 +52,6 @@ class MemoryBudget:
         self.limit_bytes = limit_bytes
         self.held = dict.fromkeys(KINDS, 0)
         self.total_bytes = 0
-        self._peak_bytes = 0  # since memory was last returned
         self.refused_count = 0
         self.closed_count = 0
         # Of closed connections whose last write the event loop still has. Pulls wait until it is 0.
@@ -73,7 +71,6 @@ class MemoryBudget:
         """Count ``size_bytes`` more of a kind, or less when negative."""
         self.held[kind] += size_bytes
         self.total_bytes += size_bytes
-        self._peak_bytes = max(self._peak_bytes, self.total_bytes)
 
     def hold_for(self, owner: object, kind: str, size_bytes: int) -> None:
         """As :meth:`hold`, for things that are kept outside of the buffers of the connection ``owner``."""
@@ -109,13 +106,6 @@ class MemoryBudget:
         self._leaving.pop(owner, None)
         unread_bytes = self._closing.pop(owner, 0)
         return freed
-
-    def take_freed(self) -> bool:
-        """Return True once when much less is held than before: freed memory may be returned to the system."""
-        if self._peak_bytes - self.total_bytes < max(RETURNED_MIN_BYTES, self._peak_bytes // 2):
-            return False
-        self._peak_bytes = self.total_bytes
-        return True
 
     # -- limits --------------------------------------------------------------------------------------------------
 

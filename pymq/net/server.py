@@ -22,8 +22,8 @@ from pymq.model.hosts import format_address, pack_host
 from pymq.net.asks import Asks
 from pymq.net.buffer_account import BufferAccount
 from pymq.net.connection_table import ConnectionTable
+from pymq.net.freed_memory import FreedMemory
 from pymq.net.limits import ServerLimits
-from pymq.net.machine import return_freed_memory
 from pymq.net.memory_budget import MemoryBudget
 from pymq.net.rounds import HEAVY_FOR_S, HEAVY_S, ROUND_S, SLICE_S, STEP_FRAMES, Rounds
 from pymq.net.turn_watch import TurnWatch
@@ -63,6 +63,7 @@ class Server(ConnectionTable["Connection"]):
         self.request_count = 0
         self.now_ms = 0  # monotonic, as of the last sweep: precise enough for idle checks
         self.turns = TurnWatch(clock)
+        self._freed_memory = FreedMemory(clock)
         self._clock = clock
         self._on_turn_end = on_turn_end
         self._after_turn = after_turn
@@ -152,8 +153,7 @@ class Server(ConnectionTable["Connection"]):
         self._violation_log.tick()
         for connection in list(self.connections):
             connection.sweep(self.now_ms)
-        if self.budget.take_freed():
-            return_freed_memory()
+        self._freed_memory.look(self.budget.total_bytes)
         self.turns.end(begun_s, "sweep of connections")
         self._sweeper = self._loop.call_later(SWEEP_PERIOD_S, self._sweep)
 

@@ -24,6 +24,10 @@ from tests.net.hostile import MIB, PULL, V2, ask
 SCALE = int(os.environ.get("PYMQ_HOSTILE_SCALE", "1"))
 SOCKET_TIMEOUT_S = 60.0
 PROBE_PERIOD_S = 0.01
+# Another client's latency while all tests share the cores of a busy machine. It says that the client is served at all;
+# what an attack costs is measured in the server's CPU time.
+MEDIAN_MAX_MS = 2_000
+SLOWEST_MAX_MS = 20_000
 
 __all__ = ["MIB", "PULL", "SCALE", "V2", "Health", "Peer", "Victim", "ask", "eventually"]
 
@@ -114,9 +118,11 @@ class Victim:
         if descriptor_count is not None:
             limited = ["/bin/sh", "-c", f'ulimit -n {descriptor_count}; exec "$@"', "sh"]
             self.process._command[:0] = limited
+        self.first_rss_bytes = 0  # the memory that the process had after its start
 
     def __enter__(self) -> Victim:
         self.process.start()
+        self.first_rss_bytes = self.rss_bytes()
         return self
 
     def __exit__(
@@ -217,13 +223,22 @@ class Health:
         assert ordered, "no answer was measured"
         return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
+    def assert_served(self) -> None:
+        """Check that this client was served beside the attack."""
+        assert self.percentile_ms(50) < MEDIAN_MAX_MS
+        assert self.percentile_ms(100) < SLOWEST_MAX_MS
 
-def eventually(condition: Callable[[], bool], within_s: float = 30.0) -> None:
-    """Wait until ``condition`` is true. Raises AssertionError when it does not become true in time."""
-    deadline_s = time.monotonic() + within_s
+
+def eventually(condition: Callable[[], bool], within_s: float = 60.0) -> None:
+    """Wait until ``condition`` is true. Raises AssertionError when it does not become true in time.
+
+    It looks less and less often: a condition may cost the server some time, a scrape of metrics for example.
+    """
+    deadline_s, pause_s = time.monotonic() + within_s, 0.01
     while not condition():
         assert time.monotonic() < deadline_s, f"not within {within_s:.0f} s"
-        time.sleep(0.01)
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, 0.25)
 
 
 @contextlib.contextmanager

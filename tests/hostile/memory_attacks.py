@@ -9,7 +9,7 @@ import selectors
 import time
 from collections.abc import Iterator, Sequence
 
-from tests.hostile.harness import MIB, PULL, V2, Peer, Victim, ask, many_peers
+from tests.hostile.harness import MIB, PULL, V2, Peer, Victim, ask, eventually, many_peers
 
 TOPIC = "T"
 SMALL_BUFFER_BYTES = 4096
@@ -61,12 +61,16 @@ def unfinished_frames(victim: Victim, count: int) -> Iterator[list[Peer]]:
 
 
 @contextlib.contextmanager
-def parked_bodies(victim: Victim, count: int, body_size_bytes: int = 15 * MIB) -> Iterator[list[Peer]]:
-    """Long polls with bodies."""
+def parked_bodies(
+    victim: Victim, count: int, body_size_bytes: int = 15 * MIB, at_a_time: int = 1000
+) -> Iterator[list[Peer]]:
+    """Long polls with bodies, some of them sent at a time."""
     offset = make_topic(victim)
     raw = ask(11, {**WAITING_PULL, "queueOffset": str(offset)}, bytes(body_size_bytes))
     with many_peers(victim.broker, count) as peers:
-        flood(peers, [raw] * count)
+        for first in range(0, count, at_a_time):
+            some = peers[first : first + at_a_time]
+            flood(some, [raw] * len(some))
         yield peers
 
 
@@ -81,7 +85,7 @@ def woken_pulls(victim: Victim, count: int) -> Iterator[list[Peer]]:
         ]
         for peer in peers:
             peer.send(raw)
-        time.sleep(0.5)
+        eventually(lambda: victim.metric("pymq_pulls_parked") >= count)
         with Peer(victim.broker) as sender:
             assert sender.call(ask(310, V2, bytes(4 * MIB - 1024))).code == 0
         yield peers

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import selectors
 import socket
 from collections.abc import Iterator
 
 import pytest
 
-from tests.hostile.harness import V2, Peer, Victim, ask
+from tests.hostile.harness import SOCKET_TIMEOUT_S, V2, Peer, Victim, ask
 
 DESCRIPTOR_COUNT = 1024
 RESERVED_COUNT = 256
+NONE_ACCEPTED_S = 1.0  # then it takes no more
 
 
 @pytest.fixture(scope="module")
@@ -23,14 +25,24 @@ def small() -> Iterator[Victim]:
 
 @contextlib.contextmanager
 def connections(address: str, count: int, source: str = "127.0.0.1") -> Iterator[list[socket.socket]]:
-    """Open connections from one address, as many as the server takes."""
+    """Open connections from one address, as many as the server takes.
+
+    Its queue of connections to accept may be full. The rest is left connecting: the system tries again in seconds.
+    """
     host, _, port = address.rpartition(":")
     with contextlib.ExitStack() as stack:
-        opened: list[socket.socket] = []
-        for _ in range(count):
-            with contextlib.suppress(OSError):
-                opened.append(socket.create_connection((host, int(port)), 10, (source, 0)))
-                stack.callback(opened[-1].close)
+        opened = [stack.enter_context(socket.socket()) for _ in range(count)]
+        connecting = stack.enter_context(selectors.DefaultSelector())
+        for endpoint in opened:
+            endpoint.bind((source, 0))
+            endpoint.setblocking(False)
+            endpoint.connect_ex((host, int(port)))
+            connecting.register(endpoint, selectors.EVENT_WRITE)
+        while connecting.get_map() and (ready := connecting.select(NONE_ACCEPTED_S)):
+            for key, _ in ready:
+                connecting.unregister(key.fileobj)
+        for endpoint in opened:
+            endpoint.settimeout(SOCKET_TIMEOUT_S)
         yield opened
 
 

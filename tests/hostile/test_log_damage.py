@@ -102,7 +102,7 @@ def test_a_lost_segment_is_refused_until_its_loss_is_accepted(
         assert first == COUNT
         found = asyncio.run(pulled(broker.namesrv))
         assert found == sorted(set(found)) and found[-1] == first and len(found) < COUNT
-        assert "damage" not in broker.stderr
+        assert "the log is damaged" not in broker.stderr  # queues say what they lack
     assert pymq("store", "verify", str(directory)).returncode == 0
 
 

@@ -91,7 +91,7 @@ def test_topics_times_broker_names_are_bounded(victim: Victim) -> None:
     before = victim.rss_bytes()
     codes = []
     with Peer(victim.namesrv) as stranger:
-        for number in range(30 * SCALE):
+        for number in range(15 * SCALE):
             fields = {"brokerName": f"b{number}", "compressed": "true"}
             codes.append(register(stranger, f"127.0.0.1:{20_000 + number}", body, **fields).code)
         assert 0 in codes and codes[-1] == 16

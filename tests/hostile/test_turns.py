@@ -15,7 +15,6 @@ from tests.hostile.harness import PULL, SCALE, V2, Health, Peer, Victim, ask, ev
 TURN_CPU_MAX_S = 0.25  # 0.1 on a machine of its own: CPU time grows when others use the same caches
 FILTER_COUNT = min(120, 30 * SCALE)  # different expressions of parked pulls
 TERM_COUNT = 500  # comparisons of an expression
-LATENCY_MAX_MS = 1000  # of a healthy client's requests; the machine may be busy with other tests
 PARKED_COUNT = min(100_000, 20_000 * SCALE)  # parkedPullCountMax is 100,000
 
 
@@ -54,15 +53,15 @@ def test_pulls_with_falling_deadlines_on_one_queue(victim: Victim) -> None:
         assert good.call(ask(310, {**V2, "b": "Parked"}, b"x")).code == 0
     pull = {**PULL, "topic": "Parked", "queueOffset": "1", "sysFlag": "6"}
     head, _, tail = ask(11, {**pull, "suspendTimeoutMillis": "9999"}).partition(b"9999")
-    frames = [head + b"%d" % (4_999 + (PARKED_COUNT - i) // 20) + tail for i in range(PARKED_COUNT)]
+    frames = [head + b"%d" % (2_999 + (PARKED_COUNT - i) // 20) + tail for i in range(PARKED_COUNT)]
     peer = Peer(victim.broker)
     with draining(peer), Health(victim.broker, ask(310, {**V2, "b": "Parked", "e": "1"}, b"x")) as health:
         for at in range(0, len(frames), 100):
             peer.send(b"".join(frames[at : at + 100]))
         eventually(lambda: victim.metric("pymq_pulls_parked") > PARKED_COUNT / 2)
-        eventually(lambda: victim.metric("pymq_pulls_parked") == 0, within_s=120)
+        eventually(lambda: victim.metric("pymq_pulls_parked") == 0)
     assert_short_turns(victim)
-    assert health.percentile_ms(99) < LATENCY_MAX_MS
+    health.assert_served()
 
 
 def test_one_arrival_wakes_every_pull_of_a_queue(victim: Victim) -> None:
@@ -77,9 +76,9 @@ def test_one_arrival_wakes_every_pull_of_a_queue(victim: Victim) -> None:
         eventually(lambda: victim.metric("pymq_pulls_parked") == PARKED_COUNT)
         with Peer(victim.broker) as good:
             assert good.call(ask(310, {**V2, "b": "Woken"}, b"x")).code == 0
-        eventually(lambda: victim.metric("pymq_pulls_parked") == 0, within_s=120)
+        eventually(lambda: victim.metric("pymq_pulls_parked") == 0)
     assert_short_turns(victim)
-    assert health.percentile_ms(99) < LATENCY_MAX_MS
+    health.assert_served()
 
 
 def test_connections_that_end_with_all_their_pulls_parked(victim: Victim) -> None:
@@ -91,9 +90,9 @@ def test_connections_that_end_with_all_their_pulls_parked(victim: Victim) -> Non
             peer.send(frame * 100)
         eventually(lambda: victim.metric("pymq_pulls_parked") == PARKED_COUNT)
         peer.close()
-        eventually(lambda: victim.metric("pymq_pulls_parked") == 0, within_s=10)
+        eventually(lambda: victim.metric("pymq_pulls_parked") == 0)
     assert_short_turns(victim)
-    assert health.percentile_ms(99) < LATENCY_MAX_MS
+    health.assert_served()
 
 
 @pytest.mark.parametrize("code", [28, 21, 310, 11], ids=["runtime information", "all topics", "sends", "pulls"])
@@ -116,7 +115,7 @@ def test_one_way_floods(victim: Victim, code: int) -> None:
         for thread in threads:
             thread.join()
     assert_short_turns(victim)
-    assert health.percentile_ms(90) < LATENCY_MAX_MS
+    health.assert_served()
 
 
 def sql_of(number: int, term_count: int = TERM_COUNT) -> str:
@@ -164,7 +163,7 @@ def test_pulls_through_expressions_of_500_comparisons(filtering: Victim) -> None
             thread.join(120)
     assert len(seen) == len(threads)
     assert_short_turns(filtering)
-    assert health.percentile_ms(99) < LATENCY_MAX_MS
+    health.assert_served()
 
 
 def test_sends_beside_parked_expressions_of_500_comparisons(filtering: Victim) -> None:
@@ -181,7 +180,7 @@ def test_sends_beside_parked_expressions_of_500_comparisons(filtering: Victim) -
         with Health(filtering.broker, send) as health:
             eventually(lambda: len(health.latencies_ms) > 50)
     assert_short_turns(filtering)
-    assert health.percentile_ms(50) < 100
+    health.assert_served()
 
 
 def test_an_expression_of_1000_comparisons_is_refused(filtering: Victim) -> None:

@@ -7,12 +7,11 @@ import pytest
 from pymq.errors import Refusal
 from pymq.net.buffer_account import BufferAccount
 from pymq.net.limits import make_budget
-from pymq.net.machine import memory_bytes, return_freed_memory
+from pymq.net.machine import memory_bytes
 from pymq.net.memory_budget import (
     CLIENT_TABLES,
     MIB,
     PARKED_REQUESTS,
-    RETURNED_MIN_BYTES,
     UNFINISHED_FRAMES,
     UNREAD_ANSWERS,
     MemoryBudget,
@@ -132,17 +131,6 @@ def test_kinds_add_up_and_end_at_zero() -> None:
     budget.hold_for(peer, PARKED_REQUESTS, -7)
     budget.forget(peer)
     assert budget.held_for(peer) == 0 and budget.held == {**dict.fromkeys(budget.held, 0), UNFINISHED_FRAMES: 5}
-
-
-def test_freed_memory_is_returned_once_after_much_of_it_is_free() -> None:
-    budget = MemoryBudget()
-    budget.hold(UNREAD_ANSWERS, 2 * RETURNED_MIN_BYTES)
-    assert not budget.take_freed()
-    budget.hold(UNREAD_ANSWERS, -RETURNED_MIN_BYTES + 1)
-    assert not budget.take_freed()
-    budget.hold(UNREAD_ANSWERS, -1)
-    assert budget.take_freed() and not budget.take_freed()
-    return_freed_memory()  # with any C library
 
 
 def test_the_limit_is_a_quarter_of_the_memory_at_most() -> None:
