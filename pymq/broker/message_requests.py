@@ -1,4 +1,4 @@
-"""MessageRequests: sends and pulls, their plain and fast paths, and pulls that wait for an arrival."""
+"""MessageRequests: sends, replies and pulls, their plain and fast paths, and pulls that wait for an arrival."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pymq.broker.fast.pull import FastPulls
 from pymq.broker.fast.send import FastSends
 from pymq.broker.fast.targets import SendTargets
 from pymq.broker.handlers.pull import PullHandlers
+from pymq.broker.handlers.replies import ReplyHandlers
 from pymq.broker.handlers.send import SendHandlers
 from pymq.broker.messages.messages import Messages
 from pymq.broker.metadata.metadata import Metadata
@@ -58,6 +59,15 @@ class MessageRequests:
             ids=ids,
             store_host=store_host,
             schedule_commit=schedule_turn_end,
+        )
+        self.replies = ReplyHandlers(
+            config=config,
+            clock=clock,
+            sends=self.sends,
+            clients=metadata.clients,
+            writer=messages.writer,
+            stats=stats,
+            store_host=store_host,
         )
         self.pulls = PullHandlers(
             config=config,

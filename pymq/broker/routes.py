@@ -56,6 +56,8 @@ def broker_routes(h: Handlers) -> list[Route]:
         Route(Code.SEND_MESSAGE, SendMessageHeader, h.sends.send, PUBLISH),
         Route(Code.SEND_MESSAGE_V2, SendMessageV2Header, h.sends.send, PUBLISH),
         Route(Code.SEND_BATCH_MESSAGE, SendMessageV2Header, h.sends.send_batch, PUBLISH),
+        Route(Code.SEND_REPLY_MESSAGE, SendMessageHeader, h.replies.reply, PUBLISH),
+        Route(Code.SEND_REPLY_MESSAGE_V2, SendMessageV2Header, h.replies.reply, PUBLISH),
         Route(Code.PULL_MESSAGE, PullMessageHeader, h.pulls.pull, SUBSCRIBE),
         Route(Code.LITE_PULL_MESSAGE, PullMessageHeader, h.pulls.pull, SUBSCRIBE),
         Route(Code.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackHeader, h.send_back.send_back, SUBSCRIBE),

@@ -56,6 +56,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
     status = _status_report(parts)
     return Handlers(
         sends=parts.requests.sends,
+        replies=parts.requests.replies,
         pulls=parts.requests.pulls,
         send_back=SendBackHandlers(retries=messages.retries, writer=messages.writer),
         offsets=OffsetHandlers(

@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 ROUTE_POLL_INTERVAL_S = 30.0
 HEARTBEAT_INTERVAL_S = 30.0
 LEAVE_TIMEOUT_S = 1.0
+ANNOUNCE_WAIT_S = 1.0
+ANNOUNCE_RETRY_MS = 10_000
 PROBLEM_LENGTH_MAX = 2000  # of what a broker says about the group, in this client's log
 
 
@@ -69,6 +71,7 @@ class ClientInstance:
         self._poll_interval_s = poll_interval_s
         self._heartbeat_interval_s = heartbeat_interval_s
         self._heartbeat_sent_to: set[str] = set()
+        self._announcing: dict[str, tuple[asyncio.Task[None], int]] = {}  # by address, with the time of its begin
         self._consumer_group: str | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self.group_log = RateLimitedLog(log, self.clock, "this client's group")
@@ -173,6 +176,25 @@ class ClientInstance:
         except PymqError as error:
             log.info("no heartbeat to %s: %s", address, error)
 
+    async def announce(self) -> None:
+        """Waits until every broker of the routes knows this client, or has been silent for a second.
+
+        A broker that can't be reached is asked again after 10 seconds, or with the next heartbeat.
+        """
+        now_ms = self.clock.monotonic_ms()
+        for address in self._heartbeat_addresses() - self._heartbeat_sent_to:
+            _, begun_ms = self._announcing.get(address, (None, now_ms - ANNOUNCE_RETRY_MS))
+            if now_ms - begun_ms >= ANNOUNCE_RETRY_MS:
+                self._announce_to(address)
+        late_ms = now_ms - int(ANNOUNCE_WAIT_S * 1000)
+        pending = [task for task, begun_ms in self._announcing.values() if begun_ms > late_ms and not task.done()]
+        if pending:
+            await asyncio.wait(pending, timeout=ANNOUNCE_WAIT_S)
+
+    def _announce_to(self, address: str) -> None:
+        task = self.spawn(self._heartbeat_quietly(address))
+        self._announcing[address] = (task, self.clock.monotonic_ms())
+
     def _heartbeat_addresses(self) -> set[str]:
         """Returns the addresses of all masters; for a consumer those of slaves too, because it may read from them."""
         result: set[str] = set()
@@ -197,7 +219,7 @@ class ClientInstance:
             new = self._heartbeat_addresses() - self._heartbeat_sent_to
             self._heartbeat_sent_to |= new
             for address in new:
-                self.spawn(self._heartbeat_quietly(address))
+                self._announce_to(address)
         if self._on_route_change is not None:
             self._on_route_change(topic)
 
@@ -214,6 +236,7 @@ class ClientInstance:
 
     def _lost(self, address: str) -> None:
         self._heartbeat_sent_to.discard(address)
+        self._announcing.pop(address, None)
 
     async def _leave_groups(self) -> None:
         header = UnregisterClientHeader(

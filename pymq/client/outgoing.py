@@ -38,7 +38,7 @@ _STATUS = {
 class Outgoing:
     """The content of one send request; :meth:`command` may be called again for another queue."""
 
-    __slots__ = ("batch", "body", "flag", "message_id", "properties", "sys_flag", "topic")
+    __slots__ = ("batch", "body", "code", "flag", "message_id", "properties", "sys_flag", "topic")
 
     def __init__(
         self, topic: str, body: bytes, properties: str, message_id: str, flag: int, sys_flag: int, batch: bool
@@ -50,6 +50,7 @@ class Outgoing:
         self.flag = flag
         self.sys_flag = sys_flag
         self.batch = batch
+        self.code = RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2
 
     def command(self, group: str, queue: MessageQueue, born_ms: int) -> Command:
         """Returns the request that sends to ``queue``; ``born_ms`` is Unix time."""
@@ -66,8 +67,7 @@ class Outgoing:
             batch=self.batch,
             broker_name=queue.broker_name,
         )
-        code = RequestCode.SEND_BATCH_MESSAGE if self.batch else RequestCode.SEND_MESSAGE_V2
-        return Command(code, ext=fields, body=self.body)
+        return Command(self.code, ext=fields, body=self.body)
 
     def retry_command(
         self, group: str, queue: MessageQueue, born_ms: int, reconsume_times: int, max_reconsume_times: int

@@ -10,11 +10,13 @@ from types import TracebackType
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
 from pymq.client.outgoing import BODY_SIZE_MAX_BYTES, Outgoing, prepare, prepare_batch, send_result
 from pymq.client.queue_picker import BrokerHealth, QueuePicker
-from pymq.clock import Clock
-from pymq.errors import ClosedError, RefusedError, UnreachableError, UsageError
+from pymq.client.requests import REQUEST_TIMEOUT_S, OpenRequests, no_reply, reply_message, request_message
+from pymq.clock import Clock, SystemClock
+from pymq.errors import ClosedError, NotFoundError, RefusedError, UnreachableError, UsageError
 from pymq.model.message import DELAY_LEVEL_MAX, Message, MessageQueue, SendResult
-from pymq.model.names import check_group, check_topic
-from pymq.wire.codes import ResponseCode
+from pymq.model.names import check_group, check_topic, reply_topic
+from pymq.model.record import StoredMessage
+from pymq.wire.codes import RequestCode, ResponseCode
 
 Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 
@@ -66,9 +68,12 @@ class Producer:
         self._compress_above_bytes = compress_above_bytes
         self._body_size_max_bytes = body_size_max_bytes
         self._delay_level_max = delay_level_max
+        clock = clock or SystemClock()
+        self._requests = OpenRequests(clock)
         self._instance = ClientInstance(
             namesrv,
             clock=clock,
+            on_request=self._requests.handle,
             rng=rng,
             instance_name=instance_name,
             producer_group=group,
@@ -103,7 +108,8 @@ class Producer:
             self._instance.start()
 
     async def stop(self) -> None:
-        """Leaves the group and closes all connections; pending sends fail with UnreachableError."""
+        """Leaves the group and closes all connections; pending sends and requests fail with UnreachableError."""
+        self._requests.end()
         await self._instance.close()
 
     async def queues(self, topic: str) -> list[MessageQueue]:
@@ -125,11 +131,12 @@ class Producer:
         Raises UsageError (the message can't be sent as it is), NotFoundError (no such topic), RefusedError,
         UnreachableError, RequestTimeoutError.
         """
+        deadline = _Deadline(self._clock, timeout_s)
         outgoing = self._prepare(message)
         if queue is None and selector is None:
-            return await self._send_anywhere(outgoing, timeout_s)
-        chosen = queue or await self._select(selector, message)
-        return await self._attempt(outgoing, chosen, timeout_s)
+            return await self._send_anywhere(outgoing, deadline)
+        chosen = queue or await self._select(selector, message, deadline.left_s())
+        return await self._attempt(outgoing, chosen, deadline)
 
     def send_async(
         self,
@@ -150,7 +157,7 @@ class Producer:
         outgoing = self._prepare(message)
         chosen = queue
         if chosen is None and selector is not None:
-            chosen = await self._select(selector, message)
+            chosen = await self._select(selector, message, None)
         if chosen is None:
             queues = await self._instance.routes.queues_to_write(outgoing.topic)
             chosen = self._picker.pick(outgoing.topic, queues)
@@ -164,12 +171,74 @@ class Producer:
 
         Raises what :meth:`send` raises; UsageError also for mixed topics, delays, or a batch that is too large.
         """
+        deadline = _Deadline(self._clock, timeout_s)
         for message in messages:
             self._check(message)
         outgoing = prepare_batch(messages, self._instance.ids, self._body_size_max_bytes)
         if queue is not None:
-            return await self._attempt(outgoing, queue, timeout_s)
-        return await self._send_anywhere(outgoing, timeout_s)
+            return await self._attempt(outgoing, queue, deadline)
+        return await self._send_anywhere(outgoing, deadline)
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+    ) -> StoredMessage:
+        """Sends ``message`` as a request and returns the reply that a consumer sends back.
+
+        The reply has no place in a log: its offsets are 0. Raises RequestTimeoutError when there is no reply within
+        ``timeout_s``, and what :meth:`send` raises when the request can't be sent; UsageError before :meth:`start`,
+        because brokers know only a started producer.
+        """
+        if not self._instance.running:
+            raise UsageError("a request needs a started producer, to which brokers bring the reply: call start()")
+        deadline = _Deadline(self._clock, timeout_s)
+        correlation_id = self._instance.ids.next_id()
+        is_sent = False
+        asking = request_message(message, self.client_id, correlation_id, timeout_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._expect_replies(asking.topic, deadline)
+                reply = self._requests.open(correlation_id)
+                await self.send(asking, timeout_s=deadline.left_s(), queue=queue, selector=selector)
+                is_sent = True
+                return await reply
+        except TimeoutError:
+            raise no_reply(message.topic, timeout_s, is_sent=is_sent) from None
+        finally:
+            self._requests.close(correlation_id)
+
+    async def reply(
+        self, request: StoredMessage, reply: Message | bytes | str, *, timeout_s: float = SEND_TIMEOUT_S
+    ) -> SendResult:
+        """Sends ``reply`` to the producer that waits in :meth:`request` for the answer to ``request``.
+
+        ``reply`` is a body, or a message, whose topic does not count. Raises UsageError when ``request`` is no request,
+        RefusedError with code 1 when its producer is gone or does not take the reply, and what :meth:`send` raises.
+        """
+        deadline = _Deadline(self._clock, timeout_s)
+        message = reply_message(request, reply)
+        outgoing = self._prepare(message)
+        outgoing.code = RequestCode.SEND_REPLY_MESSAGE_V2
+        queues = await self._instance.routes.queues_to_write(message.topic, deadline.left_s())
+        # The requester is known to the broker that it sent the request to.
+        first = [one for one in queues if one.broker_name == request.broker_name]
+        return await self._send_anywhere(outgoing, deadline, self._picker.pick(message.topic, first or queues))
+
+    async def _expect_replies(self, topic: str, deadline: _Deadline) -> None:
+        """Makes this producer known to all brokers that may get the reply: those of the cluster's reply topic."""
+        routes = self._instance.routes
+        await routes.queues_to_write(topic, deadline.left_s())
+        for cluster in routes.clusters():
+            if routes.cached(reply_topic(cluster)) is None:
+                try:
+                    await routes.queues_to_write(reply_topic(cluster), deadline.left_s())
+                except (NotFoundError, RefusedError):
+                    continue  # of a cluster without such a topic: the brokers of the request's topic are known
+        await self._instance.announce()
 
     def _prepare(self, message: Message) -> Outgoing:
         self._check(message)
@@ -187,33 +256,34 @@ class Producer:
                 "body_size_max_bytes here and maxMessageSize at the broker"
             )
 
-    async def _select(self, selector: Selector | None, message: Message) -> MessageQueue:
+    async def _select(self, selector: Selector | None, message: Message, timeout_s: float | None) -> MessageQueue:
         assert selector is not None
-        queues = await self._instance.routes.queues_to_write(message.topic)
+        queues = await self._instance.routes.queues_to_write(message.topic, timeout_s)
         return selector(queues, message)
 
-    async def _send_anywhere(self, outgoing: Outgoing, timeout_s: float) -> SendResult:
-        """Tries different brokers until one accepts it, or the attempts or the time are used up."""
-        deadline_ms = self._clock.monotonic_ms() + timeout_s * 1000
+    async def _send_anywhere(
+        self, outgoing: Outgoing, deadline: _Deadline, first: MessageQueue | None = None
+    ) -> SendResult:
+        """Tries different brokers, ``first`` first, until one accepts it, or the attempts or the time are used up."""
         last_broker: str | None = None
         for attempts_left in range(self.retry_count, -1, -1):
-            queues = await self._instance.routes.queues_to_write(outgoing.topic)
-            queue = self._picker.pick(outgoing.topic, queues, last_broker)
+            queues = await self._instance.routes.queues_to_write(outgoing.topic, deadline.left_s())
+            queue = first or self._picker.pick(outgoing.topic, queues, last_broker)
+            first = None
             try:
-                return await self._attempt(outgoing, queue, timeout_s)
+                return await self._attempt(outgoing, queue, deadline)
             except (RefusedError, UnreachableError) as error:
-                timeout_s = (deadline_ms - self._clock.monotonic_ms()) / 1000
-                if attempts_left == 0 or timeout_s <= 0 or not _may_retry(error):
+                if attempts_left == 0 or deadline.is_over or not _may_retry(error):
                     raise
                 last_broker = queue.broker_name
         raise AssertionError("the last attempt returns or raises")
 
-    async def _attempt(self, outgoing: Outgoing, queue: MessageQueue, timeout_s: float) -> SendResult:
+    async def _attempt(self, outgoing: Outgoing, queue: MessageQueue, deadline: _Deadline) -> SendResult:
         instance = self._instance
         command = outgoing.command(self.group, queue, self._clock.now_ms())
         try:
-            address = await instance.routes.write_address(queue)
-            answer = await instance.remoting.invoke(address, command, timeout_s)
+            address = await instance.routes.write_address(queue, deadline.left_s())
+            answer = await instance.remoting.invoke(address, command, deadline.left_s())
             result = send_result(answer, outgoing, queue, address)
         except (RefusedError, UnreachableError) as error:
             if _may_retry(error):
@@ -226,6 +296,24 @@ class Producer:
         """Avoids the broker for a while and renews the topic's route."""
         self._health.failed(queue.broker_name)
         self._instance.renew_route(queue.topic)
+
+
+class _Deadline:
+    """The end of the time that a caller gave: everything that a send waits for ends by then."""
+
+    __slots__ = ("_at_ms", "_clock")
+
+    def __init__(self, clock: Clock, timeout_s: float) -> None:
+        self._clock = clock
+        self._at_ms = clock.monotonic_ms() + timeout_s * 1000
+
+    @property
+    def is_over(self) -> bool:
+        return self._clock.monotonic_ms() >= self._at_ms
+
+    def left_s(self) -> float:
+        """Returns the seconds until then, at least 0."""
+        return max(self._at_ms - self._clock.monotonic_ms(), 0) / 1000
 
 
 def _may_retry(error: RefusedError | UnreachableError) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from pymq.client.name_servers import NameServers
-from pymq.errors import NotFoundError, PymqError, RefusedError, UnreachableError
+from pymq.errors import NotFoundError, PymqError, RefusedError, RequestTimeoutError, UnreachableError
 from pymq.model.message import MessageQueue
 from pymq.model.names import AUTO_CREATE_TOPIC
 from pymq.model.route import BrokerData, TopicRoute
@@ -21,6 +21,8 @@ from pymq.wire.headers.route import RouteHeader
 log = logging.getLogger(__name__)
 
 AUTO_CREATE_QUEUE_COUNT = 4  # Java: DefaultMQProducer.defaultTopicQueueNums
+LOOK_UP_TIMEOUT_S = 3.0  # for all name servers together
+LOOK_UP_SHARE_MIN_S = 1.0  # for each of them
 
 
 def write_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
@@ -79,14 +81,26 @@ class RouteCache:
         """Returns a route from the cache or a name server. Raises NotFoundError, UnreachableError, RefusedError."""
         return self._routes.get(topic) or await self._fetch(topic)
 
-    async def queues_to_write(self, topic: str) -> list[MessageQueue]:
+    async def queues_to_write(self, topic: str, timeout_s: float | None = None) -> list[MessageQueue]:
         """Returns the writable queues; for an unknown topic those that its first message will create.
 
-        Raises NotFoundError when the topic is unknown and can't be created, or has no writable queue.
+        Waits at most ``timeout_s`` if it is given; the look-up goes on and serves the next call.
+        Raises NotFoundError when the topic is unknown and can't be created, or has no writable queue; UnreachableError,
+        RequestTimeoutError.
         """
         queues = self._write_queues.get(topic)
         if queues is not None:
             return queues
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._look_up_to_write(topic)
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"no route of topic {topic} within {timeout_s:g} s: are the name servers "
+                f"{', '.join(self._name_servers.addresses)} running?"
+            ) from None
+
+    async def _look_up_to_write(self, topic: str) -> list[MessageQueue]:
         try:
             route = await self._fetch(topic)
         except NotFoundError as missing:
@@ -101,14 +115,14 @@ class RouteCache:
         """Returns the readable queues. Raises NotFoundError, UnreachableError, RefusedError."""
         return read_queues(topic, await self.route(topic))
 
-    async def write_address(self, queue: MessageQueue) -> str:
-        """Returns the address of the queue's master.
+    async def write_address(self, queue: MessageQueue, timeout_s: float | None = None) -> str:
+        """Returns the address of the queue's master. Waits at most ``timeout_s`` for a look-up, if it is given.
 
         Raises UnreachableError when the broker has no master now, and what :meth:`queues_to_write` raises.
         """
         broker = self._brokers.get(queue.broker_name)
         if broker is None:
-            await self.queues_to_write(queue.topic)
+            await self.queues_to_write(queue.topic, timeout_s)
             broker = self._brokers.get(queue.broker_name)
         address = broker.master_address if broker is not None else None
         if address is None:
@@ -132,6 +146,10 @@ class RouteCache:
     def brokers(self) -> list[BrokerData]:
         """Returns all brokers of all routes in the cache."""
         return list(self._brokers.values())
+
+    def clusters(self) -> list[str]:
+        """Returns the clusters of all brokers in the cache, sorted."""
+        return sorted({broker.cluster for broker in self._brokers.values()})
 
     def cached(self, topic: str) -> TopicRoute | None:
         """Returns the route if it is in the cache."""
@@ -178,7 +196,9 @@ class RouteCache:
 
     async def _look_up(self, topic: str) -> TopicRoute:
         header = RouteHeader(topic=topic, accept_standard_json_only=True)
-        answer = await self._name_servers.invoke(request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header))
+        # One that is silent leaves time for the next, within what a send usually has.
+        share_s = max(LOOK_UP_TIMEOUT_S / len(self._name_servers.addresses), LOOK_UP_SHARE_MIN_S)
+        answer = await self._name_servers.invoke(request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header), share_s)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             raise NotFoundError(f"topic {topic} does not exist: no name server has a route for it")
         if answer.code != ResponseCode.SUCCESS:

@@ -20,10 +20,12 @@ from pymq.client.options import ClientOptions, ConsumerOptions, ProducerOptions
 from pymq.client.producer import SEND_TIMEOUT_S, Producer, Selector
 from pymq.client.pull_consumer import PULL_COUNT_MAX, PullConsumer
 from pymq.client.push_consumer import PushConsumer
+from pymq.client.requests import REQUEST_TIMEOUT_S
 from pymq.client.subscription import EVERYTHING, TAG
 from pymq.client.sync_admin import SyncAdmin
 from pymq.errors import ClosedError, UsageError
 from pymq.model.message import Message, MessageQueue, PullResult, SendResult
+from pymq.model.record import StoredMessage
 
 __all__ = ["LoopThread", "SyncAdmin", "SyncProducer", "SyncPullConsumer", "SyncPushConsumer"]
 
@@ -140,6 +142,23 @@ class SyncProducer(_Blocking[Producer]):
     ) -> SendResult:
         """Sends messages of one topic in one request."""
         return shared.call(self._client.send_batch(messages, timeout_s=timeout_s, queue=queue))
+
+    def request(
+        self,
+        message: Message,
+        *,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+    ) -> StoredMessage:
+        """Sends a request and returns its reply. Raises what Producer.request raises."""
+        return shared.call(self._client.request(message, timeout_s=timeout_s, queue=queue, selector=selector))
+
+    def reply(
+        self, request: StoredMessage, reply: Message | bytes | str, *, timeout_s: float = SEND_TIMEOUT_S
+    ) -> SendResult:
+        """Replies to a request. Raises what Producer.reply raises."""
+        return shared.call(self._client.reply(request, reply, timeout_s=timeout_s))
 
 
 class SyncPushConsumer(_Blocking[PushConsumer]):

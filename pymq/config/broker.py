@@ -100,6 +100,7 @@ class BrokerConfig(Config):
     auto_create_topic_enable: bool = setting("autoCreateTopicEnable", True, "Create a topic on the first send to it.", runtime=True)
     auto_create_subscription_group: bool = setting("autoCreateSubscriptionGroup", True, "Create a group on its first use.", runtime=True)
     default_topic_queue_nums: int = setting("defaultTopicQueueNums", 8, "Queues of the template topic TBW102: the most that an auto-created topic gets.", minimum=1, maximum=65535)
+    store_reply_message_enable: bool = setting("storeReplyMessageEnable", True, "Store replies to requests, beside sending them to the requester.", runtime=True)
     trace_topic_enable: bool = setting("traceTopicEnable", True, "Create the topic for message traces at start.")
     max_message_size_bytes: int = setting("maxMessageSize", 4 * MIB, "Largest body of a send request.", minimum=1024, maximum=15 * MIB, runtime=True, is_size=True)
     message_delay_level: str = setting("messageDelayLevel", "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "Delays of the levels 1, 2, ….")

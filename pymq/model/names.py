@@ -24,6 +24,7 @@ OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 REPAIR_TOPIC = "PYMQ_REPAIR"  # of blank records, which stand for lost ones
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+REPLY_SUFFIX = "_REPLY_TOPIC"
 
 # Java: TopicValidator. Clients may not send to these.
 SEND_FORBIDDEN_TOPICS = frozenset(
@@ -89,6 +90,11 @@ def dlq_topic(group: str) -> str:
     return DLQ_PREFIX + group
 
 
+def reply_topic(cluster: str) -> str:
+    """Return the topic of the replies to requests that a cluster's brokers store."""
+    return cluster + REPLY_SUFFIX
+
+
 def is_system_topic(topic: str) -> bool:
     """True for topics that RocketMQ reserves (not retry or dead-letter topics)."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
@@ -99,7 +105,7 @@ def is_user_topic(topic: str) -> bool:
     return (
         not is_system_topic(topic)
         and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
-        and not topic.endswith("_REPLY_TOPIC")
+        and not topic.endswith(REPLY_SUFFIX)
     )
 
 

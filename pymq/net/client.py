@@ -70,11 +70,14 @@ class RemotingClient:
     async def invoke(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
         """Sends ``command`` to ``address`` ("host:port") and returns the answer, whatever its code.
 
-        Raises UnreachableError (no connection, or it closed), RequestTimeoutError (no answer within ``timeout_s``).
+        Raises UnreachableError (no connection, or it closed), RequestTimeoutError (no answer within ``timeout_s``, in
+        which a new connection opens too).
         """
         connection = self._connections.get(address)
         if connection is None or connection.writable is not None:
+            begun_ms = self.clock.monotonic_ms()
             connection = await self._ready(address, timeout_s)
+            timeout_s = max(timeout_s - (self.clock.monotonic_ms() - begun_ms) / 1000, 0)
         return await connection.call(command, timeout_s)
 
     def call(self, address: str, command: Command, timeout_s: float) -> asyncio.Future[Command] | None:

@@ -22,6 +22,8 @@ LARGE_BODY_CODES = frozenset(
         RequestCode.SEND_MESSAGE,
         RequestCode.SEND_MESSAGE_V2,
         RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE_V2,
         RequestCode.CONSUME_MESSAGE_DIRECTLY,
         RequestCode.REGISTER_BROKER,
     }

@@ -31,7 +31,7 @@ from pymq.client import (
 from pymq.client.subscription_check import SubscriptionCheck
 from pymq.client.sync import SyncProducer, SyncPullConsumer, SyncPushConsumer
 from pymq.clock import SystemClock
-from pymq.errors import ExpressionError, NotFoundError
+from pymq.errors import ExpressionError, NotFoundError, RefusedError, RequestTimeoutError
 from pymq.model.names import dlq_topic
 from pymq.model.tables import TopicConfig
 from pymq.rate_limited_log import RateLimitedLog
@@ -529,6 +529,49 @@ async def selected_queue_keeps_order(namesrv: str, directory: Path) -> None:
             assert result.queue.queue_id == n % 4 and result.queue_offset == n // 4
 
 
+async def request_and_reply(namesrv: str, directory: Path) -> None:
+    topic = await make_topic(namesrv)
+    group = fresh("G")
+    kept: list[StoredMessage] = []
+
+    async def serve(messages: list[StoredMessage]) -> None:
+        for message in messages:
+            if message.content() == b"quiet":
+                kept.append(message)
+            else:
+                answer = Message("any", b"re: " + message.content(), tags="A", properties={"color": "red"})
+                await replier.reply(message, answer, timeout_s=DEADLINE_S)
+
+    consumer = PushConsumer(group, namesrv=namesrv, on_message=serve, consume_from="first")
+    consumer.subscribe(topic)
+    async with Producer(fresh("P"), namesrv=namesrv) as replier, consumer:
+        async with Producer(fresh("P"), namesrv=namesrv) as producer:
+            questions = [b"%d" % n * 3000 for n in range(10)]
+            answers = await asyncio.gather(
+                *[producer.request(Message(topic, one), timeout_s=DEADLINE_S) for one in questions]
+            )
+            assert [one.content() for one in answers] == [b"re: " + one for one in questions]
+            assert {(one.tags, one.properties["color"], one.properties["MSG_TYPE"]) for one in answers} == {
+                ("A", "red", "reply")
+            }
+            assert all(int(one.properties["ARRIVE_TIME"]) > 0 for one in answers)
+            try:
+                await producer.request(Message(topic, b"quiet"), timeout_s=1.5)
+            except RequestTimeoutError as error:
+                assert "no reply" in str(error)
+            else:
+                raise AssertionError("there was a reply to a request that is not replied to")
+            await until(lambda: kept, "the quiet request")
+            # The requester is there, but its request is over: taken and dropped.
+            await replier.reply(kept[0], "too late", timeout_s=DEADLINE_S)
+        try:
+            await replier.reply(kept[0], "too late", timeout_s=DEADLINE_S)
+        except RefusedError as error:
+            assert error.code == 1 and kept[0].properties["REPLY_TO_CLIENT"] in str(error)
+        else:
+            raise AssertionError("a reply to a producer that is gone was taken")
+
+
 async def blocking_faces(namesrv: str, directory: Path) -> None:
     topic = await make_topic(namesrv, 2)
     await asyncio.to_thread(_blocking, namesrv, topic)
@@ -536,12 +579,15 @@ async def blocking_faces(namesrv: str, directory: Path) -> None:
 
 def _blocking(namesrv: str, topic: str) -> None:
     received: list[bytes] = []
-    consumer = SyncPushConsumer(
-        fresh("G"),
-        namesrv=namesrv,
-        on_message=lambda messages: received.extend(message.content() for message in messages),
-        consume_from="first",
-    )
+
+    def take(messages: list[StoredMessage]) -> None:
+        for message in messages:
+            if message.content() == b"who":
+                producer.reply(message, "me", timeout_s=DEADLINE_S)
+            else:
+                received.append(message.content())
+
+    consumer = SyncPushConsumer(fresh("G"), namesrv=namesrv, on_message=take, consume_from="first")
     consumer.subscribe(topic)
     with (
         consumer,
@@ -557,6 +603,7 @@ def _blocking(namesrv: str, topic: str) -> None:
             assert time.monotonic() < end
             time.sleep(0.02)
         assert sum(pull.max_offset(queue) for queue in pull.queues(topic)) == 10
+        assert producer.request(Message(topic, "who"), timeout_s=DEADLINE_S).content() == b"me"
         assert {queue.topic for queue in consumer.assigned} >= {topic}
     assert set(received) == numbers(10)
 
@@ -581,5 +628,6 @@ SCENARIOS = [
     plain_handlers_run_in_threads,
     a_topic_that_comes_later,
     selected_queue_keeps_order,
+    request_and_reply,
     blocking_faces,
 ]

@@ -7,10 +7,9 @@ from typing import NamedTuple
 import pytest
 
 from tests.interop.conftest import Broker, RunClient
-from tests.interop.support import probe
 from tests.interop.support.maven import compiled
 from tests.interop.support.programs import ProgramRun
-from tests.interop.support.tools import require, unavailable
+from tests.interop.support.tools import require
 
 SCENARIOS = [
     "sync_send",
@@ -43,9 +42,6 @@ SCENARIOS = [
     "search_offset",
     "request_reply",
 ]
-# Scenarios that need a request code which a broker may refuse with code 3; they are skipped then. The test asks the
-# broker directly, as the client's reaction to a refusal (an error, a timeout) depends on the moment.
-OPTIONAL = {"request_reply": probe.SEND_REPLY_MESSAGE}
 
 
 class Variant(NamedTuple):
@@ -75,8 +71,4 @@ def java_run(request: pytest.FixtureRequest, run_client: RunClient) -> ProgramRu
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_scenario(java_run: ProgramRun, server: Broker, scenario: str) -> None:
-    if scenario in OPTIONAL:
-        answer = probe.call(server.broker, OPTIONAL[scenario])
-        if answer.code == probe.REQUEST_CODE_NOT_SUPPORTED:
-            unavailable(f"{scenario}: not served:{answer.remark}")
     java_run.check(scenario)

@@ -18,6 +18,7 @@ from pymq.broker.handlers.pull import PullHandlers
 from pymq.broker.handlers.query import QueryHandlers
 from pymq.broker.handlers.relay import RelayHandlers
 from pymq.broker.handlers.replication_status import ReplicationStatusHandlers
+from pymq.broker.handlers.replies import ReplyHandlers
 from pymq.broker.handlers.resets import ResetHandlers
 from pymq.broker.handlers.role_change import RoleChangeHandlers
 from pymq.broker.handlers.send import SendHandlers
@@ -41,6 +42,7 @@ class Handlers:
     """One object for each group of requests."""
 
     sends: SendHandlers
+    replies: ReplyHandlers
     pulls: PullHandlers
     send_back: SendBackHandlers
     offsets: OffsetHandlers

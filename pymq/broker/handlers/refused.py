@@ -6,7 +6,6 @@ from typing import Final
 
 _TRANSACTIONS = "transactional messages are not served"
 _TIMER = "timer messages are not served, delay levels are"
-_REPLY = "request-reply messages are not served"
 _FILTER_CLASS = "a broker runs no filter classes: give them to a filter server (pymq filter-server)"
 _POP = "pop consumption is not served: use pull or push consumers"
 _STATIC = "static topics are not served"
@@ -22,8 +21,6 @@ REFUSED_CODES: Final[dict[int, str]] = {
     61: _TIMER,
     302: _FILTER_CLASS,
     323: _TRANSACTIONS,
-    324: _REPLY,
-    325: _REPLY,
     354: _ROCKSDB,
     355: _ROCKSDB,
     370: _TIMER,

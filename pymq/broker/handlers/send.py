@@ -71,11 +71,11 @@ class SendHandlers:
             return self.send_batch(request, header, peer)
         topic = self.topic_for(header)
         if topic is None:
-            self._make_topic_first(self.send, request, header, peer)
+            self.make_topic_first(self.send, request, header, peer)
             return None
         queue_id = self.queue_for(header, topic)
-        self._check_body(request.body)
-        _check_flags(header.sys_flag)
+        self.check_body(request.body)
+        check_flags(header.sys_flag)
         properties, unique_key = self._enriched(header.properties)
         reconsume_times = header.reconsume_times or 0
         name = topic.topic_name
@@ -103,11 +103,11 @@ class SendHandlers:
         header's."""
         topic = self.topic_for(header)
         if topic is None:
-            self._make_topic_first(self.send_batch, request, header, peer)
+            self.make_topic_first(self.send_batch, request, header, peer)
             return None
         queue_id = self.queue_for(header, topic)
-        self._check_body(request.body)
-        _check_flags(header.sys_flag)
+        self.check_body(request.body)
+        check_flags(header.sys_flag)
         shared, unique_key = self._enriched(header.properties)
         if b"DELAY\x01" in shared or topic.topic_name.startswith(RETRY_PREFIX):
             raise Refusal(
@@ -157,7 +157,7 @@ class SendHandlers:
             )
         return topic
 
-    def _make_topic_first(self, handler: Handler, request: Command, header: SendHeader, peer: Peer) -> None:
+    def make_topic_first(self, handler: Handler, request: Command, header: SendHeader, peer: Peer) -> None:
         """Create the topic; ``handler`` takes the send again once the topic is saved. Raises Refusal."""
         self._retries.check_first_send(header.topic)
 
@@ -183,7 +183,7 @@ class SendHandlers:
             )
         return queue_id
 
-    def _check_body(self, body: bytes) -> None:
+    def check_body(self, body: bytes) -> None:
         if not body:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the message body is empty: give it at least one byte")
         limit = self._config.max_message_size_bytes
@@ -270,7 +270,7 @@ class SendHandlers:
         self._writer.hold(peer, frame, properties)  # type: ignore[arg-type]
 
 
-def _check_flags(sys_flag: int) -> None:
+def check_flags(sys_flag: int) -> None:
     reason = sysflag.contradiction(sys_flag)
     if reason:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the sysFlag {sys_flag} contradicts itself: {reason}")

@@ -82,6 +82,8 @@ class ClientManager:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._log = RateLimitedLog(log, clock, "consumer groups")
         self._producers: dict[str, dict[Peer, Client]] = {}
+        # By client id: its connections, each with the number of groups that it produces for; the newest comes last.
+        self._producer_peers: dict[str, dict[Peer, int]] = {}
         # By connection (producer groups, consumer groups), so that its end needs no search.
         self._memberships: dict[Peer, tuple[set[str], set[str]]] = {}
         self.consumer_group = self._consumers.get
@@ -99,7 +101,14 @@ class ClientManager:
 
     def register_producer(self, group: str, client: Client) -> None:
         """Note that a producer is alive."""
-        self._producers.setdefault(group, {})[client.peer] = client
+        members = self._producers.setdefault(group, {})
+        known = members.get(client.peer)
+        members[client.peer] = client
+        if known is None or known.client_id != client.client_id:
+            if known is not None:
+                self._release_id(known)
+            peers = self._producer_peers.setdefault(client.client_id, {})
+            peers[client.peer] = peers.pop(client.peer, 0) + 1
         self._join(client.peer, self._membership(client.peer)[0], group)
 
     def register_consumer(self, client: Client, data: ConsumerData, *, keep_subscriptions: bool = False) -> bool:
@@ -191,6 +200,11 @@ class ClientManager:
         """Return the connected producers of a group."""
         return list(self._producers.get(group, {}).values())
 
+    def producer_peer(self, client_id: str) -> Peer | None:
+        """Return the newest connection of the producer with that client id, None when it is not connected."""
+        peers = self._producer_peers.get(client_id)
+        return None if not peers else next(reversed(peers))
+
     def all_producers(self) -> dict[str, list[Client]]:
         """Return the connected producers by group."""
         return {group: list(members.values()) for group, members in self._producers.items()}
@@ -227,10 +241,21 @@ class ClientManager:
 
     def _remove_producer(self, name: str, peer: Peer) -> None:
         members = self._producers.get(name, {})
-        if members.pop(peer, None) is not None:
+        client = members.pop(peer, None)
+        if client is not None:
+            self._release_id(client)
             self._budget.hold_for(peer, CLIENT_TABLES, -MEMBER_BYTES)
         if not members:
             self._producers.pop(name, None)
+
+    def _release_id(self, client: Client) -> None:
+        """Forget that a connection produces for one of its groups under the client's id."""
+        peers = self._producer_peers[client.client_id]
+        peers[client.peer] -= 1
+        if not peers[client.peer]:
+            del peers[client.peer]
+        if not peers:
+            del self._producer_peers[client.client_id]
 
     def _remove_consumer(self, name: str, peer: Peer) -> None:
         group = self._consumers.get(name)

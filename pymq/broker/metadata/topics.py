@@ -222,7 +222,7 @@ class TopicManager:
             yield _plain(names.TRACE_TOPIC, 1)
         yield _plain(names.HALF_TOPIC, 1)
         yield _plain(names.OP_HALF_TOPIC, 1)
-        yield _plain(f"{cluster}_REPLY_TOPIC", 1)
+        yield _plain(names.reply_topic(cluster), 1)
         yield _plain(names.TIMER_TOPIC, 1)
 
     def _not_exist_text(self, topic: str) -> str:

@@ -115,6 +115,25 @@ class SendMessageAnswer(
     trace_on: bool = True
 
 
+class PushReplyHeader(Header, kw_only=True, frozen=True):
+    """PUSH_REPLY_MESSAGE_TO_CLIENT (326): a reply on its way to the client that waits for it. Hosts are ``ip:port``."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: Int64
+    flag: Int32
+    properties: str | None = None
+    reconsume_times: Int32 | None = None
+    unit_mode: bool | None = None
+    born_host: str
+    store_host: str
+    store_timestamp: Int64
+
+
 class ConsumerSendMsgBackHeader(Header, kw_only=True, frozen=True):
     """CONSUMER_SEND_MSG_BACK (36): ``offset`` is the commit log offset of the message to retry."""
 
