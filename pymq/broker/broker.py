@@ -359,7 +359,7 @@ class Broker:
         await self._answer_waiting(parts)
         await self._await_slaves(parts)
         parts.messages.waiting_answers.give_up("the broker stops, or changes its role")
-        parts.requests.long_polls.release_all()
+        parts.requests.release_all()
         parts.leave_group("this broker stops, or changes its role")
 
     async def _answer_waiting(self, parts: BrokerParts) -> None:
@@ -401,7 +401,7 @@ class Broker:
         if self.parts is not None:
             self.parts.metadata.clients.disconnect(connection)
             self.parts.metadata.filter_servers.disconnect(connection)
-            self.parts.requests.long_polls.disconnect(connection)
+            self.parts.requests.disconnect(connection)
 
     async def _listen_for_slaves(self) -> None:
         """Listen for slaves of a master. Raises UsageError when the configured port is in use."""

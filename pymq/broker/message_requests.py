@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pymq.broker.fast.pull import FastPulls
 from pymq.broker.fast.send import FastSends
 from pymq.broker.fast.targets import SendTargets
+from pymq.broker.handlers.pop import PopHandlers
 from pymq.broker.handlers.pull import PullHandlers
 from pymq.broker.handlers.replies import ReplyHandlers
 from pymq.broker.handlers.send import SendHandlers
 from pymq.broker.messages.messages import Messages
 from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.pop.parts import PopParts
 from pymq.broker.replication.read_advice import ReadAdvice
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.report.stats import StatsManager
@@ -24,6 +26,9 @@ from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.net.memory_budget import MemoryBudget
 from pymq.store.store import MessageStore, tags_codes
+from pymq.wire.dispatch import Peer
+
+POP_TICK_PERIOD_MS = 50  # the waiting time of a pop ends this long before the client gives up
 
 
 class MessageRequests:
@@ -40,6 +45,7 @@ class MessageRequests:
         store_host: bytes,
         metadata: Metadata,
         messages: Messages,
+        pop: PopParts,
         stats: StatsManager,
         read_advice: ReadAdvice,
         schedule_turn_end: Callable[[], None],
@@ -83,6 +89,22 @@ class MessageRequests:
             budget=budget,
         )
         self.long_polls = self.pulls.long_polls
+        self.pops = PopHandlers(
+            config=config,
+            clock=clock,
+            store=store,
+            topics=metadata.topics,
+            groups=metadata.groups,
+            expressions=messages.expressions,
+            writer=messages.writer,
+            popper=pop.popper,
+            revive_log=pop.revive_log,
+            budget=budget,
+        )
+        self.pop_polls = self.pops.polls
+        pop.reviver.on_revived = self.pop_polls.wake_group
+        self._writer = messages.writer
+        self._schedule_turn_end = schedule_turn_end
         stager = store.plain_stager()
         self.fast_pulls = FastPulls(self.pulls)
         self.fast_sends = FastSends(
@@ -103,7 +125,28 @@ class MessageRequests:
 
     def jobs(self) -> list[Job]:
         """Return the job that answers pulls whose time is over."""
-        return [Job("parked pulls", TICK_PERIOD_MS, self.long_polls.tick)]
+        return [
+            Job("parked pulls", TICK_PERIOD_MS, self.long_polls.tick),
+            Job("waiting pops", POP_TICK_PERIOD_MS, self.pop_polls.tick),
+        ]
+
+    def wake_waiting(self) -> bool:
+        """Answer pulls and pops that are due. Return True when more are. Called once a turn, after the commit."""
+        more = self.long_polls.wake()
+        more = self.pop_polls.wake() or more
+        if self._writer.staged_count:  # check points of pops that waited
+            self._schedule_turn_end()
+        return more
+
+    def release_all(self) -> None:
+        """Answer every waiting request now: the broker stops."""
+        self.long_polls.release_all()
+        self.pop_polls.release_all()
+
+    def disconnect(self, peer: Peer) -> None:
+        """Drop the waiting requests of a connection that has ended."""
+        self.long_polls.disconnect(peer)
+        self.pop_polls.disconnect(peer)
 
     def _on_arrival(self, topic: str, queue_id: int, max_offset: int, units: bytes) -> None:
         if self.long_polls.is_waited_for(topic, queue_id):
@@ -114,5 +157,7 @@ class MessageRequests:
                 tags_codes(units),
                 lambda message_filter: self._reader.any_accepted(topic, queue_id, first, message_filter),
             )
+        if self.pop_polls.is_waited_for(topic):
+            self.pop_polls.on_arrival(topic, queue_id, frozenset(tags_codes(units)))
         if topic == SCHEDULE_TOPIC and self._is_master:
             self._delays.on_arrival(topic, queue_id, max_offset, tags_codes(units))

@@ -12,6 +12,7 @@ from pymq.broker.messages.messages import Messages
 from pymq.broker.metadata.config_tables import ConfigTables
 from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.metadata.table_saver import ending_turns
+from pymq.broker.pop.parts import PopParts
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.side import MasterSide
 from pymq.broker.replication.master.sync_mode import NoSlaves
@@ -125,6 +126,16 @@ class BrokerParts:
             run_in_thread=run_in_thread,
             schedule_turn_end=schedule_turn_end,
         )
+        self.pop = PopParts(
+            config=config,
+            clock=clock,
+            rng=rng,
+            store=store,
+            store_host=store_host,
+            metadata=self.metadata,
+            messages=self.messages,
+            stats=self.stats,
+        )
         tables = replicated_tables(
             store=store,
             metadata=self.metadata,
@@ -142,6 +153,7 @@ class BrokerParts:
                 store=store,
                 metadata=self.metadata,
                 messages=self.messages,
+                pop=self.pop,
                 replication=self.replication,
                 ha_service=slaves,
                 tables=tables,
@@ -185,6 +197,7 @@ class BrokerParts:
             store_host=store_host,
             metadata=self.metadata,
             messages=self.messages,
+            pop=self.pop,
             stats=self.stats,
             read_advice=ReadAdvice(
                 config=config,
@@ -259,7 +272,7 @@ class BrokerParts:
 
     def after_turn(self) -> bool:
         """Do what can wait until the turn's answers are written. Return True when more of it is left."""
-        return self.requests.long_polls.wake()
+        return self.requests.wake_waiting()
 
     # -- closing -------------------------------------------------------------------------------------------------
 

@@ -39,6 +39,14 @@ from pymq.wire.headers.offset import (
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
+from pymq.wire.headers.pop import (
+    AckMessageHeader,
+    ChangeInvisibleTimeHeader,
+    NotificationHeader,
+    PeekMessageHeader,
+    PollingInfoHeader,
+    PopMessageHeader,
+)
 from pymq.wire.headers.pull import PullMessageHeader, QueryMessageHeader, ViewMessageHeader
 from pymq.wire.headers.send import ConsumerSendMsgBackHeader, SendMessageHeader, SendMessageV2Header
 
@@ -61,6 +69,14 @@ def broker_routes(h: Handlers) -> list[Route]:
         Route(Code.PULL_MESSAGE, PullMessageHeader, h.pulls.pull, SUBSCRIBE),
         Route(Code.LITE_PULL_MESSAGE, PullMessageHeader, h.pulls.pull, SUBSCRIBE),
         Route(Code.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackHeader, h.send_back.send_back, SUBSCRIBE),
+        # -- Pop consumption
+        Route(Code.POP_MESSAGE, PopMessageHeader, h.pops.pop, SUBSCRIBE),
+        Route(Code.ACK_MESSAGE, AckMessageHeader, h.pops.ack, SUBSCRIBE),
+        Route(Code.BATCH_ACK_MESSAGE, None, h.pops.batch_ack, SUBSCRIBE),
+        Route(Code.CHANGE_MESSAGE_INVISIBLETIME, ChangeInvisibleTimeHeader, h.pops.change_invisible_time, SUBSCRIBE),
+        Route(Code.PEEK_MESSAGE, PeekMessageHeader, h.pops.peek, SUBSCRIBE),
+        Route(Code.NOTIFICATION, NotificationHeader, h.pops.notification, SUBSCRIBE),
+        Route(Code.POLLING_INFO, PollingInfoHeader, h.pops.polling_info, SUBSCRIBE),
         # -- Consumers: offsets, heartbeats, locks
         Route(Code.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetHeader, h.offsets.query, SUBSCRIBE),
         Route(Code.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader, h.offsets.update, SUBSCRIBE),

@@ -27,7 +27,7 @@ from pymq.broker.parts import BrokerParts
 from pymq.broker.replication.master.side import MasterSide
 from pymq.broker.replication.roles.promotion import RoleRequests
 from pymq.broker.replication.roles.write_fence import routes_with_fence
-from pymq.broker.replication.slave.rules import CHANGES, refusal_text, routes_on_slave
+from pymq.broker.replication.slave.rules import CHANGES, POPS, refusal_text, routes_on_slave
 from pymq.broker.replication.status import StatusReport, TruncationHistory
 from pymq.broker.report.runtime_info import RuntimeInfo
 from pymq.broker.routes import broker_routes
@@ -43,7 +43,7 @@ def routes_in_role(parts: BrokerParts) -> list[Route]:
     """Return the table of requests, with what a slave refuses, or a master while it hands over."""
     routes = broker_routes(make_handlers(parts))
     if parts.role.is_master:
-        return routes_with_fence(routes, CHANGES, lambda: parts.replication.write_fence.is_on)
+        return routes_with_fence(routes, (*CHANGES, *POPS), lambda: parts.replication.write_fence.is_on)
     name, broker_id = parts.config.broker_name, parts.role.broker_id
     return routes_on_slave(routes, lambda what: refusal_text(name, broker_id, parts.side.master_address, what))
 
@@ -58,6 +58,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
         sends=parts.requests.sends,
         replies=parts.requests.replies,
         pulls=parts.requests.pulls,
+        pops=parts.requests.pops,
         send_back=SendBackHandlers(retries=messages.retries, writer=messages.writer),
         offsets=OffsetHandlers(
             store=store,

@@ -121,6 +121,13 @@ class BrokerConfig(Config):
     lease_time_ms: int = setting("rebalanceLockTime", 60_000, "ms that an ordered consumer's lock on a queue lasts.", minimum=1000, maximum=3_600_000)
     idle_timeout_s: int = setting("serverChannelMaxIdleTimeSeconds", 120, "Seconds without a byte after which a connection is closed.", minimum=5, maximum=86_400)
 
+    # Pop consumption
+    revive_queue_num: int = setting("reviveQueueNum", 8, "Queues of the topic of check points and acknowledgements.", minimum=1, maximum=64)
+    enable_retry_topic_v2: bool = setting("enableRetryTopicV2", False, "Name retry topics of pops `%RETRY%group+topic` rather than `%RETRY%group_topic`; both are read.", runtime=True)
+    pop_from_retry_probability: int = setting("popFromRetryProbability", 20, "Percent of pops that look for retries first, the others last.", minimum=0, maximum=100, runtime=True)
+    pop_polling_size: int = setting("popPollingSize", 1024, "Most pops of one group that wait for one queue of a topic, or for any.", minimum=0, maximum=1_000_000, runtime=True)
+    max_pop_polling_size: int = setting("maxPopPollingSize", 100_000, "Most pops that wait at once.", minimum=0, maximum=10_000_000, runtime=True)
+
     # Metrics
     metrics_exporter_type: str = setting("metricsExporterType", "DISABLE", "PROM serves metrics to Prometheus.", choices=("DISABLE", "PROM"))
     metrics_prom_exporter_host: str = setting("metricsPromExporterHost", "", "Address to serve metrics on; empty: brokerIP1.")

@@ -25,6 +25,7 @@ TIMER_TOPIC = "rmq_sys_wheel_timer"
 REPAIR_TOPIC = "PYMQ_REPAIR"  # of blank records, which stand for lost ones
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 REPLY_SUFFIX = "_REPLY_TOPIC"
+REVIVE_TOPIC_PREFIX = "rmq_sys_REVIVE_LOG_"
 
 # Java: TopicValidator. Clients may not send to these.
 SEND_FORBIDDEN_TOPICS = frozenset(
@@ -54,6 +55,8 @@ SYSTEM_GROUPS = frozenset(
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 
 _ALPHABET = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
+# Pop's second form of retry topics joins group and topic with a plus sign.
+_RETRY_ALPHABET = re.compile(r"[%|a-zA-Z0-9_+-]+\Z")
 
 
 def topic_problem(topic: str) -> str | None:
@@ -62,6 +65,8 @@ def topic_problem(topic: str) -> str | None:
     The alphabet has no ``/`` or ``.``, so a legal name can never leave its directory.
     """
     limit = RETRY_TOPIC_LENGTH_MAX if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else TOPIC_LENGTH_MAX
+    if topic.startswith(RETRY_PREFIX) and "+" in topic and _RETRY_ALPHABET.match(topic):
+        return _name_problem("topic", topic.replace("+", "_"), limit)
     return _name_problem("topic", topic, limit)
 
 
@@ -98,6 +103,11 @@ def reply_topic(cluster: str) -> str:
 def is_system_topic(topic: str) -> bool:
     """True for topics that RocketMQ reserves (not retry or dead-letter topics)."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_send_forbidden(topic: str) -> bool:
+    """True for topics that only the broker itself may write: what a client stored there would be taken for its own."""
+    return topic in SEND_FORBIDDEN_TOPICS or topic.startswith(REVIVE_TOPIC_PREFIX)
 
 
 def is_user_topic(topic: str) -> bool:

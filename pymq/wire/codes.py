@@ -107,6 +107,14 @@ class RequestCode:
     GET_BROKER_MEMBER_GROUP: Final = 901
     BROKER_HEARTBEAT: Final = 904
     GET_BROKER_HA_STATUS: Final = 907
+    # These fit into a JSON header only, not into the 16 bits of a binary one.
+    POP_MESSAGE: Final = 200050
+    ACK_MESSAGE: Final = 200051
+    PEEK_MESSAGE: Final = 200052
+    CHANGE_MESSAGE_INVISIBLETIME: Final = 200053
+    NOTIFICATION: Final = 200054
+    POLLING_INFO: Final = 200055
+    BATCH_ACK_MESSAGE: Final = 200151
     # PyMQ's own codes, far from RocketMQ's. Apache's brokers answer them with code 3.
     PYMQ_JOIN_MASTER: Final = 9101
     PYMQ_COPY_METADATA: Final = 9102

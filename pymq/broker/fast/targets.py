@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pymq.model.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
+from pymq.model.names import RETRY_PREFIX, is_send_forbidden
 from pymq.model.tables import PERM_WRITE
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class SendTargets:
             topic is None
             or not topic.perm & PERM_WRITE
             or not 0 <= queue_id < topic.queue_count
-            or topic_name in SEND_FORBIDDEN_TOPICS
+            or is_send_forbidden(topic_name)
             or topic_name.startswith(RETRY_PREFIX)
         ):
             return None

@@ -14,6 +14,7 @@ from pymq.broker.handlers.groups_admin import GroupAdminHandlers
 from pymq.broker.handlers.locks import LockHandlers
 from pymq.broker.handlers.log_copy import LogCopyHandlers
 from pymq.broker.handlers.offsets import OffsetHandlers
+from pymq.broker.handlers.pop import PopHandlers
 from pymq.broker.handlers.pull import PullHandlers
 from pymq.broker.handlers.query import QueryHandlers
 from pymq.broker.handlers.relay import RelayHandlers
@@ -44,6 +45,7 @@ class Handlers:
     sends: SendHandlers
     replies: ReplyHandlers
     pulls: PullHandlers
+    pops: PopHandlers
     send_back: SendBackHandlers
     offsets: OffsetHandlers
     clients: ClientHandlers

@@ -7,7 +7,7 @@ from typing import Final
 _TRANSACTIONS = "transactional messages are not served"
 _TIMER = "timer messages are not served, delay levels are"
 _FILTER_CLASS = "a broker runs no filter classes: give them to a filter server (pymq filter-server)"
-_POP = "pop consumption is not served: use pull or push consumers"
+_POP_MODE = "a group's mode of consumption is not kept: let the clients pop themselves"
 _STATIC = "static topics are not served"
 _CONTROLLER = "there is no controller"
 _CONTAINER = "there is no broker container"
@@ -25,7 +25,7 @@ REFUSED_CODES: Final[dict[int, str]] = {
     355: _ROCKSDB,
     370: _TIMER,
     400: "queues are assigned by the clients: leave clientRebalance at true",
-    401: _POP,
+    401: _POP_MODE,
     513: _STATIC,
     902: _CONTAINER,
     903: _CONTAINER,
@@ -38,12 +38,5 @@ REFUSED_CODES: Final[dict[int, str]] = {
     2003: _COLD_DATA,
     2004: _COLD_DATA,
     **dict.fromkeys(range(3001, 3011), _AUTH),
-    200050: _POP,
-    200051: _POP,
-    200052: _POP,
-    200053: _POP,
-    200054: _POP,
-    200055: _POP,
-    200056: _POP,
-    200151: _POP,
+    200056: _ROCKSDB,
 }

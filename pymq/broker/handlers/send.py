@@ -14,7 +14,7 @@ from pymq.errors import Refusal
 from pymq.model import sysflag
 from pymq.model.ids import UniqueIdMaker, encode_offset_id
 from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES
-from pymq.model.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
+from pymq.model.names import RETRY_PREFIX, is_send_forbidden
 from pymq.model.properties import append_properties, encode_properties, find_property
 from pymq.model.record import MalformedRecordError, decode_batch
 from pymq.model.tables import PERM_WRITE, TopicConfig
@@ -143,7 +143,7 @@ class SendHandlers:
                 f"the broker {self._config.broker_name} takes no writes (brokerPermission "
                 f"{self._config.broker_permission}): send to another broker or set it to 6",
             )
-        if name in SEND_FORBIDDEN_TOPICS:
+        if is_send_forbidden(name):
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
                 f"the topic {name} is the system's own: clients may not send to it",

@@ -97,6 +97,28 @@ class Retries:
             self._stats.message_dead(origin, header.group)
         return True
 
+    def bury(self, message: StoredMessage, group: str, topic: str) -> None:
+        """Stage a dead letter for a popped message of ``topic`` after the group's last try. Raises PymqError."""
+        properties = self._retry_properties(message)
+        properties.pop(props.POP_CK, None)
+        properties[props.RETRY_TOPIC] = topic
+        _mark_dead(properties, message)
+        target = self._dead_letter_topic(group)
+        _refuse_unwritable(target)
+        self._writer.put(
+            target.topic_name,
+            self._writer.pick_queue(target.write_queue_nums),
+            message.body,
+            encode_properties(properties),
+            flag=message.flag,
+            sys_flag=message.sys_flag,
+            born_timestamp_ms=message.born_timestamp_ms,
+            born_host=message.born_host,
+            reconsume_times=message.reconsume_times + 1,
+            redirect_delay=False,
+        )
+        self._stats.message_dead(topic, group)
+
     def redirect_direct_send(
         self, topic: str, queue_id: int, properties: bytes, reconsume_times: int, max_reconsume_times: int | None
     ) -> tuple[str, int, bytes]:

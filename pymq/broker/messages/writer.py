@@ -23,6 +23,8 @@ from pymq.wire.codes import ResponseCode
 REGION = "DefaultRegion"
 _DELAY = b"DELAY"
 _WAIT = b"WAIT"
+# Gets True once staged messages are in the log, False when they were dropped.
+CommitListener = Callable[[bool], None]
 # Properties of a message whose answer does not wait for the disk: one that the broker stores again itself.
 NOT_WAITING = b"WAIT\x01false\x02"
 
@@ -66,6 +68,7 @@ class Writer:
         self.enrichment = f"MSG_REGION\x01{REGION}\x02CLUSTER\x01{cluster}\x02TRACE_ON\x01true\x02".encode()
         self.held: HeldAnswers = {}
         self._held_not_waiting: HeldAnswers = {}  # sent with the commit in any mode
+        self._listeners: list[CommitListener] = []  # of the messages that are staged
         self.staged_count = 0
         self.failed_commit_count = 0
         self.failed_put_count = 0  # messages of failed commits
@@ -166,6 +169,10 @@ class Writer:
         waits = not properties or not (self._sync_flush() or self._copies.is_on) or waits_for_store(properties)
         hold(self.held if waits else self._held_not_waiting, peer, frame)
 
+    def when_committed(self, listener: CommitListener) -> None:
+        """Have ``listener`` called once, after the commit of what is staged and before its answers leave."""
+        self._listeners.append(listener)
+
     def commit(self) -> None:
         """Commit what is staged, then let the held answers go. Called once at the end of each turn.
 
@@ -174,6 +181,7 @@ class Writer:
         if not self.staged_count:
             return
         staged_count, self.staged_count = self.staged_count, 0
+        listeners, self._listeners = self._listeners, []
         held, self.held = self.held, {}
         not_waiting, self._held_not_waiting = self._held_not_waiting, {}
         needs_disk, needs_slaves = self._sync_flush(), self._copies.is_on
@@ -182,16 +190,20 @@ class Writer:
         except StoreUnavailableError as error:
             self.failed_commit_count += 1
             self.failed_put_count += staged_count
+            _tell(listeners, is_stored=False)
             for refused in (held, not_waiting):
                 refuse(refused, ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
             return
         except Exception as error:
             self.failed_commit_count += 1
             self.failed_put_count += staged_count
+            _tell(listeners, is_stored=False)
             why = f"the commit failed inside the broker, the message may be stored: {type(error).__name__}: {error}"
             for unsure in (held, not_waiting):
                 refuse(unsure, ResponseCode.SYSTEM_ERROR, why)
             raise
+        if listeners:
+            _tell(listeners, is_stored=True)
         release(not_waiting)
         if not needs_disk and not needs_slaves:
             release(held)
@@ -199,3 +211,8 @@ class Writer:
         self._waiting_answers.add(held, needs_disk=needs_disk, needs_slaves=needs_slaves)
         if needs_disk:
             self._request_sync()
+
+
+def _tell(listeners: list[CommitListener], *, is_stored: bool) -> None:
+    for listener in listeners:
+        listener(is_stored)

@@ -128,6 +128,15 @@ class CursorManager:
         except Refusal as refusal:
             log.info("group %s: %s", group, refusal.remark)
 
+    def hand_out(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Move a pop group to behind what was handed out to it, also backwards. Dropped while a reset is pending."""
+        if (topic, group, queue_id) not in self._resets:
+            self._set(group, topic, queue_id, offset)
+
+    def check_room(self) -> None:
+        """Check that the group may have an offset in one more queue. Raises Refusal(NO_PERMISSION)."""
+        self._check_count(1)
+
     def note_pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
         """Note how far the group has pulled (not saved)."""
         queues = self._pulled.get((topic, group))

@@ -224,6 +224,7 @@ class TopicManager:
         yield _plain(names.OP_HALF_TOPIC, 1)
         yield _plain(names.reply_topic(cluster), 1)
         yield _plain(names.TIMER_TOPIC, 1)
+        yield _plain(names.REVIVE_TOPIC_PREFIX + cluster, config.revive_queue_num)
 
     def _not_exist_text(self, topic: str) -> str:
         return not_exist_text(topic, self._config.broker_name, self._config.broker_cluster_name)

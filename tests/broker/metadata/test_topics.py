@@ -58,6 +58,7 @@ def test_the_system_topics_are_there_at_start() -> None:
         "RMQ_SYS_TRANS_OP_HALF_TOPIC": (1, 6),
         "DefaultCluster_REPLY_TOPIC": (1, 6),
         "rmq_sys_wheel_timer": (1, 6),
+        "rmq_sys_REVIVE_LOG_DefaultCluster": (8, 6),
     }
     assert topics.system_names() == sorted(shown)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from pymq.broker.messages.messages import Messages
 from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.pop.parts import PopParts
 from pymq.broker.replication.master.found_topics import make_found_topics
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.table_requests import TableRequests
@@ -35,6 +36,7 @@ class MasterSide:
         store: MessageStore,
         metadata: Metadata,
         messages: Messages,
+        pop: PopParts,
         replication: Replication,
         ha_service: HaService,
         tables: Sequence[ReplicatedTable],
@@ -44,6 +46,7 @@ class MasterSide:
         self._store = store
         self._metadata = metadata
         self._delays = messages.delays
+        self._pop = pop
         self._waiting_answers = messages.waiting_answers
         self._tail_recovery = replication.tail_recovery
         self._write_fence = replication.write_fence
@@ -69,6 +72,7 @@ class MasterSide:
             metadata.cursors.save()
             metadata.pending_offsets.clear()
         self._delays.start()
+        self._pop.revive_log.load()
 
     def end_turn(self) -> None:
         """Send what was committed, and answer slaves that wait for a table's change."""
@@ -83,6 +87,7 @@ class MasterSide:
     def jobs(self) -> list[Job]:
         return [
             Job("delayed delivery", TICK_PERIOD_MS, self._delays.tick),
+            Job("popped messages", TICK_PERIOD_MS, self._pop.reviver.tick),
             Job("slaves", TICK_PERIOD_MS, self.ha_service.tick),
             Job("slaves that wait for tables", TICK_PERIOD_MS, self.table_requests.tick),
             Job("end of the log", TAIL_TICK_PERIOD_MS, self._tail_recovery.tick),

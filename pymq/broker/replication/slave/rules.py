@@ -23,6 +23,15 @@ _SENDS: Final = (
     RequestCode.SEND_REPLY_MESSAGE_V2,
     RequestCode.CONSUMER_SEND_MSG_BACK,
 )
+POPS: Final = (
+    RequestCode.POP_MESSAGE,
+    RequestCode.ACK_MESSAGE,
+    RequestCode.BATCH_ACK_MESSAGE,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+    RequestCode.PEEK_MESSAGE,
+    RequestCode.NOTIFICATION,
+    RequestCode.POLLING_INFO,
+)
 _LOCKS: Final = (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ)
 CHANGES: Final = (
     RequestCode.UPDATE_AND_CREATE_TOPIC,
@@ -39,6 +48,7 @@ CHANGES: Final = (
 # Request code -> (response code, what the slave does not do).
 REFUSED: Final[dict[int, tuple[int, str]]] = {
     **dict.fromkeys(_SENDS, (ResponseCode.SERVICE_NOT_AVAILABLE, "takes no messages")),
+    **dict.fromkeys(POPS, (ResponseCode.SERVICE_NOT_AVAILABLE, "hands out no messages")),
     **dict.fromkeys(_LOCKS, (ResponseCode.SERVICE_NOT_AVAILABLE, "gives no locks")),
     **dict.fromkeys(CHANGES, (ResponseCode.SYSTEM_ERROR, "changes no topics, groups or offsets")),
 }

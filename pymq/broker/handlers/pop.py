@@ -1,0 +1,413 @@
+"""Pop consumption: POP_MESSAGE (200050), ACK_MESSAGE (200051), BATCH_ACK_MESSAGE (200151), PEEK_MESSAGE (200052),
+CHANGE_MESSAGE_INVISIBLETIME (200053), NOTIFICATION (200054) and POLLING_INFO (200055).
+
+The checks come in the order of Java's PopMessageProcessor and AckMessageProcessor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pymq.broker.messages.message_filter import MessageFilter
+from pymq.broker.messages.writer import NOT_WAITING
+from pymq.broker.pop.check_points import CheckPoint, CheckPointKey
+from pymq.broker.pop.pop_polls import ParkedPop, PopPolls
+from pymq.broker.pop.popper import PopAsk, Popped, Popper
+from pymq.broker.pop.revive_log import ReviveLog
+from pymq.clock import Clock
+from pymq.errors import PymqError, Refusal
+from pymq.model import pop
+from pymq.model.pop import Receipt
+from pymq.model.tables import PERM_READ, TopicConfig
+from pymq.wire.bodies_pop import BatchAck, decode_batch_acks
+from pymq.wire.codes import ResponseCode
+from pymq.wire.command import Command, encode_command
+from pymq.wire.dispatch import Peer, Reply, error_reply
+from pymq.wire.headers.pop import (
+    AckMessageHeader,
+    ChangeInvisibleTimeAnswer,
+    ChangeInvisibleTimeHeader,
+    NotificationAnswer,
+    NotificationHeader,
+    PeekMessageHeader,
+    PollingInfoAnswer,
+    PollingInfoHeader,
+    PopMessageAnswer,
+    PopMessageHeader,
+)
+
+if TYPE_CHECKING:
+    from pymq.broker.messages.expressions import Expressions
+    from pymq.broker.messages.writer import Writer
+    from pymq.broker.metadata.groups import GroupManager
+    from pymq.broker.metadata.topics import TopicManager
+    from pymq.config import BrokerConfig
+    from pymq.net.memory_budget import MemoryBudget
+    from pymq.store.store import MessageStore
+
+COUNT_MAX = pop.MESSAGES_PER_CHECK_POINT_MAX
+# RocketMQ's limit, that of its timer: a check point must not outlive the segment of its message.
+INVISIBLE_MAX_MS = 3 * 24 * 3600 * 1000
+# A pop this much older than its own waiting time has no client any more that waits for its answer.
+LATE_MS = 500
+# The answer to a waiting pop leaves this long before the client gives up.
+ANSWER_MARGIN_MS = 50
+
+
+class PopHandlers:
+    """Answers pops and acknowledgements. Answers wait in the writer for the turn's commit."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        store: MessageStore,
+        topics: TopicManager,
+        groups: GroupManager,
+        expressions: Expressions,
+        writer: Writer,
+        popper: Popper,
+        revive_log: ReviveLog,
+        budget: MemoryBudget,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._expressions = expressions
+        self._writer = writer
+        self._popper = popper
+        self._log = revive_log
+        self.ineffective_ack_count = 0  # late, double and forged ones
+        self.polls = PopPolls(
+            clock,
+            self._retry,
+            self._give_up,
+            budget=budget,
+            count_max=lambda: config.max_pop_polling_size,
+            queue_count_max=lambda: config.pop_polling_size,
+        )
+
+    # -- pop -----------------------------------------------------------------------------------------------------
+
+    def pop(self, request: Command, header: PopMessageHeader, peer: Peer) -> Reply | None:
+        """Hand out messages, or let the pop wait for some."""
+        try:
+            return self._pop(request, header, peer)
+        except PymqError as error:
+            reply = error_reply(error)
+            reply.ext = PopMessageAnswer()  # RocketMQ's clients read its numbers whatever the code is
+            return reply
+
+    def _pop(self, request: Command, header: PopMessageHeader, peer: Peer) -> Reply | None:
+        wait_ms = self._wait_ms(header.born_time, header.poll_time)
+        if wait_ms + ANSWER_MARGIN_MS < -LATE_MS:
+            return Reply(
+                ResponseCode.POLLING_TIMEOUT,
+                f"{self._config.broker_name}: the pop came {-wait_ms - ANSWER_MARGIN_MS} ms after its waiting time, "
+                f"the limit is {LATE_MS}: compare the client's clock with the broker's",
+                PopMessageAnswer(),
+            )
+        ask = self._ask_of(header)
+        place = (ask.group, ask.topic, ask.queue_id)
+        if self.polls.is_turn_full and self.polls.park(
+            peer, request, ask, place, ask.message_filter, max(wait_ms, LATE_MS), is_due=True
+        ):
+            return None
+        popped = self._popper.pop(ask, self._clock.now_ms())
+        if popped.count:
+            self._hold_answer(request, peer, ask, popped)
+            return None
+        if wait_ms <= 0:
+            return _nothing(ResponseCode.POLLING_TIMEOUT, ask, popped)
+        if self.polls.park(peer, request, ask, place, ask.message_filter, wait_ms, is_due=popped.rest > 0):
+            return None
+        return _nothing(ResponseCode.POLLING_FULL, ask, popped)
+
+    def _wait_ms(self, born_ms: int, poll_ms: int) -> int:
+        """Return how long a request may wait still; below 0 when its time is over. ``born_ms`` 0 stands for now."""
+        elapsed_ms = self._clock.now_ms() - born_ms if born_ms > 0 else 0
+        return min(poll_ms, poll_ms - elapsed_ms) - ANSWER_MARGIN_MS
+
+    def _ask_of(self, header: PopMessageHeader) -> PopAsk:
+        """Check a pop and return what it wants. Raises Refusal."""
+        self._check_readable()
+        if not 1 <= header.max_msg_nums <= COUNT_MAX:
+            raise _invalid(f"maxMsgNums={header.max_msg_nums}: ask for 1 to {COUNT_MAX} messages")
+        _check_invisible(header.invisible_time)
+        topic = self._check_target(header.topic, header.consumer_group, header.queue_id)
+        if header.order:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                "orderly pops (order=true) are not served: pop without order, or use an ordered push consumer",
+            )
+        problem = pop.retry_topic_problem(header.consumer_group, header.topic)
+        if problem:
+            raise _invalid(problem)
+        if self._log.check_points.is_full_for(header.consumer_group):
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY,
+                f"group {header.consumer_group} has {self._log.check_points.count_of(header.consumer_group)} hand-outs "
+                "without acknowledgement, or all groups together too many: acknowledge messages, then pop again",
+            )
+        return PopAsk(
+            group=header.consumer_group,
+            topic=header.topic,
+            queue_id=header.queue_id,
+            queue_count=topic.read_queue_nums,
+            count=header.max_msg_nums,
+            invisible_ms=header.invisible_time,
+            init_mode=header.init_mode,
+            message_filter=self._filter_of(header),
+        )
+
+    def _filter_of(self, header: PopMessageHeader) -> MessageFilter:
+        return self._expressions.message_filter(header.exp_type, header.exp or None)
+
+    def _check_readable(self) -> None:
+        if not self._config.broker_permission & PERM_READ:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"the broker {self._config.broker_name} serves no reads (brokerPermission "
+                f"{self._config.broker_permission}): set it to 6",
+            )
+
+    def _check_target(self, name: str, group_name: str, queue_id: int) -> TopicConfig:
+        topic = self._topics.require(name)
+        if not topic.perm & PERM_READ:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"topic {name} has permission {topic.perm} without read (4): change it with updateTopicPerm",
+            )
+        if not -1 <= queue_id < topic.read_queue_nums:
+            raise _invalid(
+                f"queue {queue_id} of topic {name} can't be popped: it has read queues 0 to "
+                f"{topic.read_queue_nums - 1}; -1 stands for all"
+            )
+        group = self._groups.ensure(group_name)
+        if not group.consume_enable or self._groups.is_forbidden(group_name, name):
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"consumer group {group_name} may not consume {name} (consumeEnable is false, or it is forbidden)",
+            )
+        return topic
+
+    def _hold_answer(self, request: Command, peer: Peer, ask: PopAsk, popped: Popped) -> None:
+        """Have the answer leave once the check points are in the log; they need no disk: what is lost comes again."""
+        self.polls.turn_bytes += popped.size_bytes
+        if popped.rest:
+            self.polls.wake_group(ask.topic, ask.group)
+        if request.is_oneway:
+            return
+        reply = Reply(ResponseCode.SUCCESS, "FOUND", _answer(ask, popped), b"".join(popped.records))
+        self._writer.hold(peer, encode_command(reply.to_command(request)), NOT_WAITING)  # type: ignore[arg-type]
+
+    # -- waiting requests ----------------------------------------------------------------------------------------
+
+    def _retry(self, parked: ParkedPop, is_last: bool) -> bool:
+        """Look again for a waiting request. Return False when it found nothing and is to wait on."""
+        try:
+            if isinstance(parked.ask, NotificationHeader):
+                return self._notify(parked, parked.ask, is_last)
+            popped = self._popper.pop(parked.ask, self._clock.now_ms())
+        except (PymqError, OSError) as error:  # it must not stop the other requests
+            reply = error_reply(error) if isinstance(error, PymqError) else Reply(ResponseCode.SYSTEM_ERROR, str(error))
+            reply.ext = PopMessageAnswer()
+            parked.peer.answer(parked.request, reply)
+            return True
+        if popped.count:
+            self._hold_answer(parked.request, parked.peer, parked.ask, popped)
+        elif is_last:
+            parked.peer.answer(parked.request, _nothing(ResponseCode.POLLING_TIMEOUT, parked.ask, popped))
+        else:
+            return False
+        return True
+
+    def _notify(self, parked: ParkedPop, header: NotificationHeader, is_last: bool) -> bool:
+        has_message = self._has_message(header)
+        if not has_message and not is_last:
+            return False
+        parked.peer.answer(parked.request, Reply(ext=NotificationAnswer(has_msg=has_message, polling_full=False)))
+        return True
+
+    def _give_up(self, parked: ParkedPop) -> None:
+        """Answer a request whose client reads no answers: it gets no messages."""
+        remark = "the waiting time is over, and earlier answers are unread: read them, then pop again"
+        parked.peer.answer(parked.request, Reply(ResponseCode.POLLING_TIMEOUT, remark, PopMessageAnswer()))
+
+    def notification(self, request: Command, header: NotificationHeader, peer: Peer) -> Reply | None:
+        """Answer once a pop would find a message, or when the waiting time is over."""
+        self._check_readable()
+        self._check_target(header.topic, header.consumer_group, header.queue_id)
+        if self._has_message(header):
+            return Reply(ext=NotificationAnswer(has_msg=True, polling_full=False))
+        wait_ms = self._wait_ms(header.born_time, header.poll_time)
+        place = (header.consumer_group, header.topic, header.queue_id)
+        is_full = wait_ms > 0 and not self.polls.park(peer, request, header, place, MessageFilter(), wait_ms)
+        if wait_ms > 0 and not is_full:
+            return None
+        return Reply(ext=NotificationAnswer(has_msg=False, polling_full=is_full))
+
+    def _has_message(self, header: NotificationHeader) -> bool:
+        return any(self._popper.waiting_count(header.consumer_group, *queue) for queue in self._queues_of(header))
+
+    def _queues_of(self, header: NotificationHeader | PeekMessageHeader) -> list[tuple[str, int]]:
+        """Return the queues that a pop with these fields visits."""
+        topic = self._topics.get(header.topic)
+        count = topic.read_queue_nums if topic is not None else 0
+        numbers = range(count) if header.queue_id < 0 else (header.queue_id,)
+        queues = [(header.topic, number) for number in numbers]
+        for name, _ in self._popper.retry_topics(header.consumer_group, header.topic):
+            queues += [(name, number) for number in range(self._topics.require(name).read_queue_nums)]
+        return queues
+
+    def polling_info(self, request: Command, header: PollingInfoHeader, peer: Peer) -> Reply:
+        """Return how many pops wait with exactly this queue id."""
+        self._check_readable()
+        self._check_target(header.topic, header.consumer_group, header.queue_id)
+        count = self.polls.waiting_count(header.consumer_group, header.topic, header.queue_id)
+        return Reply(ext=PollingInfoAnswer(polling_num=count))
+
+    def peek(self, request: Command, header: PeekMessageHeader, peer: Peer) -> Reply:
+        """Return how many messages a pop could get. Nothing is handed out."""
+        self._check_readable()
+        self._check_target(header.topic, header.consumer_group, header.queue_id)
+        rest = sum(self._popper.waiting_count(header.consumer_group, *queue) for queue in self._queues_of(header))
+        code = ResponseCode.SUCCESS if rest else ResponseCode.PULL_NOT_FOUND
+        answer = PopMessageAnswer(pop_time=self._clock.now_ms(), rest_num=rest)
+        return Reply(code, "FOUND" if rest else "NO_MESSAGE_IN_QUEUE", answer)
+
+    # -- acknowledgements ----------------------------------------------------------------------------------------
+
+    def ack(self, request: Command, header: AckMessageHeader, peer: Peer) -> Reply | None:
+        """Strike one message off its check point. One that is not there any more changes nothing."""
+        self._check_place(header.topic, header.queue_id, header.offset, past_end=1)
+        receipt = _receipt_of(header.extra_info)
+        point = self._point_of(header, receipt)
+        if point is None:
+            self.ineffective_ack_count += 1
+            return Reply()
+        self._log.put_ack(point, [header.offset])
+        self._hold(request, peer, Reply())
+        return None
+
+    def batch_ack(self, request: Command, header: None, peer: Peer) -> Reply | None:
+        """Strike messages off many check points. Those that are not there any more change nothing."""
+        acks = decode_batch_acks(request.body)
+        if not acks:
+            return Reply(ResponseCode.NO_MESSAGE, "the body names no acknowledgement: send at least one in `acks`")
+        for ack in acks:
+            if ack.retry_flag not in ("0", "1", "2"):
+                raise Refusal(
+                    ResponseCode.SYSTEM_ERROR, f"the retry flag {ack.retry_flag[:20]!r} is unknown: use 0, 1 or 2"
+                )
+        is_stored = False
+        for ack in acks:
+            is_stored = self._ack_many(ack) or is_stored
+        if not is_stored:
+            return Reply()
+        self._hold(request, peer, Reply())
+        return None
+
+    def _ack_many(self, ack: BatchAck) -> bool:
+        """Stage what a batch says of one check point. Return True when it says anything."""
+        topic = ack.topic
+        if ack.retry_flag != "0":
+            named = pop.retry_topic_v1 if ack.retry_flag == "1" else pop.retry_topic_v2
+            topic = named(ack.group, ack.topic)
+        key = CheckPointKey(topic, ack.group, ack.queue_id, ack.start_offset, ack.pop_time_ms)
+        point = self._log.check_points.get(key)
+        bits, start = ack.decoded_bits(), ack.start_offset
+        left = [] if point is None else [each for each in point.left_offsets() if bits >> (each - start) & 1]
+        self.ineffective_ack_count += bits.bit_count() - len(left)
+        if point is None or not left:
+            return False
+        self._log.put_ack(point, left)
+        return True
+
+    def change_invisible_time(self, request: Command, header: ChangeInvisibleTimeHeader, peer: Peer) -> Reply | None:
+        """Give a message a new invisible time from now on, under a new receipt."""
+        self._check_place(header.topic, header.queue_id, header.offset, past_end=0)
+        _check_invisible(header.invisible_time)
+        receipt = _receipt_of(header.extra_info)
+        point = self._point_of(header, receipt)
+        if point is None:
+            raise Refusal(
+                ResponseCode.NO_MESSAGE,
+                f"the receipt {header.extra_info[:80]!r} is over for offset {header.offset}: the message was "
+                "acknowledged or delivered again, so take the newest receipt",
+            )
+        queue_id = point.revive_queue_id
+        key = CheckPointKey(header.topic, header.consumer_group, header.queue_id, header.offset, self._clock.now_ms())
+        while key in self._log.check_points:  # within one millisecond
+            key = key._replace(pop_time_ms=key.pop_time_ms + 1)
+        self._log.put_check_point(key, [header.offset], header.invisible_time, queue_id)
+        self._log.put_ack(point, [header.offset])
+        answer = ChangeInvisibleTimeAnswer(
+            pop_time=key.pop_time_ms, invisible_time=header.invisible_time, revive_qid=queue_id
+        )
+        self._hold(request, peer, Reply(ext=answer))
+        return None
+
+    def _check_place(self, topic_name: str, queue_id: int, offset: int, past_end: int) -> None:
+        """Check that a message can be there. Raises Refusal."""
+        topic = self._topics.require(topic_name)
+        if not 0 <= queue_id < topic.read_queue_nums:
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"queue {queue_id} of topic {topic_name} does not exist: it has queues 0 to "
+                f"{topic.read_queue_nums - 1}",
+            )
+        low, high = self._store.min_offset(topic_name, queue_id), self._store.max_offset(topic_name, queue_id)
+        if not low <= offset < high + past_end:
+            raise Refusal(
+                ResponseCode.NO_MESSAGE,
+                f"offset is illegal, key:{topic_name}@{queue_id}, commit:{offset}, store:{low}~{high}",
+            )
+
+    def _point_of(self, header: AckMessageHeader | ChangeInvisibleTimeHeader, receipt: Receipt) -> CheckPoint | None:
+        """Return the check point of a message that is handed out under this receipt; None when it is not."""
+        if receipt.broker_name != self._config.broker_name:
+            return None
+        key = CheckPointKey(
+            header.topic, header.consumer_group, header.queue_id, receipt.start_offset, receipt.pop_time_ms
+        )
+        point = self._log.check_points.get(key)
+        return point if point is not None and point.has(header.offset) else None
+
+    def _hold(self, request: Command, peer: Peer, reply: Reply) -> None:
+        if not request.is_oneway:
+            self._writer.hold(peer, encode_command(reply.to_command(request)))  # type: ignore[arg-type]
+
+
+def _answer(ask: PopAsk, popped: Popped) -> PopMessageAnswer:
+    return PopMessageAnswer(
+        pop_time=popped.pop_time_ms,
+        invisible_time=ask.invisible_ms,
+        revive_qid=popped.revive_queue_id,
+        rest_num=popped.rest,
+        start_offset_info=pop.start_offset_info(popped.queues),
+        msg_offset_info=pop.message_offset_info(popped.queues),
+    )
+
+
+def _nothing(code: int, ask: PopAsk, popped: Popped) -> Reply:
+    return Reply(code, "NO_MESSAGE_IN_QUEUE", _answer(ask, popped))
+
+
+def _check_invisible(invisible_ms: int) -> None:
+    if not 0 <= invisible_ms <= INVISIBLE_MAX_MS:
+        raise _invalid(f"invisibleTime={invisible_ms}: use 0 to {INVISIBLE_MAX_MS} ms")
+
+
+def _receipt_of(text: str) -> Receipt:
+    try:
+        return pop.decode_receipt(text)
+    except ValueError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{error}: send the receipt as the broker gave it") from error
+
+
+def _invalid(text: str) -> Refusal:
+    return Refusal(ResponseCode.INVALID_PARAMETER, text)

@@ -1,0 +1,269 @@
+"""Popper: reads messages for a pop from the queues of a topic and its retry topics, and keeps a check point of them.
+
+Java: PopMessageProcessor. A group's offset in a queue means "handed out", not "consumed".
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pymq.broker.pop.check_points import CheckPointKey
+from pymq.broker.pop.revive_log import ReviveLog
+from pymq.errors import StoreError
+from pymq.model import pop
+from pymq.model import properties as props
+from pymq.model.layout import RECORD_QUEUE_OFFSET
+from pymq.model.pop import QueueOffsets, Receipt
+from pymq.model.properties import append_properties, decode_properties, encode_properties
+from pymq.model.record import StoredMessage, decode_records, encode_record
+from pymq.store.store import GetStatus
+
+if TYPE_CHECKING:
+    from pymq.broker.messages.message_filter import MessageFilter
+    from pymq.broker.messages.reader import Reader
+    from pymq.broker.metadata.cursors import CursorManager
+    from pymq.broker.metadata.topics import TopicManager
+    from pymq.broker.report.stats import StatsManager
+    from pymq.config import BrokerConfig
+    from pymq.store.store import GetResult, MessageStore
+
+FROM_MIN = 0  # initMode: where a group without an offset begins
+# A group that begins at the end still gets a topic whole whose first message is this close to the log's end.
+YOUNG_TOPIC_BYTES = 4 * 1024 * 1024 * 1024
+_RECEIPT_NAME = b"POP_CK\x01"
+# The offset that a group had does not fit the queue: the read names the one to go on from.
+_CORRECTED = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
+_PASSED = (GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING)
+
+
+@dataclass(slots=True)
+class PopAsk:
+    """What a pop wants. ``queue_id`` -1: of any queue."""
+
+    group: str
+    topic: str
+    queue_id: int
+    queue_count: int
+    count: int
+    invisible_ms: int
+    init_mode: int
+    message_filter: MessageFilter
+
+
+@dataclass(slots=True)
+class Popped:
+    """What a pop found: the records, where they were, and how many are left in the queues that it visited."""
+
+    pop_time_ms: int
+    revive_queue_id: int
+    rest: int = 0
+    queues: list[QueueOffsets] = field(default_factory=list)
+    records: list[bytes] = field(default_factory=list)
+    count: int = 0
+    size_bytes: int = 0
+    problem: StoreError | None = None  # of a queue that could not be read
+
+
+class Popper:
+    """Reads and keeps check points. Nothing of a pop is final before the turn's commit."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        rng: random.Random,
+        store: MessageStore,
+        reader: Reader,
+        cursors: CursorManager,
+        topics: TopicManager,
+        stats: StatsManager,
+        revive_log: ReviveLog,
+    ) -> None:
+        self._config = config
+        self._rng = rng
+        self._store = store
+        self._reader = reader
+        self._cursors = cursors
+        self._topics = topics
+        self._stats = stats
+        self._log = revive_log
+        # (topic, group, queue id) -> the offset behind what is handed out with the commit to come.
+        self._handed_out: dict[tuple[str, str, int], int] = {}
+        self._request_number = 0
+
+    def pop(self, ask: PopAsk, now_ms: int) -> Popped:
+        """Hand out messages. Raises StoreError when nothing is found and a queue can't be read, Refusal at a limit."""
+        self._request_number += 1
+        popped = Popped(now_ms, self._request_number % self._log.queue_count)
+        chance = self._rng.randrange(100)
+        retry_first = chance < self._config.pop_from_retry_probability
+        retries = self.retry_topics(ask.group, ask.topic)
+        if retry_first:
+            self._pop_retries(ask, retries, popped)
+        if ask.queue_id >= 0:
+            self._pop_queue(ask, ask.topic, pop.NORMAL, ask.queue_id, popped)
+        else:
+            for number in range(ask.queue_count):
+                self._pop_queue(ask, ask.topic, pop.NORMAL, (chance + number) % ask.queue_count, popped)
+        if not retry_first:
+            self._pop_retries(ask, retries, popped)
+        if not popped.count and popped.problem is not None:
+            raise popped.problem
+        return popped
+
+    def retry_topics(self, group: str, topic: str) -> list[tuple[str, int]]:
+        """Return the retry topics that exist for a group's messages of a topic, with their retry flags."""
+        names = ((pop.retry_topic_v1(group, topic), pop.RETRY_V1), (pop.retry_topic_v2(group, topic), pop.RETRY_V2))
+        return [(name, flag) for name, flag in names if self._topics.get(name) is not None]
+
+    def waiting_count(self, group: str, topic: str, queue_id: int) -> int:
+        """Return how many messages of a queue are not handed out yet, whatever a filter says of them."""
+        return max(0, self._store.max_offset(topic, queue_id) - self._next_offset(group, topic, queue_id))
+
+    def _next_offset(self, group: str, topic: str, queue_id: int) -> int:
+        handed_out = self._handed_out.get((topic, group, queue_id))
+        if handed_out is not None:
+            return handed_out
+        return max(self._cursors.query(group, topic, queue_id), self._store.min_offset(topic, queue_id))
+
+    def _pop_retries(self, ask: PopAsk, retries: list[tuple[str, int]], popped: Popped) -> None:
+        for name, flag in retries:
+            for queue_id in range(self._topics.require(name).read_queue_nums):
+                self._pop_queue(ask, name, flag, queue_id, popped)
+
+    def _pop_queue(self, ask: PopAsk, topic: str, flag: int, queue_id: int, popped: Popped) -> None:
+        """Add messages of one queue to ``popped``."""
+        if popped.count >= ask.count or popped.size_bytes >= self._config.max_transfer_bytes:
+            popped.rest += self.waiting_count(ask.group, topic, queue_id)
+            return
+        start = self._start(ask, topic, queue_id, is_retry=flag != pop.NORMAL)
+        key = CheckPointKey(topic, ask.group, queue_id, start, popped.pop_time_ms)
+        if key in self._log.check_points:  # a reset within a millisecond: receipts must differ
+            popped.rest += self.waiting_count(ask.group, topic, queue_id)
+            return
+        try:
+            result = self._read(ask, topic, queue_id, start, popped)
+            if result.status in _CORRECTED and result.next_offset != start:
+                start = result.next_offset
+                self._cursors.hand_out(ask.group, topic, queue_id, start)
+                key = key._replace(start_offset=start)
+                result = self._read(ask, topic, queue_id, start, popped)
+            if result.status is GetStatus.FOUND:
+                self._hand_out(ask, key, flag, result, popped)
+        except StoreError as error:  # messages of other queues may be handed out already
+            popped.problem = error
+            return
+        if result.status in _PASSED and result.next_offset > start:
+            self._cursors.hand_out(ask.group, topic, queue_id, result.next_offset)
+        popped.rest += max(0, result.max_offset - result.next_offset)
+
+    def _start(self, ask: PopAsk, topic: str, queue_id: int, *, is_retry: bool) -> int:
+        """Return where the group goes on. A group without an offset gets one. Raises Refusal at their limit."""
+        place = (topic, ask.group, queue_id)
+        reset = self._cursors.take_reset(ask.group, topic, queue_id)
+        if reset is not None:
+            self._handed_out.pop(place, None)
+            return reset
+        handed_out = self._handed_out.get(place)
+        if handed_out is not None:
+            return handed_out
+        offset = self._cursors.query(ask.group, topic, queue_id)
+        if offset >= 0:
+            return offset
+        self._cursors.check_room()
+        offset = self._first_offset(topic, queue_id, from_min=is_retry or ask.init_mode == FROM_MIN)
+        self._cursors.hand_out(ask.group, topic, queue_id, offset)
+        return offset
+
+    def _first_offset(self, topic: str, queue_id: int, *, from_min: bool) -> int:
+        queue = self._store.queue_view(topic, queue_id)
+        if queue is None:
+            return 0
+        if from_min or queue.max_offset <= queue.min_offset:
+            return queue.min_offset
+        if queue.min_offset == 0:
+            age_bytes = self._store.physical_max_offset - queue.unit(0)[0]
+            if age_bytes <= YOUNG_TOPIC_BYTES:
+                return 0
+        return queue.max_offset - 1
+
+    def _read(self, ask: PopAsk, topic: str, queue_id: int, start: int, popped: Popped) -> GetResult:
+        size_bytes = self._config.max_transfer_bytes - popped.size_bytes
+        count = ask.count - popped.count
+        return self._reader.read(topic, queue_id, start, count, size_bytes, ask.message_filter).result
+
+    def _hand_out(self, ask: PopAsk, key: CheckPointKey, flag: int, result: GetResult, popped: Popped) -> None:
+        """Stage the check point of what was read. The offset moves with the commit."""
+        data = b"".join(result.chunks)
+        offsets = queue_offsets(data)
+        self._log.put_check_point(key, offsets, ask.invisible_ms, popped.revive_queue_id)
+        place = (key.topic, key.group, key.queue_id)
+        self._handed_out[place] = next_offset = result.next_offset
+
+        def committed(is_stored: bool) -> None:
+            if self._handed_out.get(place) == next_offset or not is_stored:
+                self._handed_out.pop(place, None)
+            if is_stored:
+                self._cursors.hand_out(key.group, key.topic, key.queue_id, next_offset)
+
+        self._log.when_committed(committed)
+        if flag != pop.NORMAL or _RECEIPT_NAME in data:
+            data = self._with_receipts(ask, key, flag, popped, data)
+        popped.records.append(data)
+        popped.queues.append(QueueOffsets(flag, key.queue_id, key.start_offset, offsets))
+        popped.count += len(offsets)
+        popped.size_bytes += len(data)
+        self._stats.messages_got(ask.group, ask.topic, len(offsets), len(data))
+
+    def _with_receipts(self, ask: PopAsk, key: CheckPointKey, flag: int, popped: Popped, data: bytes) -> bytes:
+        """Return records under the topic that was asked for, each with its receipt and no other one."""
+        receipt = Receipt(
+            key.start_offset,
+            popped.pop_time_ms,
+            ask.invisible_ms,
+            popped.revive_queue_id,
+            flag,
+            self._config.broker_name,
+        )
+        return b"".join([_with_receipt(message, ask.topic, receipt) for message in decode_records(data)])
+
+
+def queue_offsets(data: bytes) -> list[int]:
+    """Return the queue offsets of records that stand back to back."""
+    offsets, at = [], 0
+    while at < len(data):
+        size, offset = RECORD_QUEUE_OFFSET.unpack_from(data, at)
+        offsets.append(offset)
+        at += size
+    return offsets
+
+
+def without_receipt(raw_properties: bytes) -> bytes:
+    """Return properties without a receipt: a client may have forwarded a message with the one that it had."""
+    if _RECEIPT_NAME not in raw_properties:
+        return raw_properties
+    kept = decode_properties(raw_properties)
+    kept.pop(props.POP_CK, None)
+    return encode_properties(kept)
+
+
+def _with_receipt(message: StoredMessage, topic: str, receipt: Receipt) -> bytes:
+    text = pop.encode_receipt(receipt, message.queue_id, message.queue_offset)
+    return encode_record(
+        topic=topic.encode(),
+        queue_id=message.queue_id,
+        queue_offset=message.queue_offset,
+        physical_offset=message.physical_offset,
+        body=message.body,
+        properties=append_properties(without_receipt(message.raw_properties), encode_properties({props.POP_CK: text})),
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        born_timestamp_ms=message.born_timestamp_ms,
+        born_host=message.born_host,
+        store_timestamp_ms=message.store_timestamp_ms,
+        store_host=message.store_host,
+        reconsume_times=message.reconsume_times,
+        prepared_transaction_offset=message.prepared_transaction_offset,
+    )

@@ -1,0 +1,180 @@
+"""Pop consumption: names of topics, receipts of handed-out messages, and the records of the revive topic.
+
+Java: PopAckConstants, KeyBuilder, ExtraInfoUtil, PopCheckPoint, AckMsg and BatchAckMsg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pymq.model import fastjson
+from pymq.model.names import RETRY_PREFIX, REVIVE_TOPIC_PREFIX, topic_problem
+
+REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
+CHECK_POINT_TAG = "ck"
+ACK_TAG = "ack"
+BATCH_ACK_TAG = "bAck"
+FIRST_POP_TIME = "1ST_POP_TIME"
+MESSAGES_PER_CHECK_POINT_MAX = 32  # an acknowledgement is one bit of 32
+ORDERLY_REVIVE_QUEUE = 999  # the revive queue in receipts of orderly pops, which have no check point
+_HANDLE_PARTS_MIN = 6
+
+# The retry flag of a receipt and of the offset strings: where the message was read.
+NORMAL, RETRY_V1, RETRY_V2 = 0, 1, 2
+
+
+def revive_topic(cluster: str) -> str:
+    """Return the topic of a cluster's check points and acknowledgements."""
+    return REVIVE_TOPIC_PREFIX + cluster
+
+
+def retry_topic_v1(group: str, topic: str) -> str:
+    """Return ``%RETRY%group_topic``. It is ambiguous when a name contains an underscore."""
+    return f"{RETRY_PREFIX}{group}_{topic}"
+
+
+def retry_topic_v2(group: str, topic: str) -> str:
+    """Return ``%RETRY%group+topic``."""
+    return f"{RETRY_PREFIX}{group}+{topic}"
+
+
+def retry_topic_problem(group: str, topic: str) -> str | None:
+    """Return why a group can't have a retry topic for a topic; None when it can. Both forms have the same length."""
+    return topic_problem(retry_topic_v1(group, topic))
+
+
+def normal_topic(topic: str, group: str) -> tuple[str, int]:
+    """Return the topic that a pop asked for, and the retry flag, for a topic of a check point of ``group``."""
+    for flag, prefix in ((RETRY_V1, retry_topic_v1(group, "")), (RETRY_V2, retry_topic_v2(group, ""))):
+        if topic.startswith(prefix):
+            return topic.removeprefix(prefix), flag
+    return topic, NORMAL
+
+
+class Receipt(NamedTuple):
+    """The first parts of a receipt (``extraInfo``, property ``POP_CK``). Times are Unix ms of the broker's clock."""
+
+    start_offset: int
+    pop_time_ms: int
+    invisible_ms: int
+    revive_queue_id: int
+    retry_flag: int
+    broker_name: str
+
+
+def encode_receipt(receipt: Receipt, queue_id: int, offset: int) -> str:
+    """Return the text of a receipt: six parts, the message's queue and its offset there."""
+    return " ".join(map(str, (*receipt, queue_id, offset)))
+
+
+def decode_receipt(text: str) -> Receipt:
+    """Return the parts that a broker reads. Raises ValueError that names the part."""
+    parts = text.split(" ")
+    if len(parts) < _HANDLE_PARTS_MIN:
+        raise ValueError(f"the receipt {text[:80]!r} has {len(parts)} parts, at least {_HANDLE_PARTS_MIN} are needed")
+    return Receipt(
+        _number("start offset", parts[0], text),
+        _number("pop time", parts[1], text),
+        _number("invisible time", parts[2], text),
+        _number("revive queue", parts[3], text),
+        _number("retry flag", parts[4], text),
+        parts[5],
+    )
+
+
+def _number(name: str, part: str, text: str) -> int:
+    digits = part.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
+        raise ValueError(f"the receipt {text[:80]!r} has {part[:20]!r} as its {name}: it must be a whole number")
+    return int(part)
+
+
+class QueueOffsets(NamedTuple):
+    """What an answer holds of one queue: the offset at which the broker began to read, and those of the messages."""
+
+    retry_flag: int
+    queue_id: int
+    start_offset: int
+    offsets: Sequence[int]
+
+
+def start_offset_info(queues: Sequence[QueueOffsets]) -> str:
+    """Return the field ``startOffsetInfo``: ``flag queue start`` for each queue, between semicolons."""
+    return ";".join([f"{each.retry_flag} {each.queue_id} {each.start_offset}" for each in queues])
+
+
+def message_offset_info(queues: Sequence[QueueOffsets]) -> str:
+    """Return the field ``msgOffsetInfo``: ``flag queue offset,offset,…`` for each queue, between semicolons."""
+    return ";".join([f"{each.retry_flag} {each.queue_id} {','.join(map(str, each.offsets))}" for each in queues])
+
+
+class CheckPointRecord(msgspec.Struct, kw_only=True):
+    """The JSON of a check point, its members in the order in which fastjson writes them."""
+
+    acked_bits: int = msgspec.field(name="bm", default=0)
+    broker_name: str = msgspec.field(name="bn", default="")
+    group: str = msgspec.field(name="c")
+    distances: list[int] | None = msgspec.field(name="d", default=None)  # of the messages from the start offset
+    invisible_ms: int = msgspec.field(name="it")
+    count: int = msgspec.field(name="n", default=0)
+    pop_time_ms: int = msgspec.field(name="pt")
+    queue_id: int = msgspec.field(name="q")
+    revive_ms: int = msgspec.field(name="reviveTime", default=0)
+    revive_offset: int = msgspec.field(name="ro", default=0)
+    start_offset: int = msgspec.field(name="so")
+    topic: str = msgspec.field(name="t")
+
+
+class AckRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The JSON of an acknowledgement; of a batch, when it has ``offsets``."""
+
+    offset: int = msgspec.field(name="ao")
+    offsets: list[int] | None = msgspec.field(name="aol", default=None)
+    broker_name: str = msgspec.field(name="bn", default="")
+    group: str = msgspec.field(name="c")
+    pop_time_ms: int = msgspec.field(name="pt")
+    queue_id: int = msgspec.field(name="q")
+    start_offset: int = msgspec.field(name="so")
+    topic: str = msgspec.field(name="t")
+
+
+# Java's readers accept these for the members of an acknowledgement.
+_LONG_NAMES = {
+    "ackOffset": "ao",
+    "ackOffsetList": "aol",
+    "brokerName": "bn",
+    "consumerGroup": "c",
+    "popTime": "pt",
+    "queueId": "q",
+    "startOffset": "so",
+    "topic": "t",
+}
+
+
+def decode_check_point(body: bytes) -> CheckPointRecord:
+    """Return the check point in a record's body. Raises ValueError."""
+    record: CheckPointRecord = _decode(CheckPointRecord, body)
+    return record
+
+
+def decode_ack(body: bytes) -> AckRecord:
+    """Return the acknowledgement in a record's body. Raises ValueError."""
+    record: AckRecord = _decode(AckRecord, body)
+    return record
+
+
+def _decode(cls: type[Any], body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body, type=cls)
+    except msgspec.MsgspecError:
+        pass
+    try:
+        loose = fastjson.loads(body, odd_size_max_bytes=len(body) + 1)
+        if isinstance(loose, dict):
+            loose = {_LONG_NAMES.get(str(name), str(name)): value for name, value in loose.items()}
+        return msgspec.convert(loose, cls, strict=False)
+    except (msgspec.ValidationError, fastjson.JsonError) as error:
+        raise ValueError(f"{cls.__name__} can't be read: {error}") from error
