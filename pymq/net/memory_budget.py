@@ -7,7 +7,6 @@ by the part that keeps them, under the connection that they are kept for.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -56,7 +55,7 @@ class MemoryBudget:
         self.closed_count = 0
         # Of closed connections whose last write the event loop still has. Pulls wait until it is 0.
         self.closing_bytes = 0
-        self._by_owner: dict[str, Counter[object]] = {kind: Counter() for kind in (PARKED_REQUESTS, CLIENT_TABLES)}
+        self._by_owner: dict[str, dict[object, int]] = {kind: {} for kind in (PARKED_REQUESTS, CLIENT_TABLES)}
         self._closing: dict[object, int] = {}
         self._leaving: dict[object, int] = {}  # closed connections that their parts still count something for
         self._holders: list[Callable[[], Iterable[Holder]]] = []
@@ -75,16 +74,20 @@ class MemoryBudget:
     def hold_for(self, owner: object, kind: str, size_bytes: int) -> None:
         """As :meth:`hold`, for things that are kept outside of the buffers of the connection ``owner``."""
         of_kind = self._by_owner[kind]
-        if size_bytes < 0 and owner not in of_kind:
-            return  # its connection has ended
+        before = of_kind.get(owner)
+        if before is None:
+            if size_bytes < 0:
+                return  # its connection has ended
+            before = 0
         self.hold(kind, size_bytes)
-        of_kind[owner] += size_bytes
-        if not of_kind[owner]:
+        if before + size_bytes:
+            of_kind[owner] = before + size_bytes
+        elif before:
             del of_kind[owner]
 
     def held_for(self, owner: object) -> int:
         """Return what was counted with :meth:`hold_for`."""
-        return sum(of_kind[owner] for of_kind in self._by_owner.values())
+        return sum(of_kind.get(owner, 0) for of_kind in self._by_owner.values())
 
     def forget(self, owner: object) -> None:
         """Count nothing any more for a connection that has ended."""

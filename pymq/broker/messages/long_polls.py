@@ -218,12 +218,22 @@ class LongPolls:
         self.turn_bytes = 0
         if not self._due and not self._open and not self._is_time_over and not self._deferred:
             return False
-        end_ms = self._clock.monotonic_ms() + SLICE_MS
-        while self._take_step():
-            if self._clock.monotonic_ms() >= end_ms:
-                break
+        if not self._wake_the_only_one():
+            end_ms = self._clock.monotonic_ms() + SLICE_MS
+            while self._take_step():
+                if self._clock.monotonic_ms() >= end_ms:
+                    break
         self.turn_bytes = 0  # what comes in before the next turn's end is another turn
         return bool(self._deferred or self._open or self._is_time_over or (self._due and not self._lacks_room))
+
+    def _wake_the_only_one(self) -> bool:
+        """Answer the due pull if it is all that is to do, as when one consumer waits for a message. Saves the time of a
+        look at everything."""
+        if len(self._due) != 1 or self._open or self._is_time_over or self._deferred:
+            return False
+        if not self._lacks_room and not self.is_turn_full:
+            self._answer_due(self._due.popleft())
+        return True
 
     def tick(self) -> None:
         """Answer pulls whose time is over, as :meth:`wake` does. Take up those of peers that read again."""
@@ -236,7 +246,7 @@ class LongPolls:
 
     def disconnect(self, peer: Peer) -> None:
         """Drop the pulls of a connection that has ended, as soon as due pulls are looked at."""
-        self._due.extend(self._by_peer.get(peer, {}).values())
+        self._due.extend(self._by_peer.pop(peer, {}).values())
 
     def release_all(self) -> None:
         """Answer every pull now: the broker stops."""
@@ -339,7 +349,7 @@ class LongPolls:
         if group is not None and group.pulls.pop(parked.number, None) is not None and not group.pulls:
             self._forget(group)
         of_peer.pop(parked.number, None)
-        if not of_peer:
+        if not of_peer and parked.peer.closed:  # while it is open, its next pull needs the table again
             self._by_peer.pop(parked.peer, None)
 
 
