@@ -61,6 +61,7 @@ class MessageRequests:
             topics=metadata.topics,
             writer=messages.writer,
             retries=messages.retries,
+            transactions=messages.transactions,
             stats=stats,
             ids=ids,
             store_host=store_host,

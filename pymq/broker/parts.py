@@ -119,6 +119,7 @@ class BrokerParts:
             clock=clock,
             rng=rng,
             store=store,
+            store_host=store_host,
             metadata=self.metadata,
             stats=self.stats,
             config_tables=config_tables,
@@ -140,6 +141,7 @@ class BrokerParts:
             store=store,
             metadata=self.metadata,
             delays=self.messages.delays,
+            transactions=self.messages.transactions,
             stats=self.stats,
             sync_mode=self.replication.sync_mode,
             master_role=self.replication.master_role,
@@ -307,3 +309,5 @@ class BrokerParts:
             steps.callback(metadata.groups.save)
             steps.callback(metadata.topics.save)
             steps.callback(replication.write_fence.keep_commits)
+            if self.role.is_master and not replication.tail_recovery.is_fenced:
+                steps.callback(self.messages.transactions.save)

@@ -49,6 +49,7 @@ from pymq.wire.headers.pop import (
 )
 from pymq.wire.headers.pull import PullMessageHeader, QueryMessageHeader, ViewMessageHeader
 from pymq.wire.headers.send import ConsumerSendMsgBackHeader, SendMessageHeader, SendMessageV2Header
+from pymq.wire.headers.transaction import EndTransactionHeader, ResumeCheckHeader
 
 OPEN: Final = Permission.OPEN
 PUBLISH: Final = Permission.PUBLISH
@@ -77,6 +78,9 @@ def broker_routes(h: Handlers) -> list[Route]:
         Route(Code.PEEK_MESSAGE, PeekMessageHeader, h.pops.peek, SUBSCRIBE),
         Route(Code.NOTIFICATION, NotificationHeader, h.pops.notification, SUBSCRIBE),
         Route(Code.POLLING_INFO, PollingInfoHeader, h.pops.polling_info, SUBSCRIBE),
+        # -- Transactions
+        Route(Code.END_TRANSACTION, EndTransactionHeader, h.transactions.end, PUBLISH),
+        Route(Code.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHeader, h.transactions.resume_check, ADMIN),
         # -- Consumers: offsets, heartbeats, locks
         Route(Code.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetHeader, h.offsets.query, SUBSCRIBE),
         Route(Code.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader, h.offsets.update, SUBSCRIBE),

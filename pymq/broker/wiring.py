@@ -23,6 +23,7 @@ from pymq.broker.handlers.role_change import RoleChangeHandlers
 from pymq.broker.handlers.send_back import SendBackHandlers
 from pymq.broker.handlers.tables import TableHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
+from pymq.broker.handlers.transactions import TransactionHandlers
 from pymq.broker.parts import BrokerParts
 from pymq.broker.replication.master.side import MasterSide
 from pymq.broker.replication.roles.promotion import RoleRequests
@@ -60,6 +61,13 @@ def make_handlers(parts: BrokerParts) -> Handlers:
         pulls=parts.requests.pulls,
         pops=parts.requests.pops,
         send_back=SendBackHandlers(retries=messages.retries, writer=messages.writer),
+        transactions=TransactionHandlers(
+            config=config,
+            clock=clock,
+            transactions=messages.transactions,
+            checks=messages.transaction_checks,
+            writer=messages.writer,
+        ),
         offsets=OffsetHandlers(
             store=store,
             topics=topics,

@@ -107,6 +107,14 @@ class BrokerConfig(Config):
     max_msgs_num_batch: int = setting("maxMsgsNumBatch", 64, "Most messages in the answer to a look-up by key.", minimum=1, maximum=1024, runtime=True)
     default_query_max_num: int = setting("defaultQueryMaxNum", 32, "Most messages in the answer to a look-up by unique key.", minimum=1, maximum=1024, runtime=True)
 
+    # Transactions
+    reject_transaction_message: bool = setting("rejectTransactionMessage", False, "Refuse the half messages of transactions.", runtime=True)
+    transaction_timeout_ms: int = setting("transactionTimeOut", 6000, "ms after a half message is stored before its producers are asked (a message may ask for more).", minimum=0, maximum=86_400_000, runtime=True)
+    transaction_check_max: int = setting("transactionCheckMax", 15, "Times the producers are asked about a transaction before it goes to TRANS_CHECK_MAX_TIME_TOPIC.", minimum=0, maximum=1_000_000, runtime=True)
+    transaction_check_interval_ms: int = setting("transactionCheckInterval", 30_000, "ms between rounds of such questions.", minimum=100, maximum=86_400_000, runtime=True)
+    transaction_op_size_max_bytes: int = setting("transactionOpMsgMaxSize", 4096, "Most bytes of one record that names ended transactions.", minimum=32, maximum=MIB, runtime=True, is_size=True)
+    open_transaction_count_max: int = setting("maxOpenTransactions", 200_000, "Most open transactions; beyond, half messages are refused.", minimum=1, maximum=100_000_000, runtime=True)
+
     # Serving
     long_polling_enable: bool = setting("longPollingEnable", True, "Hold a pull until a message arrives.", runtime=True)
     short_polling_time_ms: int = setting("shortPollingTimeMills", 1000, "ms a pull is held when long polling is off.", minimum=10, maximum=30_000, runtime=True)
@@ -168,8 +176,8 @@ class BrokerConfig(Config):
         **dict.fromkeys(
             """totalReplicas enableControllerMode
             controllerAddr enableDLegerCommitLog dLegerGroup dLegerPeers dLegerSelfId enableSlaveActingMaster
-            transactionTimeOut transactionCheckMax transactionCheckInterval timerWheelEnable timerMaxDelaySec
-            traceOn rejectTransactionMessage aclEnable storePathCommitLog rocketmqHome filterServerNums enableCompaction storeType
+            timerWheelEnable timerMaxDelaySec
+            traceOn aclEnable storePathCommitLog rocketmqHome filterServerNums enableCompaction storeType
             checkCRCOnRecover""".split(),
             _LATER,
         ),

@@ -31,6 +31,8 @@ REVIVE_TOPIC_PREFIX = "rmq_sys_REVIVE_LOG_"
 SEND_FORBIDDEN_TOPICS = frozenset(
     {SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
 )
+# Records that no message id shows through another topic: they are not for consumers yet, or never.
+HIDDEN_TOPICS = frozenset({HALF_TOPIC, OP_HALF_TOPIC})
 SYSTEM_TOPICS = SEND_FORBIDDEN_TOPICS | {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC}
 # Java: MixAll and SubscriptionGroupManager.init. These groups always exist.
 SYSTEM_GROUPS = frozenset(
@@ -108,6 +110,14 @@ def is_system_topic(topic: str) -> bool:
 def is_send_forbidden(topic: str) -> bool:
     """True for topics that only the broker itself may write: what a client stored there would be taken for its own."""
     return topic in SEND_FORBIDDEN_TOPICS or topic.startswith(REVIVE_TOPIC_PREFIX)
+
+
+def hidden_text(topic: str) -> str:
+    """Return the remark for a look-up of a record in one of :data:`HIDDEN_TOPICS`."""
+    return (
+        f"can not find message: the record is in {topic}, which holds transactions that are still open; ask for the "
+        "message once its transaction is committed"
+    )
 
 
 def is_user_topic(topic: str) -> bool:

@@ -161,6 +161,7 @@ class ResponseCode:
     POLLING_FULL: Final = 209
     POLLING_TIMEOUT: Final = 210
     FLOW_CONTROL: Final = 215
+    ILLEGAL_OPERATION: Final = 604
     GO_AWAY: Final = 1500
 
 

@@ -26,6 +26,7 @@ from pymq.broker.handlers.send import SendHandlers
 from pymq.broker.handlers.send_back import SendBackHandlers
 from pymq.broker.handlers.tables import TableHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
+from pymq.broker.handlers.transactions import TransactionHandlers
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Reply
 
@@ -47,6 +48,7 @@ class Handlers:
     pulls: PullHandlers
     pops: PopHandlers
     send_back: SendBackHandlers
+    transactions: TransactionHandlers
     offsets: OffsetHandlers
     clients: ClientHandlers
     locks: LockHandlers

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pymq.errors import CorruptRecordError, NotFoundError, Refusal
+from pymq.model.names import HIDDEN_TOPICS, hidden_text
 from pymq.model.record import decode_record
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
@@ -59,6 +60,8 @@ class QueryHandlers:
             text = f"can not find message by the offset, {header.offset}: {error}"
             raise Refusal(ResponseCode.SYSTEM_ERROR, text) from error
         name = decode_record(record).topic
+        if name in HIDDEN_TOPICS and header.topic != name:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, hidden_text(name))
         topic = self._topics.get(name)
         if topic is not None and not topic.readable:
             raise Refusal(ResponseCode.NO_PERMISSION, f"topic {name} has permission {topic.perm} without read (4)")

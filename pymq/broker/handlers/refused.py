@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-_TRANSACTIONS = "transactional messages are not served"
 _TIMER = "timer messages are not served, delay levels are"
 _FILTER_CLASS = "a broker runs no filter classes: give them to a filter server (pymq filter-server)"
 _POP_MODE = "a group's mode of consumption is not kept: let the clients pop themselves"
@@ -16,11 +15,9 @@ _AUTH = "authentication is not configured"
 _ROCKSDB = "the store does not use RocksDB"
 
 REFUSED_CODES: Final[dict[int, str]] = {
-    37: _TRANSACTIONS,
     60: _TIMER,
     61: _TIMER,
     302: _FILTER_CLASS,
-    323: _TRANSACTIONS,
     354: _ROCKSDB,
     355: _ROCKSDB,
     370: _TIMER,

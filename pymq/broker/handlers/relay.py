@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from pymq.errors import CorruptRecordError, NotFoundError, Refusal
 from pymq.model.ids import decode_offset_id
 from pymq.model.message import MessageQueue
+from pymq.model.names import HIDDEN_TOPICS, hidden_text
+from pymq.model.record import decode_record
 from pymq.wire.bodies_admin import ClientConsumerStatus, ConsumerStatus, decode_admin_body, encode_admin_body
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
@@ -81,10 +83,14 @@ class RelayHandlers:
 
     def _message(self, message_id: str) -> bytes:
         try:
-            return bytes(self._store.record_at(decode_offset_id(message_id)[2]))
+            record = bytes(self._store.record_at(decode_offset_id(message_id)[2]))
+            name = decode_record(record).topic
         except (ValueError, NotFoundError, CorruptRecordError) as error:
             text = f"no message with the id {message_id[:60]!r} is here: {error}"
             raise Refusal(ResponseCode.SYSTEM_ERROR, text) from error
+        if name in HIDDEN_TOPICS:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, hidden_text(name))
+        return record
 
     def _pass_on(self, client: Client, request: Command, body: bytes, peer: Peer) -> None:
         # The consumer must not get the operator's credentials.

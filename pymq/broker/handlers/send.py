@@ -18,6 +18,7 @@ from pymq.model.names import RETRY_PREFIX, is_send_forbidden
 from pymq.model.properties import append_properties, encode_properties, find_property
 from pymq.model.record import MalformedRecordError, decode_batch
 from pymq.model.tables import PERM_WRITE, TopicConfig
+from pymq.model.transactions import is_half
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command, encode_command
 from pymq.wire.dispatch import Handler, Peer, Reply
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer
     from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.report.stats import StatsManager
+    from pymq.broker.transactions.transactions import Transactions
     from pymq.config import BrokerConfig
     from pymq.store.store import Placed
 
@@ -50,6 +52,7 @@ class SendHandlers:
         topics: TopicManager,
         writer: Writer,
         retries: Retries,
+        transactions: Transactions,
         stats: StatsManager,
         ids: UniqueIdMaker,
         store_host: bytes,
@@ -60,6 +63,7 @@ class SendHandlers:
         self._topics = topics
         self._writer = writer
         self._retries = retries
+        self._transactions = transactions
         self._stats = stats
         self._ids = ids
         self._store_host = store_host
@@ -79,6 +83,11 @@ class SendHandlers:
         properties, unique_key = self._enriched(header.properties)
         reconsume_times = header.reconsume_times or 0
         name = topic.topic_name
+        if _HALF in properties and is_half(properties):
+            is_retry = reconsume_times > 0 and self._writer.delay_level(properties) > 0
+            if not is_retry:  # else it is a copy of a message that was committed
+                self._send_half(request, header, peer, name, queue_id, properties, unique_key)
+                return None
         if name.startswith(RETRY_PREFIX):
             name, queue_id, properties = self._retries.redirect_direct_send(
                 name, queue_id, properties, reconsume_times, header.max_reconsume_times
@@ -97,6 +106,32 @@ class SendHandlers:
         self._stats.message_put(topic.topic_name, 1, placed.size_bytes)
         self._hold_answer(request, peer, [placed], queue_id, unique_key, properties)
         return None
+
+    def _send_half(
+        self,
+        request: Command,
+        header: SendHeader,
+        peer: Peer,
+        topic: str,
+        queue_id: int,
+        properties: bytes,
+        unique_key: str,
+    ) -> None:
+        """Take a half message. Its answer has the requested queue, and the offset in the half topic's queue."""
+        placed = self._transactions.put_half(
+            topic,
+            queue_id,
+            request.body,
+            properties,
+            group=header.producer_group,
+            unique_key=unique_key,
+            flag=header.flag,
+            sys_flag=header.sys_flag,
+            born_timestamp_ms=header.born_timestamp,
+            born_host=peer.host_bytes,
+            reconsume_times=header.reconsume_times or 0,
+        )
+        self._hold_answer(request, peer, [placed], queue_id, unique_key, properties)
 
     def send_batch(self, request: Command, header: SendHeader, peer: Peer) -> Reply | None:
         """Take a batch. It is stored as single messages with consecutive offsets; each has its own properties, then the
@@ -209,6 +244,8 @@ class SendHandlers:
                     f"message {i} of the batch is delayed: send delayed messages one by one",
                 )
             self._check_unserved(properties)
+            if is_half(properties):
+                raise _half_in_batch(i)
 
     def _enriched(self, text: str | None) -> tuple[bytes, str]:
         """Return the raw properties with what the broker adds, and the message's unique key. Raises Refusal."""
@@ -230,12 +267,7 @@ class SendHandlers:
         return raw, unique_key
 
     def _check_unserved(self, properties: bytes) -> None:
-        """Refuse transactional and timer messages, and levels that are no number: they would be delivered at once."""
-        if _HALF in properties and find_property(properties, b"TRAN_MSG") == b"true":
-            raise Refusal(
-                ResponseCode.NO_PERMISSION,
-                "this broker does not take transactional messages (TRAN_MSG=true): send an ordinary message",
-            )
+        """Refuse timer messages, and levels that are no number: they would be delivered at once."""
         if b"DELAY\x01" in properties:
             _check_delay(properties)
         if b"TIMER_DEL" in properties:
@@ -274,6 +306,11 @@ def check_flags(sys_flag: int) -> None:
     reason = sysflag.contradiction(sys_flag)
     if reason:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the sysFlag {sys_flag} contradicts itself: {reason}")
+
+
+def _half_in_batch(number: int) -> Refusal:
+    text = f"message {number} of the batch is transactional (TRAN_MSG=true): send its half message alone"
+    return Refusal(ResponseCode.MESSAGE_ILLEGAL, text)
 
 
 def _check_delay(properties: bytes) -> None:

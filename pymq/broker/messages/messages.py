@@ -14,6 +14,8 @@ from pymq.broker.messages.writer import Writer
 from pymq.broker.metadata.config_tables import ConfigTables
 from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.report.stats import StatsManager
+from pymq.broker.transactions.checks import TransactionChecks
+from pymq.broker.transactions.transactions import Transactions
 from pymq.broker.upkeep.flusher import Flusher, RunInThread
 from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, Job
 from pymq.clock import Clock
@@ -32,6 +34,7 @@ class Messages:
         clock: Clock,
         rng: random.Random,
         store: MessageStore,
+        store_host: bytes,
         metadata: Metadata,
         stats: StatsManager,
         config_tables: ConfigTables,
@@ -39,7 +42,7 @@ class Messages:
         run_in_thread: RunInThread,
         schedule_turn_end: Callable[[], None],
     ) -> None:
-        """``copies`` says what replication requires of a send."""
+        """``store_host``: this broker's packed address; ``copies`` says what replication requires of a send."""
         self._config = config
         self._store = store
         self.waiting_answers = WaitingAnswers(
@@ -80,8 +83,29 @@ class Messages:
             topics=metadata.topics,
         )
 
+        self.transactions = Transactions(
+            config=config,
+            clock=clock,
+            store=store,
+            store_host=store_host,
+            writer=self.writer,
+            topics=metadata.topics,
+            cursors=metadata.cursors,
+            stats=stats,
+        )
+        self.transaction_checks = TransactionChecks(
+            config=config,
+            clock=clock,
+            store=store,
+            writer=self.writer,
+            topics=metadata.topics,
+            clients=metadata.clients,
+            transactions=self.transactions,
+        )
+
     def jobs(self) -> list[Job]:
-        """Return the jobs of the store, the waiting answers and the flusher. The master's side has the delays' job."""
+        """Return the jobs of the store, the waiting answers and the flusher. The master's side has those
+        of delays and transactions."""
         return [
             Job("store housekeeping", TICK_PERIOD_MS, self._store.tick),
             Job("late answers", TICK_PERIOD_MS, self.waiting_answers.tick),

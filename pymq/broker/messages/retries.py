@@ -153,9 +153,12 @@ class Retries:
 
     def _message_at(self, offset: int) -> StoredMessage:
         try:
-            return decode_record(self._store.record_at(offset))
+            message = decode_record(self._store.record_at(offset))
         except (NotFoundError, CorruptRecordError) as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}: {error}") from error
+        if message.topic in names.HIDDEN_TOPICS:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, names.hidden_text(message.topic))
+        return message
 
     def _retry_properties(self, message: StoredMessage) -> dict[str, str]:
         properties = dict(message.properties)

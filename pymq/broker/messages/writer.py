@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from pymq.broker.messages.held_answers import AnswerTo, HeldAnswers, hold, refuse, release
 from pymq.broker.messages.waiting_answers import Copies, WaitingAnswers
@@ -27,6 +28,23 @@ _WAIT = b"WAIT"
 CommitListener = Callable[[bool], None]
 # Properties of a message whose answer does not wait for the disk: one that the broker stores again itself.
 NOT_WAITING = b"WAIT\x01false\x02"
+
+
+class Companion(Protocol):
+    """A part that has something to store with each commit, and must know how it ended."""
+
+    @property
+    def is_changed(self) -> bool:
+        """True when the next commit concerns it."""
+        ...
+
+    def stage_rest(self) -> None:
+        """Stage what belongs behind everything else of this commit."""
+        ...
+
+    def after_commit(self, is_stored: bool) -> None:
+        """Take note how the commit ended."""
+        ...
 
 
 def waits_for_store(properties: bytes) -> bool:
@@ -69,6 +87,7 @@ class Writer:
         self.held: HeldAnswers = {}
         self._held_not_waiting: HeldAnswers = {}  # sent with the commit in any mode
         self._listeners: list[CommitListener] = []  # of the messages that are staged
+        self.companion: Companion | None = None
         self.staged_count = 0
         self.failed_commit_count = 0
         self.failed_put_count = 0  # messages of failed commits
@@ -178,8 +197,18 @@ class Writer:
 
         An error that only a bug can cause is raised after every held answer was refused because of it.
         """
-        if not self.staged_count:
-            return
+        companion = self.companion
+        if companion is not None and companion.is_changed:
+            companion.stage_rest()
+            failures = self.failed_commit_count
+            try:
+                self._commit()
+            finally:
+                companion.after_commit(self.failed_commit_count == failures)
+        elif self.staged_count:
+            self._commit()
+
+    def _commit(self) -> None:
         staged_count, self.staged_count = self.staged_count, 0
         listeners, self._listeners = self._listeners, []
         held, self.held = self.held, {}

@@ -169,6 +169,12 @@ class TopicManager:
             found = self._topics[topic]
         return found
 
+    def ensure_system(self, topic: str) -> TopicConfig:
+        """Return a system topic that is made on its first use, with one queue. No limit stops it."""
+        if topic not in self._topics:
+            self._make_at_once([_plain(topic, 1)])
+        return self._topics[topic]
+
     def ensure_all_internal(self, queue_counts: Mapping[str, int], perm: int = PERM_READ_WRITE) -> None:
         """Make the missing ones of several such topics (name -> queues), all or none, with one save.
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pymq.broker.replication.slave.cursors import SlaveCursors
 from pymq.config.values import ASYNC_MASTER, SYNC_MASTER
+from pymq.model.names import HALF_TOPIC, OP_HALF_TOPIC
 from pymq.model.tables import DataVersion
+from pymq.model.transactions import TRANSACTION_GROUP
 
 if TYPE_CHECKING:
     from pymq.broker.messages.delays import DelayService
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.metadata import Metadata
     from pymq.broker.replication.roles.master_role import SeenMasterRole
     from pymq.broker.report.stats import StatsManager
+    from pymq.broker.transactions.transactions import Transactions
     from pymq.store.store import MessageStore
 
 TOPICS = "topics"
@@ -23,6 +26,7 @@ GROUPS = "subscriptionGroup"
 OFFSETS = "consumerOffset"
 DELAYS = "delayOffset"
 DELETIONS = "deletedTopics"
+TRANSACTIONS = "transactions"
 MASTER_ROLE = "masterRole"
 
 
@@ -85,6 +89,7 @@ def replicated_tables(
     store: MessageStore,
     metadata: Metadata,
     delays: DelayService,
+    transactions: Transactions,
     stats: StatsManager,
     sync_mode: MasterMode,
     master_role: SeenMasterRole,
@@ -103,12 +108,21 @@ def replicated_tables(
         row(OFFSETS, "offsetTable", _Offsets(metadata.cursors, start_id)),
         # A slave counts a delayed message as delivered once its log has the delivered copy.
         row(DELAYS, "offsetTable", _Delays(delays), waits_for_log=True),
+        # Likewise a transaction has ended for a slave once its log has what ended it.
+        row(TRANSACTIONS, "offsetTable", _Transactions(transactions, metadata.cursors), waits_for_log=True),
         row(MASTER_ROLE, MASTER_ROLE, _MasterRole(sync_mode, master_role)),
     ]
 
 
 def _text(part: DataVersion | int) -> str:
     return str(part) if isinstance(part, int) else f"{part.counter}.{part.timestamp}.{part.state_version}"
+
+
+def _without_transactions(table: dict[str, Any]) -> dict[str, Any]:
+    """Return a table of offsets without those that slaves take when their log has what they refer to."""
+    for topic in (HALF_TOPIC, OP_HALF_TOPIC):
+        table["offsetTable"].pop(f"{topic}@{TRANSACTION_GROUP}", None)
+    return table
 
 
 class _Topics:
@@ -165,8 +179,8 @@ class _Offsets:
         if start_id == self._start_id and number.isdigit():
             part = self._cursors.changes_since(int(number))
             if part is not None:
-                return TableRead(part, is_part=True)
-        return TableRead(self._cursors.as_table())
+                return TableRead(_without_transactions(part), is_part=True)
+        return TableRead(_without_transactions(self._cursors.as_table()))
 
     def take(self, table: dict[str, Any], is_part: bool) -> None:
         assert isinstance(self._cursors, SlaveCursors), "only a slave takes tables"
@@ -187,6 +201,33 @@ class _Delays:
 
     def take(self, table: dict[str, Any], is_part: bool) -> None:
         self._delays.take_over(table)
+
+
+class _Transactions:
+    """How far the half and the op queue of transactions are done with."""
+
+    def __init__(self, transactions: Transactions, cursors: CursorManager) -> None:
+        self._progress = transactions.progress
+        self._cursors = cursors
+
+    def stamp(self) -> Stamp:
+        return (self._progress.change_count,)
+
+    def read(self, known: str) -> TableRead:
+        offsets = {topic: self._cursors.offsets(TRANSACTION_GROUP, topic) for topic in (HALF_TOPIC, OP_HALF_TOPIC)}
+        return TableRead(
+            {
+                "offsetTable": {
+                    f"{topic}@{TRANSACTION_GROUP}": {str(queue_id): offset for queue_id, offset in queues.items()}
+                    for topic, queues in offsets.items()
+                    if queues
+                }
+            }
+        )
+
+    def take(self, table: dict[str, Any], is_part: bool) -> None:
+        assert isinstance(self._cursors, SlaveCursors), "only a slave takes tables"
+        self._cursors.take_transactions(table)
 
 
 class _Deletions:

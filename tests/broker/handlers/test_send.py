@@ -320,11 +320,10 @@ def test_properties_at_and_above_the_limit(world: World) -> None:
     assert len(world.messages("T", 1)[0].raw_properties) == 32_767
 
 
-def test_a_transactional_message(world: World) -> None:
-    code, remark = refusal(world, properties="TRAN_MSG\x01true\x02UNIQ_KEY\x01A\x02")
-    assert code == ResponseCode.NO_PERMISSION and "TRAN_MSG=true" in remark and "ordinary message" in remark
+def test_a_transactional_message_in_a_batch(world: World) -> None:
     entries = batch((b"1", b""), (b"2", b"TRAN_MSG\x01true\x02"))
-    assert refusal(world, entries, Code.SEND_BATCH_MESSAGE, batch="true")[0] == ResponseCode.NO_PERMISSION
+    code, remark = refusal(world, entries, Code.SEND_BATCH_MESSAGE, batch="true")
+    assert code == ResponseCode.MESSAGE_ILLEGAL and "message 1" in remark and "TRAN_MSG=true" in remark
     send(world, properties="TRAN_MSG\x01false\x02UNIQ_KEY\x01A\x02")
 
 

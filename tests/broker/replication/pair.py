@@ -124,6 +124,7 @@ class Pair:
             store=parts.store,
             metadata=parts.metadata,
             delays=parts.messages.delays,
+            transactions=parts.messages.transactions,
             stats=parts.stats,
             sync_mode=parts.replication.sync_mode,
             master_role=parts.replication.master_role,

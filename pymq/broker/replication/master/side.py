@@ -14,7 +14,7 @@ from pymq.broker.replication.replicated_tables import ReplicatedTable
 from pymq.broker.replication.replication import Replication
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.tail_recovery.unsynced_replicas import TICK_PERIOD_MS as TAIL_TICK_PERIOD_MS
-from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, Job
+from pymq.broker.upkeep.jobs import SLOW_TICK_PERIOD_MS, TICK_PERIOD_MS, Job
 from pymq.clock import Clock
 from pymq.model.route import MASTER_ID
 from pymq.store.store import MessageStore
@@ -47,6 +47,8 @@ class MasterSide:
         self._metadata = metadata
         self._delays = messages.delays
         self._pop = pop
+        self._transactions = messages.transactions
+        self._transaction_checks = messages.transaction_checks
         self._waiting_answers = messages.waiting_answers
         self._tail_recovery = replication.tail_recovery
         self._write_fence = replication.write_fence
@@ -73,6 +75,7 @@ class MasterSide:
             metadata.pending_offsets.clear()
         self._delays.start()
         self._pop.revive_log.load()
+        self._transactions.start()
 
     def end_turn(self) -> None:
         """Send what was committed, and answer slaves that wait for a table's change."""
@@ -88,6 +91,8 @@ class MasterSide:
         return [
             Job("delayed delivery", TICK_PERIOD_MS, self._delays.tick),
             Job("popped messages", TICK_PERIOD_MS, self._pop.reviver.tick),
+            Job("progress of transactions", SLOW_TICK_PERIOD_MS, self._transactions.tick),
+            Job("transaction checks", TICK_PERIOD_MS, self._transaction_checks.tick),
             Job("slaves", TICK_PERIOD_MS, self.ha_service.tick),
             Job("slaves that wait for tables", TICK_PERIOD_MS, self.table_requests.tick),
             Job("end of the log", TAIL_TICK_PERIOD_MS, self._tail_recovery.tick),

@@ -13,6 +13,7 @@ from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import Refusal
 from pymq.model.tables import DataVersion
+from pymq.model.transactions import TRANSACTION_GROUP
 from pymq.wire.codes import ResponseCode
 
 # A slave's file follows its master's offsets closely. A large table is saved less often, because a save takes time.
@@ -70,9 +71,17 @@ class SlaveCursors(CursorManager):
         taken = read_offsets(table.get("offsetTable"))
         self._pending.lay_over(taken, is_part=is_part)
         if not is_part:
+            for key, queues in self._offsets.items():
+                if key[1] == TRANSACTION_GROUP:
+                    taken.setdefault(key, queues)  # they come in a table of their own, see below
             self._all.clear()
         self._all.update(taken)
         self.data_version = read_version(table)
+        self._dirty = True
+
+    def take_transactions(self, table: dict[str, Any]) -> None:
+        """Take the progress of a master's transactions, whose messages are in this slave's log."""
+        self._all.update(read_offsets(table.get("offsetTable")))
         self._dirty = True
 
     def _save_interval_ms(self) -> int:

@@ -32,6 +32,7 @@ POPS: Final = (
     RequestCode.NOTIFICATION,
     RequestCode.POLLING_INFO,
 )
+_TRANSACTIONS: Final = (RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE)
 _LOCKS: Final = (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ)
 CHANGES: Final = (
     RequestCode.UPDATE_AND_CREATE_TOPIC,
@@ -49,6 +50,7 @@ CHANGES: Final = (
 REFUSED: Final[dict[int, tuple[int, str]]] = {
     **dict.fromkeys(_SENDS, (ResponseCode.SERVICE_NOT_AVAILABLE, "takes no messages")),
     **dict.fromkeys(POPS, (ResponseCode.SERVICE_NOT_AVAILABLE, "hands out no messages")),
+    **dict.fromkeys(_TRANSACTIONS, (ResponseCode.SLAVE_NOT_AVAILABLE, "ends and checks no transactions")),
     **dict.fromkeys(_LOCKS, (ResponseCode.SERVICE_NOT_AVAILABLE, "gives no locks")),
     **dict.fromkeys(CHANGES, (ResponseCode.SYSTEM_ERROR, "changes no topics, groups or offsets")),
 }

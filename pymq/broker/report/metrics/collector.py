@@ -13,6 +13,7 @@ from pymq.broker.report.metrics.lag import LagMetrics
 from pymq.broker.report.metrics.replication import ROLE_CHANGES, ReplicationMetrics
 from pymq.broker.report.metrics.storage import StorageMetrics
 from pymq.broker.report.metrics.traffic import TrafficMetrics
+from pymq.broker.report.metrics.transactions import TransactionMetrics
 from pymq.config.metrics import parse_labels
 from pymq.metrics.connections import ConnectionMetrics
 from pymq.metrics.family import Collector, Family, Reading, gauge, single
@@ -28,7 +29,11 @@ SERVING = gauge("pymq_broker_serving", "1 while requests are answered, 0 while t
 BROKER_METRICS = (
     *(INFO, SERVING, ROLE_CHANGES),
     *(metric for part in (ConnectionMetrics, TrafficMetrics, ClientMetrics, LagMetrics) for metric in part.metrics),
-    *(metric for part in (StorageMetrics, ReplicationMetrics, FilterMetrics) for metric in part.metrics),
+    *(
+        metric
+        for part in (StorageMetrics, ReplicationMetrics, FilterMetrics, TransactionMetrics)
+        for metric in part.metrics
+    ),
 )
 
 
@@ -79,6 +84,7 @@ class BrokerMetrics:
                     StorageMetrics(parts, lambda: self._broker.recovery),
                     ReplicationMetrics(parts),
                     FilterMetrics(parts),
+                    TransactionMetrics(parts),
                 ],
             )
         return self._of_parts[1]

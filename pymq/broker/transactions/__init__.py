@@ -1,0 +1,1 @@
+"""Transactions: half messages, how they end, and questions to producers that have not ended them."""
