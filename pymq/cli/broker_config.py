@@ -31,6 +31,7 @@ def config(
         typer.Argument(metavar="[KEY=VALUE]…", help="Settings to change; none: list all."),
     ] = None,
     key: Annotated[str, typer.Option("--key", metavar="TEXT", help="Show only keys that contain this text.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")] = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
@@ -38,11 +39,25 @@ def config(
 
     NAME changes the master of that name, HOST:PORT the broker there. docs/configuration.md lists the keys that change
     at run time; write a change into the broker's file or flags as well. A broker applies all changes or, with exit code
-    5, none.
+    5, none. A change by which more segments would be deleted asks for confirmation.
     """
     from pymq.cli import broker_config_work as work
 
     new_values = parse_pairs(changes or [], "the setting")
+    if new_values.keys() & work.DELETING_KEYS and not yes:
+        question = with_admin(namesrv, lambda admin: work.what_goes(admin, broker, new_values))
+        if question:
+            _confirm(question)
 
     records = with_admin(namesrv, lambda admin: work.apply(admin, broker, new_values, key))
     print_listing(records, COLUMNS, output, f"no key contains {key!r}")
+
+
+def _confirm(question: str) -> None:
+    import sys
+
+    from pymq.errors import UsageError
+
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question}; nothing is changed: give --yes to confirm")
+    typer.confirm(f"{question}. Change it?", abort=True, err=True)

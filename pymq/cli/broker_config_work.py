@@ -7,6 +7,37 @@ from typing import Any
 from pymq.cli.replica_view import BrokerView, named
 from pymq.client.admin import Admin
 from pymq.errors import NotFoundError
+from pymq.units import format_bytes
+
+# Settings that may delete segments when they change.
+DELETING_KEYS = frozenset(
+    {
+        "fileReservedTime",
+        "deleteWhen",
+        "diskMaxUsedSpaceRatio",
+        "diskSpaceCleanForciblyRatio",
+        "cleanFileForciblyEnable",
+        "commitLogBytesMax",
+        "diskFreeBytesMin",
+    }
+)
+
+
+async def what_goes(admin: Admin, name: str, changes: dict[str, str]) -> str:
+    """Returns which segments a change would delete, as a text to confirm; empty when no more than without it.
+
+    Raises NotFoundError, RefusedError.
+    """
+    address = _broker_to_change(await named(admin, name), name).address
+    plan = await admin.brokers.plan_config(address, changes)
+    if plan is None:
+        return f"{address} can't say what it would delete with {', '.join(sorted(changes.keys() & DELETING_KEYS))}"
+    if plan.doomed_then <= plan.doomed_now:
+        return ""
+    return (
+        f"{address} would delete {plan.doomed_then} of {plan.segments} segments ({format_bytes(plan.doomed_bytes)}, "
+        f"{', '.join(plan.reasons)}) from the next minute on; without the change {plan.doomed_now}"
+    )
 
 
 async def apply(admin: Admin, name: str, changes: dict[str, str], key: str) -> list[dict[str, Any]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import difflib
 import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from pymq.errors import ConfigError, UsageError
 from pymq.units import parse_size_bytes
@@ -196,6 +197,13 @@ class Config:
         if changed:
             for listener in self._listeners:
                 listener(frozenset(changed))
+        return changed
+
+    def with_runtime_changes(self, values: Mapping[str, str]) -> Self:
+        """Return a copy after :meth:`change_at_runtime`, which raises ConfigError. No listener hears of it."""
+        changed = copy.copy(self)
+        changed._listeners, changed._origins = [], dict(self._origins)
+        changed.change_at_runtime(values)
         return changed
 
     def check(self) -> None:

@@ -77,14 +77,14 @@ class BrokerConfig(Config):
     flush_delay_offset_interval_ms: int = setting("flushDelayOffsetInterval", 10_000, "ms between saves of the delay levels' progress.", minimum=100, maximum=600_000, runtime=True)
 
     # Retention
-    file_reserved_time_hours: int = setting("fileReservedTime", 72, "Hours a segment is kept after its last change.", minimum=0, maximum=876_000, runtime=True)
+    file_reserved_time_hours: int = setting("fileReservedTime", 72, "Hours a segment is kept after its last change.", minimum=1, maximum=876_000, runtime=True)
     delete_when: str = setting("deleteWhen", "04", "Hours of the day, local time, in which old segments are deleted.", form=_HOURS, runtime=True)
     disk_max_used_space_ratio: int = setting("diskMaxUsedSpaceRatio", 75, "Percent of the disk in use above which old segments are deleted at any hour (10 to 95; 0: off).", minimum=0, maximum=100, runtime=True)
     disk_space_clean_forcibly_ratio: int = setting("diskSpaceCleanForciblyRatio", 85, "Percent above which the oldest segments are deleted whatever their age (30 to 85; 0: off).", minimum=0, maximum=100, runtime=True)
     disk_space_warning_level_ratio: int = setting("diskSpaceWarningLevelRatio", 90, "Percent above which writes are refused (35 to 90; 0: off).", minimum=0, maximum=100, runtime=True)
     clean_file_forcibly_enable: bool = setting("cleanFileForciblyEnable", True, "Let diskSpaceCleanForciblyRatio delete segments.", runtime=True)
     commit_log_bytes_max: int = setting("commitLogBytesMax", 0, "Size of the log above which the oldest segments are deleted whatever their age; 0: off.", minimum=0, maximum=2**62, runtime=True, is_size=True)
-    disk_free_bytes_min: int = setting("diskFreeBytesMin", 0, "Free bytes of the disk below which the oldest segments are deleted, and writes refused if none is left; 0: off.", minimum=0, maximum=2**62, runtime=True, is_size=True)
+    disk_free_bytes_min: int = setting("diskFreeBytesMin", 0, "Free bytes of the disk below which the oldest segments are deleted, and writes refused if none is left; at most half of the disk counts; 0: off.", minimum=0, maximum=2**62, runtime=True, is_size=True)
     delete_file_batch_max: int = setting("deleteFileBatchMax", 10, "Most segments that one pass deletes.", minimum=1, maximum=1000, runtime=True)
     clean_resource_interval_ms: int = setting("cleanResourceInterval", 10_000, "ms between passes; the first runs a minute after the start.", minimum=100, maximum=3_600_000, runtime=True)
 
@@ -145,7 +145,6 @@ class BrokerConfig(Config):
 
     # Limits: each one stops a way to exhaust the broker
     frame_size_bytes_max: int = setting("frameSizeBytesMax", 16 * MIB, "Largest frame; a longer one closes its connection.", minimum=65_536, maximum=256 * MIB, is_size=True)
-    inflated_size_bytes_max: int = setting("inflatedSizeBytesMax", 64 * MIB, "Most bytes a compressed body may inflate to.", minimum=65_536, maximum=1024 * MIB, is_size=True)
     batch_count_max: int = setting("maxBatchNums", 32_767, "Most messages in one batch.", minimum=1, maximum=32_767, runtime=True)
     connection_count_max: int = setting("connectionCountMax", 10_000, "Most connections.", minimum=1, maximum=1_000_000)
     connection_count_per_address_max: int = setting("connectionCountPerAddressMax", 1024, "Most connections from one address.", minimum=1, maximum=1_000_000)

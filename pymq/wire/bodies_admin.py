@@ -57,6 +57,20 @@ class GroupForbidden(msgspec.Struct, rename="camel", kw_only=True):
     readable: bool = True
 
 
+class DeletionPlan(msgspec.Struct, rename="camel", kw_only=True):
+    """The answer to PYMQ_PLAN_BROKER_CONFIG (9110): the oldest segments that retention deletes as soon as it may.
+
+    ``doomed_now`` of ``segments`` go with the settings as they are, ``doomed_then`` with ``doomed_bytes`` after the
+    change, for the settings in ``reasons``.
+    """
+
+    segments: int
+    doomed_now: int
+    doomed_then: int
+    doomed_bytes: int
+    reasons: list[str] = []
+
+
 class TopicOffset(msgspec.Struct, rename="camel", kw_only=True):
     """One queue of GET_TOPIC_STATS_INFO. The timestamp is the last message's store time in ms, 0 for an empty queue."""
 

@@ -122,6 +122,7 @@ class RequestCode:
     PYMQ_CHANGE_ROLE: Final = 9104
     PYMQ_LIST_LOG_DIGESTS: Final = 9105
     PYMQ_READ_LOG: Final = 9106
+    PYMQ_PLAN_BROKER_CONFIG: Final = 9110
 
 
 class ResponseCode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -288,7 +289,7 @@ def test_pulls_are_moved_on_after_an_operator_deletes_old_messages(tmp_path: Pat
         settings: dict[str, Any] = {
             "mappedFileSizeCommitLog": "65536",
             "mappedFileSizeConsumeQueue": "400",
-            "fileReservedTime": "0",
+            "fileReservedTime": "1",
         }
         queue = MessageQueue("T", "broker-a", 0)
         async with name_server() as namesrv:
@@ -305,6 +306,9 @@ def test_pulls_are_moved_on_after_an_operator_deletes_old_messages(tmp_path: Pat
                 for number in range(300):
                     await producer.send(Message("T", b"%d" % number + b"x" * 1000, keys=f"k{number}"), queue=queue)
                 assert len(list((tmp_path / "data/commitlog").iterdir())) == len(log.segments) > 4
+                for path in (tmp_path / "data/commitlog").iterdir():
+                    old_s = path.stat().st_mtime - 3600
+                    os.utime(path, (old_s, old_s))
                 await admin.brokers.delete_expired_commit_log(address)
                 await until(lambda: len(log.segments) == 1)
                 await until(lambda: len(list((tmp_path / "data/consumequeue/T/0").iterdir())) <= 5)

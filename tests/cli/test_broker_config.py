@@ -7,14 +7,19 @@ from typing import Any
 
 import pytest
 
-from pymq.cli.broker_config_work import apply
+from pymq.cli.broker_config_work import apply, what_goes
+from pymq.client.admin.brokers import BrokerAdmin
+from pymq.clock import ManualClock
 from pymq.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE, NotFoundError, RefusedError
+from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.wire.bodies_admin import DeletionPlan
 from tests.broker.world import World
 
 from .conftest import Pymq
 from .worlds import WorldAdmin
 
 GROUP = "broker-a"
+SEGMENT_BYTES = 65_536
 
 
 def group(*ids: int) -> tuple[WorldAdmin, list[World], list[str]]:
@@ -74,3 +79,44 @@ def test_against_a_server(pymq: Pymq) -> None:
     assert pymq("broker", "config", broker["broker"], "slaveTimeout").code == EXIT_USAGE
     nothing = pymq("broker", "config", broker["broker"], "--key", "zzz")
     assert nothing.code == EXIT_OK and "no key contains 'zzz'" in nothing.err
+
+
+def test_a_change_that_deletes_segments_says_which() -> None:
+    admin = WorldAdmin()
+    clock = ManualClock()
+    world = World(MemoryFiles(now_ms=clock.now_ms), clock, brokerName=GROUP, mappedFileSizeCommitLog=SEGMENT_BYTES)
+    address = admin.add(GROUP, 0, world)
+    while len(world.parts.store._log.segments) < 7:
+        world.put("T", bytes(6000))
+    world.parts.store._housekeeping.write()
+
+    def asked(**changes: str) -> str:
+        return asyncio.run(what_goes(admin, GROUP, changes))  # type: ignore[arg-type]
+
+    assert asked(commitLogBytesMax=str(3 * SEGMENT_BYTES)) == (
+        f"{address} would delete 4 of 7 segments (256.0 KB, commitLogBytesMax) from the next minute on; "
+        "without the change 0"
+    )
+    assert asked(commitLogBytesMax=str(7 * SEGMENT_BYTES)) == "" and asked(fileReservedTime="71") == ""
+    with pytest.raises(RefusedError, match="the least is"):
+        asked(commitLogBytesMax="1")
+
+
+def test_a_change_that_deletes_segments_needs_a_yes(pymq: Pymq, monkeypatch: pytest.MonkeyPatch) -> None:
+    (broker,) = pymq("cluster", "list", "--json").json()
+    name = broker["broker"]
+    assert pymq("broker", "config", name, "fileReservedTime=71").code == EXIT_OK  # it deletes nothing
+
+    async def four(*_: object) -> DeletionPlan:
+        return DeletionPlan(segments=7, doomed_now=0, doomed_then=4, doomed_bytes=1024, reasons=["fileReservedTime"])
+
+    async def unknown(*_: object) -> None:
+        return None
+
+    for plan, text in ((four, "would delete 4 of 7 segments"), (unknown, "can't say what it would delete")):
+        monkeypatch.setattr(BrokerAdmin, "plan_config", plan)
+        refused = pymq("broker", "config", name, "fileReservedTime=70")
+        assert refused.code == EXIT_USAGE and text in refused.err and "give --yes" in refused.err
+        shown = pymq("broker", "config", name, "--key", "fileReservedTime").out.split()
+        assert shown[-1] == "71"
+    assert pymq("broker", "config", name, "fileReservedTime=72", "--yes").code == EXIT_OK

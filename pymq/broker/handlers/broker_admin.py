@@ -1,4 +1,4 @@
-"""Operators' requests about the broker: configuration (25, 26), figures (28, 315, 321), cleaning (306, 329)."""
+"""Operators' requests about the broker: configuration (25, 26, 9110), figures (28, 315, 321), cleaning (306, 329)."""
 
 from __future__ import annotations
 
@@ -95,6 +95,15 @@ class BrokerAdminHandlers:
             log.info("%s changed the configuration: %s", peer.address, text)
             self._waiting_answers.release_confirmed()  # other answers can go now, or fewer sends are taken
         return Reply()
+
+    def plan_config(self, request: Command, header: None, peer: Peer) -> Reply:
+        """Say which segments retention would delete after a change of settings, and change nothing."""
+        wanted = _config_lines(request.body)
+        try:
+            changed = self._config.with_runtime_changes(wanted)
+        except ConfigError as error:
+            raise Refusal(ResponseCode.NO_PERMISSION, str(error)) from error
+        return Reply(body=encode_admin_body(self._cleaner.plan(changed)))
 
     def config(self, request: Command, header: None, peer: Peer) -> Reply:
         """Return all settings as properties text, with secrets masked."""

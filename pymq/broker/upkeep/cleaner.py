@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from dataclasses import replace
 
 from pymq.broker.upkeep.flusher import Result, RunInThread
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import StoreUnavailableError
 from pymq.store.store import Doomed, MessageStore, RetentionSettings
+from pymq.wire.bodies_admin import DeletionPlan
 
 log = logging.getLogger(__name__)
 
 FIRST_PASS_DELAY_MS = 60_000
+# After a change of settings by which more is deleted: time to take it back, then one segment a pass for a while.
+CHANGED_DELAY_MS = 60_000
+PACED_FOR_MS = 600_000
+PLAN_COUNT_MAX = 1_000
 MANUAL_PASS_COUNT = 20  # Java: CleanCommitLogService.MAX_MANUAL_DELETE_FILE_TIMES
 
 
@@ -32,6 +38,8 @@ class Cleaner:
         self._next_pass_ms = clock.monotonic_ms()
         self._deletes_from_ms = self._next_pass_ms + FIRST_PASS_DELAY_MS
         self._manual_passes = 0
+        self._settings = retention_settings(config)  # of the last pass
+        self._paced_until_ms = self._next_pass_ms
         self._doomed: deque[Doomed] = deque()
         self._is_working = False
         self._is_stopped = False
@@ -51,7 +59,7 @@ class Cleaner:
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._next_pass_ms:
             self._next_pass_ms = now_ms + self._config.clean_resource_interval_ms
-            self._begin_pass(may_delete=now_ms >= self._deletes_from_ms or self._manual_passes > 0)
+            self._begin_pass()
         if self._doomed or self._store.has_waste:
             self._start_work(self._doomed.popleft() if self._doomed else None)
         elif now_ms >= self._deletes_from_ms:
@@ -61,8 +69,47 @@ class Cleaner:
         """Starts nothing more and ignores the result of work that still runs: the store is about to be closed."""
         self._is_stopped = True
 
-    def _begin_pass(self, *, may_delete: bool) -> None:
+    def plan(self, changed: BrokerConfig) -> DeletionPlan:
+        """Return what is deleted as soon as the hour allows it: as things are, and with a changed configuration."""
+        now, then = self._doomed_by(retention_settings(self._config)), self._doomed_by(retention_settings(changed))
+        return DeletionPlan(
+            segments=self._store.figures.segment_count,
+            doomed_now=len(now),
+            doomed_then=len(then),
+            doomed_bytes=len(then) * changed.mapped_file_size_commit_log_bytes,
+            reasons=sorted({doomed.reason.value for doomed in then}),
+        )
+
+    def _doomed_by(self, settings: RetentionSettings) -> tuple[Doomed, ...]:
+        every_hour = replace(settings, batch_count=PLAN_COUNT_MAX, delete_hours=frozenset(range(24)))
+        return self._store.plan_deletions(every_hour).doomed
+
+    def _note_changes(self, settings: RetentionSettings) -> None:
+        """Put deletions off, and slow them down, when settings changed so that more is deleted."""
+        before, self._settings = self._settings, settings
+        if before == settings:
+            return
+        count = len(self._doomed_by(settings))
+        if count <= len(self._doomed_by(before)):
+            return
+        now_ms = self._clock.monotonic_ms()
+        self._deletes_from_ms = max(self._deletes_from_ms, now_ms + CHANGED_DELAY_MS)
+        self._paced_until_ms = self._deletes_from_ms + PACED_FOR_MS
+        log.warning(
+            "with the new settings %d segments are too many: the first is deleted in %d s, then one each pass (%d ms); "
+            "set them back to keep the others",
+            count,
+            CHANGED_DELAY_MS // 1000,
+            self._config.clean_resource_interval_ms,
+        )
+
+    def _begin_pass(self) -> None:
         settings = retention_settings(self._config)
+        self._note_changes(settings)
+        now_ms = self._clock.monotonic_ms()
+        may_delete = now_ms >= self._deletes_from_ms or self._manual_passes > 0
+        if now_ms < self._paced_until_ms and not self._manual_passes:
+            settings = replace(settings, batch_count=1)
         decision = self._store.plan_deletions(settings, is_manual=self._manual_passes > 0)
         self._refuse(decision.refusal)
         self._manual_passes = max(0, self._manual_passes - 1)

@@ -10,6 +10,7 @@ from pymq.wire.bodies_admin import (
     BrokerConsumeStats,
     Connection,
     ConsumeQueueAnswer,
+    DeletionPlan,
     HaStatus,
     ProducerConnections,
     ProducerInfo,
@@ -48,6 +49,20 @@ class BrokerAdmin:
     async def update_config(self, address: str, changes: dict[str, str]) -> None:
         """Changes settings while the broker runs. Raises RefusedError for those that can't be changed."""
         await self._connection.ask_broker(address, RequestCode.UPDATE_BROKER_CONFIG, None, encode_settings(changes))
+
+    async def plan_config(self, address: str, changes: dict[str, str]) -> DeletionPlan | None:
+        """Returns which segments the broker would delete after a change; None when it can't say: no PyMQ broker.
+
+        Raises RefusedError for settings that can't be changed.
+        """
+        body, code = encode_settings(changes), RequestCode.PYMQ_PLAN_BROKER_CONFIG
+        try:
+            answer = await self._connection.ask_broker(address, code, None, body)
+        except RefusedError as error:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return None
+            raise
+        return decode_admin_body(DeletionPlan, answer.body)
 
     async def ha_status(self, address: str) -> HaStatus:
         """Returns the state of replication as the broker sees it."""

@@ -7,7 +7,7 @@ PyMQ: a limit on the log's size and one on the disk's free bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ HOUR_MS = 3_600_000
 USED_PERCENT_RANGE = (10, 95)
 FORCED_PERCENT_RANGE = (30, 85)
 REFUSED_PERCENT_RANGE = (35, 90)
+FREE_SHARE = 2  # diskFreeBytesMin counts up to this part of the disk, a half: beyond, no log would be left
 
 
 class Reason(Enum):
@@ -108,6 +109,8 @@ def decide(
     operator asked, so the hour does not matter.
     """
     disk = disks[0]
+    free_bytes_min = min(settings.free_bytes_min, disk.total_bytes // FREE_SHARE)
+    settings = replace(settings, free_bytes_min=free_bytes_min)
     by_age = is_manual or local_hour in settings.delete_hours or disk.is_over(settings.used_percent)
     doomed: list[Doomed] = []
     freed = 0

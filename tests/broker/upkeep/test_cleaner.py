@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.upkeep.cleaner import FIRST_PASS_DELAY_MS, MANUAL_PASS_COUNT, Cleaner, retention_settings
+from pymq.broker.upkeep.cleaner import (
+    CHANGED_DELAY_MS,
+    FIRST_PASS_DELAY_MS,
+    MANUAL_PASS_COUNT,
+    PACED_FOR_MS,
+    Cleaner,
+    retention_settings,
+)
 from pymq.broker.upkeep.problem_log import ProblemLog
 from pymq.clock import ManualClock
 from pymq.config import BrokerConfig
@@ -67,6 +74,11 @@ class Retained:
         while len(self.store._log.segments) < wanted:
             self.world.put(topic, BODY, **properties)
         self.store._housekeeping.write()
+
+    def fill_old(self, segments: int) -> None:
+        """Store messages an hour before the hour at which segments are deleted: each is just old enough."""
+        self.fill(segments)
+        self.clock.advance(HOUR_MS)
 
     def let_pass(self, duration_ms: int) -> None:
         self.clock.advance(duration_ms)
@@ -184,8 +196,9 @@ def test_hours_are_local() -> None:
 
 
 def test_nothing_is_deleted_in_the_first_minute_and_then_in_batches() -> None:
-    retained = Retained(hour=4, fileReservedTime=0, deleteFileBatchMax=2, cleanResourceInterval=10_000)
-    retained.fill(6)
+    retained = Retained(hour=3, fileReservedTime=1, deleteFileBatchMax=2, cleanResourceInterval=10_000)
+    retained.fill_old(6)
+    retained = retained.reopened()
     retained.let_pass(0)
     retained.let_pass(FIRST_PASS_DELAY_MS - 1)
     assert retained.segment_count == 6
@@ -201,8 +214,8 @@ def test_nothing_is_deleted_in_the_first_minute_and_then_in_batches() -> None:
 
 
 def test_the_segment_is_served_until_its_file_is_gone() -> None:
-    retained = Retained(hour=4, fileReservedTime=0)
-    retained.fill(3)
+    retained = Retained(hour=3, fileReservedTime=1)
+    retained.fill_old(3)
     retained.clock.advance(FIRST_PASS_DELAY_MS)
     retained.cleaner.tick()
     assert len(retained.threads.waiting) == 1
@@ -219,8 +232,8 @@ def test_the_segment_is_served_until_its_file_is_gone() -> None:
 
 
 def test_a_stop_during_a_deletion() -> None:
-    retained = Retained(hour=4, fileReservedTime=0)
-    retained.fill(3)
+    retained = Retained(hour=3, fileReservedTime=1)
+    retained.fill_old(3)
     retained.clock.advance(FIRST_PASS_DELAY_MS)
     retained.cleaner.tick()
     retained.cleaner.stop()
@@ -258,10 +271,75 @@ def test_a_log_that_is_too_large_loses_its_oldest_segments_and_the_limit_changes
     assert retained.segment_count == 6
     retained.caller.ok(RequestCode.UPDATE_BROKER_CONFIG, f"commitLogBytesMax={4 * SEGMENT}".encode())
     retained.let_pass(10_000)
+    assert retained.segment_count == 6  # there is a minute to set it back
+    retained.let_pass(CHANGED_DELAY_MS)
+    assert retained.segment_count == 5
+    retained.let_pass(10_000)
     assert retained.segment_count == 4
     assert retained.store._expiry.log_bytes() <= 4 * SEGMENT
     code, remark = retained.caller.refused(RequestCode.UPDATE_BROKER_CONFIG, b"deleteWhen=25")
     assert code == ResponseCode.NO_PERMISSION and "hours from 0 to 23" in remark
+
+
+def change(retained: Retained, text: str) -> None:
+    retained.caller.ok(RequestCode.UPDATE_BROKER_CONFIG, text.encode())
+
+
+def test_a_change_that_deletes_more_is_slow_for_ten_minutes_and_can_be_taken_back() -> None:
+    retained = Retained(hour=9, cleanResourceInterval=10_000)
+    retained.fill(9)
+    retained.let_pass(FIRST_PASS_DELAY_MS)
+    change(retained, f"commitLogBytesMax={3 * SEGMENT}")
+    for _ in range(6):
+        retained.let_pass(10_000)
+    assert retained.segment_count == 9
+    retained.let_pass(10_000)
+    retained.let_pass(10_000)
+    assert retained.segment_count == 7
+    change(retained, "commitLogBytesMax=0")
+    retained.let_pass(PACED_FOR_MS)
+    assert retained.segment_count == 7
+    retained.fill(9)
+    change(retained, f"commitLogBytesMax={12 * SEGMENT}")
+    retained.let_pass(10_000)
+    retained.clock.advance(CHANGED_DELAY_MS + PACED_FOR_MS - 1)
+    retained.run()
+    assert retained.segment_count == 15
+    retained.let_pass(10_000)
+    assert retained.segment_count == 12
+
+
+def test_a_change_that_deletes_no_more_holds_nothing_up() -> None:
+    retained = Retained(hour=9, commitLogBytesMax=4 * SEGMENT, cleanResourceInterval=10_000)
+    retained.fill(4)
+    retained.let_pass(FIRST_PASS_DELAY_MS)
+    change(retained, "deleteFileBatchMax=3")
+    retained.fill(4)
+    retained.let_pass(10_000)
+    assert retained.segment_count == 5
+
+
+def test_a_plan_says_what_a_change_would_delete_and_changes_nothing() -> None:
+    retained = Retained(hour=9)
+    retained.fill(7)
+    retained.clock.advance(2 * HOUR_MS)
+
+    def plan(text: str) -> dict[str, Any]:
+        found: dict[str, Any] = retained.caller.json(RequestCode.PYMQ_PLAN_BROKER_CONFIG, text.encode())
+        return found
+
+    assert plan(f"commitLogBytesMax={4 * SEGMENT}") == {
+        "segments": 7,
+        "doomedNow": 0,
+        "doomedThen": 3,
+        "doomedBytes": 3 * SEGMENT,
+        "reasons": ["commitLogBytesMax"],
+    }
+    assert plan("fileReservedTime=1")["doomedThen"] == 6  # at the next 04:00
+    assert plan("fileReservedTime=3")["doomedThen"] == 0
+    assert retained.world.config.commit_log_bytes_max == 0 and retained.world.config.file_reserved_time_hours == 72
+    code, remark = retained.caller.refused(RequestCode.PYMQ_PLAN_BROKER_CONFIG, b"fileReservedTime=0")
+    assert code == ResponseCode.NO_PERMISSION and "fileReservedTime" in remark
 
 
 def test_a_full_disk_deletes_segments_then_refuses_and_takes_writes_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -312,8 +390,8 @@ def test_writes_are_refused_from_the_start_on_a_disk_that_is_too_full() -> None:
 
 
 def test_a_file_that_cannot_be_deleted_is_logged_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    retained = Retained(hour=4, fileReservedTime=0)
-    retained.fill(3)
+    retained = Retained(hour=3, fileReservedTime=1)
+    retained.fill_old(3)
     with failing(retained.world, "remove", "commitlog", errno.EROFS):
         retained.let_pass(FIRST_PASS_DELAY_MS)
         retained.let_pass(10_000)
@@ -323,13 +401,13 @@ def test_a_file_that_cannot_be_deleted_is_logged_once_and_tried_again(caplog: py
 
 
 def test_a_queue_keeps_its_end_and_one_without_a_topic_goes_on_request() -> None:
-    retained = Retained(hour=4, fileReservedTime=0)
+    retained = Retained(hour=3, fileReservedTime=1)
     retained.world.parts.metadata.topics.put([TopicConfig(topic_name="Small", read_queue_nums=2, write_queue_nums=2)])
     for queue_id in (0, 1):
         retained.world.put("Small", b"1", queue_id=queue_id)
         retained.world.put("Small", b"2", queue_id=queue_id)
         retained.world.parts.metadata.cursors.commit("g", "Small", queue_id, 1)
-    retained.fill(3)
+    retained.fill_old(3)
     retained.let_pass(FIRST_PASS_DELAY_MS)
     assert retained.store.expired_queues() == [("Small", 0), ("Small", 1)]
     retained.world.parts.metadata.topics.put([TopicConfig(topic_name="Small", read_queue_nums=1, write_queue_nums=1)])

@@ -14,6 +14,7 @@ NOW_MS = 1_700_000_000_000
 SIZE = 100
 OFF = RetentionSettings(reserved_hours=72, used_percent=0, forced_percent=0, refused_percent=0)
 ROOMY = DiskFacts("/data", 10_000, 9_000)
+WIDE = DiskFacts("/data", 20_000, 9_000)
 
 
 def segments(*ages_hours: float) -> list[SegmentFacts]:
@@ -93,14 +94,14 @@ def test_a_log_larger_than_its_limit(limit: int, expected: int) -> None:
 
 @pytest.mark.parametrize(("floor", "expected"), [(0, 0), (9000, 0), (9001, 1), (9100, 1), (9101, 2), (99_999, 4)])
 def test_a_floor_of_free_bytes(floor: int, expected: int) -> None:
-    decision = run(segments(*[0] * 5), dataclasses.replace(OFF, free_bytes_min=floor), hour=9)
+    decision = run(segments(*[0] * 5), dataclasses.replace(OFF, free_bytes_min=floor), hour=9, disk=WIDE)
     assert [doomed.reason for doomed in decision.doomed] == [Reason.FREE_BYTES] * expected
     assert decision.refusal is None  # deleting makes room
 
 
 def test_space_freed_by_age_counts() -> None:
     settings = dataclasses.replace(OFF, free_bytes_min=9150)
-    decision = run(segments(100, 1, 1, 1), settings)
+    decision = run(segments(100, 1, 1, 1), settings, disk=WIDE)
     assert [doomed.reason for doomed in decision.doomed] == [Reason.AGE, Reason.FREE_BYTES]
 
 
@@ -127,8 +128,8 @@ def test_the_other_disk_counts_too() -> None:
 
 def test_below_the_floor_with_nothing_left_to_delete_writes_are_refused() -> None:
     settings = dataclasses.replace(OFF, free_bytes_min=9001)
-    assert run(segments(0, 0), settings).refusal is None
-    refusal = run(segments(0), settings).refusal
+    assert run(segments(0, 0), settings, disk=WIDE).refusal is None
+    refusal = run(segments(0), settings, disk=WIDE).refusal
     assert refusal is not None and "diskFreeBytesMin=9001" in refusal and "8.8 KB free" in refusal
 
 
@@ -203,3 +204,11 @@ def test_decisions_hold_their_rules_for_any_facts(
         }
         assert allowed[one.reason]
         freed += segment.size_bytes
+
+
+def test_free_bytes_count_up_to_half_of_the_disk() -> None:
+    settings = dataclasses.replace(OFF, free_bytes_min=10**15)
+    half = DiskFacts("/data", 10_000, 5_000)
+    assert count(run(segments(1, 1, 1), settings, disk=half)) == 0
+    assert count(run(segments(1, 1, 1), settings, disk=half._replace(free_bytes=4_999))) == 1
+    assert run(segments(1), settings, disk=half).refusal is None

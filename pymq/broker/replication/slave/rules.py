@@ -116,6 +116,7 @@ SERVED: Final = frozenset(
         RequestCode.PYMQ_CHANGE_ROLE,
         RequestCode.PYMQ_LIST_LOG_DIGESTS,
         RequestCode.PYMQ_READ_LOG,
+        RequestCode.PYMQ_PLAN_BROKER_CONFIG,
     }
 )
 
