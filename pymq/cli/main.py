@@ -27,6 +27,8 @@ COMMANDS: CommandTable = {
     "check": ("pymq.cli.check", "Check that slaves have the same data as their masters."),
     "topic": ("pymq.cli.topic", "List, create, update, delete and inspect topics."),
     "group": ("pymq.cli.group", "List consumer groups, their members and their lag."),
+    "offset": ("pymq.cli.offset", "Show where consumer groups are, and move them."),
+    "dlq": ("pymq.cli.dlq", "List, show, resend, export and delete dead letters."),
     "send": ("pymq.cli.send", "Send messages: an argument, lines or JSON lines."),
     "tail": ("pymq.cli.tail", "Show messages from any point on, and new ones as they arrive."),
     "filter": ("pymq.cli.filter", "List message filters, and try expressions on messages."),

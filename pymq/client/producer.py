@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
@@ -13,8 +13,10 @@ from pymq.client.queue_picker import BrokerHealth, QueuePicker
 from pymq.client.requests import REQUEST_TIMEOUT_S, OpenRequests, no_reply, reply_message, request_message
 from pymq.clock import Clock, SystemClock
 from pymq.errors import ClosedError, NotFoundError, RefusedError, UnreachableError, UsageError
+from pymq.model import sysflag
 from pymq.model.message import DELAY_LEVEL_MAX, Message, MessageQueue, SendResult
 from pymq.model.names import check_group, check_topic, reply_topic
+from pymq.model.properties import encode_properties
 from pymq.model.record import StoredMessage
 from pymq.wire.codes import RequestCode, ResponseCode
 
@@ -227,6 +229,26 @@ class Producer:
         # The requester is known to the broker that it sent the request to.
         first = [one for one in queues if one.broker_name == request.broker_name]
         return await self._send_anywhere(outgoing, deadline, self._picker.pick(message.topic, first or queues))
+
+    async def send_copy(
+        self,
+        message: StoredMessage,
+        topic: str,
+        properties: Mapping[str, str],
+        *,
+        timeout_s: float = SEND_TIMEOUT_S,
+    ) -> SendResult:
+        """Sends a stored message to ``topic`` as it is stored, with these properties instead of its own.
+
+        It keeps its message id, and its body stays compressed. RocketMQ's own property names are allowed: this is for
+        tools that move messages. Raises what :meth:`send` raises.
+        """
+        sys_flag = message.sys_flag & (sysflag.COMPRESSED | sysflag.COMPRESSION_MASK)
+        encoded = encode_properties(properties).decode("utf-8", "replace")
+        outgoing = Outgoing(
+            check_topic(topic), message.body, encoded, message.message_id, message.flag, sys_flag, False
+        )
+        return await self._send_anywhere(outgoing, _Deadline(self._clock, timeout_s))
 
     async def _expect_replies(self, topic: str, deadline: _Deadline) -> None:
         """Makes this producer known to all brokers that may get the reply: those of the cluster's reply topic."""

@@ -9,7 +9,7 @@ Message handlers that are plain functions run in the consumer's threads, selecto
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Generic, Never, Protocol, Self, TypeVar, Unpack
@@ -159,6 +159,12 @@ class SyncProducer(_Blocking[Producer]):
     ) -> SendResult:
         """Replies to a request. Raises what Producer.reply raises."""
         return shared.call(self._client.reply(request, reply, timeout_s=timeout_s))
+
+    def send_copy(
+        self, message: StoredMessage, topic: str, properties: Mapping[str, str], *, timeout_s: float = SEND_TIMEOUT_S
+    ) -> SendResult:
+        """Sends a stored message again. Raises what Producer.send_copy raises."""
+        return shared.call(self._client.send_copy(message, topic, properties, timeout_s=timeout_s))
 
 
 class SyncPushConsumer(_Blocking[PushConsumer]):

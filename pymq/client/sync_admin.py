@@ -15,6 +15,7 @@ from pymq.client.admin.filters import FilterAdmin
 from pymq.client.admin.groups import GroupAdmin
 from pymq.client.admin.messages import MessageAdmin
 from pymq.client.admin.namesrv import NamesrvAdmin
+from pymq.client.admin.offsets import OffsetAdmin
 from pymq.client.admin.replication import ReplicationAdmin
 from pymq.client.admin.topics import TopicAdmin
 from pymq.client.loop_thread import on_loop, shared
@@ -152,6 +153,15 @@ class SyncMessageAdmin(_Part[MessageAdmin]):
     by_key = _blocking(MessageAdmin.by_key)
 
 
+class SyncOffsetAdmin(_Part[OffsetAdmin]):
+    """The blocking form of :class:`~pymq.client.admin.offsets.OffsetAdmin`."""
+
+    places = _blocking(OffsetAdmin.places)
+    at_time = _blocking(OffsetAdmin.at_time)
+    missing_on = _blocking(OffsetAdmin.missing_on)
+    move = _blocking(OffsetAdmin.move)
+
+
 class SyncAdmin:
     """:class:`~pymq.client.admin.Admin` with blocking calls: ``admin.topics.put(...)`` and so on.
 
@@ -171,6 +181,7 @@ class SyncAdmin:
         self.cluster = SyncClusterAdmin(lambda: self._admin.cluster)
         self.topics = SyncTopicAdmin(lambda: self._admin.topics)
         self.groups = SyncGroupAdmin(lambda: self._admin.groups)
+        self.offsets = SyncOffsetAdmin(lambda: self._admin.offsets)
         self.brokers = SyncBrokerAdmin(lambda: self._admin.brokers)
         self.filters = SyncFilterAdmin(lambda: self._admin.filters)
         self.replication = SyncReplicationAdmin(lambda: self._admin.replication)

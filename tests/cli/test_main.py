@@ -26,6 +26,8 @@ SUBCOMMANDS = {
     "check": ["replica"],
     "topic": ["list", "create", "update", "delete", "describe", "route", "stats"],
     "group": ["list", "describe", "lag"],
+    "offset": ["show", "reset", "copy", "skip"],
+    "dlq": ["list", "show", "resend", "export", "purge"],
     "filter": ["list", "eval", "test"],
     "message": ["get", "query"],
     "bench": ["send", "consume", "latency"],

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import uuid
 from typing import Any
 
 import pytest
 
+from pymq.client import ConsumeResult, StoredMessage
+from pymq.client.sync import SyncPushConsumer
 from tests.interop.support import probe
 from tests.interop.support.apache import BROKER_NAME, CLUSTER, ApacheServer
 from tests.interop.support.pymq_server import REPOSITORY
@@ -105,6 +108,43 @@ def test_groups_and_lag(pymq: Pymq, topic: str) -> None:
     lag = pymq.ok("group", "lag", group, "-o", "json")
     assert topic in lag
     assert json.loads(pymq.ok("group", "describe", group, "-o", "json"))["filters"] == []
+
+
+def test_a_new_group_is_moved_there_and_back(pymq: Pymq, topic: str, apache: ApacheServer) -> None:
+    group = f"{topic}-moved"
+    pymq.ok("send", topic, "--queue", f"{BROKER_NAME}:0", stdin="one\ntwo\nthree\n")
+    probe.wait_for_messages(apache.broker, topic, 3)
+    for where, offset in (("2", 2), ("start", 0), ("end", 3), ("-1h", 0)):
+        done = pymq.json("offset", "reset", group, "--topic", topic, "--queue", "0", "--to", where, "--yes")
+        assert [entry["now"] for entry in done["queues"]] == [offset]
+    pymq.ok("offset", "skip", group, "--topic", topic, "--count", "1", "--queue", "0", "--yes")
+    pymq.ok("offset", "copy", group, f"{group}-2", "--topic", topic, "--yes")
+    shown = pymq.json("offset", "show", f"{group}-2", "--topic", topic)
+    assert [entry["committed"] for entry in shown if entry["queue"] == 0] == [1]
+
+
+def test_dead_letters_are_sent_again_and_purged(pymq: Pymq, topic: str) -> None:
+    group = f"{topic}-dead"
+    pymq.ok("send", topic, "one", "--key", "k")
+    handled: list[StoredMessage] = []
+    heals = threading.Event()
+
+    def handle(messages: list[StoredMessage]) -> ConsumeResult:
+        handled.extend(messages if heals.is_set() else [])
+        return ConsumeResult.SUCCESS if heals.is_set() else ConsumeResult.RECONSUME_LATER
+
+    consumer = SyncPushConsumer(
+        group, namesrv=pymq._namesrv, on_message=handle, consume_from="first", max_reconsume_times=0
+    )
+    consumer.subscribe(topic)
+    with consumer:
+        probe.wait_until("a dead letter", lambda: [group] == [one["group"] for one in pymq.json("dlq", "list")])
+        probe.wait_until("its body", lambda: pymq.run("dlq", "show", group, "-o", "raw").stdout == "one\n")
+        heals.set()
+        assert pymq.json("dlq", "resend", group, "--yes")["sent"] == 1
+        probe.wait_until("its next try", lambda: [(one.topic, one.keys) for one in handled] == [(topic, "k")])
+    assert pymq.json("dlq", "purge", group, "--yes")["left"] == 0
+    assert pymq.json("dlq", "list") == []
 
 
 def test_a_missing_topic_is_reported(pymq: Pymq) -> None:

@@ -12,6 +12,7 @@ from pymq.client.admin.filters import FilterAdmin
 from pymq.client.admin.groups import GroupAdmin
 from pymq.client.admin.messages import MessageAdmin
 from pymq.client.admin.namesrv import NamesrvAdmin
+from pymq.client.admin.offsets import OffsetAdmin
 from pymq.client.admin.replication import ReplicationAdmin
 from pymq.client.admin.topics import TopicAdmin
 from pymq.client.name_servers import parse_name_servers
@@ -19,8 +20,8 @@ from pymq.clock import Clock, SystemClock
 
 
 class Admin:
-    """Admin calls by noun: ``cluster``, ``topics``, ``groups``, ``filters``, ``brokers``, ``replication``,
-    ``messages``, ``namesrv``.
+    """Admin calls by noun: ``cluster``, ``topics``, ``groups``, ``offsets``, ``filters``, ``brokers``,
+    ``replication``, ``messages``, ``namesrv``.
 
     ``namesrv``: "host:port" texts, or one text with several joined by ``;``; without them NAMESRV_ADDR from the
     environment, else 127.0.0.1:9876. ``timeout_s``: for each request. Use it
@@ -41,6 +42,7 @@ class Admin:
         self.cluster = ClusterAdmin(self._connection)
         self.topics = TopicAdmin(self._connection, self.cluster)
         self.groups = GroupAdmin(self._connection, self.cluster)
+        self.offsets = OffsetAdmin(self._connection, self.topics, self.groups)
         self.brokers = BrokerAdmin(self._connection)
         self.filters = FilterAdmin(self.cluster, self.topics, self.groups, self.brokers)
         self.replication = ReplicationAdmin(self._connection, self.brokers)
