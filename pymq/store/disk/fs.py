@@ -313,18 +313,24 @@ class RealFiles:
         return file
 
     def exists(self, path: str) -> bool:
-        return Path(path).exists()
+        return os.access(path, os.F_OK)
 
     def is_dir(self, path: str) -> bool:
         return Path(path).is_dir()
 
     def listdir(self, path: str) -> list[str]:
         try:
-            return sorted(entry.name for entry in os.scandir(path))
+            return sorted(os.listdir(path))  # noqa: PTH208 - pathlib makes an object for each
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def makedirs(self, path: str) -> None:
+        try:
+            os.mkdir(path, DIRECTORY_MODE)  # noqa: PTH102 - a store with many queues does little else
+        except (FileNotFoundError, FileExistsError):
+            self._make_missing(path)
+
+    def _make_missing(self, path: str) -> None:
         # Not Path.mkdir(parents=True): that gives the parents the default mode.
         missing = [each for each in (Path(path), *Path(path).parents) if not each.is_dir()]
         for each in reversed(missing):
@@ -353,8 +359,11 @@ class RealFiles:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - few stores have so many queues
 
         with ThreadPoolExecutor(SYNC_THREAD_COUNT) as threads:
-            for kind, names in ((sync_if_there, paths), (_sync_dir_if_there, directories)):
-                for done in [threads.submit(kind, self, name) for name in names]:
+            for files, dirs in ((paths, ()), ((), directories)):
+                shares = [
+                    (files[at::SYNC_THREAD_COUNT], dirs[at::SYNC_THREAD_COUNT]) for at in range(SYNC_THREAD_COUNT)
+                ]
+                for done in [threads.submit(sync_one_by_one, self, *share) for share in shares]:
                     done.result()
 
     def read_bytes(self, path: str) -> bytes:
@@ -406,8 +415,10 @@ def sync_one_by_one(files: Files, paths: Sequence[str], directories: Sequence[st
 
 
 def _sync_dir_if_there(files: Files, path: str) -> None:
-    if files.is_dir(path):
+    try:
         files.sync_dir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return
 
 
 def make_directory(files: Files, path: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pymq.store.disk.checkpoint import Checkpoint
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.queue.first_page import take_first_page
 from pymq.store.queue.placeholder_units import fill_lost
 from pymq.store.queue.queue_doubts import find_doubt
 from pymq.store.queue.queue_table import QueueTable, settle
@@ -70,12 +71,15 @@ class QueueRecovery:
     def _settle(self, queue: ConsumeQueue, below: int, *, is_exact: bool) -> str | None:
         """Find the queue's end; return a reason to make the queue again, if there is one."""
         log = self._log
-        starts = queue.open_files()
+        starts = queue.file_starts()
+        if is_exact and starts == [0] and take_first_page(queue):
+            return None
+        queue.open_files(starts)
         short = queue.fit_sizes(starts)
         if not is_exact:
             settle(queue, log, below, trusted=True, deleted_end=self._queues.deleted_end(queue.topic))
         elif queue.known_end:
-            queue.end_with(min(queue.known_end, queue.max_offset))
+            queue.end_with(min(queue.known_end, queue.max_offset), starts)
         else:
             queue.reset()
         return find_doubt(queue, log, starts, short)

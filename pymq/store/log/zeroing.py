@@ -9,13 +9,17 @@ from __future__ import annotations
 from pymq.store.disk.fs import File
 
 _CHUNK_BYTES = 1 << 16
+PAGE_BYTES = 4096
 
 
 def first_nonzero(file: File, at: int) -> int | None:
     """Return the position of the first nonzero byte from ``at`` on, None when all are zero. Raises OSError."""
     position = file.next_data(at)
+    # The page of a file's end comes alone: behind it there is mostly a hole, which a read would fill with zeros.
+    size = PAGE_BYTES - at % PAGE_BYTES
     while position is not None:
-        chunk = file.pread(position, _CHUNK_BYTES)
+        chunk = file.pread(position, size)
+        size = _CHUNK_BYTES
         rest = chunk.lstrip(b"\0")
         if rest:
             return position + len(chunk) - len(rest)

@@ -36,43 +36,6 @@ def tags_codes(units: bytes) -> list[int]:
     return [code for _, _, code in UNIT.iter_unpack(units)]
 
 
-class QueueView(Protocol):
-    """The part of a :class:`ConsumeQueue` that code outside the store uses."""
-
-    @property
-    def topic(self) -> str: ...
-
-    @property
-    def queue_id(self) -> int: ...
-
-    @property
-    def min_offset(self) -> int:
-        """The first readable offset."""
-        ...
-
-    @property
-    def max_offset(self) -> int:
-        """The offset after the newest message that consumers may see."""
-        ...
-
-    @property
-    def next_offset(self) -> int:
-        """The next message's offset. Unconfirmed messages lie below it, too."""
-        ...
-
-    def unit(self, offset: int) -> tuple[int, int, int]:
-        """See :meth:`ConsumeQueue.unit`."""
-        ...
-
-    def physical_offset_from(self, offset: int) -> int:
-        """See :meth:`ConsumeQueue.physical_offset_from`."""
-        ...
-
-    def count_from(self, physical_offset: int) -> int:
-        """See :meth:`ConsumeQueue.count_from`."""
-        ...
-
-
 class UnitGuard(Protocol):
     """Compares units with the log, and makes them again where they are wrong."""
 
@@ -138,6 +101,7 @@ class ConsumeQueue:
         "_files",
         "_units_per_file",
         "base_offset",
+        "base_place",
         "directory",
         "known_end",
         "last_physical_offset",
@@ -170,6 +134,7 @@ class ConsumeQueue:
         self.magic = MAGIC_V2 if is_long else MAGIC_V1
         self.overhead_bytes = RECORD_OVERHEAD_BYTES - TOPIC_LENGTH_BYTES + len(self.topic_part)
         self.base_offset = 0  # first unit of the oldest file
+        self.base_place = -1  # where a start saw the first unit point, when its sum proved it
         self.oldest_offset = 0  # no file begins below, not even one that a lost file makes unreachable
         self.min_offset = 0
         self.max_offset = 0  # the end of the visible units
@@ -351,15 +316,22 @@ class ConsumeQueue:
         """The position of the first byte of every file, oldest first."""
         return [int(name) for name in self._files.files.listdir(self.directory) if len(name) == 20 and name.isdigit()]
 
-    def open_files(self) -> list[int]:
-        """Take the files as they are; :attr:`max_offset` becomes the end of the newest one. Returns their starts."""
-        starts = self.file_starts()
+    def open_files(self, starts: list[int] | None = None) -> list[int]:
+        """Take the files as they are; :attr:`max_offset` becomes the end of the newest one. Returns their starts.
+
+        ``starts``: of all files, when the caller knows them.
+        """
+        starts = self.file_starts() if starts is None else starts
         if starts:
             self.base_offset = self.min_offset = starts[0] // UNIT_SIZE_BYTES
             end = starts[-1] // UNIT_SIZE_BYTES + self._units_per_file
             self.max_offset = self.next_offset = self.tail_offset = end
             self.tail.clear()
         return starts
+
+    def file(self, start: int) -> File:
+        """The file that begins at a position. Raises FileNotFoundError."""
+        return self._files.get(f"{self.directory}/{start:020d}")
 
     def fit_sizes(self, starts: list[int]) -> list[int]:
         """Give each file the size of a queue file; return the starts of those that were shorter.
@@ -368,7 +340,7 @@ class ConsumeQueue:
         """
         short = []
         for start in starts:
-            file = self._files.get(f"{self.directory}/{start:020d}")
+            file = self.file(start)
             size = file.size()
             if size != self._files.file_size_bytes:
                 if size < self._files.file_size_bytes:
@@ -377,38 +349,42 @@ class ConsumeQueue:
                 self._files.unsynced.add(f"{self.directory}/{start:020d}")
         return short
 
-    def end_with(self, offset: int) -> None:
-        """Make ``offset`` the queue's end, and drop what lies behind.
+    def end_with(self, offset: int, all_starts: list[int]) -> None:
+        """Make ``offset`` the queue's end, and drop what lies behind. ``all_starts``: of its files.
 
         A lost file makes those before it unreachable: the queue begins after it.
         """
-        starts = [start for start in self.file_starts() if start < offset * UNIT_SIZE_BYTES]
+        starts = [start for start in all_starts if start < offset * UNIT_SIZE_BYTES]
         at = len(starts) - 1
         while at > 0 and starts[at - 1] + self._files.file_size_bytes == starts[at]:
             at -= 1
         self.base_offset = self.min_offset = starts[at] // UNIT_SIZE_BYTES if starts else 0
-        self.truncate(offset)
+        self.truncate(offset, all_starts)
 
     def reset(self) -> None:
         """Drop all units. The queue begins at offset 0 again, unless :meth:`start_at` follows."""
         self.truncate(0)
         self.base_offset = self.oldest_offset = self.min_offset = self.known_end = 0
 
-    def _set_end(self, offset: int) -> None:
+    def set_end(self, offset: int) -> None:
+        """Make ``offset`` the end of what is in memory; files stay as they are."""
         self.max_offset = self.next_offset = self.tail_offset = offset
         self.min_offset = min(self.min_offset, offset)
         self.tail.clear()
         self.sums.cut(offset)
 
-    def truncate(self, offset: int) -> None:
-        """Drop units from ``offset`` on. Their bytes become zeros, so that no stale unit is read later."""
-        self._set_end(offset)
+    def truncate(self, offset: int, starts: list[int] | None = None) -> None:
+        """Drop units from ``offset`` on. Their bytes become zeros, so that no stale unit is read later.
+
+        ``starts``: of all files, when the caller knows them.
+        """
+        self.set_end(offset)
         path, at = self._place(offset)
-        for start in reversed(self.file_starts()):
-            file_path = f"{self.directory}/{start:020d}"
-            if file_path > path or (file_path == path and at == 0):
-                self._remove(file_path)
-            elif file_path == path and zero_from(self._files.get(path), at, self._files.file_size_bytes):
+        for start in reversed(self.file_starts() if starts is None else starts):
+            end = offset * UNIT_SIZE_BYTES
+            if start >= end:
+                self._remove(f"{self.directory}/{start:020d}")
+            elif start == end - at and zero_from(self._files.get(path), at, self._files.file_size_bytes):
                 self._files.unsynced.add(path)
         self.last_physical_offset = self._last_place(offset)
 
@@ -433,10 +409,20 @@ class ConsumeQueue:
 
     def find_begin(self, log_min_offset: int) -> None:
         """Find :attr:`min_offset` as if no reader had seen one yet. Units are compared before they are used."""
+        if self._is_begin_proven(log_min_offset):
+            self.min_offset = self.base_offset
+            return
         if self.max_offset > self.base_offset:
             self.last_physical_offset = self.unit(self.max_offset - 1)[0]
         self.min_offset = min(self.base_offset, self.max_offset)
         self.raise_min(log_min_offset)
+
+    def _is_begin_proven(self, log_min_offset: int) -> bool:
+        """True when the start compared first and last block already, and the first unit's record is in the log."""
+        if not log_min_offset <= self.base_place or self.tail or self.base_offset >= self.max_offset:
+            return False
+        blocks, sums = self.sums.blocks, self.sums
+        return sums.is_checked(blocks.at(self.base_offset)) and sums.is_checked(blocks.at(self.max_offset - 1))
 
     def raise_min(self, log_min_offset: int) -> None:
         """Move :attr:`min_offset` up to the first unit whose record is still in the log, or to the end without one.

@@ -42,17 +42,23 @@ def find_doubt(queue: ConsumeQueue, log: CommitLog, starts: list[int], short: li
         end = min(first + size // UNIT_SIZE_BYTES, queue.max_offset)
         if first < end and not _is_plausible(queue, log, first, end):
             return f"{queue.directory}/{start:020d} does not hold the units of {name}"
+    queue.base_place = base if is_real else -1
     return None
 
 
 def _is_plausible(queue: ConsumeQueue, log: CommitLog, first: int, end: int) -> bool:
-    """True when first and last block of a file have their sums, or most of its samples lead to their records."""
+    """True when first and last block of a file have their sums, or most of its samples lead to their records.
+
+    A block that has its sum need not be compared again.
+    """
     blocks = queue.sums.blocks
     for block in {blocks.at(first), blocks.at(end - 1)}:
         start, stop = blocks.bounds(block)
         stop = min(stop, end)
-        if queue.sums.of(block, start, stop) != crc32(queue.stored(start, stop)):
+        found = crc32(queue.stored(start, stop))
+        if queue.sums.of(block, start, stop) != found:
             break
+        queue.sums.note_checked(block, start, stop, found)
     else:
         return True
     samples = {first, (first + end) // 2, end - 1}

@@ -13,6 +13,7 @@ from pymq.store.disk.fs import Files, make_directory
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.consume_queue import ConsumeQueue, QueueFiles, UnitGuard
 from pymq.store.queue.deleted_topics import DeletedTopics
+from pymq.store.queue.first_page import filled_end
 from pymq.store.queue.sums_file import SavedQueue, SavedQueues, SumsFile
 from pymq.store.scan.scanner import record_in
 
@@ -293,11 +294,12 @@ def settle(queue: ConsumeQueue, log: CommitLog, below: int, *, trusted: bool = F
     starts = queue.open_files()
     for start in reversed(starts):
         first = start // UNIT_SIZE_BYTES
-        last = _last_good(queue, log, first, queue.max_offset, (0, below), trusted=trusted)
+        end = filled_end(queue, start, queue.max_offset)
+        last = _last_good(queue, log, first, end, (0, below), trusted=trusted)
         if last >= 0 and _is_below(queue, last, deleted_end):
             last = _last_good(queue, log, first, last, (deleted_end, below), trusted=trusted)
         if last >= 0:
-            queue.end_with(last + 1)
+            queue.end_with(last + 1, starts)
             return
         queue.max_offset = first
     known_end = queue.known_end

@@ -109,7 +109,7 @@ def test_a_file_that_a_power_loss_brought_back_is_deleted_with_the_next() -> Non
     files.remove(f"{queue.directory}/{200:020d}")
     again = ConsumeQueue(QueueFiles(files, "/q", UNITS_PER_FILE * 20, 4), "T", 0)
     again.open_files()
-    again.end_with(35)
+    again.end_with(35, again.file_starts())
     assert again.base_offset == 20
     again.raise_min(320)
     assert again.drop_old_files(100) == 2 and len(files.nodes) == 1

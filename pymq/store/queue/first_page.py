@@ -1,0 +1,51 @@
+"""Looks at no more than the first page of a queue's files, for the start of a store with tens of thousands of queues.
+
+Most queues of such a store are short: the first page of the only file holds all units, and the rest is a hole.
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from pymq.model.layout import BLANK_UNIT, PLACEHOLDER_CODE, UNIT, UNIT_SIZE_BYTES
+from pymq.store.log.zeroing import PAGE_BYTES
+from pymq.store.queue.consume_queue import ConsumeQueue
+
+
+def take_first_page(queue: ConsumeQueue) -> bool:
+    """Take the units up to ``known_end`` of a queue with one file, when its first page holds all and the sum fits.
+
+    Leaves the queue as :mod:`pymq.store.lifecycle.queue_recovery` does without it. False when anything else is there:
+    then nothing is taken, and the caller looks closely. Raises OSError.
+    """
+    end, sums = queue.known_end, queue.sums
+    size = end * UNIT_SIZE_BYTES
+    if not 0 < size <= PAGE_BYTES or end > sums.blocks.bounds(0)[1] or sums.end != end:
+        return False
+    file = queue.file(0)
+    page = file.pread(0, PAGE_BYTES)
+    units, found = page[:size], crc32(page[:size])
+    if sums.of(0, 0, end) != found or page.count(0, size) != len(page) - size or file.size() != queue.file_size_bytes:
+        return False
+    first, last = units[:UNIT_SIZE_BYTES], units[-UNIT_SIZE_BYTES:]
+    if BLANK_UNIT in (first, last) or file.next_data(PAGE_BYTES) is not None:
+        return False
+    queue.base_offset = queue.min_offset = 0
+    queue.set_end(end)
+    queue.last_physical_offset = UNIT.unpack(last)[0]
+    place, _, code = UNIT.unpack(first)
+    queue.base_place = -1 if code == PLACEHOLDER_CODE else place
+    sums.note_checked(0, 0, end, found)
+    return True
+
+
+def filled_end(queue: ConsumeQueue, start: int, end: int) -> int:
+    """The queue offset, at most ``end``, behind which the file at ``start`` holds zeros only, if its first page tells.
+
+    A search for the last unit then reads no page of a hole. Raises OSError.
+    """
+    in_page = -(-PAGE_BYTES // UNIT_SIZE_BYTES)
+    first = start // UNIT_SIZE_BYTES
+    if end <= first + in_page or queue.file(start).next_data(PAGE_BYTES) is not None:
+        return end
+    return first + in_page
