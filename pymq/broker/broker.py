@@ -35,6 +35,7 @@ from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SLAVE
 from pymq.errors import StoreError, StoreUnavailableError, UsageError
+from pymq.filter.sql92 import compile_sql
 from pymq.model.hosts import format_address
 from pymq.net.client import RemotingClient
 from pymq.net.limits import make_budget, server_limits
@@ -229,6 +230,8 @@ class Broker:
         self.recovery = parts.recover(is_stopping)
         self.server.note_time()
         _log_recovery(self.recovery)
+        if self.config.enable_property_filter:
+            compile_sql("TRUE")  # makes the parser: later, it would hold the event loop for some 70 ms
         # A master may send much to a slave at any moment.
         self._bulk_work.prepare(parts.store, is_awaited=not parts.role.is_master)
         recovered_tail = None

@@ -30,11 +30,10 @@ from pymq.store.lifecycle.recovery import Progress, RecoveryReport, recover
 from pymq.store.lifecycle.retention import Decision, Doomed, RetentionSettings
 from pymq.store.log.cold_file import ColdFiles
 from pymq.store.log.commit_log import CommitLog
-from pymq.store.queue.consume_queue import tags_codes
 from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
 from pymq.store.queue.queue_ends import drop_queue_ends, reach_queue_ends
 from pymq.store.queue.queue_table import QueueTable
-from pymq.store.queue.queue_view import QueueView
+from pymq.store.queue.queue_view import QueueView, tags_codes
 from pymq.store.read.reading import FILTER_STEP_COUNT, Accept, GetResult, GetStatus, Pace, RecordPrefilter
 from pymq.store.read.store_reader import StoreReader
 from pymq.store.replica.boundary import Boundary, find_boundary
@@ -468,7 +467,7 @@ class MessageStore(StoreReader):
 
     def set_bulk_ready(self, ready: bool) -> None:
         """Allow bulk work to use numpy, or forbid it. A server forbids it until a thread has loaded numpy."""
-        self._appender.bulk_ready = ready
+        self.is_bulk_ready = self._appender.bulk_ready = ready
         if self._index is not None:
             self._index.bulk_ready = ready
 

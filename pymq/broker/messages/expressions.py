@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pymq.broker.messages.message_filter import MessageFilter, is_tag_type, tag_filter
@@ -30,13 +31,20 @@ STEP_LEAF_COUNT = 2048
 
 
 class Expressions:
-    """Makes message filters of subscriptions of any type. Groups with the same expression share its compiled form."""
+    """Makes message filters of subscriptions of any type. Groups with the same expression share its compiled form.
 
-    def __init__(self, *, config: BrokerConfig, stats: StatsManager) -> None:
+    ``is_bulk_ready``: see :meth:`MessageStore.set_bulk_ready`. Filters that are made before have no prefilter, which
+    needs numpy; there are few messages to look at then.
+    """
+
+    def __init__(
+        self, *, config: BrokerConfig, stats: StatsManager, is_bulk_ready: Callable[[], bool] = lambda: True
+    ) -> None:
         self._config = config
         self._stats = stats
-        self._sql_filter = SizedCache[str, MessageFilter](
-            self._make, lambda text, _: compiled_size_bytes(text), EXPRESSION_CACHE_BYTES
+        self._is_bulk_ready = is_bulk_ready
+        self._sql_filter = SizedCache[tuple[str, bool], MessageFilter](  # by text, and whether it has a prefilter
+            self._make, lambda key, _: compiled_size_bytes(key[0]), EXPRESSION_CACHE_BYTES
         )
 
     def message_filter(
@@ -60,11 +68,12 @@ class Expressions:
                 "it to true, or use tags",
             )
         try:
-            return self._sql_filter[text or ""]
+            return self._sql_filter[text or "", self._is_bulk_ready()]
         except ExpressionError as error:
             raise Refusal(wrong, f"the SQL92 expression {_shown(text or '')} is wrong at {error}") from error
 
-    def _make(self, text: str) -> MessageFilter:
+    def _make(self, key: tuple[str, bool]) -> MessageFilter:
+        text, is_bulk_ready = key
         expression = compile_sql(text)
         if expression.ignored_from is not None:
             log.warning(
@@ -74,7 +83,7 @@ class Expressions:
             )
         return MessageFilter(
             accept=_RecordTest(expression, self._stats).accepts,
-            prefilter=expression.make_prefilter(),
+            prefilter=expression.make_prefilter() if is_bulk_ready else None,
             size_bytes=compiled_size_bytes(text),
             step_count=max(1, min(FILTER_STEP_COUNT, STEP_LEAF_COUNT // expression.leaf_count)),
         )

@@ -63,7 +63,7 @@ class Messages:
             waiting_answers=self.waiting_answers,
         )
         self.reader = Reader(store, config, clock)
-        self.expressions = Expressions(config=config, stats=stats)
+        self.expressions = Expressions(config=config, stats=stats, is_bulk_ready=lambda: store.is_bulk_ready)
         self.retries = Retries(
             config=config,
             topics=metadata.topics,

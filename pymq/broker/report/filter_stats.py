@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pymq.store.store import GetResult, GetStatus
 
 PREFIX = "filter."
+COUNTS_MAX = 10_000  # pairs of topic and group; all of them are in the runtime information
 _COUNTED = (GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE)
 
 
@@ -25,7 +26,7 @@ class FilterCounts:
 
 
 class FilterFigures:
-    """Counts by topic and group, made on first use."""
+    """Counts by topic and group, made on first use, at most COUNTS_MAX."""
 
     def __init__(self) -> None:
         self.counts: dict[tuple[str, str], FilterCounts] = {}
@@ -34,7 +35,11 @@ class FilterFigures:
         """Counts a read from offset ``start`` on, which met ``error_count`` messages that could not be judged."""
         if result.status not in _COUNTED:
             return
-        counts = self.counts.setdefault((topic, group), FilterCounts())
+        counts = self.counts.get((topic, group))
+        if counts is None:
+            if len(self.counts) >= COUNTS_MAX:
+                del self.counts[next(iter(self.counts))]  # the first one; it begins again with its next read
+            counts = self.counts[topic, group] = FilterCounts()
         counts.matched += result.count
         counts.skipped += max(0, result.next_offset - start - result.count - error_count)
         counts.errors += error_count

@@ -21,6 +21,8 @@ _MINUTE_STEP_MS, _MINUTE_SAMPLES = 10_000, 7
 _HOUR_STEP_MS, _HOUR_SAMPLES = 600_000, 7
 _DAY_STEP_MS, _DAY_SAMPLES = 3_600_000, 25
 METERS_A_TICK = 10_000  # sampled at a time, in some 10 ms; more meters take several ticks
+# Pairs of topic and group with a meter, for each of pulls, give-backs and dead letters: 30 MB, and 10 ms for their sum.
+PAIR_METERS_MAX = 100_000
 _RATE_WINDOWS_MS = (10_000, 60_000, 600_000)
 
 
@@ -120,7 +122,7 @@ class StatsManager:
 
     def get_meter(self, topic: str, group: str) -> Meter:
         """Return the meter of messages that a group pulled from a topic."""
-        return self.group_get.get((topic, group)) or self._made(self.group_get, (topic, group))
+        return self.group_get.get((topic, group)) or self._made_pair(self.group_get, topic, group, self._retired_get)
 
     def message_put(self, topic: str, count: int, size_bytes: int) -> None:
         """Counts a send of ``count`` messages."""
@@ -132,12 +134,12 @@ class StatsManager:
 
     def message_sent_back(self, topic: str, group: str) -> None:
         """Counts a message that a consumer gave back."""
-        meter = self.send_back.get((topic, group)) or self._made(self.send_back, (topic, group))
+        meter = self.send_back.get((topic, group)) or self._made_pair(self.send_back, topic, group, Meter())
         meter.add(1, 0)
 
     def message_dead(self, topic: str, group: str) -> None:
         """Counts a message of ``topic`` that a group gave up: a dead letter."""
-        meter = self.dead_letters.get((topic, group)) or self._made(self.dead_letters, (topic, group))
+        meter = self.dead_letters.get((topic, group)) or self._made_pair(self.dead_letters, topic, group, Meter())
         meter.add(1, 0)
 
     def forget_topic(self, topic: str) -> None:
@@ -216,6 +218,13 @@ class StatsManager:
         meter.sample(self._clock.monotonic_ms())
         return meter
 
+    def _made_pair(self, table: dict[tuple[str, str], Meter], topic: str, group: str, retired: Meter) -> Meter:
+        """As :meth:`_made`. When there are too many, the pair that was made first begins again at its next message."""
+        if len(table) >= PAIR_METERS_MAX:
+            first = next(iter(table))
+            _retire_one(table, first, retired)
+        return self._made(table, (topic, group))
+
     def _find(self, name: str, key: str) -> Meter | None:
         topic, _, group = key.partition("@")
         cluster = self._config.broker_cluster_name
@@ -260,10 +269,14 @@ class StatsManager:
 
 def _retire(table: dict[Key, Meter], doomed: Callable[[Key], bool], into: Meter) -> None:
     for key in [key for key in table if doomed(key)]:
-        meter = table.pop(key)
-        into.count += meter.count
-        into.size_bytes += meter.size_bytes
-        into.calls += meter.calls
+        _retire_one(table, key, into)
+
+
+def _retire_one(table: dict[Key, Meter], key: Key, into: Meter) -> None:
+    meter = table.pop(key)
+    into.count += meter.count
+    into.size_bytes += meter.size_bytes
+    into.calls += meter.calls
 
 
 def _sum(meters: Iterable[Meter], retired: Meter, into: Meter) -> None:

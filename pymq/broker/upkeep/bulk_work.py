@@ -65,5 +65,5 @@ class BulkWork:
 def _import_bulk_modules() -> int:
     for name in BULK_MODULES:
         importlib.import_module(name)
-    compile_sql("TRUE")  # makes the parser
+    compile_sql("TRUE")  # makes the parser, where it is not made yet
     return len(BULK_MODULES)

@@ -31,11 +31,6 @@ from pymq.store.queue.unit_sums import Blocks, UnitSums
 _BLANK_UNITS_READ = 1024  # units read at a time while skipping blank units
 
 
-def tags_codes(units: bytes) -> list[int]:
-    """The tags codes of packed units."""
-    return [code for _, _, code in UNIT.iter_unpack(units)]
-
-
 class UnitGuard(Protocol):
     """Compares units with the log, and makes them again where they are wrong."""
 

@@ -1,8 +1,15 @@
-"""QueueView: the part of a ConsumeQueue that code outside the store uses."""
+"""What code outside the store uses of a queue: QueueView, a part of ConsumeQueue, and the tags codes of its units."""
 
 from __future__ import annotations
 
 from typing import Protocol
+
+from pymq.model.layout import UNIT
+
+
+def tags_codes(units: bytes) -> list[int]:
+    """The tags codes of packed units."""
+    return [code for _, _, code in UNIT.iter_unpack(units)]
 
 
 class QueueView(Protocol):

@@ -21,6 +21,7 @@ class StoreReader:
 
     def __init__(self, log: CommitLog, queues: QueueTable, index: IndexService | None, settings: StoreSettings) -> None:
         self.settings = settings
+        self.is_bulk_ready = True  # what MessageStore.set_bulk_ready said last
         self._log = log
         self._queues = queues
         self._index = index

@@ -315,3 +315,13 @@ def test_a_filter_knows_about_how_much_it_takes(world: World) -> None:
     assert expressions.message_filter("TAG", "*").size_bytes == 0
     assert expressions.message_filter("TAG", "a||b||a").size_bytes == 2 * TAG_CODE_BYTES
     assert expressions.message_filter("SQL92", "a = 1").size_bytes > 5 * BYTES_PER_CHARACTER
+
+
+def test_filters_have_prefilters_once_numpy_is_loaded(world: World) -> None:
+    is_ready = False
+    expressions = Expressions(config=world.parts.config, stats=world.parts.stats, is_bulk_ready=lambda: is_ready)
+    early = expressions.message_filter("SQL92", "a = 'x'")
+    assert early.prefilter is None and expressions.message_filter("SQL92", "a = 'x'") is early
+    is_ready = True
+    late = expressions.message_filter("SQL92", "a = 'x'")
+    assert late.prefilter is not None and expressions.message_filter("SQL92", "a = 'x'") is late

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pymq.broker.report import filter_stats
 from pymq.broker.report.filter_stats import FilterFigures
 from pymq.store.read.reading import GetResult, GetStatus
 
@@ -39,3 +40,11 @@ def test_deleted_topics_and_groups_are_forgotten() -> None:
     figures.forget(group="h")
     figures.forget(topic="u")
     assert list(figures.counts) == [("t", "g")]
+
+
+def test_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filter_stats, "COUNTS_MAX", 2)
+    figures = FilterFigures()
+    for group in ("a", "b", "a", "c"):
+        figures.add("t", group, 0, result(GetStatus.FOUND, 1, 0), 0, 0)
+    assert list(figures.counts) == [("t", "b"), ("t", "c")]

@@ -126,3 +126,17 @@ def test_many_meters_are_sampled_in_several_ticks(monkeypatch: pytest.MonkeyPatc
         stats.tick()
         counts.append(len(sampled))
     assert counts == [0] * 9 + [2, 4, 5, 5]
+
+
+def test_the_meters_of_pairs_are_bounded_and_the_totals_keep_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stats_module, "PAIR_METERS_MAX", 3)
+    stats, _ = make()
+    for number in range(4):
+        stats.messages_got(f"g{number}", "T", 1, 10)
+        stats.message_sent_back("T", f"g{number}")
+        stats.message_dead("T", f"g{number}")
+    expected = [("T", "g1"), ("T", "g2"), ("T", "g3")]
+    assert list(stats.group_get) == list(stats.send_back) == list(stats.dead_letters) == expected
+    stats.messages_got("g0", "T", 1, 10)
+    assert list(stats.group_get) == [("T", "g2"), ("T", "g3"), ("T", "g0")]
+    assert stats.totals().got == stats.totals().got_calls == 5

@@ -13,7 +13,7 @@ from pymq.errors import StoreError
 from pymq.model.hosts import pack_host
 from pymq.model.record import encode_record
 from pymq.store.disk.memory_fs import MemoryFiles
-from pymq.store.queue.consume_queue import tags_codes
+from pymq.store.queue.queue_view import tags_codes
 from pymq.store.store import MessageStore, StoreSettings
 from pymq.store.write.appender import Placed, PlacedBatch
 from tests.store.support import HOST, make_store, put
