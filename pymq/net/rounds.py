@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from pymq.errors import ProtocolViolation
 from pymq.net.turn_watch import TurnWatch
+from pymq.wire.command import decode_command
 
 SLICE_S = 0.01  # for which one connection is served without others in between
 # After so much work in a round, each connection that comes gets one step, and rests; a heavy one rests at once. After
 # twice as much, every one rests at once.
 ROUND_S = 0.02
-HEAVY_S = 0.005  # a read that took longer makes its connection heavy:
-HEAVY_FOR_S = 1.0  # others go first for this time
+HEAVY_S = 0.005  # a read that took longer makes its connection heavy: others go first,
+HEAVY_FACTOR = 1_000  # for so much longer, so that of up to so many such connections few are light at a time,
+HEAVY_MAX_S = 20.0  # but not longer than this.
+KIND_HEAVY_S = 1.0  # for which the kind of its request is heavy too. That counts for connections that are new.
+KIND_FRAME_BYTES_MAX = 64 * 1024  # a longer request is not looked at
+HEAVY_KINDS_MAX = 100
+NEW = -1.0  # in place of a time: no request was served yet
 STEP_FRAMES = 8  # served on the fast path between two looks at the time
 
 
@@ -36,6 +43,7 @@ class Rounds:
         self._light: deque[Resting] = deque()
         self._heavy: deque[Resting] = deque()
         self._is_scheduled = False
+        self._heavy_kinds: dict[int, float] = {}  # request code -> until when
 
     @property
     def resting_count(self) -> int:
@@ -49,6 +57,27 @@ class Rounds:
         """
         (self._heavy if is_heavy else self._light).append(connection)
         self._schedule()
+
+    def note_heavy(self, frames: list[bytes], took_s: float, now_s: float) -> float:
+        """Takes note that serving ``frames`` took more than HEAVY_S. Returns until when their connection is heavy."""
+        code = _code(frames[0]) if frames else None
+        if code is not None:
+            if len(self._heavy_kinds) >= HEAVY_KINDS_MAX:
+                self._heavy_kinds.clear()
+            self._heavy_kinds[code] = now_s + KIND_HEAVY_S
+        return now_s + min(took_s * HEAVY_FACTOR, HEAVY_MAX_S)
+
+    def is_heavy(self, heavy_until_s: float, frames: Sequence[bytes]) -> bool:
+        """Returns True when others go before a connection that waits with ``frames``.
+
+        A connection is heavy until ``heavy_until_s``. A new one is when a request of its first one's kind was heavy a
+        moment ago.
+        """
+        now_s = self._turns.now_s()
+        if heavy_until_s == NEW:
+            code = _code(frames[0]) if frames and self._heavy_kinds else None
+            heavy_until_s = self._heavy_kinds.get(code, 0.0) if code is not None else 0.0
+        return now_s < heavy_until_s
 
     def _schedule(self) -> None:
         if not self._is_scheduled:
@@ -68,3 +97,13 @@ class Rounds:
         finally:
             if self._light or self._heavy:
                 self._schedule()
+
+
+def _code(frame: bytes) -> int | None:
+    """Returns the request code of a short frame."""
+    if len(frame) > KIND_FRAME_BYTES_MAX:
+        return None
+    try:
+        return decode_command(frame).code
+    except ProtocolViolation:
+        return None

@@ -25,7 +25,7 @@ from pymq.net.connection_table import ConnectionTable
 from pymq.net.freed_memory import FreedMemory
 from pymq.net.limits import ServerLimits
 from pymq.net.memory_budget import MemoryBudget
-from pymq.net.rounds import HEAVY_FOR_S, HEAVY_S, ROUND_S, SLICE_S, STEP_FRAMES, Rounds
+from pymq.net.rounds import HEAVY_S, NEW, ROUND_S, SLICE_S, STEP_FRAMES, Rounds
 from pymq.net.turn_watch import TurnWatch
 from pymq.net.unread import take_unread
 from pymq.wire.command import FLAG_ONEWAY, Command, decode_command, encode_command
@@ -195,7 +195,7 @@ class Connection(asyncio.Protocol):
         # Frames that wait because the answers to earlier ones fill the write buffer, or because of SLICE_S.
         self._held: deque[bytes] = deque()
         self._is_resting = False
-        self._heavy_until_s = 0.0
+        self._heavy_until_s = NEW
         self.out_dirty = False
         self._asks = Asks(server.limits.pending_asks_max)
         self._read_at_ms = server.now_ms
@@ -234,7 +234,7 @@ class Connection(asyncio.Protocol):
                 self._hold(frames)
             elif server.rounds.read_s < ROUND_S:
                 self._serve(frames, begun_s + SLICE_S)
-            elif server.rounds.read_s < 2 * ROUND_S and begun_s >= self._heavy_until_s:
+            elif server.rounds.read_s < 2 * ROUND_S and not server.rounds.is_heavy(self._heavy_until_s, frames):
                 self._serve(frames, begun_s)  # one step
             else:
                 self._hold(frames)
@@ -257,13 +257,15 @@ class Connection(asyncio.Protocol):
         server.rounds.read_s += took_s
         if took_s > HEAVY_S:
             self._note_time(took_s, begun_s, frames)
+        elif self._heavy_until_s == NEW and frames and not self._held:
+            self._heavy_until_s = 0.0
         # The loop may read many times from one connection before it looks at others.
         if server.rounds.read_s >= ROUND_S and not self._is_resting:
             self._rest()
 
     def _note_time(self, took_s: float, begun_s: float, frames: list[bytes]) -> None:
         """Takes note of a time that serving ``frames`` took, if others felt it."""
-        self._heavy_until_s = begun_s + HEAVY_FOR_S
+        self._heavy_until_s = self._server.rounds.note_heavy(frames, took_s, begun_s)
         if took_s > self._server.turns.unnoted_s:
             self._server.turns.note_frames(begun_s, frames, self.address)
 
@@ -304,7 +306,7 @@ class Connection(asyncio.Protocol):
         if not self._is_resting and not self.closed:
             self._is_resting = True
             self._pause_reading()
-            self._server.rounds.rest(self, is_heavy=self._server.turns.now_s() < self._heavy_until_s)
+            self._server.rounds.rest(self, is_heavy=self._server.rounds.is_heavy(self._heavy_until_s, self._held))
 
     def end_rest(self) -> None:
         """Continues with the waiting frames, then with reading."""
@@ -327,8 +329,7 @@ class Connection(asyncio.Protocol):
             return
         if frames:
             self._server.schedule_turn_end()
-            took_s = self._server.turns.now_s() - begun_s
-            if took_s > HEAVY_S:
+            if (took_s := self._server.turns.now_s() - begun_s) > HEAVY_S:
                 self._note_time(took_s, begun_s, frames)
         self._resume_reading()
 

@@ -150,6 +150,22 @@ def unread_answers(victim: Victim, count: int) -> Iterator[list[Peer]]:
         yield peers
 
 
+@contextlib.contextmanager
+def viewed_messages(victim: Victim, count: int) -> Iterator[list[Peer]]:
+    """Connections that ask eight times for a message of 4 MiB by its offset (33), and read nothing."""
+    with Peer(victim.broker) as sender:
+        answer = sender.call(ask(310, V2, random.randbytes(4 * MIB - 1024)))
+        assert answer.code == 0, answer
+    raw = b"".join(ask(33, {"offset": str(int(answer.ext["msgId"][16:], 16))}, opaque=i) for i in range(8))
+    with contextlib.ExitStack() as stack:
+        peers = [
+            stack.enter_context(Peer(victim.broker, receive_buffer_bytes=SMALL_BUFFER_BYTES)) for _ in range(count)
+        ]
+        for peer in peers:
+            peer.send(raw)
+        yield peers
+
+
 # Each attack with the count that the figures "before" in docs/testing.md are of.
 ATTACKS = {
     "unfinished_frames": (unfinished_frames, 200),
@@ -158,4 +174,5 @@ ATTACKS = {
     "tag_lists": (tag_lists, 60),
     "heartbeats": (heartbeats, 40),
     "unread_answers": (unread_answers, 200),
+    "viewed_messages": (viewed_messages, 300),
 }

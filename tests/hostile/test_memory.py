@@ -20,6 +20,7 @@ from tests.hostile.memory_attacks import (
     tag_lists,
     unfinished_frames,
     unread_answers,
+    viewed_messages,
     woken_pulls,
 )
 
@@ -113,6 +114,15 @@ def test_peers_that_read_nothing_hold_no_more_than_the_budget(victim: Victim) ->
     closed = victim.metric("pymq_connections_closed_total")
     with watched(victim), unread_answers(victim, 100 * SCALE):
         eventually(lambda: victim.metric("pymq_connections_closed_total") - closed > 50)
+
+
+def test_clients_are_served_before_those_that_ask_for_large_messages_and_read_nothing(victim: Victim) -> None:
+    """Each of those costs 10 ms. When all of them went first, a client that came with them waited for seconds."""
+    with watched(victim) as health, viewed_messages(victim, 75 * SCALE):
+        served = len(health.latencies_ms)
+        closed = victim.metric("pymq_connections_closed_total")
+        eventually(lambda: victim.metric("pymq_connections_closed_total") > closed)
+        eventually(lambda: len(health.latencies_ms) > served)
 
 
 def test_waiting_pulls_with_large_filters_are_refused_or_end_their_connection(victim: Victim) -> None:

@@ -7,8 +7,18 @@ from collections.abc import Callable
 import pytest
 
 from pymq.clock import ManualClock
-from pymq.net.rounds import ROUND_S, Rounds
+from pymq.net.rounds import (
+    HEAVY_FACTOR,
+    HEAVY_KINDS_MAX,
+    HEAVY_MAX_S,
+    KIND_FRAME_BYTES_MAX,
+    KIND_HEAVY_S,
+    NEW,
+    ROUND_S,
+    Rounds,
+)
 from pymq.net.turn_watch import TurnWatch
+from tests.net.hostile import ask
 
 
 class Loop:
@@ -80,3 +90,42 @@ def test_an_error_does_not_end_the_rounds() -> None:
     with pytest.raises(RuntimeError):
         loop.run_round()
     assert loop.run_round() == "a"
+
+
+VIEW, PROBE = ask(33), ask(999)
+
+
+def payload(frame: bytes) -> bytes:
+    return frame[4:]
+
+
+def test_a_connection_is_heavy_for_a_thousand_times_its_work_but_not_for_ever() -> None:
+    loop = Loop()
+    until_s = loop.rounds.note_heavy([payload(VIEW)], 0.006, 0.0)
+    assert until_s == 0.006 * HEAVY_FACTOR
+    loop.now_s = until_s - 0.001
+    assert loop.rounds.is_heavy(until_s, [payload(PROBE)])
+    loop.now_s = until_s
+    assert not loop.rounds.is_heavy(until_s, [payload(VIEW)])
+    assert loop.rounds.note_heavy([], 1.0, 5.0) == 5.0 + HEAVY_MAX_S
+
+
+def test_a_new_connection_is_as_heavy_as_others_of_its_kind_were_a_moment_ago() -> None:
+    loop = Loop()
+    broken, large = b"\x00", payload(ask(33, body=bytes(KIND_FRAME_BYTES_MAX)))
+    assert not loop.rounds.is_heavy(NEW, [payload(VIEW)])
+    for frames in ([payload(VIEW)], [broken], []):
+        loop.rounds.note_heavy(frames, 0.006, 0.0)
+    assert loop.rounds.is_heavy(NEW, [payload(VIEW)])
+    for frames in ([payload(PROBE)], [broken], [large], []):
+        assert not loop.rounds.is_heavy(NEW, frames)
+    assert not loop.rounds.is_heavy(0.0, [payload(VIEW)]), "it is known to be light"
+    loop.now_s = KIND_HEAVY_S
+    assert not loop.rounds.is_heavy(NEW, [payload(VIEW)])
+
+
+def test_kinds_that_peers_invent_take_no_memory() -> None:
+    loop = Loop()
+    for code in range(3 * HEAVY_KINDS_MAX):
+        loop.rounds.note_heavy([payload(ask(code))], 0.006, 0.0)
+    assert len(loop.rounds._heavy_kinds) <= HEAVY_KINDS_MAX
