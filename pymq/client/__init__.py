@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pymq.client.producer import Producer
     from pymq.client.pull_consumer import PullConsumer
     from pymq.client.push_consumer import PushConsumer
+    from pymq.client.transactions import TransactionListener, TransactionProducer, TransactionResult, TransactionState
     from pymq.model.message import Message, MessageQueue, PullResult, PullStatus, SendResult, SendStatus
     from pymq.model.record import StoredMessage
 
@@ -30,6 +31,10 @@ _HOMES = {
     "SendResult": "pymq.model.message",
     "SendStatus": "pymq.model.message",
     "StoredMessage": "pymq.model.record",
+    "TransactionListener": "pymq.client.transactions",
+    "TransactionProducer": "pymq.client.transactions",
+    "TransactionResult": "pymq.client.transactions",
+    "TransactionState": "pymq.client.transactions",
 }
 
 __all__ = [
@@ -45,6 +50,10 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "StoredMessage",
+    "TransactionListener",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
 ]
 
 

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
+from typing import Self
 
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
 from pymq.client.outgoing import BODY_SIZE_MAX_BYTES, Outgoing, prepare, prepare_batch, send_result
@@ -95,7 +96,7 @@ class Producer:
         """True in a forked child if the parent used this client: its calls raise ClosedError here."""
         return self._instance.inherited
 
-    async def __aenter__(self) -> Producer:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 
@@ -133,7 +134,7 @@ class Producer:
         Raises UsageError (the message can't be sent as it is), NotFoundError (no such topic), RefusedError,
         UnreachableError, RequestTimeoutError.
         """
-        deadline = _Deadline(self._clock, timeout_s)
+        deadline = Deadline(self._clock, timeout_s)
         outgoing = self._prepare(message)
         if queue is None and selector is None:
             return await self._send_anywhere(outgoing, deadline)
@@ -173,7 +174,7 @@ class Producer:
 
         Raises what :meth:`send` raises; UsageError also for mixed topics, delays, or a batch that is too large.
         """
-        deadline = _Deadline(self._clock, timeout_s)
+        deadline = Deadline(self._clock, timeout_s)
         for message in messages:
             self._check(message)
         outgoing = prepare_batch(messages, self._instance.ids, self._body_size_max_bytes)
@@ -197,7 +198,7 @@ class Producer:
         """
         if not self._instance.running:
             raise UsageError("a request needs a started producer, to which brokers bring the reply: call start()")
-        deadline = _Deadline(self._clock, timeout_s)
+        deadline = Deadline(self._clock, timeout_s)
         correlation_id = self._instance.ids.next_id()
         is_sent = False
         asking = request_message(message, self.client_id, correlation_id, timeout_s)
@@ -221,7 +222,7 @@ class Producer:
         ``reply`` is a body, or a message, whose topic does not count. Raises UsageError when ``request`` is no request,
         RefusedError with code 1 when its producer is gone or does not take the reply, and what :meth:`send` raises.
         """
-        deadline = _Deadline(self._clock, timeout_s)
+        deadline = Deadline(self._clock, timeout_s)
         message = reply_message(request, reply)
         outgoing = self._prepare(message)
         outgoing.code = RequestCode.SEND_REPLY_MESSAGE_V2
@@ -248,9 +249,9 @@ class Producer:
         outgoing = Outgoing(
             check_topic(topic), message.body, encoded, message.message_id, message.flag, sys_flag, False
         )
-        return await self._send_anywhere(outgoing, _Deadline(self._clock, timeout_s))
+        return await self._send_anywhere(outgoing, Deadline(self._clock, timeout_s))
 
-    async def _expect_replies(self, topic: str, deadline: _Deadline) -> None:
+    async def _expect_replies(self, topic: str, deadline: Deadline) -> None:
         """Makes this producer known to all brokers that may get the reply: those of the cluster's reply topic."""
         routes = self._instance.routes
         await routes.queues_to_write(topic, deadline.left_s())
@@ -284,7 +285,7 @@ class Producer:
         return selector(queues, message)
 
     async def _send_anywhere(
-        self, outgoing: Outgoing, deadline: _Deadline, first: MessageQueue | None = None
+        self, outgoing: Outgoing, deadline: Deadline, first: MessageQueue | None = None
     ) -> SendResult:
         """Tries different brokers, ``first`` first, until one accepts it, or the attempts or the time are used up."""
         last_broker: str | None = None
@@ -300,7 +301,7 @@ class Producer:
                 last_broker = queue.broker_name
         raise AssertionError("the last attempt returns or raises")
 
-    async def _attempt(self, outgoing: Outgoing, queue: MessageQueue, deadline: _Deadline) -> SendResult:
+    async def _attempt(self, outgoing: Outgoing, queue: MessageQueue, deadline: Deadline) -> SendResult:
         instance = self._instance
         command = outgoing.command(self.group, queue, self._clock.now_ms())
         try:
@@ -320,7 +321,7 @@ class Producer:
         self._instance.renew_route(queue.topic)
 
 
-class _Deadline:
+class Deadline:
     """The end of the time that a caller gave: everything that a send waits for ends by then."""
 
     __slots__ = ("_at_ms", "_clock")

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Generic, Never, Protocol, Self, TypeVar, Unpack
+from typing import Any, Generic, Never, Protocol, Self, TypeVar, Unpack
 
 from pymq.client.handler import OnMessage
 from pymq.client.loop_thread import LoopThread, on_loop, shared
@@ -23,11 +23,12 @@ from pymq.client.push_consumer import PushConsumer
 from pymq.client.requests import REQUEST_TIMEOUT_S
 from pymq.client.subscription import EVERYTHING, TAG
 from pymq.client.sync_admin import SyncAdmin
+from pymq.client.transactions import TransactionListener, TransactionProducer, TransactionResult
 from pymq.errors import ClosedError, UsageError
 from pymq.model.message import Message, MessageQueue, PullResult, SendResult
 from pymq.model.record import StoredMessage
 
-__all__ = ["LoopThread", "SyncAdmin", "SyncProducer", "SyncPullConsumer", "SyncPushConsumer"]
+__all__ = ["LoopThread", "SyncAdmin", "SyncProducer", "SyncPullConsumer", "SyncPushConsumer", "SyncTransactionProducer"]
 
 
 class _Client(Protocol):
@@ -165,6 +166,45 @@ class SyncProducer(_Blocking[Producer]):
     ) -> SendResult:
         """Sends a stored message again. Raises what Producer.send_copy raises."""
         return shared.call(self._client.send_copy(message, topic, properties, timeout_s=timeout_s))
+
+
+class SyncTransactionProducer(_Blocking[TransactionProducer]):
+    """:class:`~pymq.client.transactions.TransactionProducer` with blocking methods; takes the same arguments.
+
+    The listener's plain functions run in threads of the producer, so they may use blocking clients.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        listener: TransactionListener,
+        namesrv: str | Sequence[str] | None = None,
+        check_after_s: int | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        super().__init__(
+            lambda: TransactionProducer(
+                group, listener=listener, namesrv=namesrv, check_after_s=check_after_s, **options
+            )
+        )
+
+    def send_in_transaction(
+        self, message: Message, arg: Any = None, *, timeout_s: float = SEND_TIMEOUT_S
+    ) -> TransactionResult:
+        """Sends a message in a transaction. Raises what TransactionProducer.send_in_transaction raises."""
+        return shared.call(self._client.send_in_transaction(message, arg, timeout_s=timeout_s))
+
+    def send(
+        self,
+        message: Message,
+        *,
+        timeout_s: float = SEND_TIMEOUT_S,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+    ) -> SendResult:
+        """Sends an ordinary message. Raises what Producer.send raises."""
+        return shared.call(self._client.send(message, timeout_s=timeout_s, queue=queue, selector=selector))
 
 
 class SyncPushConsumer(_Blocking[PushConsumer]):

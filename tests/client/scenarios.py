@@ -27,9 +27,11 @@ from pymq.client import (
     PullStatus,
     PushConsumer,
     StoredMessage,
+    TransactionProducer,
+    TransactionState,
 )
 from pymq.client.subscription_check import SubscriptionCheck
-from pymq.client.sync import SyncProducer, SyncPullConsumer, SyncPushConsumer
+from pymq.client.sync import SyncProducer, SyncPullConsumer, SyncPushConsumer, SyncTransactionProducer
 from pymq.clock import SystemClock
 from pymq.errors import ExpressionError, NotFoundError, RefusedError, RequestTimeoutError
 from pymq.model.names import dlq_topic
@@ -608,6 +610,52 @@ def _blocking(namesrv: str, topic: str) -> None:
     assert set(received) == numbers(10)
 
 
+class Ledger:
+    """A transaction listener that says of each body what it was told; at first, or when asked later."""
+
+    def __init__(self, first: dict[bytes, TransactionState], later: dict[bytes, TransactionState]) -> None:
+        self._first, self._later = first, later
+        self.executed: list[tuple[bytes, object]] = []
+        self.checked: list[StoredMessage] = []
+
+    def execute(self, message: Message, arg: object) -> TransactionState:
+        self.executed.append((message.body, arg))
+        return self._first[message.body]
+
+    async def check(self, message: StoredMessage) -> TransactionState:
+        self.checked.append(message)
+        return self._later[message.content()]
+
+
+async def transactions(namesrv: str, directory: Path) -> None:
+    """Messages of transactions come when they are committed, also by the answer to a check, and otherwise never."""
+    topic, group = await make_topic(namesrv, 1), fresh("P")
+    commit, rollback, unknown = TransactionState.COMMIT, TransactionState.ROLLBACK, TransactionState.UNKNOWN
+    first = {b"yes": commit, b"no": rollback, b"later yes": unknown, b"later no": unknown, b"blocking": commit}
+    ledger = Ledger(first, {b"later yes": commit, b"later no": rollback})
+    inbox = Inbox()
+    consumer = PushConsumer(fresh("G"), namesrv=namesrv, on_message=inbox, consume_from="first")
+    consumer.subscribe(topic)
+    async with TransactionProducer(group, namesrv=namesrv, listener=ledger) as producer, consumer:
+        results = {}
+        for body in (b"no", b"later no", b"yes", b"later yes"):
+            sending = producer.send_in_transaction(Message(topic, body, "A", "k"), 5, timeout_s=DEADLINE_S)
+            results[body] = await sending
+            assert results[body].state is first[body]
+        assert results[b"yes"].is_confirmed and ledger.executed[0] == (b"no", 5)
+
+        def block() -> None:
+            with SyncTransactionProducer(group, namesrv=namesrv, listener=ledger) as blocking:
+                assert blocking.send_in_transaction(Message(topic, b"blocking")).state is commit
+
+        await asyncio.to_thread(block)
+        await until(lambda: len(ledger.checked) >= 2, "checks of the open transactions")
+        await until(lambda: len(inbox.messages) >= 3, "the committed messages")
+    assert inbox.bodies == {b"yes": 1, b"later yes": 1, b"blocking": 1}
+    asked = next(message for message in ledger.checked if message.content() == b"later yes")
+    assert (asked.topic, asked.tags, asked.message_id) == (topic, "A", results[b"later yes"].message_id)
+
+
 SCENARIOS = [
     send_and_pull,
     long_poll,
@@ -629,5 +677,6 @@ SCENARIOS = [
     a_topic_that_comes_later,
     selected_queue_keeps_order,
     request_and_reply,
+    transactions,
     blocking_faces,
 ]

@@ -15,7 +15,8 @@ from tests.client.scenarios import SCENARIOS
 
 @pytest.fixture(scope="module")
 def namesrv() -> Iterator[str]:
-    with StandaloneProcess() as servers:
+    checks_soon = {"transactionTimeOut": "200", "transactionCheckInterval": "300"}
+    with StandaloneProcess(settings=checks_soon) as servers:
         yield servers.namesrv
 
 

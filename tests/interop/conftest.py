@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.support import probe
-from tests.interop.support.apache import ApacheServer
+from tests.interop.support.apache import CHECKS_SOON, ApacheServer
 from tests.interop.support.programs import ProgramOutput, ProgramRun, run_program
 from tests.interop.support.pymq_server import PymqServer
 from tests.interop.support.replicas import Member, NameServer
@@ -53,7 +53,7 @@ def registries(machine_environment: dict[str, str]) -> Iterator[None]:
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """Start the broker under test, shared by all client programs; each uses its own names."""
     directory = tmp_path_factory.mktemp(f"server-{request.param}")
-    started: Broker = ApacheServer(directory) if request.param == "apache" else PymqServer(directory)
+    started: Broker = ApacheServer(directory) if request.param == "apache" else PymqServer(directory, CHECKS_SOON)
     yield started
     started.stop()
 

@@ -41,6 +41,8 @@ SCENARIOS = [
     "view_by_id",
     "search_offset",
     "request_reply",
+    "transaction",
+    "transaction_check",
 ]
 
 

@@ -16,6 +16,8 @@ READY_TIMEOUT_S = 180
 STOP_TIMEOUT_S = 90
 # An idle broker scans its whole timer wheel at this period (default 1000): most of its processor time.
 TIMER_FLUSH_INTERVAL_MS = "60000"
+# So that tests of transactions need not wait: by default half a minute.
+CHECKS_SOON = {"transactionTimeOut": "2000", "transactionCheckInterval": "1000"}
 TERMINATED = 143  # exit code of a JVM after SIGTERM
 
 # The options of Apache's own start scripts for Java 9 and later, without the collector settings.
@@ -94,6 +96,9 @@ class ApacheServer:
             "deleteWhen": "04",
             "timerFlushIntervalMs": TIMER_FLUSH_INTERVAL_MS,
             "enablePropertyFilter": "true",
+            **CHECKS_SOON,
+            # It asks again about what ended within this time (default 3000), which the short times above would show.
+            "transactionOpBatchInterval": "100",
         }
 
     def _write(self, name: str, settings: dict[str, str]) -> Path:

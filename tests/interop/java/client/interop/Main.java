@@ -16,6 +16,7 @@ public final class Main {
         QueryScenarios.addTo(harness);
         SqlScenarios.addTo(harness);
         FilterScenarios.addTo(harness);
+        TransactionScenarios.addTo(harness);
         boolean good = harness.runAll(Arrays.asList(args).subList(2, args.length));
         out.flush();
         // Non-daemon threads of clients must not keep a finished run alive.
