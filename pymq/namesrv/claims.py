@@ -109,6 +109,8 @@ def _id_problem(brokers: BrokerManager, report: Registration) -> str:
         f"{holder.identity.address} is {identity.role} of broker {identity.broker_name}, with epoch {holder.epoch}, "
         f"and reported lately; {identity.address} has epoch {report.epoch}"
     )
+    if _is_back(brokers, report, holder):
+        return ""
     if not _is_newer(report, holder):
         return f"{taken}: stop one of them, or give it another brokerId"
     if not _is_successor(brokers, report, holder):
@@ -121,13 +123,15 @@ def _kept_id_problem(brokers: BrokerManager, report: Registration) -> str:
     memory, live = brokers.memory(identity.broker_name), brokers.live(identity.address)
     if memory is None or (live is not None and live.identity == identity):
         return ""
-    owner = memory.kept_for(identity.broker_id, identity.address)
+    silent = brokers.silent_holder(identity)
+    owner = memory.kept_for(identity.broker_id, identity.address, silent.identity.address if silent else "")
     if not owner:
         return ""
+    since = "does not report" if silent is not None else f"left less than {brokers.id_kept_ms()} ms ago"
     return (
-        f"id {identity.broker_id} of broker {identity.broker_name} is kept for {owner}, which left less than "
-        f"{brokers.id_kept_ms()} ms ago (brokerIdKeptMs); {identity.address} is no known slave of that group: give it "
-        "another brokerId, or send it again later"
+        f"id {identity.broker_id} of broker {identity.broker_name} is kept for {owner}, which {since} "
+        f"(brokerIdKeptMs); {identity.address} is no known slave of that group: give it another brokerId, or send it "
+        "again later"
     )
 
 
@@ -136,6 +140,17 @@ def _is_newer(report: Registration, holder: LiveBroker) -> bool:
     states = (report.data_version.state_version, holder.data_version.state_version)
     pairs = [(report.epoch, holder.epoch), states] if report.identity.is_master else [states]
     return any(known < reported <= known + EPOCH_JUMP_MAX for reported, known in pairs)
+
+
+def _is_back(brokers: BrokerManager, report: Registration, holder: LiveBroker) -> bool:
+    """Return whether a PyMQ master claims its id, which a peer got that no master has named.
+
+    A peer gets the id of a master that was away for long. It does not keep it from that master, or from its slaves.
+    """
+    identity, memory = report.identity, brokers.memory(report.identity.broker_name)
+    if not identity.is_master or memory is None or memory.is_named_slave(holder.identity.address):
+        return False
+    return memory.is_named_slave(identity.address) and memory.may_name(identity.address, report.host)
 
 
 def _is_successor(brokers: BrokerManager, report: Registration, holder: LiveBroker) -> bool:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pymq.clock import Clock
 from pymq.model.hosts import host_of
 
-# A slave unregisters before it registers as the master. In between it is a former member.
+# A slave unregisters before it registers as the master. In between it is a former member. Of a group that has no
+# registered member any more, the memory is kept as long.
 FORMER_MEMBER_MS = 600_000
 FORMER_MEMBER_COUNT_MAX = 64  # a group; beyond: the oldest is forgotten
 NAMED_SLAVE_COUNT_MAX = 64  # a group; beyond: the oldest is forgotten
@@ -25,12 +26,16 @@ class _Former:
 
 
 class GroupMemory:
-    """Lives as long as its group has a registered member, so that strangers can't make it grow for good."""
+    """Lives as long as its group has a registered member, and FORMER_MEMBER_MS longer.
+
+    So after a stop of the whole group, too, a stranger that registers first is not taken for its first master.
+    """
 
     def __init__(self, clock: Clock, id_kept_ms: Callable[[], int] = lambda: ID_KEPT_MS) -> None:
         """``id_kept_ms`` returns how long an id is kept, which may change at any time."""
         self._clock = clock
         self._id_kept_ms = id_kept_ms
+        self.since_ms = clock.monotonic_ms()
         self._former: dict[str, _Former] = {}
         self._named_slaves: dict[str, None] = {}  # an ordered set, which the group's masters belong to
         self._first_host = ""  # of the first master that named slaves
@@ -50,14 +55,18 @@ class GroupMemory:
             return None
         return former.host
 
-    def kept_for(self, broker_id: int, address: str) -> str:
-        """Return the address of the named member that the free id is kept for; empty when ``address`` may have it.
+    def kept_for(self, broker_id: int, address: str, silent: str = "") -> str:
+        """Return the address of the named member that the id is kept for; empty when ``address`` may have it.
 
+        ``silent`` is the address of the registered broker that has the id and does not report; empty without one.
         Members may take each other's ids, as they do in a fail-over. Without named members no id is kept.
         """
         if address in self._named_slaves:
             return ""
-        since_ms = self._clock.monotonic_ms() - self._id_kept_ms()
+        id_kept_ms = self._id_kept_ms()
+        if silent in self._named_slaves and id_kept_ms:
+            return silent
+        since_ms = self._clock.monotonic_ms() - id_kept_ms
         for other, former in self._former.items():
             if former.broker_id == broker_id and former.left_ms >= since_ms and other in self._named_slaves:
                 return other

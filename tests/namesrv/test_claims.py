@@ -9,7 +9,7 @@ import pytest
 from pymq.clock import ManualClock
 from pymq.model.epochs import EPOCH_JUMP_MAX
 from pymq.model.tables import DataVersion
-from pymq.namesrv.brokers import HOLDER_SILENCE_MAX_MS
+from pymq.namesrv.brokers import HEARTBEAT_TIMEOUT_MS, HOLDER_SILENCE_MAX_MS
 from pymq.namesrv.group_memory import ID_KEPT_MS
 from pymq.namesrv.registration import BrokerIdentity, Registration
 from pymq.namesrv.table import RouteTable
@@ -143,18 +143,58 @@ def test_an_overruled_masters_address_may_become_a_slaves(table: RouteTable) -> 
     assert table.problem(says(identity(broker_id=1, port=1), connection="after a reboot")) == ""
 
 
-def test_an_id_is_free_once_its_broker_is_silent_or_gone(table: RouteTable, clock: ManualClock) -> None:
-    newcomer = says(STRANGER, epoch=4)
-    clock.advance(HOLDER_SILENCE_MAX_MS)
-    assert table.problem(newcomer)
-    clock.advance(1)
-    assert table.problem(newcomer) == ""
-    table.heartbeat(MASTER.address, "10.0.0.1")
-    assert table.problem(newcomer)
+def keep_slave_alive(table: RouteTable, clock: ManualClock, duration_ms: int) -> None:
+    for _ in range(0, duration_ms, HOLDER_SILENCE_MAX_MS):
+        clock.advance(HOLDER_SILENCE_MAX_MS)
+        assert table.heartbeat(SLAVE.address, "10.0.0.2")
+        table.expire()
+
+
+def give_the_id_to_a_stranger(table: RouteTable, clock: ManualClock) -> None:
+    keep_slave_alive(table, clock, HEARTBEAT_TIMEOUT_MS + ID_KEPT_MS + HOLDER_SILENCE_MAX_MS)
+    assert table.problem(says(STRANGER, epoch=4 + EPOCH_JUMP_MAX)) == ""
+    table.register(says(STRANGER, epoch=4 + EPOCH_JUMP_MAX, slaves=[STRANGER.address]))
+    assert master_address(table) == STRANGER.address
+
+
+def test_a_silent_masters_id_is_kept_for_those_that_a_master_named(table: RouteTable, clock: ManualClock) -> None:
+    clock.advance(HOLDER_SILENCE_MAX_MS + 1)
+    assert "is kept for 127.0.0.1:1, which does not report" in table.problem(says(STRANGER, epoch=4))
+    assert table.problem(says(BECOMES_MASTER, epoch=5)) == ""
+
+
+def test_an_id_is_free_some_time_after_its_broker_is_gone(table: RouteTable, clock: ManualClock) -> None:
     table.connection_closed("10.0.0.1")
-    assert "kept for" in table.problem(newcomer), "a restart of the master, or a fail-over, comes first"
+    assert "kept for" in table.problem(says(STRANGER, epoch=4)), "a restart of the master, or a fail-over, comes first"
     clock.advance(ID_KEPT_MS + 1)
-    assert table.problem(newcomer) == ""
+    assert table.problem(says(STRANGER, epoch=4)) == ""
+
+
+def test_an_unnamed_silent_brokers_id_is_free(clock: ManualClock) -> None:
+    table = RouteTable(clock)
+    table.register(says(MASTER))  # RocketMQ's
+    clock.advance(HOLDER_SILENCE_MAX_MS)
+    assert table.problem(says(STRANGER))
+    clock.advance(1)
+    assert table.problem(says(STRANGER)) == ""
+
+
+def test_a_master_that_was_away_for_long_gets_its_id_back_from_a_stranger(
+    table: RouteTable, clock: ManualClock
+) -> None:
+    give_the_id_to_a_stranger(table, clock)
+    assert table.problem(says(MASTER, epoch=4, connection="thief", host="10.0.0.66"))
+    assert table.problem(says(MASTER, epoch=4)) == ""
+    table.register(says(MASTER, epoch=4, slaves=[SLAVE.address]))
+    assert master_address(table) == MASTER.address
+    assert table.problem(says(STRANGER, epoch=5)), "it keeps it"
+
+
+def test_a_master_gets_no_id_back_from_a_slave_that_it_named(table: RouteTable, clock: ManualClock) -> None:
+    table.unregister(SLAVE, "10.0.0.2")
+    table.register(says(BECOMES_MASTER, epoch=5))
+    clock.advance(HOLDER_SILENCE_MAX_MS)
+    assert table.problem(says(MASTER, epoch=4))
 
 
 def test_a_slave_takes_the_id_of_a_master_that_just_left(table: RouteTable) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pymq.model.hosts import host_of
 from tests.simulation.broker_node import SimBroker
+from tests.simulation.liar import Liar
 from tests.simulation.name_server import SimNameServer
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Beliefs:
         for broker in self._cluster.brokers:
             self._look_at(broker, liar.host)
         for server in self._cluster.name_servers:
-            self._look_at_routes(server, liar.address)
+            self._look_at_routes(server, liar)
 
     def _look_at(self, broker: SimBroker, liar_host: str) -> None:
         record = broker.role_record
@@ -43,11 +44,11 @@ class Beliefs:
             self._report(f"{broker.name} follows the liar")
         self._look_at_role(broker)
 
-    def _look_at_routes(self, server: SimNameServer, liar_address: str) -> None:
+    def _look_at_routes(self, server: SimNameServer, liar: Liar) -> None:
         """Check that a name server has not given the id of a registered master to the liar, and keeps that master."""
         table = server.table
         master = table.brokers.master_of(self._cluster.broker_name) if table is not None else None
-        if table is None or master is None:
+        if table is None or master is None or _knew_the_liar_first(server, liar, self._cluster.broker_name):
             return
         displaced = [
             live.identity.address
@@ -57,7 +58,7 @@ class Beliefs:
             and not table.brokers.is_silent(live)
             and not table.brokers.is_listed(live)
         ]
-        if master.identity.address == liar_address and displaced:
+        if master.identity.address == liar.address and displaced:
             self._report(f"{server.name} lists the liar as the master in place of {displaced}")
 
     def _look_at_role(self, broker: SimBroker) -> None:
@@ -78,3 +79,12 @@ class Beliefs:
         if text not in self._reported:
             self._reported.add(text)
             self._cluster.history.violated(text)
+
+
+def _knew_the_liar_first(server: SimNameServer, liar: Liar, broker_name: str) -> bool:
+    """Return whether the name server takes the liar for the group's founder, because it has started since.
+
+    Only identity could tell it. In all other cases a liar that counts as named by a master is the product's fault.
+    """
+    memory = server.table.brokers.memory(broker_name) if server.table is not None else None
+    return server.started_us > liar.started_us and memory is not None and memory.is_named_slave(liar.address)

@@ -8,6 +8,7 @@ from typing import Any
 
 from pymq.broker.parts import BrokerParts
 from pymq.model.record import StoredMessage, decode_records
+from pymq.store.replica.divergent_directory import DIVERGENT_DIRECTORY
 from tests.simulation.broker_node import ROOT, SEGMENT_BYTES, SimBroker
 from tests.simulation.clients import QUEUE_COUNT, TOPIC
 from tests.simulation.following import Followings
@@ -17,6 +18,7 @@ from tests.simulation.timeline import SECOND
 
 # A message of a SYNC_FLUSH master may wait this long for the disk: the slowest fsync, and the one before it.
 SYNCING_US = 5 * SECOND
+DIVERGENT = f"{ROOT}/{DIVERGENT_DIRECTORY}/"
 
 
 def log_bytes(broker: SimBroker, start: int, size: int, *, on_disk: bool = False) -> bytes:
@@ -48,6 +50,14 @@ def holds(broker: SimBroker, physical: int, content: bytes, *, on_disk: bool = F
     segment = _segment_bytes(broker, physical - at, on_disk=on_disk)
     size = int.from_bytes(segment[at : at + 4], "big")
     return len(content) < size <= SEGMENT_BYTES - at and segment.find(content, at, at + size) >= 0
+
+
+def held(broker: SimBroker, content: bytes) -> bool:
+    """Return whether the message stands in a tail that was truncated from the broker's log."""
+    kept = (
+        node for path, node in broker.disk.files.nodes.items() if path.startswith(DIVERGENT) and path.endswith(".log")
+    )
+    return any(node.data.find(content) >= 0 for node in kept)
 
 
 class Watcher:
@@ -86,11 +96,7 @@ class Watcher:
             return
         if self._disturbed_us >= send.invoked_us:
             return
-        copies = [
-            broker.name
-            for broker in self._brokers
-            if holds(broker, send.physical, send.content, on_disk=self._is_sync_flush)
-        ]
+        copies = self._copies(send.physical, send.content, self.copies_needed, on_disk=self._is_sync_flush)
         if len(copies) < self.copies_needed:
             self._history.violated(f"{_named(send)} was acknowledged with copies on {copies or 'no broker'}")
 
@@ -104,12 +110,23 @@ class Watcher:
             return  # it was in the log at the start, where a master can't know whether slaves have it
         # A slave serves what it has, maybe before all other slaves have it.
         needed = self.copies_needed if server.is_master else min(self.copies_needed, 2)
-        copies = [broker.name for broker in self._brokers if holds(broker, seen.physical, seen.content)]
+        copies = self._copies(seen.physical, seen.content, needed)
         if len(copies) < needed:
             self._history.violated(
                 f"{_text(seen.content)} of queue {seen.queue_id}@{seen.queue_offset} was shown by {seen.address} "
                 f"with copies on {copies or 'no broker'}"
             )
+
+    def _copies(self, physical: int, content: bytes, needed: int, *, on_disk: bool = False) -> list[str]:
+        """Return the brokers that hold the message, as far as ``needed`` asks.
+
+        After a promotion without the master one of them may have truncated it, as the operator chose, before another
+        one hears of that.
+        """
+        copies = [broker.name for broker in self._brokers if holds(broker, physical, content, on_disk=on_disk)]
+        if len(copies) < needed and any(incident.kind in ("force", "promote") for incident in self._history.incidents):
+            copies += [broker.name for broker in self._brokers if broker.name not in copies and held(broker, content)]
+        return copies
 
     def _server(self, address: str) -> SimBroker:
         return next(broker for broker in self._brokers if broker.address == address)

@@ -86,6 +86,7 @@ class Liar:
         self._ha_streams: list[_HaLie] = []
         self._tokens: list[int] = []
         self._pace_us = pace_us
+        self.started_us = -1
         self._kinds: dict[str, Callable[[], None]] = {
             "names itself as a master": lambda: self._claim(self.address),
             "names another broker as a master": lambda: self._claim(self._any_broker()),
@@ -105,6 +106,7 @@ class Liar:
 
     def start(self) -> None:
         """Listen, learn, and begin to lie."""
+        self.started_us = self._network.timeline.now_us
         self._network.listen(self.process, self.address, lambda peer: _Answering(self))
         self._network.listen(self.process, f"{self.host}:{HA_PORT}", lambda peer: _HaAnswering(self))
         self._learn()

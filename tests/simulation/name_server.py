@@ -30,6 +30,7 @@ class SimNameServer:
         self.process = Process(timeline, name, host)
         self.process.is_alive = False
         self._server: NameServer | None = None
+        self.started_us = -1
 
     @property
     def is_alive(self) -> bool:
@@ -42,6 +43,7 @@ class SimNameServer:
 
     def start(self) -> None:
         self._network.hosts_down.discard(self.host)
+        self.started_us = self._timeline.now_us
         self.process = Process(self._timeline, self.name, self.host)
         loop = SimLoop(self._timeline, self.process, self._network, random.Random(1), self._failed)  # type: ignore[abstract]
         self._graves.append(loop)

@@ -2,7 +2,8 @@
 
 With a running master nothing is lost. The master refuses writes until the slave has everything, and steps down before
 the slave is promoted, so two brokers never accept writes at the same time. A failure before the step-down leaves the
-master as it was. If the slave can't be promoted after it, the old master becomes the master again.
+master as it was. If the slave says after it that it is still a slave, the old master becomes the master again. A slave
+that does not answer may have been asked in time and become the master later: then the old master stays a slave.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ FENCE_MARGIN_MS = 10_000  # from the end of catching up until the master has ste
 POLL_MS = 50
 STEP_TIMEOUT_MS = 30_000  # closing and opening a store
 REJOIN_TIMEOUT_MS = 15_000
+LATE_STATUS_TIMEOUT_MS = 15_000
 
 
 class RoleCalls(Protocol):
@@ -85,8 +87,10 @@ class Promotion:
         try:
             master = await self._promote(plan, force=False)
         except PymqError as error:
-            await self._take_back(plan.master, error)
-            raise
+            master = await self._late_status(plan, plan.master, error)
+            if master.broker_id != MASTER_ID:
+                await self._take_back(plan.master, error)
+                raise
         return PromotionResult(master, await self._rejoined(plan.master))
 
     async def _hand_over(self, plan: PromotionPlan, master: GroupMember) -> None:
@@ -158,12 +162,28 @@ class Promotion:
 
         async def look() -> bool:
             status = await self._status(target.address)
-            # A new master begins an epoch; a former master has not finished its promotion until its epoch is newer.
-            if status is not None and status.broker_id == MASTER_ID and status.epoch_history[-1].epoch > epoch:
+            if status is not None and _is_promoted(status, epoch):
                 found.append(status)
             return bool(found)
 
         await self._until(look, STEP_TIMEOUT_MS, f"{target.address} has not become the master: see its log")
+        return found[0]
+
+    async def _late_status(self, plan: PromotionPlan, master: GroupMember, error: PymqError) -> ReplicationStatus:
+        """Returns the status of the target, which is the master late, or a slave that will not become it any more."""
+        target, found = plan.target, list[ReplicationStatus]()
+
+        async def look() -> bool:
+            status = await self._status(target.address)
+            if status is not None and (status.broker_id != MASTER_ID or _is_promoted(status, target.epoch)):
+                found.append(status)
+            return bool(found)
+
+        problem = (
+            f"{error}; it does not answer and may still become the master, so {master.address} stays a slave: look "
+            f"again, or promote {master.address} with --force if {target.address} is gone for good"
+        )
+        await self._until(look, LATE_STATUS_TIMEOUT_MS, problem)
         return found[0]
 
     async def _take_back(self, master: GroupMember, error: PymqError) -> None:
@@ -202,3 +222,8 @@ class Promotion:
             if self._clock.monotonic_ms() >= until_ms:
                 raise RequestTimeoutError(f"{problem} ({timeout_ms / 1000:g} s)")
             await self._pause(POLL_MS / 1000)
+
+
+def _is_promoted(status: ReplicationStatus, epoch_before: int) -> bool:
+    """Return whether it is a master. A former master has not finished its promotion until its epoch is newer."""
+    return status.broker_id == MASTER_ID and status.epoch_history[-1].epoch > epoch_before

@@ -8,7 +8,7 @@ from copy import deepcopy
 
 import pytest
 
-from pymq.client.admin.promotion import Promotion, PromotionResult
+from pymq.client.admin.promotion import LATE_STATUS_TIMEOUT_MS, STEP_TIMEOUT_MS, Promotion, PromotionResult
 from pymq.client.admin.promotion_plan import GroupMember, plan_promotion
 from pymq.clock import ManualClock
 from pymq.errors import PymqError, RefusedError, RequestTimeoutError, UnreachableError, UnsafeError
@@ -30,6 +30,9 @@ class Group:
         self.catches_up = True
         self.rejoins = True
         self.dies = False  # the old master, as soon as it gets the request to step down
+        self.silent_ms = 0  # the slave answers nothing for so long after it got the request to become the master
+        self.answers_ms = 0
+        self.forgets = False  # that request: it was killed and started again
 
     @property
     def members(self) -> list[GroupMember]:
@@ -47,6 +50,8 @@ class Group:
         self.looks += 1
         if self.refuses == "status after" or (self.dies and address == A and "old step_down" in self.done):
             raise UnreachableError("gone")
+        if address == B and self.clock.monotonic_ms() < self.answers_ms:
+            raise UnreachableError("no answer")
         return self.old if address == A else self.new
 
     async def change_role(self, address: str, request: RoleRequest) -> RoleAnswer:
@@ -73,6 +78,10 @@ class Group:
         else:
             assert self.old.broker_id != 0 or request.force, "two masters"
             promoted = self.old if address == A else self.new
+            if self.silent_ms:
+                self.answers_ms = self.clock.monotonic_ms() + self.silent_ms
+                if self.forgets:
+                    return
             promoted.broker_id, promoted.role, promoted.ha_client = 0, request.master_role or "ASYNC_MASTER", None
             promoted.epoch_history = [*promoted.epoch_history, EpochEntryBody(3, promoted.log_end, "c" * 16)]
 
@@ -119,6 +128,29 @@ def test_a_step_that_is_refused_leaves_the_old_master(refuses: str, done: list[s
         group.run()
     assert group.done == done
     assert group.old.broker_id == 0 and group.new.broker_id == 1
+
+
+def test_a_slave_that_answers_late_is_the_master() -> None:
+    group = Group()
+    group.silent_ms = STEP_TIMEOUT_MS + LATE_STATUS_TIMEOUT_MS // 2
+    assert group.run().master.address == B
+    assert group.done == ["old fence", "old step_down", "new promote"]
+
+
+def test_a_slave_that_may_still_become_the_master_keeps_the_old_one_a_slave() -> None:
+    group = Group()
+    group.silent_ms = 10 * STEP_TIMEOUT_MS
+    with pytest.raises(RequestTimeoutError, match=f"may still become the master, so {A} stays a slave"):
+        group.run()
+    assert group.done == ["old fence", "old step_down", "new promote"] and group.old.broker_id == 1
+
+
+def test_a_slave_that_forgot_its_promotion_makes_the_old_master_the_master_again() -> None:
+    group = Group()
+    group.silent_ms, group.forgets = STEP_TIMEOUT_MS + LATE_STATUS_TIMEOUT_MS // 2, True
+    with pytest.raises(RequestTimeoutError, match="has not become the master"):
+        group.run()
+    assert group.done == ["old fence", "old step_down", "new promote", "old promote"]
 
 
 def test_an_old_master_that_dies_before_stepping_down_may_return_as_master() -> None:

@@ -32,9 +32,9 @@ class MemberProof:
             on_done(members)  # nothing can be proven, and nothing lost
             return
         asked = [place for place, member in enumerate(members) if self._must_prove(member, ours)]
-        checked, waiting = list(members), len(asked)
+        checked, waiting = [_without_epoch(member) for member in members], len(asked)
         if not waiting:
-            on_done(members)
+            on_done(checked)
             return
 
         def done(place: int, why: str) -> None:
@@ -71,3 +71,11 @@ class MemberProof:
             on_done(f"the epoch histories and logs of {member.address} and this broker have nothing in common")
         else:
             ask_for_proof(self._network, member.address, log, piece, lambda why, is_final: on_done(why))
+
+
+def _without_epoch(member: Member) -> Member:
+    """Return ``member``, with a doubt if it says that it is a PyMQ master and gives no epoch: each has begun one."""
+    status = member.status
+    if status is None or status.epoch_history or status.broker_id != MASTER_ID:
+        return member
+    return dataclasses.replace(member, doubt=f"{member.address} gives no epoch, which every PyMQ master has")

@@ -106,3 +106,11 @@ def test_without_a_log_or_epochs_of_our_own_nothing_is_asked() -> None:
         False
     ]
     assert network.asked == []
+
+
+def test_a_master_without_an_epoch_is_doubted() -> None:
+    network = Network()
+    assert doubts(proof(network, FIRST), member(THEIRS, 0), member(THIRD, 1)) == [True, False]
+    assert network.asked == []
+    rocketmq = Member(THEIRS, 0, answered=True)
+    assert doubts(proof(network, FIRST), rocketmq) == [False], "RocketMQ's masters have no epochs"
