@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pymq.clock import ManualClock
+from pymq.clock import CLOCK_JUMP_MAX_MS, ManualClock
 from pymq.errors import StoreUnavailableError
 from pymq.model.record import decode_records
 from pymq.store.disk.disk_snapshot import DiskSnapshot
@@ -80,6 +80,17 @@ def test_the_segment_that_ends_the_log_is_never_deleted() -> None:
         drop_oldest(store)
     minimum = store._log.min_offset
     assert drop_oldest(store) == minimum == store._log.segments[0].start < store._log.max_offset
+
+
+def test_a_segment_of_a_wrong_clock_is_no_younger_than_those_behind_it() -> None:
+    files, clock = MemoryFiles(), ManualClock()
+    store = written(files, clock)
+    times_ms = [clock.now_ms() + CLOCK_JUMP_MAX_MS + 1, 200, 100, 300]
+    for number, path in enumerate(paths(files, "commitlog")):
+        files.nodes[path].modified_ms = times_ms[min(number, 3)]
+    assert [segment.modified_ms for segment in store._expiry.segments(4)] == [100, 100, 100, 300]
+    files.nodes[paths(files, "commitlog")[0]].modified_ms -= 1
+    assert [segment.modified_ms for segment in store._expiry.segments(4)] == [times_ms[0] - 1, *times_ms[1:]]
 
 
 def test_a_segment_that_could_not_be_created_does_not_end_the_log() -> None:

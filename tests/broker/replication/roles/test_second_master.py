@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -115,6 +116,18 @@ def test_an_epoch_that_jumps_too_far_proves_nothing(broker_id: int, is_starting:
     findings = found(member(THEIRS, broker_id, epoch_history=far), is_starting=is_starting)
     assert findings.step_down is None and findings.distrusted
     assert not (is_starting and findings.second_master), "a wrong number keeps no master from starting"
+
+
+@pytest.mark.parametrize("epoch", [9, 4 + EPOCH_JUMP_MAX])
+def test_a_newer_master_of_another_history_keeps_no_master_from_starting_without_a_proof(epoch: int) -> None:
+    steps = [EpochEntryBody(1, 0, "e" * 16), EpochEntryBody(500, 50, "c" * 16)]
+    history = [entry for entry in steps if entry.epoch <= epoch] + [EpochEntryBody(epoch, 60, "d" * 16)]
+    stranger = member(THEIRS, 0, epoch_history=history)
+    if epoch == 9:
+        assert found(stranger, is_starting=True).second_master
+        stranger = replace(stranger, doubt="it has not proved that it has our log")
+    findings = found(stranger, is_starting=True)
+    assert not findings.second_master and findings.step_down is None and THEIRS in findings.distrusted[0]
 
 
 def test_a_newer_member_counts_beside_one_of_another_history() -> None:

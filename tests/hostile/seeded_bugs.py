@@ -1,0 +1,193 @@
+"""Bugs put on purpose into the rules that hold attacks: a unit test of the rule must fail with each.
+
+The ``suites`` of a bug are test files: the shortest one that notices it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pymq.broker.messages.long_polls import LongPolls
+from pymq.broker.replication import epoch_history, log_proof
+from pymq.broker.replication.master.ha_connection import HaConnection
+from pymq.broker.replication.master.ha_service import HaService
+from pymq.broker.replication.master.join_tokens import JoinTokens
+from pymq.broker.replication.roles import member_proof, second_master
+from pymq.broker.replication.roles.known_peers import KnownPeers
+from pymq.broker.replication.roles.member_proof import MemberProof
+from pymq.broker.replication.slave.ha_client import HaClient
+from pymq.broker.replication.slave.joining import Joining
+from pymq.broker.upkeep.sliced_work import SlicedWork
+from pymq.client.admin.promotion import Promotion
+from pymq.client.admin.promotion_plan import PromotionPlan
+from pymq.model import epochs
+from pymq.model.inflation import InflationBudget
+from pymq.namesrv import claims
+from pymq.namesrv.brokers import BrokerManager
+from pymq.namesrv.group_memory import GroupMemory
+from pymq.namesrv.table import RouteTable
+from pymq.net import descriptors
+from pymq.net.buffer_account import BufferAccount
+from pymq.net.memory_budget import MemoryBudget
+from pymq.net.rounds import Rounds
+from pymq.net.turn_watch import TurnWatch
+from pymq.rate_limited_log import RateLimitedLog
+from pymq.store.index import index_file
+from pymq.store.lifecycle.expiry import Expiry
+from pymq.store.lifecycle.pauses import Pauses
+from pymq.store.write import store_time
+from tests.planting import Bug, Seam, Text, does_nothing, gives
+
+Real = Callable[..., Any]
+ROLES, SLAVE, MASTER = (f"tests/broker/replication/{room}" for room in ("roles", "slave", "master"))
+CLAIMS, BROKERS, GROUP = (f"tests/namesrv/test_{name}.py" for name in ("claims", "brokers", "group_memory"))
+PEERS = f"{ROLES}/test_known_peers.py"
+HISTORY = "tests/broker/replication/test_epoch_history.py"
+PROMOTION = "tests/client/admin/test_promotion.py"
+BUDGET = "tests/net/test_memory_budget.py"
+
+
+def _calls_all_newer(real: Real, report: object, holder: object) -> bool:
+    return True
+
+
+async def _takes_it_for_a_slave(real: Real, promotion: Promotion, plan: PromotionPlan, *args: object) -> Any:
+    return plan.target.status
+
+
+def _finds_no_other_host(real: Real, memory: GroupMemory, address: str, host: str) -> bool:
+    return memory.is_named_slave(address) or not memory._named_slaves
+
+
+def _keeps_the_first(real: Real, table: JoinTokens, token: int, now_ms: int) -> Any:
+    slave = real(table, token, now_ms)
+    if slave is not None:
+        table._open[token] = (slave, now_ms)
+    return slave
+
+
+BUGS = (
+    # -- whose word counts
+    Bug("every broker is known", Seam(KnownPeers.is_known, gives(True)), (PEERS,)),
+    Bug("any broker may join", Seam(KnownPeers.why_not_slave, gives("")), (PEERS,)),
+    Bug("one host joins for another", Seam(KnownPeers.why_not_from, gives("")), (PEERS,)),
+    Bug("any host follows without a token", Seam(KnownPeers.may_follow_without_token, gives(True)), (PEERS,)),
+    Bug("any host is a known one's", Seam(KnownPeers.is_known_host, gives(True)), (PEERS,)),
+    Bug("claims of strangers aren't counted", Seam(KnownPeers.note_stranger, gives("")), (PEERS,)),
+    Bug("every epoch is trusted", Seam(second_master.why_distrusted, gives("")), (f"{ROLES}/test_second_master.py",)),
+    Bug("another history's master keeps this one from starting",
+        Text(second_master._blocks_start, "or member.doubt or why_implausible(member.epoch_history, "
+             "us.epoch_history.epoch)", ""),
+        (f"{ROLES}/test_second_master.py",)),
+    Bug("every history is plausible", Seam(epoch_history.why_implausible, gives("")), (HISTORY,)),
+    Bug("epochs may jump", Seam(epochs.why_jumping, gives("")), (HISTORY,)),
+    Bug("any history shares an entry", Seam(epoch_history.shares_entry, gives(True)), (HISTORY,)),
+    # -- proofs of the log
+    Bug("no member must prove its epoch", Seam(MemberProof._must_prove, gives(False)),
+        (f"{ROLES}/test_member_proof.py",)),
+    Bug("a master without an epoch is believed", Seam(member_proof._without_epoch, lambda real, member: member),
+        (f"{ROLES}/test_member_proof.py",)),
+    Bug("any digest proves a log", Seam(log_proof._judge, gives(("", True))),
+        ("tests/broker/replication/test_log_proof.py",)),
+    Bug("a byte proves a log", Text(log_proof.piece_before, "if size >= PROOF_BYTES_MIN:", "if True:"),
+        ("tests/broker/replication/test_log_proof.py",)),
+    Bug("a master need not prove that it has a slave's log",
+        Seam(Joining._prove, lambda real, joining, joined: joining._report(joined)), (f"{SLAVE}/test_joining.py",)),
+    Bug("a slave truncates what no history proves",
+        Text(HaClient._begin_truncation, "if not common.is_known or common.offset != start:", "if False:"),
+        (f"{SLAVE}/test_ha_client.py",)),
+    Bug("a slave truncates all of its log",
+        Text(HaClient._begin_truncation, "elif start <= log_start or end - start > size_max or joined.unproven:",
+             "elif end - start > size_max:"),
+        (f"{SLAVE}/test_ha_client.py",)),
+    Bug("a slave truncates as much as is asked",
+        Text(HaClient._begin_truncation, "or end - start > size_max or", "or"), (f"{SLAVE}/test_ha_client.py",)),
+    # -- the HA port
+    Bug("a report without a token counts",
+        Text(HaConnection._prove, "if offset is None or not (self.joined_slave is not NOT_JOINED or "
+             "self._owner.may_follow(self)):", "if offset is None:"),
+        (f"{MASTER}/test_ha_service.py",)),
+    Bug("a peer that joined nothing is in sync",
+        Text(HaConnection.counts, "self.is_slave and", ""), (f"{MASTER}/test_ha_service.py",)),
+    Bug("a token serves twice", Seam(JoinTokens.take, _keeps_the_first), (f"{MASTER}/test_join_tokens.py",)),
+    Bug("strangers keep all places", Seam(HaService.on_opened, does_nothing), (f"{MASTER}/test_ha_service.py",)),
+    # -- promotions
+    Bug("a log with other bytes lacks nothing",
+        Text(PromotionPlan.lag_bytes, "0 if member.log_problem else member", "member"),
+        ("tests/client/admin/test_promotion_plan.py",)),
+    Bug("a silent slave's promotion is taken back",
+        Seam(Promotion._late_status, _takes_it_for_a_slave), (PROMOTION,)),
+    # -- a name server's claims
+    Bug("an address has no owner", Seam(claims._owner, gives(None)), (CLAIMS,)),
+    Bug("an address is not kept for its host", Seam(claims._kept_address_problem, gives("")), (CLAIMS,)),
+    Bug("a report moves a living group to another cluster", Seam(claims._cluster_problem, gives("")), (CLAIMS,)),
+    Bug("a name server takes any epoch", Seam(claims._epoch_problem, gives("")), (CLAIMS,)),
+    Bug("an id goes to the last that claims it", Seam(claims._id_problem, gives("")), (CLAIMS,)),
+    Bug("an id is not kept for a group's members", Seam(claims._kept_id_problem, gives("")), (CLAIMS,)),
+    Bug("every epoch is a newer one", Seam(claims._is_newer, _calls_all_newer), (CLAIMS,)),
+    Bug("any broker succeeds a master", Seam(claims._is_successor, gives(True)), (CLAIMS,)),
+    Bug("a stranger keeps a master's id", Seam(claims._is_back, gives(False)), (CLAIMS,)),
+    Bug("any master gets an id back",
+        Text(claims._is_back, "or memory.is_named_slave(holder.identity.address)", ""), (CLAIMS,)),
+    Bug("a silent master's id is free", Seam(BrokerManager.silent_holder, gives(None)), (CLAIMS,)),
+    Bug("any peer unregisters a broker",
+        Text(RouteTable.unregister, "if not live.is_of(connection) and not self.brokers.is_silent(live) and "
+             "self.brokers.is_listed(live):", "if False:"),
+        ("tests/namesrv/test_table.py",)),
+    Bug("a group that left is forgotten",
+        Seam(BrokerManager._memory_of_left, lambda real, manager, name: GroupMemory(manager._clock)), (BROKERS,)),
+    Bug("names of strangers push old groups out",
+        Text(BrokerManager._note_left_group, "del self._left_groups[max(", "del self._left_groups[min("), (BROKERS,)),
+    Bug("any master names slaves", Seam(GroupMemory.may_name, gives(True)), (GROUP,)),
+    Bug("a named master's address is enough to name slaves", Seam(GroupMemory.may_name, _finds_no_other_host),
+        (GROUP,)),
+    # -- memory
+    Bug("the budget has no limit", Seam(MemoryBudget.is_over, gives(False)), (BUDGET,)),
+    Bug("no connection is closed over the budget", Seam(MemoryBudget.relieve, does_nothing), (BUDGET,)),
+    Bug("parked requests need no room", Seam(MemoryBudget.check_room, does_nothing), (BUDGET,)),
+    Bug("what a closed connection held stays counted", Seam(MemoryBudget.forget, does_nothing), (BUDGET,)),
+    Bug("many small connections outlive a large one",
+        Text(MemoryBudget.relieve, "by_host.setdefault(holder.host, [])", "by_host.setdefault(str(number), [])"),
+        (BUDGET,)),
+    Bug("unfinished frames aren't counted", Seam(BufferAccount.note_unfinished, does_nothing),
+        ("tests/net/test_server_memory.py",)),
+    Bug("unread answers aren't counted", Seam(BufferAccount.note_write, does_nothing),
+        ("tests/net/test_server_memory.py",)),
+    Bug("all bodies together may inflate to anything",
+        Text(InflationBudget.decompress, "self._left_bytes -= len(inflated)", "pass"),
+        ("tests/model/test_inflation.py",)),
+    Bug("connections take the descriptors of files", Seam(descriptors.takes_reserved, gives(False)),
+        ("tests/net/test_descriptors.py",)),
+    # -- turns
+    Bug("work has no end of its slice",
+        Text(SlicedWork._run_slice, "if self._now_s() >= end_s:\n                return False", "pass"),
+        ("tests/broker/upkeep/test_sliced_work.py",)),
+    Bug("any amount of work waits",
+        Text(SlicedWork.run, "if len(self._waiting) >= WAITING_COUNT_MAX:", "if False:"),
+        ("tests/broker/upkeep/test_sliced_work.py",)),
+    Bug("a round has no end",
+        Text(Rounds._continue, "if self._turns.now_s() >= end_s and (number or queue is self._light):", "if False:"),
+        ("tests/net/test_rounds.py",)),
+    Bug("heavy connections go first",
+        Text(Rounds.rest, "(self._heavy if is_heavy else self._light)", "self._light"), ("tests/net/test_rounds.py",)),
+    Bug("a turn's answers have no limit", Seam(LongPolls.is_turn_full, gives(False)),
+        ("tests/broker/messages/test_long_polls.py",)),
+    Bug("long turns aren't noticed", Seam(TurnWatch._judge, does_nothing), ("tests/net/test_turn_watch.py",)),
+    Bug("a look-up walks a whole slot", Text(index_file.Walk.__init__, "self.left = left", "self.left = 1 << 60"),
+        ("tests/store/test_index.py",)),
+    # -- log lines
+    Bug("peers fill the log",
+        Text(RateLimitedLog.write, "if self._line_count >= LINES_MAX:", "if False:"),
+        ("tests/test_rate_limited_log.py",)),
+    # -- clocks
+    Bug("a store time far ahead stays", Seam(store_time.next_store_ms, lambda real, last_ms, now_ms: max(last_ms,
+        now_ms)),
+        ("tests/store/lifecycle/test_store_times.py",)),
+    Bug("store times go back with the clock", Seam(store_time.next_store_ms, lambda real, last_ms, now_ms: now_ms),
+        ("tests/store/lifecycle/test_store_times.py",)),
+    Bug("a leap of the clock ages all segments", Seam(Pauses.uncounted_ms, gives(0)),
+        ("tests/store/lifecycle/test_pauses.py",)),
+    Bug("segments of a wrong clock keep older ones", Text(Expiry.segments, "if times_ms and max(times_ms) >",
+        "if False and max(times_ms) >"), ("tests/store/lifecycle/test_expiry.py",)),
+)  # fmt: skip
