@@ -18,7 +18,8 @@ class Beliefs:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._masters: dict[str, int] = {}  # name -> epoch of each broker that was a master at the last look
+        # name -> epoch and configured id of each broker that was a master at the last look
+        self._masters: dict[str, tuple[int, int]] = {}
         self._epochs: set[tuple[int, str]] = set()  # all that true masters began
         self._reported: set[str] = set()
 
@@ -36,6 +37,8 @@ class Beliefs:
         # A slave whose id the liar has taken at the name servers takes another one: it stays a slave.
         if record is not None and f"{liar_host}:" in record.why and "belongs to" not in record.why:
             self._report(f"{broker.name} changed its role on the liar's word: {record.why}")
+        if f"{liar_host}:" in broker.refused_start:
+            self._report(f"{broker.name} did not start on the liar's word: {broker.refused_start}")
         parts = broker.parts
         if parts is None:
             return
@@ -64,10 +67,12 @@ class Beliefs:
     def _look_at_role(self, broker: SimBroker) -> None:
         if broker.is_master:
             self._epochs.add(broker.entry)
-            self._masters[broker.name] = broker.entry[0]
+            self._masters[broker.name] = broker.entry[0], broker.configured_id
             return
-        epoch = self._masters.pop(broker.name, None)
+        epoch, configured_id = self._masters.pop(broker.name, (None, 0))
         record = broker.role_record
+        if broker.configured_id != configured_id:
+            return  # the operator has started it with another id, because it refused to start as the master
         if epoch is None or record is None or self._cluster.operator.is_busy or "becomes the master" in record.why:
             return
         if any(f"{node.address} is " in record.why for node in self._cluster.brokers):

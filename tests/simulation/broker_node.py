@@ -145,6 +145,7 @@ class SimBroker:
         self._served_start = 0  # the number of the start after which it last served
         self.needs_other_id = False  # it refused to start as the master that its flags make it
         self.named_id = configured_id  # the id that this refusal named
+        self.refused_start = ""  # why it refused last
         self._still_because = {"dead"}  # also "paused", "full" (its disk), "sync" (its disk can't)
         self._still_since_us = 0
         self._stillness: list[tuple[int, int]] = []
@@ -253,6 +254,7 @@ class SimBroker:
             self._history.incident(self._timeline.now_us, "stop", self.name)
         self._history.operations["brokers that gave up"] += 1
         self.needs_other_id = isinstance(error, UsageError)
+        self.refused_start = str(error) if self.needs_other_id else ""
         named = ID_IN_A_REFUSAL.search(str(error))
         if self.needs_other_id and named is not None:
             self.named_id = int(named[1])
