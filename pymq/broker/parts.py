@@ -13,6 +13,7 @@ from pymq.broker.metadata.config_tables import ConfigTables
 from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.metadata.table_saver import ending_turns
 from pymq.broker.pop.parts import PopParts
+from pymq.broker.pop.topic_routes import TopicRoutes
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.side import MasterSide
 from pymq.broker.replication.master.sync_mode import NoSlaves
@@ -137,6 +138,7 @@ class BrokerParts:
             messages=self.messages,
             stats=self.stats,
         )
+        self.topic_routes = TopicRoutes(network, clock=clock, config=config)
         tables = replicated_tables(
             store=store,
             metadata=self.metadata,
@@ -306,6 +308,7 @@ class BrokerParts:
             steps.callback(self.messages.delays.save)
             steps.callback(metadata.cursors.save)
             steps.callback(metadata.pending_offsets.save)
+            steps.callback(metadata.request_modes.save)
             steps.callback(metadata.groups.save)
             steps.callback(metadata.topics.save)
             steps.callback(replication.write_fence.keep_commits)

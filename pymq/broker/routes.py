@@ -78,6 +78,8 @@ def broker_routes(h: Handlers) -> list[Route]:
         Route(Code.PEEK_MESSAGE, PeekMessageHeader, h.pops.peek, SUBSCRIBE),
         Route(Code.NOTIFICATION, NotificationHeader, h.pops.notification, SUBSCRIBE),
         Route(Code.POLLING_INFO, PollingInfoHeader, h.pops.polling_info, SUBSCRIBE),
+        Route(Code.QUERY_ASSIGNMENT, None, h.assignments.query, SUBSCRIBE),
+        Route(Code.SET_MESSAGE_REQUEST_MODE, None, h.assignments.set_mode, ADMIN),
         # -- Transactions
         Route(Code.END_TRANSACTION, EndTransactionHeader, h.transactions.end, PUBLISH),
         Route(Code.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHeader, h.transactions.resume_check, ADMIN),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pymq.broker.addresses import own_address
+from pymq.broker.handlers.assignments import AssignmentHandlers
 from pymq.broker.handlers.broker_admin import BrokerAdminHandlers
 from pymq.broker.handlers.clients import ClientHandlers
 from pymq.broker.handlers.connections import ConnectionHandlers
@@ -84,12 +85,20 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             expressions=messages.expressions,
             makes_groups=parts.role.is_master,
         ),
+        assignments=AssignmentHandlers(
+            topics=topics,
+            groups=groups,
+            clients=clients,
+            request_modes=metadata.request_modes,
+            routes=parts.topic_routes,
+        ),
         locks=LockHandlers(config=config, topics=topics, groups=groups, leaser=metadata.leaser),
         query=QueryHandlers(config=config, store=store, topics=topics),
         topics_admin=TopicAdminHandlers(
             config=config,
             topics=topics,
             cursors=cursors,
+            request_modes=metadata.request_modes,
             stats=stats,
             store=store,
             writer=messages.writer,
@@ -100,6 +109,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             groups=groups,
             topics=topics,
             cursors=cursors,
+            request_modes=metadata.request_modes,
             leaser=metadata.leaser,
             stats=stats,
             sliced_work=parts.sliced_work,
@@ -149,7 +159,12 @@ def make_handlers(parts: BrokerParts) -> Handlers:
                 replication=status,
             ),
         ),
-        tables=TableHandlers(cursors=cursors, delays=messages.delays, sliced_work=parts.sliced_work),
+        tables=TableHandlers(
+            cursors=cursors,
+            delays=messages.delays,
+            request_modes=metadata.request_modes,
+            sliced_work=parts.sliced_work,
+        ),
         replicas=_replica_handlers(parts),
         replication_status=ReplicationStatusHandlers(status, parts.master_monitor.note_other_master),
         role_change=RoleChangeHandlers(

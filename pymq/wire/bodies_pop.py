@@ -1,4 +1,4 @@
-"""The body of BATCH_ACK_MESSAGE (200151). Java: BatchAckMessageRequestBody and BatchAck."""
+"""JSON bodies of pop consumption: codes 200151 (BATCH_ACK_MESSAGE), 400 (QUERY_ASSIGNMENT) and 401."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 
 from pymq.errors import Refusal
 from pymq.model import fastjson
+from pymq.wire.bodies_client import QueueName
 from pymq.wire.codes import ResponseCode
 
 ACKS_MAX = 4096  # check points that one request may name
@@ -62,3 +63,43 @@ def decode_batch_acks(body: bytes) -> list[BatchAck]:
         return msgspec.convert(named, list[BatchAck], strict=False)
     except (msgspec.ValidationError, fastjson.JsonError, AttributeError, TypeError) as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"the batch of acknowledgements can't be read: {error}") from error
+
+
+PULL = "PULL"
+POP = "POP"
+
+
+class RequestMode(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
+    """SET_MESSAGE_REQUEST_MODE (401), and an entry of ``messageRequestMode.json``: how a group consumes a topic."""
+
+    topic: str
+    consumer_group: str
+    mode: str = PULL
+    pop_share_queue_num: int = 0
+
+
+class AssignmentRequest(msgspec.Struct, rename="camel", kw_only=True):
+    """QUERY_ASSIGNMENT (400)."""
+
+    topic: str
+    consumer_group: str
+    client_id: str
+    strategy_name: str = ""
+    message_model: str | int | None = None
+
+    @property
+    def is_broadcasting(self) -> bool:
+        return self.message_model in ("BROADCASTING", 0)
+
+
+class Assignment(msgspec.Struct, rename="camel", kw_only=True):
+    """One queue that a client is to consume. With mode POP, queue -1 stands for all queues of the broker."""
+
+    message_queue: QueueName
+    mode: str
+
+
+class AssignmentAnswer(msgspec.Struct, rename="camel", kw_only=True):
+    """The answer to QUERY_ASSIGNMENT (400)."""
+
+    message_queue_assignments: list[Assignment]

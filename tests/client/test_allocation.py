@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pymq.client.allocation import STRATEGIES, average, average_by_circle, strategy_named
+from pymq.client.allocation import strategy_named
 from pymq.errors import UsageError
+from pymq.model.allocation import STRATEGIES, average, average_by_circle
 from pymq.model.message import MessageQueue
 
 

@@ -15,6 +15,7 @@ from tests.crash.damage import DAMAGERS, check_start, origins
 from tests.crash.exploring import explore
 from tests.crash.flips import TABLE, Flip, FlipSuite
 from tests.crash.lost_segments import check_lost_segments
+from tests.crash.pop_runs import run as run_pop
 from tests.crash.workloads import workload
 from tests.planting import Bug
 from tests.store.support import ROOT
@@ -22,6 +23,7 @@ from tests.store.support import ROOT
 SEEDS = range(4, 10)
 FLIP_STRIDE = 13
 DAMAGES_EACH = 12
+POP_SEEDS = 8
 HANG_SECONDS = 20.0  # many times what a suite needs
 
 
@@ -61,6 +63,9 @@ def _run(suite: str) -> None:
         _flips(name)
     elif kind == "damage":
         _damage(name)
+    elif kind == "pop":
+        for seed in range(POP_SEEDS):
+            run_pop(seed, loses_power=name == "power")
     elif kind == "lost":
         check_lost_segments(workload(name))
     else:

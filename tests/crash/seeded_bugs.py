@@ -1,8 +1,8 @@
 """Seeded bugs, which the crash suites must catch. Each is one wrong step that a programmer could write.
 
 Their ``suites``: a workload's name (power loss), ``errors:`` and a workload's name (failing calls), ``flips:`` and a
-part of the store, ``damage:`` and a kind of damage to derived files, or ``lost:`` and a workload's name (missing
-segments).
+part of the store, ``damage:`` and a kind of damage to derived files, ``lost:`` and a workload's name (missing
+segments), or ``pop:kill`` and ``pop:power`` (popped messages).
 """
 
 from __future__ import annotations
@@ -11,6 +11,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from pymq.broker.pop.check_points import CheckPoints
+from pymq.broker.pop.popper import Popper
+from pymq.broker.pop.revive_log import ReviveLog
+from pymq.broker.pop.reviver import Reviver
 from pymq.errors import StoreUnavailableError
 from pymq.offline import accept_loss as offline_loss
 from pymq.store.disk import checkpoint, fs
@@ -330,6 +334,21 @@ BUGS = (
         Text(QueueDispatcher.take, "if record.offset < self._queues.deleted_end(record.topic):\n        return",
              "pass"),
         ("deleted-topics", "mixed52")),
+    # -- popped messages
+    Bug("a hand-out has no check point",
+        Text(Popper._hand_out,
+             "self._log.put_check_point(key, offsets, ask.invisible_ms, popped.revive_queue_id)", "pass"),
+        ("pop:kill",)),
+    Bug("a start forgets how far it had handed out",
+        Text(ReviveLog.load, "self._saved_ms = self._cursors.data_version.timestamp", "pass"), ("pop:kill",)),
+    Bug("a start forgets acknowledgements", Seam(ReviveLog._take_ack, does_nothing), ("pop:kill",)),
+    Bug("an open check point counts as finished",
+        Text(CheckPoints.finished_offset, "oldest) - 1", "oldest)"), ("pop:kill", "pop:power")),
+    Bug("a redelivery leaves its check point open on the disk",
+        Text(Reviver._deliver, "self._finish(point, done, dropped)", "points.drop(point)"), ("pop:kill",)),
+    Bug("messages come again too early",
+        Text(Reviver.tick, "self._deliver_due(self._clock.now_ms())", "self._deliver_due(self._clock.now_ms() + 400)"),
+        ("pop:kill",)),
     # -- reading
     Bug("damaged bytes are served", Text(Digests.check, "if actual == wanted:", "if True:"), ("flips:commitlog",)),
     Bug("the newest bytes have no digest", Seam(Digests._check_tail, does_nothing), ("flips:commitlog-end",)),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.cursors import CursorManager
     from pymq.broker.metadata.groups import GroupManager
     from pymq.broker.metadata.leaser import Leaser
+    from pymq.broker.metadata.request_modes import RequestModes
     from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.report.stats import StatsManager
     from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
@@ -35,6 +36,7 @@ class GroupAdminHandlers:
         groups: GroupManager,
         topics: TopicManager,
         cursors: CursorManager,
+        request_modes: RequestModes,
         leaser: Leaser,
         stats: StatsManager,
         sliced_work: SlicedWork,
@@ -43,6 +45,7 @@ class GroupAdminHandlers:
         self._groups = groups
         self._topics = topics
         self._cursors = cursors
+        self._request_modes = request_modes
         self._leaser = leaser
         self._stats = stats
 
@@ -61,6 +64,7 @@ class GroupAdminHandlers:
 
         def finish() -> Reply:
             self._leaser.forget_group(header.group_name)
+            self._request_modes.forget(group=header.group_name)
             self._stats.forget_group(header.group_name)
             if header.clean_offset or header.remove_offset:
                 self._cursors.forget_group(header.group_name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from pymq.broker.handlers.assignments import AssignmentHandlers
 from pymq.broker.handlers.broker_admin import BrokerAdminHandlers
 from pymq.broker.handlers.clients import ClientHandlers
 from pymq.broker.handlers.connections import ConnectionHandlers
@@ -51,6 +52,7 @@ class Handlers:
     transactions: TransactionHandlers
     offsets: OffsetHandlers
     clients: ClientHandlers
+    assignments: AssignmentHandlers
     locks: LockHandlers
     query: QueryHandlers
     topics_admin: TopicAdminHandlers

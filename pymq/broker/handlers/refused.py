@@ -6,7 +6,6 @@ from typing import Final
 
 _TIMER = "timer messages are not served, delay levels are"
 _FILTER_CLASS = "a broker runs no filter classes: give them to a filter server (pymq filter-server)"
-_POP_MODE = "a group's mode of consumption is not kept: let the clients pop themselves"
 _STATIC = "static topics are not served"
 _CONTROLLER = "there is no controller"
 _CONTAINER = "there is no broker container"
@@ -21,8 +20,6 @@ REFUSED_CODES: Final[dict[int, str]] = {
     354: _ROCKSDB,
     355: _ROCKSDB,
     370: _TIMER,
-    400: "queues are assigned by the clients: leave clientRebalance at true",
-    401: _POP_MODE,
     513: _STATIC,
     902: _CONTAINER,
     903: _CONTAINER,

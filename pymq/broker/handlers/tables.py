@@ -12,16 +12,20 @@ from pymq.wire.dispatch import Peer, Reply
 if TYPE_CHECKING:
     from pymq.broker.messages.delays import DelayService
     from pymq.broker.metadata.cursors import CursorManager
+    from pymq.broker.metadata.request_modes import RequestModes
     from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
 
 
 class TableHandlers:
     """Hands out the tables as they are persisted. Topics (21) and groups (201) are with their administration."""
 
-    def __init__(self, *, cursors: CursorManager, delays: DelayService, sliced_work: SlicedWork) -> None:
+    def __init__(
+        self, *, cursors: CursorManager, delays: DelayService, request_modes: RequestModes, sliced_work: SlicedWork
+    ) -> None:
         self._sliced_work = sliced_work
         self._cursors = cursors
         self._delays = delays
+        self._request_modes = request_modes
 
     def consumer_offsets(self, request: Command, header: None, peer: Peer) -> Reply | None:
         """Return every committed offset."""
@@ -36,5 +40,5 @@ class TableHandlers:
         return Reply(body=encode_body(self._delays.as_table()))
 
     def request_modes(self, request: Command, header: None, peer: Peer) -> Reply:
-        """Return an empty table: every group pulls, none pops."""
-        return Reply(body=encode_body({"messageRequestModeMap": {}}))
+        """Return which groups pop and which pull, where an operator has said so."""
+        return Reply(body=encode_body(self._request_modes.as_table()))

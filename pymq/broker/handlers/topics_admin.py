@@ -25,6 +25,7 @@ from pymq.wire.headers.admin import CreateTopicHeader, GetTopicConfigHeader, Top
 if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer
     from pymq.broker.metadata.cursors import CursorManager
+    from pymq.broker.metadata.request_modes import RequestModes
     from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.report.stats import StatsManager
     from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
@@ -46,6 +47,7 @@ class TopicAdminHandlers:
         config: BrokerConfig,
         topics: TopicManager,
         cursors: CursorManager,
+        request_modes: RequestModes,
         stats: StatsManager,
         store: MessageStore,
         writer: Writer,
@@ -56,6 +58,7 @@ class TopicAdminHandlers:
         self._config = config
         self._topics = topics
         self._cursors = cursors
+        self._request_modes = request_modes
         self._stats = stats
         self._store = store
         self._writer = writer
@@ -94,6 +97,7 @@ class TopicAdminHandlers:
             self._writer.commit()
             self._store.delete_topic(header.topic)
             self._cursors.forget_topic(header.topic)
+            self._request_modes.forget(topic=header.topic)
             self._stats.forget_topic(header.topic)
             self._when_registered(lambda: peer.answer(asked, Reply()))
 

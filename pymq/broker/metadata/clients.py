@@ -180,6 +180,11 @@ class ClientManager:
         """Return all groups with connected members."""
         return list(self._consumers.values())
 
+    def member_ids(self, group: str) -> list[str]:
+        """Return the client ids of a group's connected members, sorted; empty when none is connected."""
+        found = self._consumers.get(group)
+        return [] if found is None else found.client_ids()
+
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
         """Return a group's subscription to a topic; None when it has none or is not connected."""
         found = self._consumers.get(group)

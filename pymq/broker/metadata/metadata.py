@@ -11,6 +11,8 @@ from pymq.broker.metadata.cursors import CursorManager
 from pymq.broker.metadata.filter_servers import FilterServers
 from pymq.broker.metadata.groups import GroupManager
 from pymq.broker.metadata.leaser import Leaser
+from pymq.broker.metadata.request_modes import MEMBER as MODES_MEMBER
+from pymq.broker.metadata.request_modes import RequestModes
 from pymq.broker.metadata.topics import TopicManager
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.slave.cursors import SlaveCursors
@@ -59,6 +61,7 @@ class Metadata:
             if role.is_master
             else SlaveCursors(offsets, clock=clock, config=config, max_offset=ends, pending=self.pending_offsets)
         )
+        self.request_modes = RequestModes(config_tables.saver("messageRequestMode.json", MODES_MEMBER), clock=clock)
         self.leaser = Leaser(clock=clock, config=config)
         self.clients = ClientManager(clock=clock, config=config, groups=self.groups, budget=budget)
         self.filter_servers = FilterServers(clock, on_filter_servers)
@@ -68,12 +71,14 @@ class Metadata:
         self.topics.load(is_copy=not self._role.is_master)
         self.groups.load()
         self.cursors.load()
+        self.request_modes.load()
 
     def jobs(self) -> list[Job]:
         """Return the jobs that save and expire entries."""
         return [
             Job("topics", SLOW_TICK_PERIOD_MS, self.topics.tick),
             Job("groups", SLOW_TICK_PERIOD_MS, self.groups.tick),
+            Job("request modes", SLOW_TICK_PERIOD_MS, self.request_modes.tick),
             Job("cursors", SLOW_TICK_PERIOD_MS, self.cursors.tick),
             Job("clients", SLOW_TICK_PERIOD_MS, self.clients.tick),
             Job("filter servers", SLOW_TICK_PERIOD_MS, self.filter_servers.tick),
@@ -84,3 +89,4 @@ class Metadata:
         """Ignore the result of a save that still runs: another thread is about to save everything."""
         self.topics.stop()
         self.groups.stop()
+        self.request_modes.stop()

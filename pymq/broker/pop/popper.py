@@ -116,7 +116,14 @@ class Popper:
     def retry_topics(self, group: str, topic: str) -> list[tuple[str, int]]:
         """Return the retry topics that exist for a group's messages of a topic, with their retry flags."""
         names = ((pop.retry_topic_v1(group, topic), pop.RETRY_V1), (pop.retry_topic_v2(group, topic), pop.RETRY_V2))
-        return [(name, flag) for name, flag in names if self._topics.get(name) is not None]
+        found = []
+        for name, flag in names:
+            if self._topics.get(name) is None:
+                if self._store.queue_end(name, 0) is None:
+                    continue
+                self._topics.ensure_internal(name)  # a kill came before the new topic was saved
+            found.append((name, flag))
+        return found
 
     def waiting_count(self, group: str, topic: str, queue_id: int) -> int:
         """Return how many messages of a queue are not handed out yet, whatever a filter says of them."""

@@ -56,6 +56,7 @@ class ReviveLog:
         self.queue_count = config.revive_queue_num
         self.check_points = CheckPoints(self.queue_count)
         self.unreadable_count = 0
+        self._saved_ms: int | None = None  # while a start reads: when the groups' offsets were saved
         self._broker_name = config.broker_name
         self._clock = clock
         self._store = store
@@ -156,12 +157,17 @@ class ReviveLog:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Take in the records that are still needed. Raises UnreadableError."""
+        """Take in the records that are still needed. Raises UnreadableError.
+
+        Hand-outs after the last save of the groups' offsets move these forward, as they did before the stop.
+        """
+        self._saved_ms = self._cursors.data_version.timestamp
         for queue_id in range(self.queue_count):
             finished = self._cursors.query(pop.REVIVE_GROUP, self.topic, queue_id)
             self.check_points.begin_at(queue_id, max(finished + 1, self._store.min_offset(self.topic, queue_id)))
             while self._catch_up_some(queue_id):
                 pass
+        self._saved_ms = None
 
     def catch_up(self) -> None:
         """Take in records that others wrote: those that RocketMQ's timer held back. Does some of it in each call."""
@@ -210,6 +216,9 @@ class ReviveLog:
         distances = list(range(record.count)) if record.distances is None else record.distances
         if not 0 < len(distances) <= pop.MESSAGES_PER_CHECK_POINT_MAX:
             raise ValueError(f"it names {len(distances)} messages, 1 to {pop.MESSAGES_PER_CHECK_POINT_MAX} can be")
+        if self._saved_ms is not None and record.pop_time_ms >= self._saved_ms:
+            end = min(record.start_offset + distances[-1] + 1, self._store.max_offset(record.topic, record.queue_id))
+            self._cursors.advance(record.group, record.topic, record.queue_id, end)
         grace_ms = TIMER_GRACE_MS if _TIMER_OUT in message.properties else 0
         self.check_points.add(
             CheckPoint(

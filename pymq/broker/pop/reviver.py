@@ -14,7 +14,7 @@ from pymq.broker.pop.check_points import CheckPoint
 from pymq.broker.pop.popper import without_receipt
 from pymq.broker.pop.revive_log import ReviveLog
 from pymq.clock import Clock
-from pymq.errors import CorruptRecordError, PymqError, StoreError
+from pymq.errors import CorruptRecordError, PymqError, Refusal, StoreError
 from pymq.model import pop
 from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES
 from pymq.model.properties import append_properties, encode_properties, find_property
@@ -115,7 +115,7 @@ class Reviver:
         """Stage what is left of a check point, and its acknowledgement. When that fails it is due again later."""
         key, points = point.key, self._log.check_points
         topic, flag = pop.normal_topic(key.topic, key.group)
-        group = self._groups.get(key.group)
+        group = self._group(key.group)
         if self._topics.get(topic) is None or group is None:
             log.warning(
                 "messages of %s for group %s are not delivered again: topic or group are gone", topic, key.group
@@ -137,6 +137,13 @@ class Reviver:
         if done:
             self._finish(point, done, dropped)
             self._writer.when_committed(lambda is_stored: self.on_revived(topic, key.group))
+
+    def _group(self, name: str) -> SubscriptionGroupConfig | None:
+        """Return the group, made again if a kill came before it was saved; None when it may not be made."""
+        try:
+            return self._groups.ensure(name)
+        except Refusal:
+            return None
 
     def _finish(self, point: CheckPoint, offsets: list[int], dropped: int) -> None:
         try:

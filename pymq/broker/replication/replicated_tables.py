@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from pymq.broker.metadata.request_modes import MEMBER as MODES_MEMBER
 from pymq.broker.replication.slave.cursors import SlaveCursors
 from pymq.config.values import ASYNC_MASTER, SYNC_MASTER
 from pymq.model.names import HALF_TOPIC, OP_HALF_TOPIC
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pymq.broker.messages.delays import DelayService
     from pymq.broker.metadata.cursors import CursorManager
     from pymq.broker.metadata.metadata import Metadata
+    from pymq.broker.metadata.request_modes import RequestModes
     from pymq.broker.replication.roles.master_role import SeenMasterRole
     from pymq.broker.report.stats import StatsManager
     from pymq.broker.transactions.transactions import Transactions
@@ -25,6 +27,7 @@ TOPICS = "topics"
 GROUPS = "subscriptionGroup"
 OFFSETS = "consumerOffset"
 DELAYS = "delayOffset"
+REQUEST_MODES = "messageRequestMode"
 DELETIONS = "deletedTopics"
 TRANSACTIONS = "transactions"
 MASTER_ROLE = "masterRole"
@@ -105,6 +108,7 @@ def replicated_tables(
         row(DELETIONS, DELETIONS, _Deletions(store, metadata)),
         row(TOPICS, "topicConfigTable", _Topics(metadata, stats)),
         row(GROUPS, "subscriptionGroupTable", _Groups(metadata, stats)),
+        row(REQUEST_MODES, MODES_MEMBER, _RequestModes(metadata.request_modes)),
         row(OFFSETS, "offsetTable", _Offsets(metadata.cursors, start_id)),
         # A slave counts a delayed message as delivered once its log has the delivered copy.
         row(DELAYS, "offsetTable", _Delays(delays), waits_for_log=True),
@@ -161,6 +165,22 @@ class _Groups:
         for group in self._groups.take_over(table):
             self._pending.forget_group(group)
             self._stats.forget_group(group)
+
+
+class _RequestModes:
+    """Whether groups pull or pop; always sent whole."""
+
+    def __init__(self, request_modes: RequestModes) -> None:
+        self._modes = request_modes
+
+    def stamp(self) -> Stamp:
+        return (self._modes.data_version,)
+
+    def read(self, known: str) -> TableRead:
+        return TableRead(self._modes.as_table())
+
+    def take(self, table: dict[str, Any], is_part: bool) -> None:
+        self._modes.take_over(table)
 
 
 class _Offsets:

@@ -559,6 +559,33 @@ def test_a_receipt_outlives_a_restart() -> None:
     assert p.pop().code == ResponseCode.POLLING_TIMEOUT
 
 
+def test_a_group_and_a_retry_topic_that_a_kill_kept_from_being_saved_lose_no_messages() -> None:
+    p = Popping()
+    p.world.put("T", b"a")
+    p.world.put("T", b"b")
+    p.world.run_in_thread = lambda work, done: None  # nothing is saved from here on
+    p.pop(count=1, invisible_ms=1000)
+    p.wait(1000)
+    p.pop(count=1)
+    p = Popping(World(p.world.files.after_kill(), p.world.clock))
+    metadata = p.world.parts.metadata
+    assert metadata.groups.get("g") is None and metadata.topics.get("%RETRY%g_T") is None
+    p.wait(60_000)
+    assert sorted(p.pop().bodies) == [b"a", b"b"]
+
+
+def test_a_kill_before_offsets_are_saved_hands_nothing_out_twice() -> None:
+    p = Popping()
+    p.world.put("T", b"a")
+    receipt = p.pop(invisible_ms=5000).receipt()
+    p = Popping(World(p.world.files.after_kill(), p.world.clock))
+    assert p.pop().code == ResponseCode.POLLING_TIMEOUT
+    assert p.ack(receipt) == 0
+    p = Popping(World(p.world.files.after_kill(), p.world.clock))
+    p.wait(5000)
+    assert p.pop().code == ResponseCode.POLLING_TIMEOUT
+
+
 def test_what_is_finished_is_not_read_again() -> None:
     p = Popping(reviveQueueNum="1")
     for _ in range(20):

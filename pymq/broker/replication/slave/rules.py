@@ -44,6 +44,7 @@ CHANGES: Final = (
     RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
     RequestCode.CLONE_GROUP_OFFSET,
+    RequestCode.SET_MESSAGE_REQUEST_MODE,
 )
 
 # Request code -> (response code, what the slave does not do).
@@ -79,6 +80,7 @@ SERVED: Final = frozenset(
         RequestCode.CHECK_CLIENT_CONFIG,
         RequestCode.REGISTER_FILTER_SERVER,
         RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+        RequestCode.QUERY_ASSIGNMENT,
         RequestCode.GET_CONSUMER_CONNECTION_LIST,
         RequestCode.GET_PRODUCER_CONNECTION_LIST,
         RequestCode.GET_ALL_PRODUCER_INFO,

@@ -1,0 +1,134 @@
+"""Runs of pops, acknowledgements and crashes at any call of the disk: each message is acknowledged or comes again.
+
+A kill keeps what was written. After it no message comes twice within its invisible time, and none that was acknowledged
+comes again. A power loss may take acknowledgements and hand-outs, never a message that was on the disk.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from pymq.store.disk.memory_fs import MemoryFiles
+from tests.broker.handlers.test_pop import Found, Popping
+from tests.broker.world import World
+
+MESSAGE_COUNT = 24
+STEP_COUNT = 60
+SETTINGS: dict[str, Any] = {"reviveQueueNum": "2", "flushConsumerOffsetInterval": "1000"}
+
+
+class _CrashError(BaseException):
+    """The process is gone."""
+
+
+@dataclass
+class Model:
+    """What the client knows: each message's newest receipt, and until when it must stay away (Unix ms)."""
+
+    receipts: dict[bytes, dict[str, Any]] = field(default_factory=dict)
+    hidden_until: dict[bytes, int] = field(default_factory=dict)
+    acked: set[bytes] = field(default_factory=set)
+    tried: set[bytes] = field(default_factory=set)  # acknowledged, perhaps late or without an answer
+
+    def take(self, found: Found, now_ms: int, invisible_ms: int, *, is_strict: bool) -> None:
+        for number, body in enumerate(found.bodies):
+            assert not is_strict or body not in self.acked, f"{body!r} was acknowledged"
+            assert not is_strict or now_ms >= self.hidden_until.get(body, 0), f"{body!r} came too early"
+            self.receipts[body] = found.receipt(number)
+            self.hidden_until[body] = now_ms + invisible_ms
+
+
+class Run:
+    """A client that pops at random from a broker that crashes."""
+
+    def __init__(self, seed: int, *, loses_power: bool) -> None:
+        self.rng = random.Random(seed)
+        self.loses_power = loses_power
+        self.model = Model()
+        self.popping = Popping(World(**SETTINGS))
+        self.popping.world.parts.metadata.topics.ensure_internal("T", 2)
+        for number in range(MESSAGE_COUNT):
+            self.popping.world.put("T", b"%d" % number, queue_id=number % 2)
+        self.popping.world.parts.store.sync()
+        self.image: MemoryFiles | None = None
+        self.calls_left = -1
+        self._watch()
+
+    def _watch(self) -> None:
+        """Crash after some calls of the disk."""
+        files = self.popping.world.files
+        self.calls_left = self.rng.randrange(1, 60)
+
+        def fault(call: str, path: str) -> None:
+            self.calls_left -= 1
+            if self.calls_left == 0:
+                files.fault = None
+                self.image = self._after_crash(files)
+                raise _CrashError
+
+        files.fault = fault
+
+    def _after_crash(self, files: MemoryFiles) -> MemoryFiles:
+        if not self.loses_power:
+            return files.after_kill()
+        rng = random.Random(self.rng.random())
+        return files.after_power_loss(lambda *_: rng.random() < 0.5, lambda *_: True)
+
+    def _reopen(self) -> None:
+        assert self.image is not None
+        world = World(self.image, self.popping.world.clock, **SETTINGS)
+        self.popping = Popping(world)
+        self.image = None
+
+    def step(self) -> None:
+        try:
+            self._act()
+        except _CrashError:
+            self._reopen()
+            self._watch()
+
+    def _act(self) -> None:
+        p, rng, model = self.popping, self.rng, self.model
+        now_ms = p.world.clock.now_ms()
+        action = rng.randrange(10)
+        if action < 4:
+            invisible_ms = rng.choice([500, 2000, 10_000])
+            found = p.pop(count=rng.randrange(1, 8), invisible_ms=invisible_ms)
+            model.take(found, now_ms, invisible_ms, is_strict=not self.loses_power)
+        elif action < 7 and model.receipts:
+            body = rng.choice(sorted(model.receipts))
+            model.tried.add(body)
+            if p.ack(model.receipts.pop(body)) == 0 and now_ms < model.hidden_until[body]:
+                model.acked.add(body)
+        elif action < 8 and model.receipts:
+            body = rng.choice(sorted(model.receipts))
+            if p.change(model.receipts.pop(body), 5000)[0] == 0:  # its new receipt is lost: it comes again
+                model.hidden_until[body] = now_ms + 5000
+        else:
+            p.wait(rng.choice([10, 400, 1500]))
+            p.world.parts.metadata.cursors.tick()
+            if rng.random() < 0.3:
+                p.world.parts.store.sync()
+
+    def finish(self) -> None:
+        """Acknowledge all that comes until nothing does."""
+        self.popping.world.files.fault = None
+        for _ in range(3 * MESSAGE_COUNT):
+            self.popping.wait(10_000)
+            found = self.popping.pop(invisible_ms=10_000)
+            self.model.take(found, self.popping.world.clock.now_ms(), 10_000, is_strict=not self.loses_power)
+            for number, body in enumerate(found.bodies):
+                assert self.popping.ack(found.receipt(number)) == 0
+                self.model.tried.add(body)
+            if not found.bodies and not self.popping.world.parts.pop.revive_log.check_points:
+                break
+        assert self.model.tried == {b"%d" % number for number in range(MESSAGE_COUNT)}, "messages are lost"
+
+
+def run(seed: int, *, loses_power: bool) -> None:
+    one = Run(seed, loses_power=loses_power)
+    for _ in range(STEP_COUNT):
+        one.step()
+    one.finish()

@@ -1,0 +1,17 @@
+"""Popped messages and crashes: each message is acknowledged or comes again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.crash.pop_runs import run
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_after_kills_each_message_is_acknowledged_once_or_comes_again_in_time(seed: int) -> None:
+    run(seed, loses_power=False)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_after_power_losses_no_message_is_lost(seed: int) -> None:
+    run(seed, loses_power=True)
