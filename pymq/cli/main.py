@@ -32,7 +32,7 @@ COMMANDS: CommandTable = {
     "send": ("pymq.cli.send", "Send messages: an argument, lines or JSON lines."),
     "tail": ("pymq.cli.tail", "Show messages from any point on, and new ones as they arrive."),
     "filter": ("pymq.cli.filter", "List message filters, and try expressions on messages."),
-    "message": ("pymq.cli.message", "Look messages up by id or by key."),
+    "message": ("pymq.cli.message", "Look messages up by id or key, and trace one."),
     "store": ("pymq.cli.store", "Verify, inspect, dump, repair or rebuild a data directory."),
     "bench": ("pymq.cli.bench", "Load a broker with sends, pulls or round trips."),
     "spark-export": ("pymq.cli.spark_export", "Export topics to Parquet, JSON or CSV with Spark."),

@@ -1,4 +1,4 @@
-"""``pymq message``: get by id, query by key."""
+"""``pymq message``: get by id, query by key, trace."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption
+from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.output import Column, OutputFormat, print_json, print_note, print_table
 from pymq.cli.session import with_admin
+from pymq.cli.times import local_time
 from pymq.errors import UsageError
 
-app = new_app("Look messages up by id or by key.")
+app = new_app("Look messages up by id or key, and trace one.")
 
 FormatOption = Annotated[
     str, typer.Option("--output", "-o", metavar="text|json|raw", help="Whole message, JSON line, or body only.")
@@ -82,3 +84,49 @@ def query(
     if not found:
         raise NotFoundError(f"no message with key {key!r} in {topic}")
     work.print_messages(found, output, whole=False)
+
+
+TRACE_COLUMNS = [
+    Column("time_ms", "TIME", show=local_time),
+    Column("event"),
+    Column("group"),
+    Column("client"),
+    Column("cost_ms", "MS", right=True),
+    Column("ok"),
+    Column("detail"),
+]
+
+
+@app.command(
+    epilog=examples(
+        "pymq message trace 7F0000010000ABCD0123456789ABCDEF",
+        "pymq message trace 7F0000010000ABCD0123456789ABCDEF --topic orders -o json",
+    )
+)
+def trace(
+    message_id: Annotated[str, typer.Argument(metavar="ID", help="A message id, as send and tail print it.")],
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", metavar="NAME", help="The message's topic, to find it if its producer wrote no trace."),
+    ] = None,
+    trace_topic: Annotated[
+        str | None,
+        typer.Option("--trace-topic", metavar="NAME", help="Where clients write traces, if not to RocketMQ's topic."),
+    ] = None,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Show when a message was produced, stored, delivered and consumed, by which groups and clients, and how often.
+
+    Clients write traces if they are asked to: PyMQ with trace=True, Java with enableMsgTrace.
+    """
+    from pymq.cli import trace_work as work
+
+    record = with_admin(namesrv, lambda admin: work.trace(admin, message_id, topic, trace_topic))
+    if output is OutputFormat.json:
+        print_json(record)
+    else:
+        print_table(record["events"], TRACE_COLUMNS)
+    for text in (*record["problems"], record["why_no_trace"], record["why_not_stored"]):
+        if text:
+            print_note(f"pymq: {text}")

@@ -45,6 +45,7 @@ class ConsumerSettings:
     rebalance_interval_s: float = 20.0
     retry_interval_s: float = 1.0  # after a failed request
     stop_timeout_s: float = 10.0  # the longest wait for running handlers when the consumer stops
+    trace: bool = False  # write traces of deliveries and results, for pymq message trace
     strategy: str = "AVG"
     offsets_path: Path | None = None  # broadcasting: file that keeps the offsets over a restart
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from pymq.client.consume_counters import ConsumeCounters
 from pymq.client.consume_result import ConsumeResult
+from pymq.client.tracing import Tracer
 from pymq.clock import Clock
 from pymq.model.record import StoredMessage
 
@@ -22,7 +23,15 @@ OnMessage = Callable[[list[StoredMessage]], ConsumeResult | Awaitable[ConsumeRes
 class MessageHandler:
     """Calls ``on_message(messages)``, a plain function in at most ``thread_count_max`` threads."""
 
-    def __init__(self, on_message: OnMessage, counters: ConsumeCounters, clock: Clock, thread_count_max: int) -> None:
+    def __init__(
+        self,
+        on_message: OnMessage,
+        counters: ConsumeCounters,
+        clock: Clock,
+        thread_count_max: int,
+        tracer: Tracer | None = None,
+    ) -> None:
+        self._tracer = tracer
         self._on_message = on_message
         self._counters = counters
         self._clock = clock
@@ -33,14 +42,18 @@ class MessageHandler:
     async def call(self, messages: list[StoredMessage]) -> ConsumeResult:
         """Returns the handler's result. None counts as SUCCESS; an exception is logged and means RECONSUME_LATER."""
         started_ms = self._clock.monotonic_ms()
+        delivery = self._tracer.delivered(messages) if self._tracer is not None else ""
+        raised = False
         try:
             result = await self.call_unguarded(messages)
         except Exception:
             log.exception("the message handler failed on %s", [message.message_id for message in messages])
-            result = ConsumeResult.RECONSUME_LATER
+            result, raised = ConsumeResult.RECONSUME_LATER, True
         later = result is ConsumeResult.RECONSUME_LATER
         spent_ms = self._clock.monotonic_ms() - started_ms
         self._counters.handled(messages[0].topic, len(messages), spent_ms, failed=later)
+        if self._tracer is not None:
+            self._tracer.consumed(delivery, messages, spent_ms, failed=later, raised=raised)
         return ConsumeResult.RECONSUME_LATER if later else ConsumeResult.SUCCESS
 
     async def call_unguarded(self, messages: list[StoredMessage]) -> ConsumeResult | None:

@@ -26,6 +26,7 @@ class ProducerOptions(ClientOptions, total=False):
     body_size_max_bytes: int
     delay_level_max: int
     retry_count: int
+    trace: bool
 
 
 class SettingOptions(TypedDict, total=False):
@@ -49,6 +50,7 @@ class SettingOptions(TypedDict, total=False):
     rebalance_interval_s: float
     retry_interval_s: float
     stop_timeout_s: float
+    trace: bool
     strategy: str
     offsets_path: Path | None
 

@@ -12,6 +12,7 @@ from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
 from pymq.client.outgoing import BODY_SIZE_MAX_BYTES, Outgoing, prepare, prepare_batch, send_result
 from pymq.client.queue_picker import BrokerHealth, QueuePicker
 from pymq.client.requests import REQUEST_TIMEOUT_S, OpenRequests, no_reply, reply_message, request_message
+from pymq.client.tracing import Tracer
 from pymq.clock import Clock, SystemClock
 from pymq.errors import ClosedError, NotFoundError, RefusedError, UnreachableError, UsageError
 from pymq.model import sysflag
@@ -48,6 +49,7 @@ class Producer:
     ``namesrv``: addresses separated by ``;``; without them NAMESRV_ADDR from the environment, else 127.0.0.1:9876.
     ``compress``: zlib, lz4, zstd (the last two need 5.x consumers).
     ``delay_level_max``: the number of levels in the brokers' ``messageDelayLevel``, if they have more than the default.
+    ``trace``: write traces of all sends, for ``pymq message trace``.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Producer:
         body_size_max_bytes: int = BODY_SIZE_MAX_BYTES,
         delay_level_max: int = DELAY_LEVEL_MAX,
         retry_count: int = RETRY_COUNT,
+        trace: bool = False,
         poll_interval_s: float = ROUTE_POLL_INTERVAL_S,
         instance_name: str | None = None,
         clock: Clock | None = None,
@@ -83,6 +86,7 @@ class Producer:
             poll_interval_s=poll_interval_s,
         )
         self._clock = self._instance.clock
+        self._tracer = Tracer(self._instance, group, "PRODUCE") if trace else None
         self._health = BrokerHealth(self._clock)
         self._picker = QueuePicker(self._health, self._instance.rng)
 
@@ -109,10 +113,14 @@ class Producer:
         """Starts background jobs. The first send opens the first connection. Raises ClosedError after a stop."""
         if not self._instance.running:
             self._instance.start()
+            if self._tracer is not None:
+                self._tracer.start()
 
     async def stop(self) -> None:
         """Leaves the group and closes all connections; pending sends and requests fail with UnreachableError."""
         self._requests.end()
+        if self._tracer is not None and self._instance.running:
+            await self._tracer.stop()
         await self._instance.close()
 
     async def queues(self, topic: str) -> list[MessageQueue]:
@@ -303,7 +311,9 @@ class Producer:
 
     async def _attempt(self, outgoing: Outgoing, queue: MessageQueue, deadline: Deadline) -> SendResult:
         instance = self._instance
-        command = outgoing.command(self.group, queue, self._clock.now_ms())
+        begun_ms = self._clock.now_ms()
+        command = outgoing.command(self.group, queue, begun_ms)
+        address = ""
         try:
             address = await instance.routes.write_address(queue, deadline.left_s())
             answer = await instance.remoting.invoke(address, command, deadline.left_s())
@@ -311,8 +321,12 @@ class Producer:
         except (RefusedError, UnreachableError) as error:
             if _may_retry(error):
                 self._broker_failed(queue)
+            if self._tracer is not None:
+                self._tracer.sent(outgoing, None, address, begun_ms, self._clock.now_ms() - begun_ms)
             raise
         self._health.succeeded(queue.broker_name)
+        if self._tracer is not None:
+            self._tracer.sent(outgoing, result, address, begun_ms, self._clock.now_ms() - begun_ms)
         return result
 
     def _broker_failed(self, queue: MessageQueue) -> None:

@@ -26,6 +26,7 @@ from pymq.client.rebalancer import Rebalancer
 from pymq.client.subscription import EVERYTHING, TAG, explained
 from pymq.client.subscription_check import CHECK_INTERVAL_S, SubscriptionCheck
 from pymq.client.subscription_options import SubscriptionOptions
+from pymq.client.tracing import Tracer
 from pymq.clock import Clock
 from pymq.errors import NotFoundError, PymqError, RefusedError, UsageError
 from pymq.model.message import MessageQueue
@@ -81,8 +82,9 @@ class PushConsumer:
         self._failure: PymqError | None = None
         self._failing: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
+        self._tracer = Tracer(self._instance, group, "CONSUME") if self.settings.trace else None
         self._handler = MessageHandler(
-            on_message, self._state.counters, self._instance.clock, self.settings.concurrency_max
+            on_message, self._state.counters, self._instance.clock, self.settings.concurrency_max, self._tracer
         )
         self._locks = QueueLocks(self._state)
         self._consumption = self._make_consumption()
@@ -203,6 +205,8 @@ class PushConsumer:
         for process_queue in self._state.queues.values():
             process_queue.drop()
         self._state.queues.clear()
+        if self._tracer is not None:
+            await self._tracer.stop()
         await self._instance.close()
         self._handler.close()
 
@@ -247,6 +251,8 @@ class PushConsumer:
             self._failing = asyncio.get_running_loop().create_task(self.stop())
 
     def _start_jobs(self) -> None:
+        if self._tracer is not None:
+            self._tracer.start()
         self._instance.spawn(self._rebalancer.run())
         self._instance.every(self.settings.commit_interval_s, self._store_offsets, "store offsets")
         self._instance.every(CHECK_INTERVAL_S, SubscriptionCheck(self._state).run, "compare subscriptions")

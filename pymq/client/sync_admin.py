@@ -18,6 +18,7 @@ from pymq.client.admin.namesrv import NamesrvAdmin
 from pymq.client.admin.offsets import OffsetAdmin
 from pymq.client.admin.replication import ReplicationAdmin
 from pymq.client.admin.topics import TopicAdmin
+from pymq.client.admin.traces import TraceAdmin
 from pymq.client.loop_thread import on_loop, shared
 from pymq.clock import Clock
 
@@ -115,6 +116,7 @@ class SyncBrokerAdmin(_Part[BrokerAdmin]):
     runtime_info = _blocking(BrokerAdmin.runtime_info)
     config = _blocking(BrokerAdmin.config)
     update_config = _blocking(BrokerAdmin.update_config)
+    plan_config = _blocking(BrokerAdmin.plan_config)
     ha_status = _blocking(BrokerAdmin.ha_status)
     stats = _blocking(BrokerAdmin.stats)
     consume_stats = _blocking(BrokerAdmin.consume_stats)
@@ -162,6 +164,12 @@ class SyncOffsetAdmin(_Part[OffsetAdmin]):
     move = _blocking(OffsetAdmin.move)
 
 
+class SyncTraceAdmin(_Part[TraceAdmin]):
+    """The blocking form of :class:`~pymq.client.admin.traces.TraceAdmin`."""
+
+    of_message = _blocking(TraceAdmin.of_message)
+
+
 class SyncAdmin:
     """:class:`~pymq.client.admin.Admin` with blocking calls: ``admin.topics.put(...)`` and so on.
 
@@ -186,6 +194,7 @@ class SyncAdmin:
         self.filters = SyncFilterAdmin(lambda: self._admin.filters)
         self.replication = SyncReplicationAdmin(lambda: self._admin.replication)
         self.messages = SyncMessageAdmin(lambda: self._admin.messages)
+        self.traces = SyncTraceAdmin(lambda: self._admin.traces)
 
     @property
     def _admin(self) -> Admin:

@@ -167,8 +167,8 @@ def test_without_resets_in_the_broker_an_offline_group_moves_all_the_same(pymq: 
     """With useServerSideResetOffset=false the broker leaves resets to members. There are none, so it is a commit."""
     assert pymq("broker", "config", "broker-a", "useServerSideResetOffset=false").code == EXIT_OK
     try:
-        filled(pymq, "elsewhere", "driven")
-        outcome = pymq("offset", "reset", "driven", "--topic", "elsewhere", "--to", "2", "--yes", "--json")
+        filled(pymq, "unreset", "driven")
+        outcome = pymq("offset", "reset", "driven", "--topic", "unreset", "--to", "2", "--yes", "--json")
         assert outcome.code == EXIT_OK and queues_of(outcome)[0]["now"] == 2
     finally:
         assert pymq("broker", "config", "broker-a", "useServerSideResetOffset=true").code == EXIT_OK

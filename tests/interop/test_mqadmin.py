@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pymq.client import Message, StoredMessage
+from pymq.client.sync import SyncProducer, SyncPushConsumer
 from tests.interop.conftest import Broker
 from tests.interop.support import probe
 from tests.interop.support.mqadmin import MqAdmin
@@ -326,3 +328,21 @@ def test_exports_and_ha_status(world: World, tmp_path: Path) -> None:
     assert "success" in world.admin.run("exportConfigs", "-c", world.server.cluster, "-f", str(tmp_path))
     printed = world.admin.run("haStatus", "-b", world.server.broker)
     assert f"#MasterAddr\t{world.server.broker}" in printed and "#SlaveNum\t0" in printed
+
+
+def test_query_msg_trace_by_id_reads_pymqs_traces(world: World) -> None:
+    topic, group = world.fresh_topic(1), world.name("traced")
+    seen: list[StoredMessage] = []
+    consumer = SyncPushConsumer(
+        group, namesrv=world.server.namesrv, on_message=seen.extend, consume_from="first", trace=True
+    )
+    consumer.subscribe(topic)
+    with SyncProducer(world.name("tracer"), namesrv=world.server.namesrv, trace=True) as producer, consumer:
+        sent = producer.send(Message(topic, "x", keys="trace-key"), timeout_s=30)
+        probe.wait_until("the message", lambda: seen)
+
+    def shown() -> bool:
+        output = world.admin.run("queryMsgTraceById", "-i", sent.message_id)
+        return "Pub" in output and group in output and "success" in output
+
+    probe.wait_until("mqadmin to show both traces", shown)

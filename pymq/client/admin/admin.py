@@ -15,13 +15,14 @@ from pymq.client.admin.namesrv import NamesrvAdmin
 from pymq.client.admin.offsets import OffsetAdmin
 from pymq.client.admin.replication import ReplicationAdmin
 from pymq.client.admin.topics import TopicAdmin
+from pymq.client.admin.traces import TraceAdmin
 from pymq.client.name_servers import parse_name_servers
 from pymq.clock import Clock, SystemClock
 
 
 class Admin:
     """Admin calls by noun: ``cluster``, ``topics``, ``groups``, ``offsets``, ``filters``, ``brokers``,
-    ``replication``, ``messages``, ``namesrv``.
+    ``replication``, ``messages``, ``traces``, ``namesrv``.
 
     ``namesrv``: "host:port" texts, or one text with several joined by ``;``; without them NAMESRV_ADDR from the
     environment, else 127.0.0.1:9876. ``timeout_s``: for each request. Use it
@@ -47,6 +48,7 @@ class Admin:
         self.filters = FilterAdmin(self.cluster, self.topics, self.groups, self.brokers)
         self.replication = ReplicationAdmin(self._connection, self.brokers)
         self.messages = MessageAdmin(self._connection, self.topics)
+        self.traces = TraceAdmin(self.messages)
 
     @property
     def inherited(self) -> bool:

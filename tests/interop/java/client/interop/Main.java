@@ -17,6 +17,7 @@ public final class Main {
         SqlScenarios.addTo(harness);
         FilterScenarios.addTo(harness);
         TransactionScenarios.addTo(harness);
+        TraceScenarios.addTo(harness);
         boolean good = harness.runAll(Arrays.asList(args).subList(2, args.length));
         out.flush();
         // Non-daemon threads of clients must not keep a finished run alive.
