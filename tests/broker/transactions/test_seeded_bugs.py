@@ -1,0 +1,64 @@
+"""Mutation tests of transactions: their tests catch every seeded bug."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from tests.broker.transactions.driver import TransactionProducer, world_with_topic
+from tests.broker.transactions.seeded_bugs import BUGS
+from tests.broker.transactions.story import search
+from tests.planting import Bug
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Silence the log: broken transactions log a lot."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_seeded_bug_is_caught(bug: Bug) -> None:
+    for suite in bug.suites:
+        with bug.planted():
+            try:
+                _run(suite)
+            except (Exception, pytest.fail.Exception):
+                return
+    raise AssertionError(f"{bug.name} passed {bug.suites}")
+
+
+def _run(suite: str) -> None:
+    if suite in ("kill", "power loss"):
+        search(6, power=suite == "power loss")
+        return
+    module, _, name = suite.rpartition(".")
+    test = getattr(import_module(f"tests.broker.{module}"), name)
+    marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
+    for arguments in _cases(marks):
+        _call(test, arguments)
+
+
+def _cases(marks: list[pytest.Mark]) -> list[dict[str, Any]]:
+    if not marks:
+        return [{}]
+    names, values = marks[0].args
+    if isinstance(names, str):
+        return [{names: value} for value in values]
+    return [dict(zip(names, value, strict=True)) for value in values]
+
+
+def _call(test: Any, arguments: dict[str, Any]) -> None:
+    wanted = inspect.signature(test).parameters
+    if "world" in wanted or "producer" in wanted:
+        world = world_with_topic()
+        made = {"world": world, "producer": TransactionProducer(world)}
+        arguments = arguments | {name: value for name, value in made.items() if name in wanted}
+    test(**arguments)
