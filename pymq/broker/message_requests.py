@@ -18,12 +18,13 @@ from pymq.broker.pop.parts import PopParts
 from pymq.broker.replication.read_advice import ReadAdvice
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.report.stats import StatsManager
+from pymq.broker.timers.timer_puts import TimerPuts
 from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, Job
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.model.ids import UniqueIdMaker
 from pymq.model.layout import UNIT_SIZE_BYTES
-from pymq.model.names import SCHEDULE_TOPIC
+from pymq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from pymq.net.memory_budget import MemoryBudget
 from pymq.store.store import MessageStore, tags_codes
 from pymq.wire.dispatch import Peer
@@ -55,6 +56,8 @@ class MessageRequests:
         self._is_master = role.is_master
         self._reader = messages.reader
         self._delays = messages.delays
+        self._timers = messages.timers
+        self.timer_puts = TimerPuts(config, clock, messages.timers.slot_count)
         ids = UniqueIdMaker(clock, store_host[:4], config.listen_port, rng.getrandbits(32))
         self.sends = SendHandlers(
             config=config,
@@ -62,6 +65,7 @@ class MessageRequests:
             writer=messages.writer,
             retries=messages.retries,
             transactions=messages.transactions,
+            timers=self.timer_puts,
             stats=stats,
             ids=ids,
             store_host=store_host,
@@ -162,3 +166,5 @@ class MessageRequests:
             self.pop_polls.on_arrival(topic, queue_id, frozenset(tags_codes(units)))
         if topic == SCHEDULE_TOPIC and self._is_master:
             self._delays.on_arrival(topic, queue_id, max_offset, tags_codes(units))
+        elif topic == TIMER_TOPIC:
+            self._timers.on_arrival()

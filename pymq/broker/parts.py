@@ -40,6 +40,7 @@ from pymq.model.hosts import pack_host
 from pymq.net.memory_budget import MemoryBudget
 from pymq.store.disk.fs import Files
 from pymq.store.store import MessageStore, RecoveryReport
+from pymq.store.timer.timer_store import WHEEL_SLOTS
 from pymq.wire.streams import Network
 
 ASSUMED_MEMORY_BYTES = 8 * 1024 * 1024 * 1024
@@ -67,10 +68,12 @@ class BrokerParts:
         budget: MemoryBudget | None = None,
         sliced_work: SlicedWork | None = None,
         known_peers: KnownPeers | None = None,
+        timer_slot_count: int = WHEEL_SLOTS,
     ) -> None:
         """``change_role`` closes these parts later and opens others in another role; ``on_master_role`` gets the role
         of the group's master, each time it is seen; ``memory_bytes``: the machine's; ``budget``: the process's; without
-        ``sliced_work``, long work is done at once; ``known_peers``: those that earlier parts of this broker knew."""
+        ``sliced_work``, long work is done at once; ``known_peers``: those that earlier parts of this broker knew;
+        ``timer_slot_count``: half of the timer wheel's slots."""
         budget = budget or MemoryBudget()
         assert role.broker_id == config.broker_id
         self.config = config
@@ -127,6 +130,9 @@ class BrokerParts:
             copies=self.replication.sync_mode,
             run_in_thread=run_in_thread,
             schedule_turn_end=schedule_turn_end,
+            hasten_job=hasten_job,
+            files=files,
+            timer_slot_count=timer_slot_count,
         )
         self.pop = PopParts(
             config=config,
@@ -144,6 +150,7 @@ class BrokerParts:
             metadata=self.metadata,
             delays=self.messages.delays,
             transactions=self.messages.transactions,
+            timers=self.messages.timers,
             stats=self.stats,
             sync_mode=self.replication.sync_mode,
             master_role=self.replication.master_role,
@@ -306,6 +313,7 @@ class BrokerParts:
                 steps.callback(replication.epoch_file.close, log_end)
                 steps.callback(self.store.close)
             steps.callback(self.messages.delays.save)
+            steps.callback(self.messages.timers.close)
             steps.callback(metadata.cursors.save)
             steps.callback(metadata.pending_offsets.save)
             steps.callback(metadata.request_modes.save)

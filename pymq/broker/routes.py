@@ -48,7 +48,12 @@ from pymq.wire.headers.pop import (
     PopMessageHeader,
 )
 from pymq.wire.headers.pull import PullMessageHeader, QueryMessageHeader, ViewMessageHeader
-from pymq.wire.headers.send import ConsumerSendMsgBackHeader, SendMessageHeader, SendMessageV2Header
+from pymq.wire.headers.send import (
+    ConsumerSendMsgBackHeader,
+    RecallMessageHeader,
+    SendMessageHeader,
+    SendMessageV2Header,
+)
 from pymq.wire.headers.transaction import EndTransactionHeader, ResumeCheckHeader
 
 OPEN: Final = Permission.OPEN
@@ -83,6 +88,7 @@ def broker_routes(h: Handlers) -> list[Route]:
         # -- Transactions
         Route(Code.END_TRANSACTION, EndTransactionHeader, h.transactions.end, PUBLISH),
         Route(Code.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHeader, h.transactions.resume_check, ADMIN),
+        Route(Code.RECALL_MESSAGE, RecallMessageHeader, h.timers.recall, PUBLISH),
         # -- Consumers: offsets, heartbeats, locks
         Route(Code.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetHeader, h.offsets.query, SUBSCRIBE),
         Route(Code.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader, h.offsets.update, SUBSCRIBE),
@@ -143,6 +149,8 @@ def broker_routes(h: Handlers) -> list[Route]:
         Route(Code.GET_ALL_CONSUMER_OFFSET, None, h.tables.consumer_offsets, INNER),
         Route(Code.GET_ALL_DELAY_OFFSET, None, h.tables.delay_offsets, INNER),
         Route(Code.GET_ALL_MESSAGE_REQUEST_MODE, None, h.tables.request_modes, INNER),
+        Route(Code.GET_TIMER_CHECK_POINT, None, h.timers.check_point, INNER),
+        Route(Code.GET_TIMER_METRICS, None, h.timers.metrics, INNER),
         Route(Code.PYMQ_COPY_METADATA, None, h.replicas.copy_metadata, INNER),
         Route(Code.PYMQ_JOIN_MASTER, None, h.replicas.join, INNER),
         Route(Code.PYMQ_GET_REPLICATION_STATUS, None, h.replication_status.status, ADMIN),

@@ -23,6 +23,7 @@ from pymq.broker.handlers.resets import ResetHandlers
 from pymq.broker.handlers.role_change import RoleChangeHandlers
 from pymq.broker.handlers.send_back import SendBackHandlers
 from pymq.broker.handlers.tables import TableHandlers
+from pymq.broker.handlers.timers import TimerHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
 from pymq.broker.handlers.transactions import TransactionHandlers
 from pymq.broker.parts import BrokerParts
@@ -156,6 +157,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
                 stats=stats,
                 writer=messages.writer,
                 delays=messages.delays,
+                timers=messages.timers,
                 replication=status,
             ),
         ),
@@ -164,6 +166,15 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             delays=messages.delays,
             request_modes=metadata.request_modes,
             sliced_work=parts.sliced_work,
+        ),
+        timers=TimerHandlers(
+            config=config,
+            clock=clock,
+            store=store,
+            topics=topics,
+            writer=messages.writer,
+            timer_puts=parts.requests.timer_puts,
+            timer_service=messages.timers,
         ),
         replicas=_replica_handlers(parts),
         replication_status=ReplicationStatusHandlers(status, parts.master_monitor.note_other_master),

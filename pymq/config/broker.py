@@ -104,6 +104,14 @@ class BrokerConfig(Config):
     trace_topic_enable: bool = setting("traceTopicEnable", True, "Create the topic for message traces at start.")
     max_message_size_bytes: int = setting("maxMessageSize", 4 * MIB, "Largest body of a send request.", minimum=1024, maximum=15 * MIB, runtime=True, is_size=True)
     message_delay_level: str = setting("messageDelayLevel", "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "Delays of the levels 1, 2, ….")
+    timer_wheel_enable: bool = setting("timerWheelEnable", True, "Take and deliver timer messages.")
+    timer_max_delay_s: int = setting("timerMaxDelaySec", 259_200, "Seconds that a timer message may wait at most.", minimum=1, maximum=315_360_000, runtime=True)
+    timer_precision_ms: int = setting("timerPrecisionMs", 1000, "ms of one slot of the timer wheel; a directory keeps the one that it began with.", minimum=10, maximum=60_000)
+    timer_roll_window_slot: int = setting("timerRollWindowSlot", 172_800, "Slots that a timer message waits at most before it is stored again with the rest of its time.", minimum=2, maximum=604_740)
+    timer_congest_num_each_slot: int = setting("timerCongestNumEachSlot", 2**31 - 1, "Timer messages of one slot beyond which a send for it is refused; the default is no limit.", minimum=1, maximum=2**31 - 1, runtime=True)
+    timer_flush_interval_ms: int = setting("timerFlushIntervalMs", 1000, "ms between saves of wheel, timer log and their progress.", minimum=10, maximum=600_000, runtime=True)
+    mapped_file_size_timer_log_bytes: int = setting("mappedFileSizeTimerLog", 100 * MIB, "Size of a segment of the timer log.", minimum=1024, maximum=1024 * MIB, is_size=True)
+    recall_message_enable: bool = setting("recallMessageEnable", True, "Let producers recall timer messages that are not due yet (RocketMQ's default is false).", runtime=True)
     max_msgs_num_batch: int = setting("maxMsgsNumBatch", 64, "Most messages in the answer to a look-up by key.", minimum=1, maximum=1024, runtime=True)
     default_query_max_num: int = setting("defaultQueryMaxNum", 32, "Most messages in the answer to a look-up by unique key.", minimum=1, maximum=1024, runtime=True)
 
@@ -175,7 +183,6 @@ class BrokerConfig(Config):
         **dict.fromkeys(
             """totalReplicas enableControllerMode
             controllerAddr enableDLegerCommitLog dLegerGroup dLegerPeers dLegerSelfId enableSlaveActingMaster
-            timerWheelEnable timerMaxDelaySec
             traceOn aclEnable storePathCommitLog rocketmqHome filterServerNums enableCompaction storeType
             checkCRCOnRecover""".split(),
             _LATER,

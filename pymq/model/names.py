@@ -27,9 +27,18 @@ SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 REPLY_SUFFIX = "_REPLY_TOPIC"
 REVIVE_TOPIC_PREFIX = "rmq_sys_REVIVE_LOG_"
 
-# Java: TopicValidator. Clients may not send to these.
+# Clients may not send to these. Java's TopicValidator has them all but the timer topic, where one bad record stops all
+# timers of a RocketMQ broker.
 SEND_FORBIDDEN_TOPICS = frozenset(
-    {SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
+    {
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+        TIMER_TOPIC,
+    }
 )
 # Records that no message id shows through another topic: they are not for consumers yet, or never.
 HIDDEN_TOPICS = frozenset({HALF_TOPIC, OP_HALF_TOPIC})

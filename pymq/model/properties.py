@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pymq.model.javahash import tags_code
 
@@ -151,6 +151,12 @@ def append_properties(raw: bytes, extra: bytes) -> bytes:
     if not raw or not extra or raw.endswith(b"\x02"):
         return raw + extra
     return raw + b"\x02" + extra
+
+
+def without_properties(raw: bytes, names: Collection[bytes]) -> bytes:
+    """Return the properties without those of these names; the others keep their bytes and order."""
+    kept = [pair for pair in raw.split(b"\x02") if pair and pair.partition(b"\x01")[0] not in names]
+    return b"".join([pair + b"\x02" for pair in kept])
 
 
 def tags_code_of(raw: bytes) -> int:

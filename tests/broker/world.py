@@ -28,6 +28,7 @@ from pymq.wire.header import Header, encode_header
 from pymq.wire.streams import Network, StreamHandler
 
 ROOT = "/data"
+TIMER_SLOT_COUNT = 4096  # a wheel of 256 KiB
 BORN_HOST = pack_host("127.0.0.1", 5555)
 
 
@@ -107,6 +108,7 @@ class World:
             "mappedFileSizeConsumeQueue": 20_000,
             "maxHashSlotNum": 100,
             "maxIndexNum": 1000,
+            "mappedFileSizeTimerLog": 10_400,
             "haSlaveHosts": "127.0.0.1",  # no name server lists the slaves of a test
         }
         overrides = {name: str(value) for name, value in {**small, "storePathRootDir": ROOT, **settings}.items()}
@@ -127,6 +129,7 @@ class World:
             network=network or NoNetwork(),
             change_role=self.role_changes.append,
             registration_requests=registration_requests or AlwaysRegistered(self.config),
+            timer_slot_count=TIMER_SLOT_COUNT,
             on_master_role=self.master_roles.append,
         )
         if open_at_once:

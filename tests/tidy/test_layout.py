@@ -20,6 +20,8 @@ OTHERS = {
     "pymq/spark/gateway.py": "answer of the gateway process",
     "pymq/store/disk/checkpoint.py": "checkpoint file",
     "pymq/store/disk/timer_checkpoint.py": "timer checkpoint file",
+    "pymq/store/timer/timer_log.py": "units of the timer log",
+    "pymq/store/timer/timer_wheel.py": "slots of the timer wheel",
     "pymq/store/integrity/digest_file.py": "digest file",
     "pymq/store/queue/sums_file.py": "checksums of queue units",
     "pymq/store/log/cold_file.py": "seek table of a compressed segment",

@@ -15,6 +15,7 @@ IMPORTABLE = {
     "pymq.store.disk.json_table",
     "pymq.store.disk.renamed_table",
     "pymq.store.disk.timer_checkpoint",
+    "pymq.store.timer.timer_store",  # files beside the log, which the broker's timers fill
     "pymq.store.lifecycle.thaw",  # for a stopped broker
     "pymq.store.replica.closed_log",  # before a broker opens its store
     "pymq.store.replica.divergent_tail",  # truncate_log() and list_truncations(), for a stopped broker

@@ -26,6 +26,7 @@ from pymq.broker.handlers.role_change import RoleChangeHandlers
 from pymq.broker.handlers.send import SendHandlers
 from pymq.broker.handlers.send_back import SendBackHandlers
 from pymq.broker.handlers.tables import TableHandlers
+from pymq.broker.handlers.timers import TimerHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
 from pymq.broker.handlers.transactions import TransactionHandlers
 from pymq.wire.command import Command
@@ -64,6 +65,7 @@ class Handlers:
     broker_admin: BrokerAdminHandlers
     tables: TableHandlers
     replicas: ReplicaHandlers
+    timers: TimerHandlers
     replication_status: ReplicationStatusHandlers
     role_change: RoleChangeHandlers
     log_copy: LogCopyHandlers

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-_TIMER = "timer messages are not served, delay levels are"
 _FILTER_CLASS = "a broker runs no filter classes: give them to a filter server (pymq filter-server)"
 _STATIC = "static topics are not served"
 _CONTROLLER = "there is no controller"
@@ -14,12 +13,9 @@ _AUTH = "authentication is not configured"
 _ROCKSDB = "the store does not use RocksDB"
 
 REFUSED_CODES: Final[dict[int, str]] = {
-    60: _TIMER,
-    61: _TIMER,
     302: _FILTER_CLASS,
     354: _ROCKSDB,
     355: _ROCKSDB,
-    370: _TIMER,
     513: _STATIC,
     902: _CONTAINER,
     903: _CONTAINER,

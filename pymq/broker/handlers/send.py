@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pymq.broker.handlers.late import answer_when_saved
+from pymq.broker.timers.timer_puts import TimerTarget
 from pymq.errors import Refusal
-from pymq.model import sysflag
+from pymq.model import sysflag, timers
 from pymq.model.ids import UniqueIdMaker, encode_offset_id
 from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES
 from pymq.model.names import RETRY_PREFIX, is_send_forbidden
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer
     from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.report.stats import StatsManager
+    from pymq.broker.timers.timer_puts import TimerPuts
     from pymq.broker.transactions.transactions import Transactions
     from pymq.config import BrokerConfig
     from pymq.store.store import Placed
@@ -39,7 +41,7 @@ _DELAY_LEVEL = re.compile(rb"[+-]?[0-9]{1,9}")  # what Java's broker reads as a 
 
 # Properties that need more than storing. A message with one of these words is parsed.
 _HALF = b"TRAN_MSG\x01"
-_TIMER_NAMES = (b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS")
+_TIMER = b"TIMER_DEL"  # the names of all three delays begin so
 
 
 class SendHandlers:
@@ -53,6 +55,7 @@ class SendHandlers:
         writer: Writer,
         retries: Retries,
         transactions: Transactions,
+        timers: TimerPuts,
         stats: StatsManager,
         ids: UniqueIdMaker,
         store_host: bytes,
@@ -64,6 +67,7 @@ class SendHandlers:
         self._writer = writer
         self._retries = retries
         self._transactions = transactions
+        self._timers = timers
         self._stats = stats
         self._ids = ids
         self._store_host = store_host
@@ -86,17 +90,25 @@ class SendHandlers:
         if _HALF in properties and is_half(properties):
             is_retry = reconsume_times > 0 and self._writer.delay_level(properties) > 0
             if not is_retry:  # else it is a copy of a message that was committed
+                if timers.is_delayed(properties):
+                    raise Refusal(
+                        ResponseCode.MESSAGE_ILLEGAL,
+                        "a half message can't be a timer message: send it without TIMER_ properties",
+                    )
                 self._send_half(request, header, peer, name, queue_id, properties, unique_key)
                 return None
         if name.startswith(RETRY_PREFIX):
             name, queue_id, properties = self._retries.redirect_direct_send(
                 name, queue_id, properties, reconsume_times, header.max_reconsume_times
             )
+        target = TimerTarget(name, queue_id, properties)
+        if _TIMER in properties:
+            target = self._timers.redirect(*target[:3], self._writer.delay_level(properties), unique_key)
         placed = self._writer.put(
-            name,
-            queue_id,
+            target.topic,
+            target.queue_id,
             request.body,
-            properties,
+            target.properties,
             flag=header.flag,
             sys_flag=header.sys_flag & ~sysflag.TRANSACTION_MASK,
             born_timestamp_ms=header.born_timestamp,
@@ -104,7 +116,7 @@ class SendHandlers:
             reconsume_times=reconsume_times,
         )
         self._stats.message_put(topic.topic_name, 1, placed.size_bytes)
-        self._hold_answer(request, peer, [placed], queue_id, unique_key, properties)
+        self._hold_answer(request, peer, [placed], queue_id, unique_key, properties, target.recall_handle)
         return None
 
     def _send_half(
@@ -144,7 +156,7 @@ class SendHandlers:
         self.check_body(request.body)
         check_flags(header.sys_flag)
         shared, unique_key = self._enriched(header.properties)
-        if b"DELAY\x01" in shared or topic.topic_name.startswith(RETRY_PREFIX):
+        if b"DELAY\x01" in shared or timers.is_delayed(shared) or topic.topic_name.startswith(RETRY_PREFIX):
             raise Refusal(
                 ResponseCode.MESSAGE_ILLEGAL,
                 "a batch can't be delayed or go to a retry topic: send its messages one by one",
@@ -238,7 +250,8 @@ class SendHandlers:
                     f"message {i} of the batch has {len(properties)} bytes of properties, the limit is "
                     f"{PROPERTIES_SIZE_MAX_BYTES}",
                 )
-            if b"DELAY\x01" in properties and self._writer.delay_level(properties) > 0:
+            is_delayed = b"DELAY\x01" in properties and self._writer.delay_level(properties) > 0
+            if is_delayed or timers.is_delayed(properties):
                 raise Refusal(
                     ResponseCode.MESSAGE_ILLEGAL,
                     f"message {i} of the batch is delayed: send delayed messages one by one",
@@ -267,16 +280,9 @@ class SendHandlers:
         return raw, unique_key
 
     def _check_unserved(self, properties: bytes) -> None:
-        """Refuse timer messages, and levels that are no number: they would be delivered at once."""
+        """Refuse levels that are no number: they would be delivered at once."""
         if b"DELAY\x01" in properties:
             _check_delay(properties)
-        if b"TIMER_DEL" in properties:
-            for name in _TIMER_NAMES:
-                if find_property(properties, name) is not None:
-                    raise Refusal(
-                        ResponseCode.SYSTEM_ERROR,
-                        f"timer messages are not served ({name.decode()} is set): use a delay level (DELAY 1 to 18)",
-                    )
 
     # -- the answer ----------------------------------------------------------------------------------------------
 
@@ -288,6 +294,7 @@ class SendHandlers:
         queue_id: int,
         unique_key: str,
         properties: bytes,
+        recall_handle: str = "",
     ) -> None:
         if request.is_oneway:
             return
@@ -297,6 +304,7 @@ class SendHandlers:
             queue_id=queue_id,
             queue_offset=placed[0].queue_offset,
             transaction_id=unique_key,
+            recall_handle=recall_handle or None,
         )
         frame = encode_command(Reply(ext=answer).to_command(request))
         self._writer.hold(peer, frame, properties)  # type: ignore[arg-type]

@@ -14,14 +14,20 @@ from pymq.broker.messages.writer import Writer
 from pymq.broker.metadata.config_tables import ConfigTables
 from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.report.stats import StatsManager
+from pymq.broker.timers.timer_counts import TimerCounts
+from pymq.broker.timers.timer_service import TimerService
 from pymq.broker.transactions.checks import TransactionChecks
 from pymq.broker.transactions.transactions import Transactions
 from pymq.broker.upkeep.flusher import Flusher, RunInThread
-from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, Job
+from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, HastenJob, Job
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
+from pymq.store.disk.fs import Files
 from pymq.store.store import MessageStore
+from pymq.store.timer.timer_store import TimerStore
+
+TIMER_JOB = "timer messages"
 
 
 class Messages:
@@ -41,6 +47,9 @@ class Messages:
         copies: Copies,
         run_in_thread: RunInThread,
         schedule_turn_end: Callable[[], None],
+        hasten_job: HastenJob,
+        files: Files,
+        timer_slot_count: int,
     ) -> None:
         """``store_host``: this broker's packed address; ``copies`` says what replication requires of a send."""
         self._config = config
@@ -102,6 +111,23 @@ class Messages:
             clients=metadata.clients,
             transactions=self.transactions,
         )
+        self.timers = TimerService(
+            TimerStore(
+                files,
+                config.store_path_root_dir,
+                segment_bytes=config.mapped_file_size_timer_log_bytes,
+                precision_ms=config.timer_precision_ms,
+                slot_count=timer_slot_count,
+            ),
+            clock=clock,
+            config=config,
+            store=store,
+            writer=self.writer,
+            topics=metadata.topics,
+            counts=TimerCounts(config_tables.saver("timermetrics", "timingCount"), clock),
+            run_in_thread=run_in_thread,
+            wake_in=lambda delay_ms: hasten_job(TIMER_JOB, delay_ms),
+        )
 
     def jobs(self) -> list[Job]:
         """Return the jobs of the store, the waiting answers and the flusher. The master's side has those
@@ -109,6 +135,7 @@ class Messages:
         return [
             Job("store housekeeping", TICK_PERIOD_MS, self._store.tick),
             Job("late answers", TICK_PERIOD_MS, self.waiting_answers.tick),
+            Job(TIMER_JOB, TICK_PERIOD_MS, self.timers.tick),
             Job("flush", self._config.flush_interval_commit_log_ms, self.flusher.tick),
         ]
 

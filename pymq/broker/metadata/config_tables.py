@@ -8,7 +8,6 @@ from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.upkeep.flusher import RunInThread
 from pymq.store.disk.fs import Files
 from pymq.store.disk.json_table import JsonTable
-from pymq.store.disk.timer_checkpoint import TimerCheckFile
 
 
 class ConfigTables:
@@ -26,7 +25,3 @@ class ConfigTables:
     def saver(self, file_name: str, member: str, before: Callable[[], object] = lambda: None) -> TableSaver:
         """Return the saver of that table; ``before`` as in :class:`TableSaver`."""
         return TableSaver(self.table(file_name, member), self._run_in_thread, before)
-
-    def timer_check_saver(self) -> TableSaver:
-        """Return the saver of the timer's checkpoint, a file beside ``config/`` in RocketMQ's own format."""
-        return TableSaver(TimerCheckFile(self._files, self._root), self._run_in_thread)

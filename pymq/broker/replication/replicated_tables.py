@@ -12,6 +12,7 @@ from pymq.config.values import ASYNC_MASTER, SYNC_MASTER
 from pymq.model.names import HALF_TOPIC, OP_HALF_TOPIC
 from pymq.model.tables import DataVersion
 from pymq.model.transactions import TRANSACTION_GROUP
+from pymq.store.disk.timer_checkpoint import FIELDS, LAST_READ_TIME, QUEUE_OFFSET_OF_MASTER
 
 if TYPE_CHECKING:
     from pymq.broker.messages.delays import DelayService
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.request_modes import RequestModes
     from pymq.broker.replication.roles.master_role import SeenMasterRole
     from pymq.broker.report.stats import StatsManager
+    from pymq.broker.timers.timer_service import TimerService
     from pymq.broker.transactions.transactions import Transactions
     from pymq.store.store import MessageStore
 
@@ -28,6 +30,7 @@ GROUPS = "subscriptionGroup"
 OFFSETS = "consumerOffset"
 DELAYS = "delayOffset"
 REQUEST_MODES = "messageRequestMode"
+TIMER_CHECK = "timer check point"
 DELETIONS = "deletedTopics"
 TRANSACTIONS = "transactions"
 MASTER_ROLE = "masterRole"
@@ -93,6 +96,7 @@ def replicated_tables(
     metadata: Metadata,
     delays: DelayService,
     transactions: Transactions,
+    timers: TimerService,
     stats: StatsManager,
     sync_mode: MasterMode,
     master_role: SeenMasterRole,
@@ -114,6 +118,7 @@ def replicated_tables(
         row(DELAYS, "offsetTable", _Delays(delays), waits_for_log=True),
         # Likewise a transaction has ended for a slave once its log has what ended it.
         row(TRANSACTIONS, "offsetTable", _Transactions(transactions, metadata.cursors), waits_for_log=True),
+        row(TIMER_CHECK, TIMER_CHECK, _Timers(timers), waits_for_log=True),
         row(MASTER_ROLE, MASTER_ROLE, _MasterRole(sync_mode, master_role)),
     ]
 
@@ -248,6 +253,27 @@ class _Transactions:
     def take(self, table: dict[str, Any], is_part: bool) -> None:
         assert isinstance(self._cursors, SlaveCursors), "only a slave takes tables"
         self._cursors.take_transactions(table)
+
+
+class _Timers:
+    """How far timer messages are delivered, as the fields of RocketMQ's ``timercheck``."""
+
+    def __init__(self, timers: TimerService) -> None:
+        self._timers = timers
+
+    def stamp(self) -> Stamp:
+        return self._timers.stamp()
+
+    def read(self, known: str) -> TableRead:
+        fields = dict(zip(FIELDS, self._timers.checkpoint_fields(), strict=True))
+        return TableRead({TIMER_CHECK: fields, **self._timers.counts.as_table()})
+
+    def take(self, table: dict[str, Any], is_part: bool) -> None:
+        fields = {name: int(table[TIMER_CHECK].get(name, 0)) for name in FIELDS}
+        version = (fields["stateVersion"], fields["timestamp"], fields["counter"])
+        if "timingCount" in table:
+            self._timers.counts.take_over(table)
+        self._timers.take_over(fields[LAST_READ_TIME], fields[QUEUE_OFFSET_OF_MASTER], version)
 
 
 class _Deletions:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer
     from pymq.broker.replication.status import StatusReport
     from pymq.broker.report.stats import StatsManager
+    from pymq.broker.timers.timer_service import TimerService
     from pymq.config import BrokerConfig
     from pymq.store.disk.fs import Files
     from pymq.store.store import MessageStore
@@ -44,6 +45,7 @@ class RuntimeInfo:
         stats: StatsManager,
         writer: Writer,
         delays: DelayService,
+        timers: TimerService,
         replication: StatusReport,
     ) -> None:
         self._config = config
@@ -53,6 +55,7 @@ class RuntimeInfo:
         self._stats = stats
         self._writer = writer
         self._delays = delays
+        self._timers = timers
         self._replication = replication
 
     def table(self) -> dict[str, str]:
@@ -71,6 +74,7 @@ class RuntimeInfo:
         result.update(self._replication.figures())
         result.update(self._stats.filters.figures())
         result.update(_idle_figures())
+        result.update(self._timer_progress())
         return result
 
     def _traffic(self) -> dict[str, str]:
@@ -120,6 +124,13 @@ class RuntimeInfo:
             "remainHowManyDataToFlush": format_bytes(store.physical_max_offset - store.synced_offset),
         }
 
+    def _timer_progress(self) -> dict[str, str]:
+        return {
+            "timerReadBehind": str(self._timers.behind_ms // 1000),
+            "timerOffsetBehind": str(self._timers.behind_count),
+            "timerCongestNum": str(sum(self._timers.counts.waiting.values())),
+        }
+
     def _delay_levels(self) -> dict[str, str]:
         return {
             f"scheduleMessageOffset_{level}": f"{offset},{self._store.max_offset(SCHEDULE_TOPIC, level - 1)}"
@@ -138,9 +149,6 @@ def _idle_figures() -> dict[str, str]:
         "putLatency99": "0",
         "putLatency999": "0",
         "remainTransientStoreBufferNumbs": str(_NO_POOL_BUFFER),
-        "timerReadBehind": "0",
-        "timerOffsetBehind": "0",
-        "timerCongestNum": "0",
         "timerEnqueueTps": "0.0",
         "timerDequeueTps": "0.0",
         "EndTransactionQueueSize": "0",

@@ -1,12 +1,13 @@
 """``config/timercheck``: a RocketMQ broker's progress with timer messages (Java: TimerCheckpoint).
 
-PyMQ serves no timer messages. A slave of a RocketMQ master keeps the file, as RocketMQ's own slave does. If a RocketMQ
-broker takes over the directory one day, it must not deliver again what the master has delivered.
+A broker writes it when wheel and log are on the disk (:class:`pymq.store.timer.timer_store.TimerStore`). A slave takes
+the master's two fields, so that it delivers nothing again that the master has delivered, once it is the master.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 from pymq.errors import StoreError
@@ -38,10 +39,15 @@ def read_timer_check(raw: bytes) -> dict[str, int]:
     return dict(zip(FIELDS, _LAYOUT.unpack(head), strict=True))
 
 
+def encode_timer_check(fields: Sequence[int]) -> bytes:
+    """Return the bytes of :data:`FIELDS`: the begin of the file, and the answer to a slave."""
+    return _LAYOUT.pack(*fields)
+
+
 class TimerCheckFile:
     """The file below a store's root, as a :class:`pymq.broker.metadata.table_reading.Table`.
 
-    A power loss may undo the last save, which does no harm: the master's next answer repairs it.
+    The fields lie in one block of the disk, so a power loss leaves the old or the new ones.
     """
 
     def __init__(self, files: Files, root: str) -> None:
@@ -62,12 +68,20 @@ class TimerCheckFile:
         before = self.load()
         fields = {**value, **{name: before.get(name, 0) for name in OWN_FIELDS}}
         try:
-            file = self._files.open(self._path, create=True)
-            try:
-                if file.size() < FILE_BYTES:
-                    file.truncate(FILE_BYTES)
-                file.pwrite(0, _LAYOUT.pack(*(fields[name] for name in FIELDS)))
-            finally:
-                file.close()
+            self.write([fields[name] for name in FIELDS])
         except OSError as error:
             raise StoreError(f"{self._path}: {error.strerror or error}") from error
+
+    def write(self, fields: Sequence[int]) -> None:
+        """Write all of :data:`FIELDS` and bring them to the disk. Raises OSError."""
+        is_new = not self._files.exists(self._path)
+        file = self._files.open(self._path, create=True)
+        try:
+            if file.size() < FILE_BYTES:
+                file.truncate(FILE_BYTES)
+            file.pwrite(0, encode_timer_check(fields))
+            file.sync()
+        finally:
+            file.close()
+        if is_new:
+            self._files.sync_dir(self._path.rpartition("/")[0])

@@ -103,6 +103,7 @@ class SendMessageAnswer(
         "queue_id": "queueId",
         "queue_offset": "queueOffset",
         "transaction_id": "transactionId",
+        "recall_handle": "recallHandle",
     },
 ):
     """The answer to a send. ``message_id`` is the offset message id; a batch's are joined by commas."""
@@ -111,6 +112,7 @@ class SendMessageAnswer(
     queue_id: Int32
     queue_offset: Int64
     transaction_id: str | None = None
+    recall_handle: str | None = None
     region: str = "DefaultRegion"
     trace_on: bool = True
 
@@ -132,6 +134,21 @@ class PushReplyHeader(Header, kw_only=True, frozen=True):
     born_host: str
     store_host: str
     store_timestamp: Int64
+
+
+class RecallMessageHeader(Header, kw_only=True, frozen=True):
+    """RECALL_MESSAGE (370): ``recall_handle`` is what the answer to the send gave."""
+
+    topic: str
+    recall_handle: str
+    producer_group: str | None = None
+
+
+class RecallMessageAnswer(Header, kw_only=True, frozen=True, rename={"message_id": "msgId", "region": "MSG_REGION"}):
+    """The answer to a recall. ``message_id`` is the unique key of the message."""
+
+    message_id: str
+    region: str = "DefaultRegion"
 
 
 class ConsumerSendMsgBackHeader(Header, kw_only=True, frozen=True):

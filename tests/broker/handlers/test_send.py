@@ -329,8 +329,12 @@ def test_a_transactional_message_in_a_batch(world: World) -> None:
 
 @pytest.mark.parametrize("name", ["TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS"])
 def test_a_timer_message(world: World, name: str) -> None:
-    code, remark = refusal(world, properties=f"{name}\x011700000000000\x02")
-    assert code == ResponseCode.SYSTEM_ERROR and name in remark and "DELAY 1 to 18" in remark
+    for value in ("1800000000000", "9" * 19, "9" * 30, "1e3", "", "\u0663"):
+        code, remark = refusal(world, properties=f"{name}\x01{value or ' '}\x02")
+        assert code == ResponseCode.MESSAGE_ILLEGAL and "259200000ms" in remark and "timerMaxDelaySec" in remark
+    entries = batch((b"1", b""), (b"2", f"{name}\x011\x02".encode()))
+    assert refusal(world, entries, Code.SEND_BATCH_MESSAGE, batch="true")[0] == ResponseCode.MESSAGE_ILLEGAL
+    assert refusal(world, entries[:1], Code.SEND_BATCH_MESSAGE, batch="true", properties=f"{name}\x011\x02")[0] == 13
     send(world, properties=f"MY_{name}\x015\x02")
 
 

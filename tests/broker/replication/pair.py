@@ -125,6 +125,7 @@ class Pair:
             metadata=parts.metadata,
             delays=parts.messages.delays,
             transactions=parts.messages.transactions,
+            timers=parts.messages.timers,
             stats=parts.stats,
             sync_mode=parts.replication.sync_mode,
             master_role=parts.replication.master_role,

@@ -49,6 +49,7 @@ class MasterSide:
         self._pop = pop
         self._transactions = messages.transactions
         self._transaction_checks = messages.transaction_checks
+        self._timers = messages.timers
         self._waiting_answers = messages.waiting_answers
         self._tail_recovery = replication.tail_recovery
         self._write_fence = replication.write_fence
@@ -76,6 +77,7 @@ class MasterSide:
         self._delays.start()
         self._pop.revive_log.load()
         self._transactions.start()
+        self._timers.open(is_master=True)
 
     def end_turn(self) -> None:
         """Send what was committed, and answer slaves that wait for a table's change."""

@@ -13,7 +13,7 @@ from pymq.broker.metadata.groups import GroupManager
 from pymq.broker.metadata.table_reading import read_version
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.metadata.topics import TopicManager
-from pymq.broker.replication.replicated_tables import DELAYS, GROUPS, OFFSETS, TOPICS, ReplicatedTable, TableRead
+from pymq.broker.replication.replicated_tables import DELAYS, GROUPS, OFFSETS, TIMER_CHECK, TOPICS
 from pymq.broker.replication.slave.table_taker import TableTaker, UnusableTableError
 from pymq.errors import PymqError, StoreError
 from pymq.model import fastjson, names
@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 ASK_TIMEOUT_MS = 3000
 REQUEST_MODES = "request modes"
 TIMER_METRICS = "timer metrics"
-TIMER_CHECK = "timer check point"
 _LOG_END = "commitLogMaxOffset"  # in the runtime table (28)
 
 Done = Callable[[str], None]
@@ -175,20 +174,6 @@ class ApacheCopy:
 
         if not self._kept[name].is_busy:
             self._kept[name].save_soon(lambda: table, saved)
-
-
-def timer_check_row(saver: TableSaver) -> ReplicatedTable:
-    """Return the row of a table that only a RocketMQ master has."""
-
-    def saved(error: StoreError | OSError | None) -> None:
-        if error is not None:
-            log.warning("the master's timer check point could not be saved, the next one follows: %s", error)
-
-    def take(table: dict[str, Any], is_part: bool) -> None:
-        if not saver.is_busy:  # the next one comes soon
-            saver.save_soon(lambda: table[TIMER_CHECK], saved)
-
-    return ReplicatedTable(TIMER_CHECK, TIMER_CHECK, "", tuple, lambda known: TableRead({}), take, waits_for_log=True)
 
 
 def _log_end_in(runtime_info: bytes) -> int:

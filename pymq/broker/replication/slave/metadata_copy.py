@@ -18,7 +18,7 @@ import msgspec
 
 from pymq.broker.addresses import own_address
 from pymq.broker.replication.replicated_tables import OFFSETS
-from pymq.broker.replication.slave.apache_copy import REQUEST_MODES, TIMER_METRICS, ApacheCopy, timer_check_row
+from pymq.broker.replication.slave.apache_copy import REQUEST_MODES, TIMER_METRICS, ApacheCopy
 from pymq.broker.replication.slave.offset_push import OffsetPush
 from pymq.broker.replication.slave.pending_offsets import PendingOffsets
 from pymq.broker.replication.slave.table_taker import TableTaker
@@ -284,7 +284,7 @@ def metadata_copy(
     config_tables: ConfigTables,
 ) -> MetadataCopy:
     """Return the copier of ``tables`` from the master that ``ha_client`` follows."""
-    taker = TableTaker([*tables, timer_check_row(config_tables.timer_check_saver())], lambda: store.physical_max_offset)
+    taker = TableTaker(tables, lambda: store.physical_max_offset)
     return MetadataCopy(
         network=network,
         clock=clock,

@@ -52,6 +52,7 @@ REFUSED: Final[dict[int, tuple[int, str]]] = {
     **dict.fromkeys(_SENDS, (ResponseCode.SERVICE_NOT_AVAILABLE, "takes no messages")),
     **dict.fromkeys(POPS, (ResponseCode.SERVICE_NOT_AVAILABLE, "hands out no messages")),
     **dict.fromkeys(_TRANSACTIONS, (ResponseCode.SLAVE_NOT_AVAILABLE, "ends and checks no transactions")),
+    RequestCode.RECALL_MESSAGE: (ResponseCode.SLAVE_NOT_AVAILABLE, "recalls no messages"),
     **dict.fromkeys(_LOCKS, (ResponseCode.SERVICE_NOT_AVAILABLE, "gives no locks")),
     **dict.fromkeys(CHANGES, (ResponseCode.SYSTEM_ERROR, "changes no topics, groups or offsets")),
 }
@@ -97,6 +98,8 @@ SERVED: Final = frozenset(
         RequestCode.GET_ALL_CONSUMER_OFFSET,
         RequestCode.GET_ALL_DELAY_OFFSET,
         RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
+        RequestCode.GET_TIMER_CHECK_POINT,
+        RequestCode.GET_TIMER_METRICS,
         RequestCode.GET_CONSUME_STATS,
         RequestCode.GET_BROKER_CONSUME_STATS,
         RequestCode.QUERY_CONSUME_TIME_SPAN,

@@ -47,6 +47,7 @@ class SlaveSide:
         hasten_job: HastenJob,
     ) -> None:
         self._delays = messages.delays
+        self._timers = messages.timers
         self.follower = store.follow()
         self.ha_client = HaClient(
             config=config,
@@ -78,6 +79,7 @@ class SlaveSide:
     def open(self) -> None:
         """See :class:`ReplicationSide`, as with all that follow. Offsets came with the tables."""
         self._delays.load()
+        self._timers.open(is_master=False)
 
     def end_turn(self) -> None:
         self.ha_client.end_turn()

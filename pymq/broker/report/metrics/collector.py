@@ -12,6 +12,7 @@ from pymq.broker.report.metrics.filters import FilterMetrics
 from pymq.broker.report.metrics.lag import LagMetrics
 from pymq.broker.report.metrics.replication import ROLE_CHANGES, ReplicationMetrics
 from pymq.broker.report.metrics.storage import StorageMetrics
+from pymq.broker.report.metrics.timers import TimerMetrics
 from pymq.broker.report.metrics.traffic import TrafficMetrics
 from pymq.broker.report.metrics.transactions import TransactionMetrics
 from pymq.config.metrics import parse_labels
@@ -31,7 +32,7 @@ BROKER_METRICS = (
     *(metric for part in (ConnectionMetrics, TrafficMetrics, ClientMetrics, LagMetrics) for metric in part.metrics),
     *(
         metric
-        for part in (StorageMetrics, ReplicationMetrics, FilterMetrics, TransactionMetrics)
+        for part in (StorageMetrics, ReplicationMetrics, FilterMetrics, TransactionMetrics, TimerMetrics)
         for metric in part.metrics
     ),
 )
@@ -85,6 +86,7 @@ class BrokerMetrics:
                     ReplicationMetrics(parts),
                     FilterMetrics(parts),
                     TransactionMetrics(parts),
+                    TimerMetrics(parts),
                 ],
             )
         return self._of_parts[1]

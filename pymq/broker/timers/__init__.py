@@ -1,0 +1,1 @@
+"""Timer messages: taken from sends, kept in the wheel, delivered when they are due."""

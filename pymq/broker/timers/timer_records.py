@@ -1,0 +1,88 @@
+"""Records of the wheel's topic: what the wheel needs of one, and the message that is delivered or rolled in its place.
+
+Java: TimerMessageStore.doEnqueue, convert.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pymq.model import timers
+from pymq.model.javahash import tags_code
+from pymq.model.names import TIMER_TOPIC
+from pymq.model.properties import REAL_QUEUE_ID, REAL_TOPIC, append_properties, find_property, without_properties
+from pymq.model.record import StoredMessage
+from pymq.store.timer.timer_store import MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, NO_POSITION, TimerUnit
+
+NEVER_ENQUEUED_MS = 2**63 - 1  # TIMER_ENQUEUE_MS of a message that was due before it reached the wheel
+_OUT = timers.OUT_MS.decode()
+
+
+class WheelTimes(NamedTuple):
+    """What decides about a record's slot, in ms: the precision, and how far ahead a message may wait."""
+
+    precision_ms: int
+    window_ms: int
+
+
+class Planned(NamedTuple):
+    """A record's unit, and the topic that counts it."""
+
+    unit: TimerUnit
+    real_topic: str
+
+
+def plan(message: StoredMessage, write_ms: int, times: WheelTimes) -> Planned:
+    """Return the unit of a record of the wheel's topic. ``write_ms``: now, rounded down to the precision.
+
+    Raises ValueError for a record that no broker wrote: it can't be delivered.
+    """
+    properties = message.properties
+    text, topic = properties.get(_OUT, ""), properties.get(REAL_TOPIC, "")
+    if not text.isdecimal() or len(text) > 18 or not topic or not properties.get(REAL_QUEUE_ID, "").isdecimal():
+        raise ValueError(f"it lacks TIMER_OUT_MS, REAL_TOPIC or REAL_QID (TIMER_OUT_MS is {text[:30]!r})")
+    out = int(text)
+    due_slot_ms = out // times.precision_ms * times.precision_ms
+    slot_ms, rolls = timers.slot_ms(due_slot_ms, write_ms, times.window_ms, times.precision_ms)
+    magic = MAGIC_DEFAULT
+    after_ms = 0
+    if rolls:
+        magic |= MAGIC_ROLL
+    else:
+        rolled = timers.ROLL_TIMES.decode() in properties
+        store_ms = -1 if rolled else message.store_timestamp_ms
+        after_ms = timers.due_after_ms(message.raw_properties, due_slot_ms, times.precision_ms, store_ms)
+    if timers.DELETE_KEY.decode() in properties:
+        magic |= MAGIC_DELETE
+    unit = TimerUnit(
+        previous=NO_POSITION,
+        magic=magic,
+        write_ms=write_ms,
+        delay_ms=slot_ms - write_ms,
+        physical_offset=message.physical_offset,
+        size_bytes=message.size_bytes,
+        topic_hash=tags_code(topic),
+        due_after_ms=after_ms if after_ms < times.precision_ms else 0,
+    )
+    return Planned(unit, topic)
+
+
+def is_of_wheel(message: StoredMessage, size_bytes: int) -> bool:
+    """Return False when another record than the unit's stands at its place, after the log was truncated."""
+    return message.topic == TIMER_TOPIC and message.size_bytes == size_bytes
+
+
+def delivered_properties(message: StoredMessage, enqueue_ms: int, now_ms: int, *, rolls: bool) -> bytes:
+    """Return the properties of the message that takes the record's place."""
+    raw = without_properties(message.raw_properties, (timers.ENQUEUE_MS, timers.DEQUEUE_MS))
+    added = f"TIMER_ENQUEUE_MS\x01{enqueue_ms}\x02TIMER_DEQUEUE_MS\x01{now_ms}\x02"
+    if rolls:
+        count = find_property(raw, timers.ROLL_TIMES) or b"0"
+        raw = without_properties(raw, (timers.ROLL_TIMES,))
+        added += f"TIMER_ROLL_TIMES\x01{int(count) + 1 if count.isdigit() and len(count) < 10 else 1}\x02"
+    return append_properties(raw, added.encode())
+
+
+def cancelled_name(message: StoredMessage) -> str:
+    """Return what a recall of this message names."""
+    return timers.delete_key(message.properties.get(REAL_TOPIC, ""), message.properties.get("UNIQ_KEY", ""))

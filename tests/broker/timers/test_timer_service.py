@@ -1,0 +1,153 @@
+"""Timer messages end to end on a clock moved by hand: never early, at their millisecond, once, across restarts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pymq.model.names import TIMER_TOPIC
+from pymq.model.properties import encode_properties
+from pymq.model.tables import TopicConfig
+from pymq.wire.codes import RequestCode, ResponseCode
+from tests.broker.world import Caller, World
+
+START_MS = 1_700_000_000_000
+
+
+def world_with_topic(**keys: Any) -> World:
+    world = World(**keys)
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4)])
+    return world
+
+
+def send(world: World, body: bytes = b"m", topic: str = "T", **properties: str) -> dict[str, str]:
+    """Send as a client does; return the answer's fields."""
+    caller = Caller(world)
+    caller.ask(RequestCode.SEND_MESSAGE_V2, body, False, **send_fields(topic, properties))
+    world.parts.messages.writer.commit()
+    (answer,) = caller.peer.frames
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return dict(answer.ext)
+
+
+def refused(world: World, topic: str = "T", **properties: str) -> tuple[int, str]:
+    return Caller(world).refused(RequestCode.SEND_MESSAGE_V2, b"m", **send_fields(topic, properties))
+
+
+def send_fields(topic: str, properties: dict[str, str]) -> dict[str, object]:
+    text = encode_properties(properties).decode()
+    return {"a": "P", "b": topic, "c": "TBW102", "d": 4, "e": 1, "f": 0, "g": START_MS, "h": 0, "i": text}
+
+
+def run(world: World, until_ms: int, step_ms: int = 10) -> None:
+    """Let time pass in steps, each with a tick as the event loop runs it."""
+    while world.clock.now_ms() < until_ms:
+        world.clock.advance(min(step_ms, until_ms - world.clock.now_ms()))
+        settle(world)
+
+
+def settle(world: World, tick_count: int = 8) -> None:
+    for _ in range(tick_count):
+        world.parts.messages.timers.tick()
+
+
+def bodies(world: World, queue_id: int = 1) -> list[bytes]:
+    return [message.body for message in world.messages("T", queue_id)]
+
+
+def test_a_message_is_delivered_at_its_millisecond() -> None:
+    world = world_with_topic()
+    due_ms = world.clock.now_ms() + 2345
+    answer = send(world, TIMER_DELIVER_MS=str(due_ms), TAGS="A", KEYS="k")
+    assert answer["queueId"] == "1" and answer["queueOffset"] == "0" and answer["recallHandle"]
+    run(world, due_ms - 1, 1)
+    assert bodies(world) == []
+    run(world, due_ms, 1)
+    (message,) = world.messages("T", 1)
+    assert message.body == b"m" and message.tags == "A" and message.store_timestamp_ms == due_ms
+    names = message.properties
+    assert names["REAL_TOPIC"] == "T" and names["REAL_QID"] == "1"
+    assert names["TIMER_OUT_MS"] == str(due_ms // 1000 * 1000) and names["TIMER_DEQUEUE_MS"] == str(due_ms)
+    assert names["TIMER_DELIVER_MS"] == str(due_ms) and int(names["TIMER_ENQUEUE_MS"]) <= due_ms
+    run(world, due_ms + 60_000, 500)
+    assert len(bodies(world)) == 1
+
+
+def test_the_three_delays_and_which_counts() -> None:
+    world = world_with_topic()
+    now_ms = world.clock.now_ms()
+    send(world, b"sec", TIMER_DELAY_SEC="3", TIMER_DELAY_MS="1", TIMER_DELIVER_MS="1")
+    send(world, b"ms", TIMER_DELAY_MS="1500", TIMER_DELIVER_MS="1")
+    send(world, b"at", TIMER_DELIVER_MS=str(now_ms + 4000))
+    send(world, b"past", TIMER_DELIVER_MS=str(now_ms))
+    send(world, b"level", TIMER_DELIVER_MS=str(now_ms + 1), DELAY="1")
+    send(world, b"was one", TIMER_DELIVER_MS=str(now_ms + 5000), TIMER_OUT_MS="1")
+    assert bodies(world) == [b"past", b"was one"]
+    (level,) = world.messages("SCHEDULE_TOPIC_XXXX", 0)
+    assert "TIMER_DELIVER_MS" not in level.properties
+    for at_ms, body in ((1500, b"ms"), (3000, b"sec"), (4000, b"at")):
+        run(world, now_ms + at_ms - 1)
+        assert body not in bodies(world)
+        run(world, now_ms + at_ms)
+        assert bodies(world)[-1] == body
+
+
+def test_a_restart_delivers_what_waits_and_nothing_twice() -> None:
+    world = world_with_topic()
+    now_ms = world.clock.now_ms()
+    for number in range(5):
+        send(world, b"%d" % number, TIMER_DELAY_MS=str(1000 + 300 * number))
+    run(world, now_ms + 1300)
+    assert bodies(world) == [b"0", b"1"]
+    world = world.reopened()
+    run(world, now_ms + 1900)
+    assert bodies(world) == [b"0", b"1", b"2", b"3"]
+    world.clock.advance(3_600_000)
+    world = world.reopened()
+    settle(world, 50)
+    assert bodies(world) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_recalled() -> None:
+    world = world_with_topic()
+    now_ms = world.clock.now_ms()
+    kept = send(world, b"kept", TIMER_DELAY_MS="5000", UNIQ_KEY="K1")
+    gone = send(world, b"gone", TIMER_DELAY_MS="5000", UNIQ_KEY="K2")
+    run(world, now_ms + 1000)
+    caller = Caller(world)
+    caller.ask(RequestCode.RECALL_MESSAGE, topic="T", recallHandle=gone["recallHandle"])
+    world.parts.messages.writer.commit()
+    (answer,) = caller.peer.frames
+    assert answer.code == 0 and answer.ext["msgId"] == "K2"
+    run(world, now_ms + 6000)
+    assert bodies(world) == [b"kept"]
+    assert world.parts.messages.timers.delivery.recalled_count == 1
+    assert world.parts.messages.timers.counts.waiting == {}
+    code, remark = Caller(world).refused(RequestCode.RECALL_MESSAGE, topic="T", recallHandle=kept["recallHandle"])
+    assert code == ResponseCode.ILLEGAL_OPERATION and "due or delivered" in remark
+
+
+def test_the_wheels_topic_takes_no_clients_send() -> None:
+    world = world_with_topic()
+    assert refused(world, TIMER_TOPIC)[0] == ResponseCode.NO_PERMISSION
+
+
+def test_an_unreadable_record_stalls_nothing() -> None:
+    world = world_with_topic()
+    now_ms = world.clock.now_ms()
+    world.put(TIMER_TOPIC, b"poison")
+    world.put(TIMER_TOPIC, b"poison", TIMER_OUT_MS="x", REAL_TOPIC="T", REAL_QID="1")
+    send(world, TIMER_DELAY_MS="1000")
+    run(world, now_ms + 1000)
+    assert bodies(world) == [b"m"] and world.parts.messages.timers.skipped_count == 2
+
+
+def test_beyond_the_window_it_rolls() -> None:
+    world = world_with_topic(timerMaxDelaySec="1000000")
+    now_ms = world.clock.now_ms()
+    send(world, TIMER_DELAY_SEC="20000")
+    run(world, now_ms + 19_999_000, 1000)
+    assert bodies(world) == []
+    run(world, now_ms + 20_000_000)
+    (message,) = world.messages("T", 1)
+    assert int(message.properties["TIMER_ROLL_TIMES"]) >= 4
+    assert message.raw_properties.count(b"TIMER_ROLL_TIMES\x01") == 1
