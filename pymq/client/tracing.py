@@ -11,11 +11,12 @@ from pymq.client.instance import ClientInstance
 from pymq.client.outgoing import Outgoing, send_result
 from pymq.errors import PymqError
 from pymq.model import properties as names
-from pymq.model.message import MessageQueue, SendResult
+from pymq.model.message import Message, MessageQueue, SendResult
 from pymq.model.names import TRACE_TOPIC
 from pymq.model.properties import decode_properties, encode_properties
 from pymq.model.record import StoredMessage
 from pymq.model.trace import (
+    COMMIT_MESSAGE,
     DELAY_MESSAGE,
     EXCEPTION,
     FAILED,
@@ -101,6 +102,28 @@ class Tracer:
                     result is not None,
                 )
             )
+
+    def transaction_ended(
+        self, message: Message | StoredMessage, message_id: str, broker: str, state: str, *, from_check: bool
+    ) -> None:
+        """Notes what the broker was sent about a transaction: ``state`` is RocketMQ's word, as COMMIT_MESSAGE."""
+        self._note(
+            TraceRecord(
+                TraceKind.TRANSACTION_ENDED,
+                message_id,
+                self._instance.clock.now_ms(),
+                REGION,
+                self._group,
+                message.topic,
+                message.tags,
+                message.keys,
+                broker,
+                message_type=COMMIT_MESSAGE,  # as Java's hook does, for every state
+                transaction_id=message_id,
+                state=state,
+                from_check=from_check,
+            )
+        )
 
     def delivered(self, messages: Sequence[StoredMessage]) -> str:
         """Notes that a handler is about to get messages, and returns the id of this delivery."""

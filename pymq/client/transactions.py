@@ -46,6 +46,12 @@ class TransactionState(Enum):
     UNKNOWN = UNKNOWN
 
 
+# The names of Java's LocalTransactionState, as traces have them.
+_TRACED = {
+    TransactionState.COMMIT: "COMMIT_MESSAGE",
+    TransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
+    TransactionState.UNKNOWN: "UNKNOW",
+}
 StateOrLater = TransactionState | Awaitable[TransactionState]
 
 
@@ -139,6 +145,9 @@ class TransactionProducer(Producer):
         else:
             log.warning("the half message %s is rolled back: %s", sent.message_id, sent.status.value)
         confirmed = state is not TransactionState.UNKNOWN and await self._end(sent, state)
+        if self._tracer is not None and confirmed:
+            address = await self._instance.routes.write_address(sent.queue)
+            self._tracer.transaction_ended(message, sent.message_id, address, _TRACED[state], from_check=False)
         return TransactionResult(sent, state, confirmed, error)
 
     def _half(self, message: Message) -> Outgoing:
@@ -227,6 +236,8 @@ class TransactionProducer(Producer):
                 topic=message.topic,
             )
             await self._instance.remoting.oneway(address, request(RequestCode.END_TRANSACTION, answer, oneway=True))
+            if self._tracer is not None:
+                self._tracer.transaction_ended(message, transaction_id, address, _TRACED[state], from_check=True)
         except PymqError as error:
             log.warning("%s did not get the state of transaction %s, it asks again: %s", address, transaction_id, error)
         finally:

@@ -10,14 +10,17 @@ import pytest
 
 from pymq.client import Message, TransactionProducer, TransactionState
 from pymq.errors import UsageError
+from pymq.model.names import TRACE_TOPIC
 from pymq.model.properties import decode_properties, encode_properties
 from pymq.model.record import encode_record
+from pymq.model.trace import TraceKind
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Reply
 from tests.client.fake_broker import FakeServer, route_reply, serve_routes
 from tests.client.scenarios import until
 from tests.client.test_producer import SEND, sent, stored
+from tests.client.test_tracing import traced
 
 END, CHECK = RequestCode.END_TRANSACTION, RequestCode.CHECK_TRANSACTION_STATE
 HOST = b"\x7f\0\0\1\0\0\0\1"
@@ -46,7 +49,8 @@ def run(
 ) -> None:
     async def main() -> None:
         namesrv, broker = await FakeServer().start(), await FakeServer().start()
-        serve_routes(namesrv, {"T": route_reply({"broker-0": broker.address}, queues=2)})
+        route = route_reply({"broker-0": broker.address}, queues=2)
+        serve_routes(namesrv, {"T": route, TRACE_TOPIC: route})
         broker.on(SEND, stored)
         options["listener"] = listener or Listener()
         try:
@@ -192,3 +196,22 @@ def test_what_is_no_transaction_is_refused_before_anything_is_sent() -> None:
     unstarted = TransactionProducer("PG", listener=Listener(), namesrv="127.0.0.1:1")
     with pytest.raises(UsageError, match="start"):
         asyncio.run(unstarted.send_in_transaction(Message("T", b"m")))
+
+
+def test_traces_show_the_half_message_and_each_end() -> None:
+    async def scenario(broker: FakeServer, producer: TransactionProducer) -> None:
+        result = await producer.send_in_transaction(Message("T", b"m", keys="k"))
+        broker.push(question(b"other"))
+        await broker.wait_for(END, 2)
+        await until(lambda: len(producer._tracer._waiting) == 3, "the traces")
+        await producer.stop()
+        records, _ = traced(broker)
+        shown = {(one.kind, one.message_id, one.message_type, one.state, one.from_check) for one in records}
+        assert shown == {
+            (TraceKind.PUBLISHED, result.message_id, 1, "", False),
+            (TraceKind.TRANSACTION_ENDED, result.message_id, 2, "COMMIT_MESSAGE", False),
+            (TraceKind.TRANSACTION_ENDED, "other", 2, "COMMIT_MESSAGE", True),
+        }
+        assert {one.store_host for one in records} == {broker.address}
+
+    run(scenario, trace=True)
