@@ -134,6 +134,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             groups=groups,
             cursors=cursors,
             clients=clients,
+            sliced_work=parts.sliced_work,
             wake_pulls=parts.requests.long_polls.wake_queue,
         ),
         relay=RelayHandlers(clients=clients, store=store),

@@ -26,6 +26,7 @@ from tests.benchmarks.cases import (
     start_and_idle,
     store_append,
     store_follow,
+    store_queues,
 )
 from tests.benchmarks.control import BenchError
 from tests.benchmarks.export import export
@@ -37,15 +38,17 @@ from tests.benchmarks.replicas import SYNC_SETTINGS as REPLICA_SYNC_SETTINGS
 from tests.benchmarks.report import Collected
 from tests.benchmarks.restarts import FULL_MESSAGES, QUICK_MESSAGES, RESTART_CASES, measure_restarts
 from tests.benchmarks.standalone import PyMQBroker
+from tests.benchmarks.tables import TABLE_CASES, TABLE_SETTINGS
 from tests.benchmarks.turns import TURN_CASES, TURN_SETTINGS
 
 START_CASE = "start"
 EXPORT_CASE = "export"
 APPEND_CASE = "store-append"
 FOLLOW_CASE = "store-follow"
+QUEUES_CASE = "queues"
 ALL_CASES = [
-    START_CASE, *CASES, *TURN_CASES, *SYNC_CASES, APPEND_CASE, FOLLOW_CASE, *RESTART_CASES, *REPLICA_CASES,
-    *REPLICA_SYNC_CASES, FILTER_SERVER_CASE, EXPORT_CASE,
+    START_CASE, *CASES, *TURN_CASES, *TABLE_CASES, *SYNC_CASES, APPEND_CASE, FOLLOW_CASE, QUEUES_CASE, *RESTART_CASES,
+    *REPLICA_CASES, *REPLICA_SYNC_CASES, FILTER_SERVER_CASE, EXPORT_CASE,
 ]  # fmt: skip
 
 
@@ -115,6 +118,8 @@ class Run:
             self._load_cases("load", {**CASES, EXPORT_CASE: self._export}, {})
         if set(self._names) & set(TURN_CASES):
             self._load_cases("turns", TURN_CASES, TURN_SETTINGS)
+        if set(self._names) & set(TABLE_CASES):
+            self._load_cases("tables", TABLE_CASES, TABLE_SETTINGS)
         if FILTER_SERVER_CASE in self._names and not self._options.only_apache:
             self._filter_server_case()
         if set(self._names) & set(SYNC_CASES):
@@ -123,6 +128,8 @@ class Run:
             self._append_case()
         if FOLLOW_CASE in self._names and not self._options.only_apache:
             self._follow_case()
+        if QUEUES_CASE in self._names and not self._options.only_apache:
+            self._queues_case()
         if set(self._names) & set(RESTART_CASES):
             self._restart_cases()
         self._pair_cases("pair", REPLICA_CASES, {})
@@ -166,6 +173,12 @@ class Run:
         """Measures following a master's log without a broker."""
         self._note(PyMQBroker.name, FOLLOW_CASE)
         self._collected.add(PyMQBroker.name, store_follow(self._sizes, self._rounds, self._directory))
+
+    def _queues_case(self) -> None:
+        """Measures a store with many queues without a broker."""
+        self._note(PyMQBroker.name, QUEUES_CASE)
+        for _ in range(self._rounds):
+            self._collected.add(PyMQBroker.name, store_queues(self._sizes, self._directory))
 
     def _filter_server_case(self) -> None:
         """Measures only PyMQ: RocketMQ has had no filter servers since 4.3."""

@@ -57,6 +57,7 @@ class Sizes:
 
 
 FULL = Sizes(150_000, 300_000, 1_000_000, 1_000_000, 20_000, 200_000, 10.0)
+FULL_QUEUES, QUICK_QUEUES = 65_535, 5_000
 QUICK = Sizes(20_000, 60_000, 200_000, 200_000, 3_000, 40_000, 2.0)
 
 
@@ -290,6 +291,17 @@ def store_follow(sizes: Sizes, rounds: int, directory: Path) -> list[Figure]:
     return [
         Figure("store-follow in pieces of 256 messages", figures["follow_us"], "µs CPU/msg", 1.5),
         Figure("store-follow in pieces of 1 MiB", figures["catch_up_mb_s"], "MB/s", 200.0, True),
+    ]
+
+
+def store_queues(sizes: Sizes, directory: Path) -> list[Figure]:
+    """Measures stops and a start of a store with many queues of one message each."""
+    command = [sys.executable, "-m", "tests.benchmarks.store_queues", "--dir", str(directory)]
+    figures = _run_tool([*command, "--queues", str(QUICK_QUEUES if sizes is QUICK else FULL_QUEUES)])
+    return [
+        Figure("queues first stop", figures["first_stop_s"], "s CPU", None),
+        Figure("queues start", figures["start_s"], "s CPU", 5.0),
+        Figure("queues stop", figures["stop_s"], "s CPU", 5.0),
     ]
 
 

@@ -29,10 +29,10 @@ def parked_pulls(bench: Bench) -> list[Figure]:
     with Peer(bench.server.broker) as peer:
         for at in range(0, PARKED_COUNT, 100):
             peer.send(b"".join(frames[at : at + 100]))
-        with _sending(bench, topic, queue=1) as health:
+        with sending(bench, topic, queue=1) as health:
             for _ in range(PARKED_COUNT):
                 peer.receive()
-    return _figures("parked-pulls", health)
+    return figures_of_sends("parked-pulls", health)
 
 
 def long_filters(bench: Bench) -> list[Figure]:
@@ -44,9 +44,9 @@ def long_filters(bench: Bench) -> list[Figure]:
             text = " OR ".join(f"p{number}x{term} = '{term}'" for term in range(TERM_COUNT))
             peer.send(ask(11, {**pull, "subscription": text}))
         peer.call(ask(999))  # answered after the others were parked
-        with _sending(bench, topic) as health:
+        with sending(bench, topic) as health:
             time.sleep(MEASURED_S)
-    return _figures("long-filters", health)
+    return figures_of_sends("long-filters", health)
 
 
 def one_way_flood(bench: Bench) -> list[Figure]:
@@ -61,21 +61,23 @@ def one_way_flood(bench: Bench) -> list[Figure]:
                 peer.send(frames)
 
     threads = [threading.Thread(target=flood) for _ in range(FLOOD_COUNT)]
-    with _sending(bench, topic) as health:
+    with sending(bench, topic) as health:
         for thread in threads:
             thread.start()
         time.sleep(MEASURED_S)
         stop.set()
         for thread in threads:
             thread.join()
-    return _figures("one-way-flood", health)
+    return figures_of_sends("one-way-flood", health)
 
 
-def _sending(bench: Bench, topic: str, queue: int = 0) -> Health:
+def sending(bench: Bench, topic: str, queue: int = 0) -> Health:
+    """Returns a client that sends one message after another to a queue, and notes what each send takes."""
     return Health(bench.server.broker, ask(310, {**V2, "b": topic, "e": str(queue)}, b"x"))
 
 
-def _figures(name: str, health: Health) -> list[Figure]:
+def figures_of_sends(name: str, health: Health) -> list[Figure]:
+    """Returns what the client's sends took."""
     return [
         Figure(f"{name} send p50", health.percentile_ms(50), "ms", None),
         Figure(f"{name} send p99", health.percentile_ms(99), "ms", LATENCY_TARGET_MS),

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
 from pymq.errors import Refusal
 from pymq.model import names
 from pymq.model.message import MessageQueue
 from pymq.model.tables import TopicConfig
-from pymq.wire.bodies_admin import QueueOffsetEntry, QueueOffsetList, QueueOffsets, encode_admin_body
+from pymq.wire.admin_text import encode_in_steps
+from pymq.wire.bodies_admin import QueueOffsetEntry, QueueOffsetList, QueueOffsets
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.command import request as make_request
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 
+QUEUES_AT_ONCE = 32  # whose offsets are looked up or moved before the next rest
+
 
 class ResetHandlers:
     """Keeps resets at the CursorManager. Consumers learn of one with their next pull, or by a push (220)."""
@@ -42,6 +46,7 @@ class ResetHandlers:
         groups: GroupManager,
         cursors: CursorManager,
         clients: ClientManager,
+        sliced_work: SlicedWork,
         wake_pulls: Callable[[str, int], None] = lambda topic, queue_id: None,
     ) -> None:
         """``wake_pulls(topic, queue_id)`` has parked pulls read again, so that they learn of a reset at once."""
@@ -51,34 +56,48 @@ class ResetHandlers:
         self._groups = groups
         self._cursors = cursors
         self._clients = clients
+        self._sliced_work = sliced_work
         self._wake_pulls = wake_pulls
 
-    def reset(self, request: Command, header: ResetOffsetHeader, peer: Peer) -> Reply:
+    def reset(self, request: Command, header: ResetOffsetHeader, peer: Peer) -> Reply | None:
         """Move a group in a topic; answer with the new offsets by queue."""
+        return self._sliced_work.answer(request, peer, self._reset(header))
+
+    def _reset(self, header: ResetOffsetHeader) -> Steps[Reply]:
         topic = self._topics.require(header.topic)
         self._groups.require(header.group)
-        targets = {queue_id: self._target(topic, queue_id, header) for queue_id in self._queue_ids(topic, header)}
-        if not header.is_force:
+        targets = {}
+        for queue_id in self._queue_ids(topic, header):
+            target = self._target(topic, queue_id, header)
             # Without force a group only moves back, to messages it has consumed.
-            targets = {queue: at for queue, at in targets.items() if not self._is_ahead(header, queue, at)}
+            if header.is_force or not self._is_ahead(header, queue_id, target):
+                targets[queue_id] = target
+            if queue_id % QUEUES_AT_ONCE == 0:
+                yield
         if self._config.use_server_side_reset_offset:
             for queue_id, offset in targets.items():
                 self._cursors.reset(header.group, header.topic, queue_id, offset)
                 self._wake_pulls(header.topic, queue_id)
+                if queue_id % QUEUES_AT_ONCE == 0:
+                    yield
         else:
-            self._push(header, targets)
+            yield from self._push(header, targets)
         offsets = {self._queue(header.topic, queue_id): offset for queue_id, offset in targets.items()}
-        return Reply(body=encode_admin_body(QueueOffsets(offset_table=offsets)))
+        return Reply(body=(yield from encode_in_steps(QueueOffsets(offset_table=offsets))))
 
-    def clone(self, request: Command, header: CloneGroupOffsetHeader, peer: Peer) -> Reply:
+    def clone(self, request: Command, header: CloneGroupOffsetHeader, peer: Peer) -> Reply | None:
         """Give a group the offsets of another one, in one topic or in all."""
+        return self._sliced_work.answer(request, peer, self._clone(header))
+
+    def _clone(self, header: CloneGroupOffsetHeader) -> Steps[Reply]:
         problem = names.group_problem(header.dest_group)
         if problem:
             raise Refusal(ResponseCode.INVALID_PARAMETER, problem)
         self._groups.ensure(header.dest_group)
         if header.topic:
             self._topics.require(header.topic)
-        if not self._cursors.clone(header.src_group, header.dest_group, header.topic or None):
+        count = yield from self._cursors.clone_in_steps(header.src_group, header.dest_group, header.topic or None)
+        if not count:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"group {header.src_group[:255]} has no offsets to copy")
         return Reply()
 
@@ -110,17 +129,18 @@ class ResetHandlers:
         committed = self._cursors.query(header.group, header.topic, queue_id)
         return committed >= 0 and offset > committed
 
-    def _push(self, header: ResetOffsetHeader, targets: dict[int, int]) -> None:
+    def _push(self, header: ResetOffsetHeader, targets: dict[int, int]) -> Steps[None]:
         group = self._clients.consumer_group(header.group)
         if group is None:
             raise Refusal(
                 ResponseCode.CONSUMER_NOT_ONLINE,
                 f"consumer group {header.group} is not online and useServerSideResetOffset is false: start it first",
             )
-        for client in group.members.values():
-            client.peer.push(self._reset_command(client, header, targets))
+        for client in list(group.members.values()):
+            client.peer.push((yield from self._reset_command(client, header, targets)))
+            yield
 
-    def _reset_command(self, client: Client, header: ResetOffsetHeader, targets: dict[int, int]) -> Command:
+    def _reset_command(self, client: Client, header: ResetOffsetHeader, targets: dict[int, int]) -> Steps[Command]:
         ext = ResetClientOffsetHeader(
             topic=header.topic, group=header.group, timestamp=header.timestamp, is_force=header.is_force
         )
@@ -130,10 +150,10 @@ class ResetHandlers:
                 QueueOffsetEntry(topic=header.topic, broker_name=broker_name, queue_id=queue_id, offset=offset)
                 for queue_id, offset in targets.items()
             ]
-            body = encode_admin_body(QueueOffsetList(offset_table=entries))
+            body = yield from encode_in_steps(QueueOffsetList(offset_table=entries))
         else:
             table = {self._queue(header.topic, queue_id): offset for queue_id, offset in targets.items()}
-            body = encode_admin_body(QueueOffsets(offset_table=table))
+            body = yield from encode_in_steps(QueueOffsets(offset_table=table))
         return make_request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, body, oneway=True)
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:

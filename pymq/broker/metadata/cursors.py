@@ -24,6 +24,7 @@ NO_OFFSET = -1
 # thread. A disk that hung must not put off the next save for long.
 SAVE_PAUSE_FACTOR = 9
 SAVE_PAUSE_MS_MAX = 60_000
+CLONED_AT_ONCE = 1000  # offsets of a clone before the next rest
 COPIED_BY_LOOP_MAX = 20_000  # offsets that the loop copies for a save, in about a millisecond
 
 # (topic, queue id) -> the queue's end.
@@ -192,17 +193,32 @@ class CursorManager:
         return list(self._offsets)
 
     def clone(self, source: str, target: str, topic: str | None) -> int:
+        """Do as :meth:`clone_in_steps` at once."""
+        steps = self.clone_in_steps(source, target, topic)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                return int(stop.value)
+
+    def clone_in_steps(self, source: str, target: str, topic: str | None) -> Generator[None, None, int]:
         """Copy the offsets of ``source`` to ``target``, in one topic or in all; return the number of queues.
 
-        Raises Refusal(NO_PERMISSION) when the copies would pass the limit of offsets.
+        Yields now and then. Raises Refusal(NO_PERMISSION) when the copies would pass the limit of offsets; when others
+        reach it meanwhile, some are copied.
         """
         topics = [topic] if topic else [one for one in self.topics_of(source) if not one.startswith(names.RETRY_PREFIX)]
         self._check_count(sum(len(self._offsets.get((one, source), ())) for one in topics))
         count = 0
         for one in topics:
-            for queue_id, offset in self.offsets(source, one).items():
-                self._set(target, one, queue_id, offset)
-                count += 1
+            offsets = list(self.offsets(source, one).items())
+            for start in range(0, len(offsets), CLONED_AT_ONCE):
+                piece = offsets[start : start + CLONED_AT_ONCE]
+                self._check_count(len(piece))
+                for queue_id, offset in piece:
+                    self._set(target, one, queue_id, offset)
+                count += len(piece)
+                yield
         return count
 
     def forget_group(self, group: str) -> None:

@@ -104,3 +104,34 @@ def test_queue_names_are_whole_objects_in_the_answer() -> None:
     reply = Caller(make()).ok(Code.INVOKE_BROKER_TO_RESET_OFFSET, **RESET, timestamp=-1, queueId=0)
     assert reply.body == b'{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:4}}'
     assert list(decode_admin_body(QueueOffsets, reply.body).offset_table) == [MessageQueue("T", "broker-a", 0)]
+
+
+def test_a_reset_and_a_clone_of_many_queues_are_worked_on_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make()
+    work = world.parts.sliced_work
+    world.parts.metadata.topics.put([TopicConfig(topic_name="W", read_queue_nums=4000, write_queue_nums=4000)])
+    steps = []
+    answer = work.answer
+
+    def counting(request: Any, peer: Any, made: Any) -> Any:
+        def counted() -> Any:
+            result = None
+            while True:
+                try:
+                    next(made)
+                except StopIteration as stop:
+                    result = stop.value
+                    break
+                steps.append(request.code)
+                yield
+            return result
+
+        return answer(request, peer, counted())
+
+    monkeypatch.setattr(work, "answer", counting)
+    reply = Caller(world).ok(Code.INVOKE_BROKER_TO_RESET_OFFSET, **{**RESET, "topic": "W", "timestamp": -1})
+    assert len(decode_admin_body(QueueOffsets, reply.body).offset_table) == 4000
+    Caller(world).ok(Code.CLONE_GROUP_OFFSET, srcGroup="g", destGroup="h", topic="W")
+    assert world.parts.metadata.cursors.offsets("h", "W") == dict.fromkeys(range(4000), 0)
+    assert steps.count(Code.INVOKE_BROKER_TO_RESET_OFFSET) >= 2 * 4000 // 32
+    assert steps.count(Code.CLONE_GROUP_OFFSET) >= 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.broker.metadata.clients import MEMBER_BYTES, SUBSCRIPTION_BYTES, ClientManager, ConsumerGroup
+from pymq.broker.metadata.clients import MEMBER_BYTES, SILENT_A_TICK, SUBSCRIPTION_BYTES, ClientManager, ConsumerGroup
 from pymq.broker.metadata.groups import GroupManager
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.clock import ManualClock
@@ -191,3 +191,22 @@ def test_tags_and_texts_of_subscriptions_count() -> None:
     assert before - setup.budget.total_bytes == MEMBER_BYTES
     setup.clients.unregister(peer, None, "g")
     assert setup.budget.total_bytes == 0
+
+
+def test_many_silent_members_go_in_several_ticks_and_a_group_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert SILENT_A_TICK * MEMBER_BYTES >= 5_000_000, "all members that the budget allows go within a minute"
+    monkeypatch.setattr("pymq.broker.metadata.clients.SILENT_A_TICK", 3)
+    setup = Setup()
+    silent = [FakePeer() for _ in range(5)]
+    for number, peer in enumerate(silent):
+        setup.consumer(peer, f"silent{number}", "T")
+    setup.clock.advance(100_000)
+    alive = FakePeer()
+    setup.consumer(alive, "alive", "T")
+    setup.clock.advance(100_000)
+    alive.pushed.clear()
+    told = []
+    for _ in range(3):
+        setup.clients.tick()
+        told.append((len(setup.group().members), len(notices(alive))))
+    assert told == [(3, 1), (1, 2), (1, 2)]
