@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pymq.client.producer import Producer
     from pymq.client.pull_consumer import PullConsumer
     from pymq.client.push_consumer import PushConsumer
+    from pymq.client.simple_consumer import Received, SimpleConsumer
     from pymq.client.transactions import TransactionListener, TransactionProducer, TransactionResult, TransactionState
     from pymq.model.message import Message, MessageQueue, PullResult, PullStatus, SendResult, SendStatus
     from pymq.model.record import StoredMessage
@@ -28,8 +29,10 @@ _HOMES = {
     "PullResult": "pymq.model.message",
     "PullStatus": "pymq.model.message",
     "PushConsumer": "pymq.client.push_consumer",
+    "Received": "pymq.client.simple_consumer",
     "SendResult": "pymq.model.message",
     "SendStatus": "pymq.model.message",
+    "SimpleConsumer": "pymq.client.simple_consumer",
     "StoredMessage": "pymq.model.record",
     "TransactionListener": "pymq.client.transactions",
     "TransactionProducer": "pymq.client.transactions",
@@ -47,8 +50,10 @@ __all__ = [
     "PullResult",
     "PullStatus",
     "PushConsumer",
+    "Received",
     "SendResult",
     "SendStatus",
+    "SimpleConsumer",
     "StoredMessage",
     "TransactionListener",
     "TransactionProducer",

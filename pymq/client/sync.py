@@ -21,6 +21,7 @@ from pymq.client.producer import SEND_TIMEOUT_S, Producer, Selector
 from pymq.client.pull_consumer import PULL_COUNT_MAX, PullConsumer
 from pymq.client.push_consumer import PushConsumer
 from pymq.client.requests import REQUEST_TIMEOUT_S
+from pymq.client.simple_consumer import INVISIBLE_MS, WAIT_MS, Received, SimpleConsumer
 from pymq.client.subscription import EVERYTHING, TAG
 from pymq.client.sync_admin import SyncAdmin
 from pymq.client.transactions import TransactionListener, TransactionProducer, TransactionResult
@@ -28,7 +29,15 @@ from pymq.errors import ClosedError, UsageError
 from pymq.model.message import Message, MessageQueue, PullResult, SendResult
 from pymq.model.record import StoredMessage
 
-__all__ = ["LoopThread", "SyncAdmin", "SyncProducer", "SyncPullConsumer", "SyncPushConsumer", "SyncTransactionProducer"]
+__all__ = [
+    "LoopThread",
+    "SyncAdmin",
+    "SyncProducer",
+    "SyncPullConsumer",
+    "SyncPushConsumer",
+    "SyncSimpleConsumer",
+    "SyncTransactionProducer",
+]
 
 
 class _Client(Protocol):
@@ -260,6 +269,48 @@ class SyncPushConsumer(_Blocking[PushConsumer]):
     def commit(self) -> None:
         """Stores the offsets reached so far."""
         shared.call(self._client.commit())
+
+
+class SyncSimpleConsumer(_Blocking[SimpleConsumer]):
+    """:class:`~pymq.client.simple_consumer.SimpleConsumer` with blocking methods; takes the same arguments."""
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        namesrv: str | Sequence[str] | None = None,
+        from_end: bool = False,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        super().__init__(lambda: SimpleConsumer(group, namesrv=namesrv, from_end=from_end, **options))
+
+    def receive(
+        self,
+        topic: str,
+        count_max: int = 16,
+        *,
+        invisible_ms: int = INVISIBLE_MS,
+        wait_ms: int = WAIT_MS,
+        expression: str = EVERYTHING,
+        sql: str | None = None,
+    ) -> list[Received]:
+        """Receives messages. Raises what SimpleConsumer.receive raises."""
+        receiving = self._client.receive(
+            topic, count_max, invisible_ms=invisible_ms, wait_ms=wait_ms, expression=expression, sql=sql
+        )
+        return shared.call(receiving)
+
+    def ack(self, received: Received) -> None:
+        """Acknowledges a message: it does not come again."""
+        shared.call(self._client.ack(received))
+
+    def extend(self, received: Received, invisible_ms: int) -> None:
+        """Keeps a message away for ``invisible_ms`` from now on, and renews its receipt."""
+        shared.call(self._client.extend(received, invisible_ms))
+
+    def give_back(self, received: Received) -> None:
+        """Lets a message come again at once, here or elsewhere."""
+        shared.call(self._client.give_back(received))
 
 
 class SyncPullConsumer(_Blocking[PullConsumer]):

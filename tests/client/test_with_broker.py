@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pymq.testing.standalone import StandaloneProcess
+from tests.client.pop_scenarios import POP_SCENARIOS
 from tests.client.scenarios import SCENARIOS
 
 
@@ -20,6 +21,6 @@ def namesrv() -> Iterator[str]:
         yield servers.namesrv
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *POP_SCENARIOS], ids=lambda scenario: scenario.__name__)
 def test_scenario(scenario: Any, namesrv: Any, tmp_path: Path) -> None:
     asyncio.run(scenario(namesrv, tmp_path))
