@@ -71,6 +71,7 @@ def list_topics(
         "pymq topic create orders",
         "pymq topic create orders -c DefaultCluster --wq 16 --rq 16",
         "pymq topic create audit -b broker-a --wq 4 --rq 4 --perm RW",
+        "pymq topic create transfers --type transaction",
     )
 )
 def create(
@@ -80,6 +81,14 @@ def create(
     write_queues: WriteQueuesOption = None,
     read_queues: ReadQueuesOption = None,
     perm: PermOption = None,
+    message_type: Annotated[
+        str | None,
+        typer.Option(
+            "--type",
+            metavar="TYPE",
+            help="Take only messages of this type: normal, fifo, delay or transaction; without it, of all.",
+        ),
+    ] = None,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
@@ -97,6 +106,7 @@ def create(
         write_queue_nums=write,
         read_queue_nums=read_queues if read_queues is not None else write,
         perm=parse_perm(perm) or PERM_READ_WRITE,
+        attributes=work.type_attribute(message_type),
     )
     records = with_admin(namesrv, lambda admin: work.create_topic(admin, config, clusters or [], brokers or []))
     print_listing(records, CONFIG_COLUMNS, output)

@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 from pymq.client.admin import Admin, BrokerTarget
-from pymq.errors import NotFoundError, RefusedError
+from pymq.errors import NotFoundError, RefusedError, UsageError
+from pymq.model.message_types import TYPE_ATTRIBUTE, TYPES
 from pymq.model.names import is_user_topic
 from pymq.model.tables import TopicConfig, perm_text
 from pymq.wire.codes import ResponseCode
@@ -42,6 +43,15 @@ async def user_topics(admin: Admin, cluster: str | None = None) -> list[str]:
     names = await admin.topics.names(cluster)
     system = await admin.topics.system_names()
     return [name for name in names if name not in system and is_user_topic(name)]
+
+
+def type_attribute(message_type: str | None) -> dict[str, str]:
+    """Returns the attribute of a topic that takes only messages of this type. Raises UsageError."""
+    if message_type is None:
+        return {}
+    if message_type.upper() not in TYPES:
+        raise UsageError(f"--type {message_type!r}: use {', '.join(TYPES).lower()}")
+    return {TYPE_ATTRIBUTE: message_type.upper()}
 
 
 async def create_topic(

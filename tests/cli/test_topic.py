@@ -19,6 +19,15 @@ def test_create_shows_what_was_made(pymq: Pymq, server: StandaloneProcess) -> No
     assert (record["read_queues"], record["write_queues"], record["perm"]) == (6, 4, "RW-")
 
 
+def test_a_topic_with_a_type_takes_only_messages_of_it(pymq: Pymq) -> None:
+    assert pymq("topic", "create", "typed", "--type", "delay").code == EXIT_OK
+    outcome = pymq("send", "typed", "now")
+    assert outcome.code == EXIT_REFUSED and "DELAY" in outcome.err
+    assert pymq("send", "typed", "later", "--delay-level", "1").code == EXIT_OK
+    outcome = pymq("topic", "create", "mistyped", "--type", "slow")
+    assert outcome.code == EXIT_USAGE and "transaction" in outcome.err
+
+
 def test_list_has_user_topics_only_unless_all_are_asked_for(pymq: Pymq) -> None:
     pymq("topic", "create", "listed")
     listed = {record["topic"]: record for record in pymq("topic", "list", "-o", "json").json()}

@@ -15,6 +15,7 @@ from pymq.errors import Refusal
 from pymq.model import sysflag, timers
 from pymq.model.ids import UniqueIdMaker, encode_offset_id
 from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES
+from pymq.model.message_types import type_problem, wanted_type
 from pymq.model.names import RETRY_PREFIX, is_send_forbidden
 from pymq.model.properties import append_properties, encode_properties, find_property
 from pymq.model.record import MalformedRecordError, decode_batch
@@ -87,6 +88,7 @@ class SendHandlers:
         properties, unique_key = self._enriched(header.properties)
         reconsume_times = header.reconsume_times or 0
         name = topic.topic_name
+        _check_type(topic, properties)
         if _HALF in properties and is_half(properties):
             is_retry = reconsume_times > 0 and self._writer.delay_level(properties) > 0
             if not is_retry:  # else it is a copy of a message that was committed
@@ -166,7 +168,7 @@ class SendHandlers:
         except MalformedRecordError as error:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"{error}; nothing of the batch was stored") from error
         joined = [(flag, body, append_properties(own, shared)) for flag, body, own in entries]
-        self._check_entries(joined)
+        self._check_entries(joined, topic)
         placed = self._writer.put_batch(
             topic.topic_name,
             queue_id,
@@ -240,7 +242,7 @@ class SendHandlers:
                 f"the message body has {len(body)} bytes, the limit is {limit}: send less or raise maxMessageSize",
             )
 
-    def _check_entries(self, entries: list[tuple[int, bytes, bytes]]) -> None:
+    def _check_entries(self, entries: list[tuple[int, bytes, bytes]], topic: TopicConfig) -> None:
         if not entries:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
         for i, (_, _, properties) in enumerate(entries):
@@ -259,6 +261,7 @@ class SendHandlers:
             self._check_unserved(properties)
             if is_half(properties):
                 raise _half_in_batch(i)
+            _check_type(topic, properties)
 
     def _enriched(self, text: str | None) -> tuple[bytes, str]:
         """Return the raw properties with what the broker adds, and the message's unique key. Raises Refusal."""
@@ -314,6 +317,13 @@ def check_flags(sys_flag: int) -> None:
     reason = sysflag.contradiction(sys_flag)
     if reason:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the sysFlag {sys_flag} contradicts itself: {reason}")
+
+
+def _check_type(topic: TopicConfig, properties: bytes) -> None:
+    """Check the message against the type that its topic takes. Raises Refusal(MESSAGE_ILLEGAL)."""
+    wanted = wanted_type(topic.attributes)
+    if wanted is not None and (problem := type_problem(topic.topic_name, wanted, properties)):
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, problem)
 
 
 def _half_in_batch(number: int) -> Refusal:

@@ -156,7 +156,7 @@ def test_unusual_sends_are_declined() -> None:
     assert not send_both_ways(payload_of(ordinary(), b""))[0]
 
 
-def test_a_topic_that_loses_its_permission_or_queues_is_asked_again() -> None:
+def test_a_topic_that_gets_a_type_or_loses_its_permission_or_queues_is_asked_again() -> None:
     world = opened()
     payload = payload_of(ordinary(e="3"), b"body")
     assert world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
@@ -167,6 +167,9 @@ def test_a_topic_that_loses_its_permission_or_queues_is_asked_again() -> None:
     world.parts.metadata.topics.put([msgspec.structs.replace(topic, perm=4)])
     assert not world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
     world.parts.metadata.topics.put([msgspec.structs.replace(topic, read_queue_nums=2, write_queue_nums=2)])
+    assert not world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
+    typed = msgspec.structs.replace(topic, attributes={"message.type": "NORMAL"})
+    world.parts.metadata.topics.put([typed])
     assert not world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
     world.parts.metadata.topics.put([topic])
     world.config.broker_permission = 4

@@ -374,3 +374,17 @@ def test_a_send_makes_no_retry_or_dead_letter_topic_of_an_unknown_group(world: W
     code, remark = refusal(world, topic=topic, queue_id=0)
     assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST and "'stranger' not exist" in remark
     assert world.parts.metadata.topics.get(topic) is None and world.parts.metadata.groups.get("stranger") is None
+
+
+# -- topics with a type ------------------------------------------------------------------------------------------
+
+
+def test_a_topic_takes_only_messages_of_its_type(world: World) -> None:
+    topic = TopicConfig(topic_name="F", read_queue_nums=4, write_queue_nums=4, attributes={"message.type": "FIFO"})
+    world.parts.metadata.topics.put([topic])
+    send(world, topic="F", properties="UNIQ_KEY\x01A\x02__SHARDINGKEY\x01k\x02")
+    code, remark = refusal(world, topic="F", properties="UNIQ_KEY\x01A\x02")
+    assert code == ResponseCode.MESSAGE_ILLEGAL and "FIFO" in remark and "__SHARDINGKEY" in remark
+    entries = batch((b"1", b"__SHARDINGKEY\x01k\x02"), (b"2", b""))
+    assert refusal(world, entries, Code.SEND_BATCH_MESSAGE, topic="F", batch="true")[0] == ResponseCode.MESSAGE_ILLEGAL
+    assert len(world.messages("F", 1)) == 1
