@@ -46,6 +46,19 @@ def get(
     work.print_messages(found, output, whole=True)
 
 
+@app.command(epilog=examples("pymq message recall orders djEgb3JkZXJzIGJyb2tlci1hIDE3MDAwMDAwMDAwMDEgSw=="))
+def recall(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The message's topic.")],
+    handle: Annotated[str, typer.Argument(metavar="HANDLE", help="The recall handle, as send prints it.")],
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Take back a timer message that is not due yet."""
+    from pymq.cli import message_work as work
+    from pymq.net.runtime import run
+
+    print(f"recalled {run(work.recall(topic, handle, namesrv))}")
+
+
 @app.command(
     epilog=examples(
         "pymq message query orders --key order-17",

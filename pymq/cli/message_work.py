@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 
 from pymq.cli.message_text import MessageFormat, formatter, printable, shown_body
+from pymq.cli.options import split_addresses
 from pymq.cli.output import print_fields
 from pymq.cli.times import local_time
+from pymq.client import Producer
 from pymq.client.admin import Admin
 from pymq.client.admin.messages import TIME_MAX_MS
 from pymq.errors import NotFoundError, UnreachableError, UsageError
@@ -15,7 +17,9 @@ from pymq.model.ids import decode_offset_id
 from pymq.model.properties import KEYS, TAGS, UNIQ_KEY
 from pymq.model.record import StoredMessage
 
-__all__ = ["TIME_MAX_MS", "check_format", "find_by_id", "print_messages"]
+__all__ = ["TIME_MAX_MS", "check_format", "find_by_id", "print_messages", "recall"]
+
+RECALL_GROUP = "PYMQ_CLI_PRODUCER"
 
 
 def check_format(output: str) -> None:
@@ -52,6 +56,12 @@ async def _by_offset_id(admin: Admin, message_id: str) -> StoredMessage:
     message = await admin.messages.by_offset_id(message_id)
     message.broker_name = known[address]
     return message
+
+
+async def recall(topic: str, handle: str, namesrv: str) -> str:
+    """Takes back a timer message; returns its id."""
+    async with Producer(RECALL_GROUP, namesrv=";".join(split_addresses(namesrv))) as producer:
+        return await producer.recall(topic, handle)
 
 
 def print_messages(messages: list[StoredMessage], output: str, *, whole: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
@@ -17,6 +18,7 @@ app = new_app()
     epilog=examples(
         "pymq send orders 'hello'",
         "pymq send orders '{\"id\": 1}' --tag new --key order-1 --property region=eu",
+        "pymq send orders 'pay now' --delay 90m        (prints the handle that recalls it)",
         "pymq send logs < app.log                      (a message for each line)",
         "pymq tail orders --from start --no-follow -o json | pymq send copy --json-lines",
     )
@@ -38,6 +40,14 @@ def send(
         int,
         typer.Option("--delay-level", metavar="N", min=0, help="Deliver later: 1 is 1s, 2 is 5s, … 18 is 2h."),
     ] = 0,
+    delay: Annotated[
+        str | None,
+        typer.Option("--delay", metavar="TIME", help="Deliver so much later, to the millisecond: 90s, 15m, 2d."),
+    ] = None,
+    deliver_at: Annotated[
+        str | None,
+        typer.Option("--deliver-at", metavar="TIME", help="Deliver at that time: 2026-01-31T12:00, or Unix ms."),
+    ] = None,
     delay_level_max: Annotated[
         int | None,
         typer.Option("--delay-level-max", metavar="N", min=1, help="The number of levels, if brokers have over 18."),
@@ -68,6 +78,7 @@ def send(
 
     levels = delay_level_max or DELAY_LEVEL_MAX
     template = work.template(topic, tag, keys or [], parse_pairs(properties or (), "--property"), delay_level, levels)
+    template = work.with_timer(template, delay, deliver_at, time.time_ns() // 1_000_000)
     target = work.parse_queue(topic, queue)
     if body is not None and body != "-":
         result = run(work.send_one(work.with_body(template, body.encode()), target, group, namesrv, levels))
@@ -76,6 +87,8 @@ def send(
             print_json(work.result_record(result))
         else:
             print(f"sent {topic} {place} {result.message_id}")
+            if result.recall_handle:
+                print(f"recall it with: pymq message recall {topic} {result.recall_handle}")
         return
     job = work.StdinJob(
         template,

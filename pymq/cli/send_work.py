@@ -20,6 +20,7 @@ from pymq.errors import PymqError, UsageError
 from pymq.model.message import check_delay_level
 from pymq.model.names import check_topic
 from pymq.model.properties import RESERVED
+from pymq.units import parse_duration_ms, parse_time_ms
 
 READ_SIZE_BYTES = 256 * 1024
 CHUNKS_AHEAD_MAX = 8
@@ -37,6 +38,20 @@ def template(
     return Message(
         check_topic(topic), b"", tags=tag, keys=" ".join(keys), properties=properties, delay_level=delay_level
     )
+
+
+def with_timer(message: Message, delay: str | None, deliver_at: str | None, now_ms: int) -> Message:
+    """Returns the message with a delay or a time of delivery as typed. Raises UsageError."""
+    if delay is None and deliver_at is None:
+        return message
+    if delay is not None and deliver_at is not None:
+        raise UsageError("--delay and --deliver-at are two delays: give one of them")
+    if message.delay_level:
+        raise UsageError("--delay-level is a delay of its own: leave it out, or --delay and --deliver-at")
+    if delay is not None:
+        return dataclasses.replace(message, delay_ms=parse_duration_ms(delay))
+    assert deliver_at is not None
+    return dataclasses.replace(message, deliver_at_ms=parse_time_ms(deliver_at, now_ms))
 
 
 def with_body(message: Message, body: bytes) -> Message:
@@ -65,7 +80,7 @@ async def send_one(
 
 def result_record(result: SendResult) -> dict[str, Any]:
     """Returns the result of a send for JSON output."""
-    return {
+    record = {
         "status": result.status.value,
         "topic": result.queue.topic,
         "broker": result.queue.broker_name,
@@ -74,6 +89,7 @@ def result_record(result: SendResult) -> dict[str, Any]:
         "message_id": result.message_id,
         "offset_message_id": result.offset_message_id,
     }
+    return record | {"recall_handle": result.recall_handle} if result.recall_handle else record
 
 
 @dataclass
@@ -212,6 +228,8 @@ class StdinJob:
             keys=message.keys or base.keys,
             properties=base.properties | message.properties,
             delay_level=message.delay_level or base.delay_level,
+            delay_ms=base.delay_ms,
+            deliver_at_ms=base.deliver_at_ms,
         )
 
 

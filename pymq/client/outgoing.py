@@ -131,7 +131,7 @@ def _check_batch(messages: Sequence[Message]) -> None:
     for message in messages:
         if message.topic != first.topic:
             raise UsageError(f"a batch has one topic, this one has {first.topic} and {message.topic}: send two batches")
-        if message.delay_level:
+        if message.is_delayed:
             raise UsageError("delayed messages can't be sent as a batch: send them one by one")
         if message.wait_store != first.wait_store:
             raise UsageError("all messages of a batch must have the same wait_store")
@@ -162,4 +162,5 @@ def send_result(answer: Command, outgoing: Outgoing, queue: MessageQueue, addres
     stored = read_answer(SendMessageAnswer, answer, address)
     if stored.queue_id != queue.queue_id:
         queue = MessageQueue(queue.topic, queue.broker_name, stored.queue_id)
-    return SendResult(status, outgoing.message_id, stored.message_id, queue, stored.queue_offset)
+    handle = stored.recall_handle or ""
+    return SendResult(status, outgoing.message_id, stored.message_id, queue, stored.queue_offset, handle)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from pymq.client.answers import read_answer
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
 from pymq.client.outgoing import BODY_SIZE_MAX_BYTES, Outgoing, prepare, prepare_batch, send_result
 from pymq.client.queue_picker import BrokerHealth, QueuePicker
@@ -20,7 +21,10 @@ from pymq.model.message import DELAY_LEVEL_MAX, Message, MessageQueue, SendResul
 from pymq.model.names import check_group, check_topic, reply_topic
 from pymq.model.properties import encode_properties
 from pymq.model.record import StoredMessage
+from pymq.model.timers import decode_handle
 from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import request as command_of
+from pymq.wire.headers.send import RecallMessageAnswer, RecallMessageHeader
 
 Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 
@@ -258,6 +262,28 @@ class Producer:
             check_topic(topic), message.body, encoded, message.message_id, message.flag, sys_flag, False
         )
         return await self._send_anywhere(outgoing, Deadline(self._clock, timeout_s))
+
+    async def recall(self, topic: str, recall_handle: str, *, timeout_s: float = SEND_TIMEOUT_S) -> str:
+        """Takes back a timer message that is not due yet. Returns its message id.
+
+        ``recall_handle`` is that of the :class:`~pymq.model.message.SendResult`. Raises UsageError for a text that is
+        no handle, RefusedError when the message is due, delivered or unknown there (604) or recalls are switched off
+        (16), NotFoundError, UnreachableError, RequestTimeoutError.
+        """
+        try:
+            handle = decode_handle(recall_handle)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        deadline = Deadline(self._clock, timeout_s)
+        await self._instance.routes.queues_to_write(check_topic(topic), deadline.left_s())
+        queue = MessageQueue(topic, handle.broker_name, 0)
+        address = await self._instance.routes.write_address(queue, deadline.left_s())
+        header = RecallMessageHeader(topic=topic, recall_handle=recall_handle, producer_group=self.group)
+        command = command_of(RequestCode.RECALL_MESSAGE, header)
+        answer = await self._instance.remoting.invoke(address, command, deadline.left_s())
+        if answer.code != ResponseCode.SUCCESS:
+            raise RefusedError(answer.code, answer.remark, address)
+        return read_answer(RecallMessageAnswer, answer, address).message_id
 
     async def _expect_replies(self, topic: str, deadline: Deadline) -> None:
         """Makes this producer known to all brokers that may get the reply: those of the cluster's reply topic."""

@@ -130,8 +130,8 @@ def reply_message(request: StoredMessage, reply: Message | bytes | str) -> Messa
     topic = reply_topic(asked[names.CLUSTER])
     if not isinstance(reply, Message):
         return Message(topic, reply, properties=added)
-    if reply.delay_level:
-        raise UsageError("a reply is not delayed: leave delay_level at 0")
+    if reply.is_delayed:
+        raise UsageError("a reply is not delayed: leave delay_level, delay_ms and deliver_at_ms at 0")
     message = _with_properties(reply, added)
     message.topic = topic
     return message

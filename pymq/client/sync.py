@@ -170,6 +170,10 @@ class SyncProducer(_Blocking[Producer]):
         """Replies to a request. Raises what Producer.reply raises."""
         return shared.call(self._client.reply(request, reply, timeout_s=timeout_s))
 
+    def recall(self, topic: str, recall_handle: str, *, timeout_s: float = SEND_TIMEOUT_S) -> str:
+        """Takes back a timer message that is not due yet. Raises what Producer.recall raises."""
+        return shared.call(self._client.recall(topic, recall_handle, timeout_s=timeout_s))
+
     def send_copy(
         self, message: StoredMessage, topic: str, properties: Mapping[str, str], *, timeout_s: float = SEND_TIMEOUT_S
     ) -> SendResult:

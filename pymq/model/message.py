@@ -29,7 +29,8 @@ class Message:
     """A message to send.
 
     ``body``: bytes, or text, which is sent as UTF-8. ``tags``: one tag. ``keys``: one text with keys separated by
-    blanks, or a sequence of keys. ``delay_level`` is 1 to 18, 0 for none. Raises UsageError for other types.
+    blanks, or a sequence of keys. ``delay_level`` is 1 to 18, 0 for none. A timer message has ``deliver_at_ms``
+    (Unix time) or ``delay_ms`` instead. Raises UsageError for other types.
     """
 
     topic: str
@@ -40,6 +41,8 @@ class Message:
     flag: int = 0
     delay_level: int = 0
     wait_store: bool = True
+    deliver_at_ms: int = 0
+    delay_ms: int = 0
 
     def __init__(
         self,
@@ -51,6 +54,8 @@ class Message:
         flag: int = 0,
         delay_level: int = 0,
         wait_store: bool = True,
+        deliver_at_ms: int = 0,
+        delay_ms: int = 0,
     ) -> None:
         self.topic = topic
         self.body = body if type(body) is bytes else _body_bytes(body)
@@ -60,6 +65,8 @@ class Message:
         self.flag = flag
         self.delay_level = delay_level
         self.wait_store = wait_store
+        self.deliver_at_ms = deliver_at_ms
+        self.delay_ms = delay_ms
 
     def check(self, delay_level_max: int = DELAY_LEVEL_MAX) -> None:
         """Raises UsageError for a value that RocketMQ would store as something else, or act on differently."""
@@ -72,11 +79,25 @@ class Message:
             raise UsageError(f"the message's tags are {_shown(self.tags)}: a message has one tag, give it as text")
         if self.delay_level:
             check_delay_level(self.delay_level, delay_level_max)
+        if self.deliver_at_ms or self.delay_ms:
+            self._check_timer()
         for name, value in self.properties.items():
             if type(name) is not str or type(value) is not str:
                 raise UsageError(
                     f"the property {name!r} has the value {_shown(value)}: names and values are text, write str(...)"
                 )
+
+    @property
+    def is_delayed(self) -> bool:
+        """True for a message with a delay of any kind."""
+        return bool(self.delay_level or self.deliver_at_ms or self.delay_ms)
+
+    def _check_timer(self) -> None:
+        for name, value in (("deliver_at_ms", self.deliver_at_ms), ("delay_ms", self.delay_ms)):
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+                raise UsageError(f"{name} is {_shown(value)}: give milliseconds as a whole number, 0 for none")
+        if bool(self.deliver_at_ms) + bool(self.delay_ms) + bool(self.delay_level) > 1:
+            raise UsageError("a message has one delay: give deliver_at_ms, delay_ms or delay_level")
 
     def wire_properties(self, unique_key: str) -> dict[str, str]:
         """Return all properties in the wire's form, with the unique key and the reserved ones."""
@@ -87,6 +108,10 @@ class Message:
             result[names.KEYS] = self.keys
         if self.delay_level:
             result[names.DELAY] = str(self.delay_level)
+        if self.deliver_at_ms:
+            result[names.TIMER_DELIVER_MS] = str(self.deliver_at_ms)
+        if self.delay_ms:
+            result[names.TIMER_DELAY_MS] = str(self.delay_ms)
         result.setdefault(names.UNIQ_KEY, unique_key)
         result[names.WAIT] = "true" if self.wait_store else "false"
         return result
@@ -103,13 +128,17 @@ class SendStatus(Enum):
 
 @dataclass(slots=True, frozen=True)
 class SendResult:
-    """``message_id`` is the unique key (comma-joined for a batch), ``offset_message_id`` is the broker's id."""
+    """``message_id`` is the unique key (comma-joined for a batch), ``offset_message_id`` is the broker's id.
+
+    ``recall_handle`` is what :meth:`pymq.client.producer.Producer.recall` takes for a timer message, else empty.
+    """
 
     status: SendStatus
     message_id: str
     offset_message_id: str
     queue: MessageQueue
     queue_offset: int
+    recall_handle: str = ""
 
 
 class PullStatus(Enum):

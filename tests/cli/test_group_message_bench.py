@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from pymq.client.sync import SyncPushConsumer
-from pymq.errors import EXIT_NOT_FOUND, EXIT_OK
+from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from pymq.testing.standalone import StandaloneProcess
 
 from .conftest import Pymq
@@ -145,3 +145,16 @@ def test_the_loads(pymq: Pymq) -> None:
 def test_consuming_nothing(pymq: Pymq) -> None:
     pymq("topic", "create", "bench_empty")
     assert pymq("bench", "consume", "bench_empty").code == EXIT_NOT_FOUND
+
+
+def test_a_timer_message_is_sent_and_recalled(pymq: Pymq) -> None:
+    assert pymq("topic", "create", "timed", "--wq", "1").code == EXIT_OK
+    recalled = pymq("send", "timed", "gone", "--delay", "2s", "-o", "json").json()
+    assert pymq("send", "timed", "kept", "--delay", "2s").out.splitlines()[1].startswith("recall it with: pymq message")
+    outcome = pymq("message", "recall", "timed", recalled["recall_handle"])
+    assert outcome.code == EXIT_OK and outcome.out == f"recalled {recalled['message_id']}\n"
+    assert pymq("message", "recall", "timed", "bm9uZQ==").code == EXIT_USAGE
+    assert pymq("send", "timed", "x", "--delay", "4d").code == EXIT_REFUSED
+    assert pymq("send", "timed", "x", "--delay", "4s", "--deliver-at", "+1h").code == EXIT_USAGE
+    [message] = pymq("tail", "timed", "-n", "1", "-o", "json", "--from", "start").json_lines()
+    assert message["body"] == "kept" and message["properties"]["REAL_TOPIC"] == "timed"

@@ -86,7 +86,7 @@ class TimerStore:
         progress, durable_end = self.checkpoint(), fields.get(LOG_FLUSHED, 0)
         self.log.load(durable_end)
         has_wheel = self.wheel.load()
-        if self.log.end < durable_end or (not has_wheel and self.log.end > self.log.begin):
+        if self.log.end < durable_end or (not has_wheel and durable_end > self.log.begin):
             return None
         if any(slot.last >= self.log.end for _, slot in self.wheel.slots()):
             return None

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from pymq.broker.timers import open_slot
 from pymq.model.names import TIMER_TOPIC
 from pymq.model.properties import encode_properties
 from pymq.model.tables import TopicConfig
+from pymq.model.timers import RecallHandle, decode_handle
 from pymq.wire.codes import RequestCode, ResponseCode
 from tests.broker.world import Caller, World
 
@@ -151,3 +155,124 @@ def test_beyond_the_window_it_rolls() -> None:
     (message,) = world.messages("T", 1)
     assert int(message.properties["TIMER_ROLL_TIMES"]) >= 4
     assert message.raw_properties.count(b"TIMER_ROLL_TIMES\x01") == 1
+
+
+def test_a_clock_that_is_set_back_delivers_nothing_early_and_nothing_twice() -> None:
+    world = world_with_topic()
+    now_ms = world.clock.now_ms()
+    for number in range(6):
+        send(world, b"%d" % number, TIMER_DELAY_MS=str(1000 + 400 * number))
+    run(world, now_ms + 1900)
+    assert bodies(world) == [b"0", b"1", b"2"]
+    world.clock.set_wall(now_ms - 3_600_000)
+    settle(world)
+    send(world, b"new", TIMER_DELIVER_MS=str(now_ms - 3_600_000 + 700))
+    run(world, now_ms - 3_600_000 + 699)
+    assert bodies(world) == [b"0", b"1", b"2"]
+    run(world, now_ms - 3_600_000 + 700)
+    assert bodies(world)[3:] == [b"new"]
+    run(world, now_ms + 1900, 500)
+    assert bodies(world)[4:] == []
+    run(world, now_ms + 4000)
+    assert bodies(world)[4:] == [b"3", b"4", b"5"]
+
+
+def test_a_clock_that_jumps_ahead_delivers_in_order_and_in_slices() -> None:
+    world = world_with_topic()
+    order = [7, 3, 5, 1, 6, 2, 4, 0]
+    for number in order:
+        send(world, b"%d" % number, TIMER_DELAY_SEC=str(10 + 400 * number))
+    settle(world)
+    world.clock.advance(3_600_000)
+    counts = []
+    while len(bodies(world)) < 8:
+        world.parts.messages.timers.tick()
+        counts.append(len(bodies(world)))
+    assert bodies(world) == [b"%d" % number for number in range(8)] and len(counts) >= 8
+
+
+def test_after_a_kill_all_is_delivered_and_little_twice() -> None:
+    world = world_with_topic(timerFlushIntervalMs="10")
+    now_ms = world.clock.now_ms()
+    for number in range(20):
+        send(world, b"%d" % number, TIMER_DELAY_MS=str(500 + 250 * number))
+    run(world, now_ms + 2600)
+    delivered = bodies(world)
+    world.parts.store.checkpoint()
+    killed = World(world.files.after_power_loss(lambda *_: False, lambda *_: True), world.clock)
+    run(killed, now_ms + 10_000)
+    found = bodies(killed)
+    assert set(found) == {b"%d" % number for number in range(20)}
+    assert len(found) <= 20 + 4 and found[: len(delivered)] == delivered
+
+
+def test_a_lost_wheel_is_made_again_from_the_topic() -> None:
+    world = world_with_topic()
+    now_ms = world.clock.now_ms()
+    send(world, b"early", TIMER_DELAY_MS="1000")
+    send(world, b"late", TIMER_DELAY_MS="9000")
+    run(world, now_ms + 3000)
+    world.parts.close()
+    world.files.remove("/data/timerwheel")
+    world = World(world.files, world.clock)
+    run(world, now_ms + 12_000)
+    assert bodies(world) == [b"early", b"late"]
+
+
+def test_a_full_slot_is_refused() -> None:
+    world = world_with_topic(timerCongestNumEachSlot="2")
+    for _ in range(2):
+        send(world, TIMER_DELAY_MS="5500")
+        settle(world)
+    code, remark = refused(world, TIMER_DELAY_MS="5500")
+    assert code == ResponseCode.SYSTEM_ERROR and "flow control" in remark and "timerCongestNumEachSlot" in remark
+
+
+def test_a_refused_write_delays_and_loses_nothing() -> None:
+    world = world_with_topic()
+    now_ms = world.clock.now_ms()
+    send(world, TIMER_DELAY_MS="1000")
+    settle(world)
+    world.parts.store.refuse_writes("the disk is full")
+    run(world, now_ms + 3000)
+    assert bodies(world) == []
+    world.parts.store.refuse_writes(None)
+    run(world, now_ms + 3010)
+    assert bodies(world) == [b"m"]
+
+
+def test_recalls_that_are_refused() -> None:
+    world = world_with_topic()
+    handle = send(world, TIMER_DELAY_MS="5000", UNIQ_KEY="K")["recallHandle"]
+    other = RecallHandle("T", "broker-a", decode_handle(handle).deliver_ms, "FORGED").encode()
+    for topic, text, code, words in (
+        ("T", "%%%", 604, "not URL-safe base64"),
+        ("T", "bm9uZQ==", 604, "version v1"),
+        ("T", RecallHandle("U", "broker-a", 1, "K").encode(), 604, "topic not match"),
+        ("T", RecallHandle("T", "broker-b", 1, "K").encode(), 604, "ask that broker"),
+        ("T", RecallHandle("T", "broker-a", 1, "K").encode(), 604, "due or delivered"),
+        ("T", RecallHandle("T", "broker-a", START_MS * 2, "K").encode(), 604, "timerMaxDelaySec"),
+        ("T", other, 604, "no timer message 'FORGED'"),
+        ("None", handle, ResponseCode.TOPIC_NOT_EXIST, "not exist"),
+    ):
+        found, remark = Caller(world).refused(RequestCode.RECALL_MESSAGE, topic=topic, recallHandle=text)
+        assert found == code and words in remark, remark
+    world.config.recall_message_enable = False
+    assert Caller(world).refused(RequestCode.RECALL_MESSAGE, topic="T", recallHandle=handle)[0] == 16
+    assert "recallHandle" not in send(world, TIMER_DELAY_MS="5000")
+
+
+def test_a_large_slot_leaves_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_slot, "EXACT_UNITS_MAX", 5)
+    monkeypatch.setattr(open_slot, "CHUNK_UNITS", 3)
+    world = world_with_topic()
+    now_ms = world.clock.now_ms()
+    for number in range(14):
+        answer = send(world, b"%d" % number, TIMER_DELAY_MS=str(2100 + number))
+        if number == 4:
+            Caller(world).ask(RequestCode.RECALL_MESSAGE, topic="T", recallHandle=answer["recallHandle"])
+            world.parts.messages.writer.commit()
+    run(world, now_ms + 2999)
+    assert bodies(world) == []
+    run(world, now_ms + 3000)
+    assert bodies(world) == [b"%d" % number for number in range(14) if number != 4]
