@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import IO
 
 READY_TIMEOUT_S = 20.0
-STOP_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 60.0
 
 
 class StandaloneProcess:

@@ -22,7 +22,7 @@ from pymq.store.disk.abort_file import AbortFile
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
 from pymq.store.dispatch.unit_mender import UnitMender
-from pymq.store.index import index_doubts, index_service
+from pymq.store.index import index_doubts, index_lookup
 from pymq.store.index.index_file import IndexFile
 from pymq.store.index.index_service import IndexService
 from pymq.store.integrity.digests import Digests
@@ -318,7 +318,7 @@ BUGS = (
     Bug("the index is not rolled back to the checkpoint", Seam(IndexService._roll_back, does_nothing),
         ("wide-index", "keys")),
     Bug("index slots are not rebuilt", Seam(IndexFile._fill_slots_plain, gives(0)), ("wide-index", "keys")),
-    Bug("the index forgets UNIQ_KEY", Text(index_service._has_key, 'b"UNIQ_KEY"', 'b"UNIQ_KEX"'), ("keys",)),
+    Bug("the index forgets UNIQ_KEY", Text(index_lookup._has_key, 'b"UNIQ_KEY"', 'b"UNIQ_KEX"'), ("keys",)),
     # -- tables and deletions
     Bug("the table is not synced before its rename", Text(JsonTable._put, "file.sync()", "pass"), ("tables",)),
     Bug("the table's directory is not synced",

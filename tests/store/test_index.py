@@ -18,7 +18,7 @@ from pymq.errors import SearchLimitError
 from pymq.model.javahash import index_key_hash
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.dispatch.bulk_dispatch import record_keys
-from pymq.store.index import index_file, index_service
+from pymq.store.index import index_file, index_lookup, index_service
 from pymq.store.index.index_file import IndexFile, Walk
 from pymq.store.index.index_service import IndexService
 from pymq.store.index.key_hash import key_hashes_in, topic_hash
@@ -128,9 +128,9 @@ def test_a_look_up_in_a_crowded_slot_ends_and_says_so(monkeypatch: pytest.Monkey
     put(store, "T", 0, b"old", keys="old")
     for number in range(100):
         put(store, "T", 0, b"%d" % number, keys="a b")
-    monkeypatch.setattr(index_service, "WALK_COUNT_MAX", 201)
+    monkeypatch.setattr(index_lookup, "WALK_COUNT_MAX", 201)
     assert found_by_key(store, "T", "old") == [b"old"]
-    monkeypatch.setattr(index_service, "WALK_COUNT_MAX", 200)
+    monkeypatch.setattr(index_lookup, "WALK_COUNT_MAX", 200)
     with pytest.raises(SearchLimitError, match="ask for the message by its id"):
         store.find_by_key("T", "old", 5)
     assert len(store.find_by_key("T", "a", 5)) == 5

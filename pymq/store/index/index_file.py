@@ -40,6 +40,14 @@ def index_file_size(slot_count: int, entry_count: int) -> int:
     return INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * slot_count + INDEX_ENTRY_SIZE_BYTES * entry_count
 
 
+class DamagedEntryError(Exception):
+    """A look-up met an entry or a slot that can't be what was written. Says which file has it."""
+
+    def __init__(self, file: IndexFile, why: str) -> None:
+        super().__init__(f"{file.path}: {why}")
+        self.file = file
+
+
 class Walk:
     """How many entries a look-up may still look at. All keys whose hashes meet in a slot are in one chain."""
 
@@ -269,7 +277,7 @@ class IndexFile:
         """Physical offsets of entries with this hash and a store time in the range (whole seconds), newest first.
 
         A file in which times went back, because a clock had been wrong, knows no times: all its entries count. Ends
-        when ``walk`` has no steps left.
+        when ``walk`` has no steps left. Raises DamagedEntryError for a chain that can't have been written.
         """
         found: list[int] = []
         walk = walk or Walk()
@@ -277,19 +285,25 @@ class IndexFile:
             begin_ms, end_ms = 0, max(self.begin_ms, end_ms) + 1000 * INDEX_TIME_DIFF_MAX_S
         if self.count <= 1 or self.begin_ms > end_ms or self.end_ms < begin_ms:
             return found
-        number = INDEX_SLOT.unpack_from(
-            self._readable(), INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * (key_hash % self._slot_count)
-        )[0]
-        while 0 < number < self.count and len(found) < count_max and walk.left > 0:
+        slot = key_hash % self._slot_count
+        number = INDEX_SLOT.unpack_from(self._readable(), INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * slot)[0]
+        if not 0 <= number < self.count:
+            raise DamagedEntryError(self, f"slot {slot} names entry {number} of {self.count - 1}")
+        while number and len(found) < count_max and walk.left > 0:
             walk.left -= 1
             entry_hash, physical_offset, diff_s, before = self.entry(number)
+            if (
+                entry_hash % self._slot_count != slot
+                or not self.begin_offset <= physical_offset <= self.end_offset
+                or not 0 <= before < number
+                or diff_s < 0
+            ):
+                raise DamagedEntryError(self, f"entry {number} does not belong to slot {slot}")
             store_ms = self.begin_ms + diff_s * 1000
             if store_ms + 999 < begin_ms:
                 break
             if entry_hash == key_hash and store_ms <= end_ms:
                 found.append(physical_offset)
-            if before >= number:
-                break  # the chain is damaged: numbers must descend
             number = before
         return found
 

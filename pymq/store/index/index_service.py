@@ -7,24 +7,16 @@ from contextlib import contextmanager
 from threading import Lock
 
 from pymq.clock import Clock
-from pymq.errors import (
-    CorruptRecordError,
-    NotFoundError,
-    SearchLimitError,
-    StoreError,
-    StoreUnavailableError,
-    UnreadableError,
-)
+from pymq.errors import StoreUnavailableError
 from pymq.model.javahash import index_key_hash
-from pymq.model.properties import find_property
 from pymq.store.disk.checkpoint import Checkpoint
 from pymq.store.disk.fs import Files, lacked_room, make_directory
 from pymq.store.index.index_doubts import find_doubt, next_offset
-from pymq.store.index.index_file import WALK_COUNT_MAX, IndexFile, Walk, index_file_size
+from pymq.store.index.index_file import DamagedEntryError, IndexFile, index_file_size
+from pymq.store.index.index_lookup import find_records
 from pymq.store.index.keyed_records import KeyColumns, KeyedRecords, KeyRows, joined
-from pymq.store.integrity.checked_read import read_record
 from pymq.store.log.commit_log import CommitLog
-from pymq.store.log.log_record import Scanned, has_index_entries, parse_record
+from pymq.store.log.log_record import has_index_entries
 from pymq.store.scan.scanner import End, scan
 from pymq.store.settings import StoreSettings
 
@@ -32,6 +24,7 @@ _BULK_COUNT_MIN = 32  # with fewer keys numpy costs more than it saves, and a qu
 _PLAIN_COUNT_MAX = 512  # keys inserted one by one at a time, while numpy is not loaded
 _PENDING_COUNT_MAX = 1 << 16  # more records do not wait in memory: they are read from the log again
 _COLUMNS_COUNT = 4096  # hashed keys inserted together: more keys cost less each
+DAMAGED_FILES_MAX = 3  # that look-ups have made again, until the next start
 _RELEASE_COUNT = 1 << 18  # entries inserted before the mapped pages are given back
 
 
@@ -48,6 +41,7 @@ class IndexService:
         self.bulk_ready = True  # a server turns it off until numpy is loaded, which would block the event loop
         self.problem: str | None = None  # why keys wait; None when all is well
         self.notes: list[str] = []  # what the last :meth:`load` found wrong
+        self._damage_count = 0  # of files that look-ups found damaged
         self.is_rebuilding = False  # lost keys are inserted again from the log, and look-ups say so
         self._columns: list[KeyColumns] = []  # hashed keys that wait; their records come before the pending ones
         self._pending = KeyedRecords()
@@ -404,43 +398,31 @@ class IndexService:
 
         Damaged records are left out. If they are all there is, raises CorruptRecordError or UnreadableError: one of
         them may be the record that is looked for. A look-up ends after ``WALK_COUNT_MAX`` entries. Without a record by
-        then, raises SearchLimitError.
+        then, raises SearchLimitError. A damaged index file is made again: until then raises StoreUnavailableError.
         """
         self._complete()
-        key_hash = index_key_hash(topic, key)
-        wanted = key.encode()
-        found: list[memoryview] = []
-        seen: set[int] = set()
-        damage: StoreError | None = None
-        walk = Walk(WALK_COUNT_MAX)
-        for file in reversed(self.files):
-            # Other keys may share the hash, so more entries are looked up than records are wanted.
-            for offset in file.find(key_hash, begin_ms, end_ms, count_max * 4 + 64, walk):
-                if offset in seen:
-                    continue
-                seen.add(offset)
-                try:
-                    raw = read_record(self._log, offset)
-                except NotFoundError:
-                    continue
-                except (CorruptRecordError, UnreadableError) as error:
-                    damage = error
-                    continue
-                record = parse_record(raw, 0, offset, False)
-                if record is not None and begin_ms <= record.store_ms <= end_ms and _has_key(record, topic, wanted):
-                    found.append(raw)
-                    if len(found) >= count_max:
-                        return found
-            if file.begin_ms < begin_ms or not walk.left:
-                break
-        if not walk.left and not found:
-            raise SearchLimitError(
-                f"more than {WALK_COUNT_MAX} keys share the place of key {key[:100]!r} in the index, and the newest of "
-                "them are others: ask for the message by its id, or read the topic"
-            )
-        if damage is not None and not found:
-            raise damage
-        return found
+        try:
+            return find_records(self.files, self._log, topic, key, count_max, begin_ms, end_ms)
+        except DamagedEntryError as damage:
+            self._make_again(damage)
+        self._complete()
+        return find_records(self.files, self._log, topic, key, count_max, begin_ms, end_ms)
+
+    def _make_again(self, damage: DamagedEntryError) -> None:
+        """Remove the damaged file and those behind it, and insert their keys from the log."""
+        self._damage_count += 1
+        if self._damage_count > DAMAGED_FILES_MAX:
+            raise StoreUnavailableError(
+                f"the key index is damaged again and again, {DAMAGED_FILES_MAX} times since the start: {damage}; look "
+                "messages up by id, and check the disk"
+            ) from damage
+        kept = self.files.index(damage.file)
+        while len(self.files) > kept:
+            self._delete_newest()
+        self._columns, self._pending = [], KeyedRecords()
+        self._sealed_ms = self.files[-1].end_ms if self.files else 0
+        start = next_offset(self.files[-1], self._log) if self.files else self._log.min_offset
+        self.rebuild_from(max(start, self._log.min_offset))
 
     # -- durability, cleaning -----------------------------------------------------------------------------------
 
@@ -486,12 +468,3 @@ class IndexService:
             for file in self.files:
                 file.close()
             self.files = []
-
-
-def _has_key(record: Scanned, topic: str, key: bytes) -> bool:
-    if record.topic != topic:
-        return False
-    if find_property(record.properties, b"UNIQ_KEY") == key:
-        return True
-    words = find_property(record.properties, b"KEYS")
-    return words is not None and key in words.split(b" ")

@@ -1,0 +1,71 @@
+"""Looks keys up in index files, and compares what they say with the records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pymq.errors import CorruptRecordError, NotFoundError, SearchLimitError, StoreError, UnreadableError
+from pymq.model.javahash import index_key_hash
+from pymq.model.properties import find_property
+from pymq.store.index.index_doubts import key_hashes
+from pymq.store.index.index_file import WALK_COUNT_MAX, DamagedEntryError, IndexFile, Walk
+from pymq.store.integrity.checked_read import read_record
+from pymq.store.log.commit_log import CommitLog
+from pymq.store.log.log_record import Scanned, parse_record
+
+
+def find_records(
+    files: Sequence[IndexFile], log: CommitLog, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
+) -> list[memoryview]:
+    """Return the topic's records with the key, newest first. The record itself proves topic and key.
+
+    Raises as :meth:`IndexService.find`, and DamagedEntryError for an index file that can't be what was written.
+    """
+    key_hash = index_key_hash(topic, key)
+    wanted = key.encode()
+    found: list[memoryview] = []
+    seen: set[int] = set()
+    damage: StoreError | None = None
+    walk = Walk(WALK_COUNT_MAX)
+    for file in reversed(files):
+        # Other keys may share the hash, so more entries are looked up than records are wanted.
+        for offset in file.find(key_hash, begin_ms, end_ms, count_max * 4 + 64, walk):
+            if offset in seen:
+                continue
+            seen.add(offset)
+            try:
+                raw = read_record(log, offset)
+            except NotFoundError:
+                continue
+            except (CorruptRecordError, UnreadableError) as error:
+                damage = error
+                continue
+            record = parse_record(raw, 0, offset, False)
+            if record is None:
+                continue
+            if not _has_key(record, topic, wanted):
+                if key_hash not in key_hashes(record):
+                    raise DamagedEntryError(file, f"an entry leads to a record at {offset} that has no such key")
+            elif begin_ms <= record.store_ms <= end_ms:
+                found.append(raw)
+                if len(found) >= count_max:
+                    return found
+        if file.begin_ms < begin_ms or not walk.left:
+            break
+    if not walk.left and not found:
+        raise SearchLimitError(
+            f"more than {WALK_COUNT_MAX} keys share the place of key {key[:100]!r} in the index, and the newest of "
+            "them are others: ask for the message by its id, or read the topic"
+        )
+    if damage is not None and not found:
+        raise damage
+    return found
+
+
+def _has_key(record: Scanned, topic: str, key: bytes) -> bool:
+    if record.topic != topic:
+        return False
+    if find_property(record.properties, b"UNIQ_KEY") == key:
+        return True
+    words = find_property(record.properties, b"KEYS")
+    return words is not None and key in words.split(b" ")
