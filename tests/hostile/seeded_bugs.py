@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pymq.broker.handlers.replies import ReplyHandlers
 from pymq.broker.messages.long_polls import LongPolls
+from pymq.broker.metadata.clients import ClientManager
 from pymq.broker.replication import epoch_history, log_proof
 from pymq.broker.replication.master.ha_connection import HaConnection
 from pymq.broker.replication.master.ha_service import HaService
@@ -21,6 +23,7 @@ from pymq.broker.replication.slave.joining import Joining
 from pymq.broker.upkeep.sliced_work import SlicedWork
 from pymq.client.admin.promotion import Promotion
 from pymq.client.admin.promotion_plan import PromotionPlan
+from pymq.client.tracing import Tracer
 from pymq.model import epochs
 from pymq.model.inflation import InflationBudget
 from pymq.namesrv import claims
@@ -44,6 +47,7 @@ ROLES, SLAVE, MASTER = (f"tests/broker/replication/{room}" for room in ("roles",
 CLAIMS, BROKERS, GROUP = (f"tests/namesrv/test_{name}.py" for name in ("claims", "brokers", "group_memory"))
 PEERS = f"{ROLES}/test_known_peers.py"
 HISTORY = "tests/broker/replication/test_epoch_history.py"
+REPLIES = "tests/broker/handlers/test_replies.py"
 PROMOTION = "tests/client/admin/test_promotion.py"
 BUDGET = "tests/net/test_memory_budget.py"
 
@@ -159,6 +163,14 @@ BUGS = (
         ("tests/model/test_inflation.py",)),
     Bug("connections take the descriptors of files", Seam(descriptors.takes_reserved, gives(False)),
         ("tests/net/test_descriptors.py",)),
+    Bug("a requester that reads nothing gets replies",
+        Text(ReplyHandlers._push, "if requester.is_behind:", "if False:"), (REPLIES,)),
+    Bug("ids of producers stay when they leave", Seam(ClientManager._release_id, does_nothing), (REPLIES,)),
+    Bug("any number of traces waits",
+        Text(Tracer._note, "if len(self._waiting) >= WAITING_COUNT_MAX:", "if False:"),
+        ("tests/client/test_tracing.py",)),
+    Bug("a trace message has any size",
+        Text(Tracer._next_message, "if records and is_too_much:", "if False:"), ("tests/client/test_tracing.py",)),
     # -- turns
     Bug("work has no end of its slice",
         Text(SlicedWork._run_slice, "if self._now_s() >= end_s:\n                return False", "pass"),
