@@ -108,6 +108,12 @@ def test_messages_are_skipped(pymq: Pymq) -> None:
         assert committed(pymq, "skipper", "skipped") == after
 
 
+def test_a_topic_of_many_queues_is_moved_at_once(pymq: Pymq) -> None:
+    assert pymq("topic", "create", "wide", "--wq", "300", "--rq", "300").code == EXIT_OK
+    outcome = pymq("offset", "reset", "widely", "--topic", "wide", "--to", "end", "--yes", "--json")
+    assert outcome.code == EXIT_OK and [one["now"] for one in queues_of(outcome)] == [0] * 300
+
+
 def test_an_online_group_goes_on_at_its_new_place(pymq: Pymq, server: StandaloneProcess) -> None:
     filled(pymq, "live")
     seen: list[bytes] = []

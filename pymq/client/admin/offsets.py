@@ -23,7 +23,7 @@ from pymq.wire.headers.offset import (
     UpdateConsumerOffsetHeader,
 )
 
-QUEUES_AT_ONCE = 64
+QUEUES_AT_ONCE = 16  # brokers refuse with 2 when 64 such requests wait
 _NONE_COMMITTED = frozenset({ResponseCode.QUERY_NOT_FOUND})
 
 T = TypeVar("T")
