@@ -7,8 +7,9 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
 
+from pymq.broker.awaiting import awaited, pause
+from pymq.broker.front import Front
 from pymq.broker.handlers.closed import ClosedDispatcher
 from pymq.broker.parts import BrokerParts
 from pymq.broker.replication.master.side import MasterSide
@@ -28,6 +29,7 @@ from pymq.broker.report.registration import Registrar, RegistrationRequests, nam
 from pymq.broker.store_settings import store_settings
 from pymq.broker.upkeep.bulk_work import BulkWork
 from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, Job, JobRunner
+from pymq.broker.upkeep.recovery_progress import log_recovery
 from pymq.broker.upkeep.sliced_work import SlicedWork
 from pymq.broker.upkeep.worker_threads import WorkerThreads
 from pymq.broker.wiring import broker_dispatcher
@@ -48,7 +50,6 @@ from pymq.store.replica.divergent_tail import truncate_log
 from pymq.store.store import RecoveryReport
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 DISK_THREAD_COUNT = 6  # one for the sync of the log, the others for slow work beside it
 # Java clients of 4.2 to 4.4 send to this port by default (vipChannelEnabled).
@@ -66,8 +67,10 @@ class Broker:
         files: Files,
         rng: random.Random,
         budget: MemoryBudget | None = None,
+        front: Front | None = None,
+        has_fast_port: bool = True,
     ) -> None:
-        """``budget``: the process's, when another role shares it."""
+        """``budget``: the process's, when another role shares it; ``front`` sees each request first."""
         self.config = config
         self.address = ""
         self.recovery: RecoveryReport | None = None
@@ -84,13 +87,14 @@ class Broker:
         self._clock = clock
         self._files = files
         self._rng = rng
+        self._front = front
+        self._has_fast_port = has_fast_port
         self._known_peers = KnownPeers(
             config, clock, known_peers_table(files, config.store_path_root_dir)
         )  # kept when the role changes
         self.parts: BrokerParts | None = None
-        self._recovered: BrokerParts | None = (
-            None  # recovered parts that do not serve yet: their log is being recovered from other members
-        )
+        # Recovered parts that do not serve yet: their log is being recovered from other members.
+        self._recovered: BrokerParts | None = None
         self.switch: RoleSwitch | None = None
         self._role_file = RoleFile(files, config.store_path_root_dir)
         self._role_file_lock = asyncio.Lock()
@@ -127,9 +131,9 @@ class Broker:
             clock=self._clock,
             files=self._files,
             rng=self._rng,
-            awaited=_awaited,
+            awaited=awaited,
             known_peers=self._known_peers,
-            pause=_pause,
+            pause=pause,
         )
         record = remembering(role_at_start(self._role_file.load(), config.broker_id), config.broker_role)
         self._known_peers.load()
@@ -149,7 +153,7 @@ class Broker:
         parts = await self._open_parts(role, is_stopping)
         await self.save(self.switch.opened())
         await self._listen_for_slaves()
-        if wanted_port > FAST_PORT_DISTANCE:
+        if self._has_fast_port and wanted_port > FAST_PORT_DISTANCE:
             await self._listen_on_fast_port(wanted_port - FAST_PORT_DISTANCE)
         await self._serve(parts).register_all()
         log.info("broker %s (id %d) listens on %s", config.broker_name, config.broker_id, self.address)
@@ -185,6 +189,34 @@ class Broker:
         if self._disk_threads is not None:
             self._disk_threads.stop()
             self._disk_threads = None
+
+    async def kill(self) -> None:
+        """End as a killed process does: connections break, nothing is saved. No thread writes after the return."""
+        self._is_stopping = True
+        self.refuse("the broker was killed")
+        parts, self.parts = self.parts, None
+        for task in (self._role_change, self._registration, self._saving):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        self.server.abort_connections("killed")
+        await self.server.stop()
+        if self._slave_server is not None:
+            self._slave_server.stop()
+        if parts is not None:
+            parts.leave_group("this broker was killed")
+            parts.stop()
+        if self._client is not None and self._network is not None:
+            self._network.close()
+            await self._client.close()
+        if self._disk_threads is not None:
+            self._disk_threads.stop()
+            await asyncio.to_thread(self._disk_threads.join)
+
+    def run_jobs(self) -> None:
+        """Run each periodic job now, without waiting for its time."""
+        if self._jobs is not None:
+            self._jobs.run_all()
 
     # -- parts and their role ------------------------------------------------------------------------------------
 
@@ -229,7 +261,7 @@ class Broker:
         )
         self.recovery = parts.recover(is_stopping)
         self.server.note_time()
-        _log_recovery(self.recovery)
+        log_recovery(self.recovery)
         if self.config.enable_property_filter:
             compile_sql("TRUE")  # makes the parser: later, it would hold the event loop for some 70 ms
         # A master may send much to a slave at any moment.
@@ -327,6 +359,8 @@ class Broker:
         assert self._bulk_work is not None
         self.server.dispatcher = broker_dispatcher(parts)
         self.server.fast_path = parts.requests.fast_path
+        if self._front is not None:
+            self._front.stand_before(self.server)
         jobs = [
             *parts.jobs(),
             Job("bulk work", TICK_PERIOD_MS, self._bulk_work.tick),
@@ -455,31 +489,3 @@ class Broker:
             return
         if self._registration is None or self._registration.done():
             self._registration = asyncio.ensure_future(self._registrar.register_all())
-
-
-async def _awaited(begin: Callable[[Callable[[T], None]], None]) -> T:
-    """Return the value that a callback brings. It is ignored when the wait was cancelled."""
-    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    begin(lambda value: None if future.done() else future.set_result(value))
-    return await future
-
-
-async def _pause(duration_ms: int) -> None:
-    await asyncio.sleep(duration_ms / 1000)
-
-
-def _log_recovery(report: RecoveryReport) -> None:
-    """Log what an operator should know of the start: an unclean stop, a truncated log, damage."""
-    if not report.clean:
-        log.warning(
-            "the last stop was unclean: %d records were read again, %d bytes truncated, the log ends at %d",
-            report.records_scanned,
-            report.truncated_bytes,
-            report.log_end,
-        )
-    for text in report.lost:
-        log.error("%s", text)
-    for start, end in report.damaged:
-        log.error("the log is damaged from offset %d to %d: its messages there can't be read", start, end)
-    for note in report.notes:
-        log.warning("%s", note)

@@ -88,3 +88,8 @@ class ConnectionTable(Generic[ConnectionT]):
         """Close every connection after its queued frames are written. New connections are still accepted."""
         for connection in list(self.connections):
             connection.close()
+
+    def abort_connections(self, reason: str) -> None:
+        """Close every connection at once, without the frames that wait."""
+        for connection in list(self.connections):
+            connection.abort(reason)

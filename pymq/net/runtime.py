@@ -23,12 +23,17 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     """Runs ``main`` to its end, on uvloop where it is installed."""
     gc.set_threshold(*GC_THRESHOLDS)
     raise_descriptor_limit()
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(main)
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Returns a loop of uvloop where it is installed, else asyncio's."""
     try:
         import uvloop  # noqa: PLC0415 - not every system has it
     except ImportError:
-        return asyncio.run(main)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main)
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 def begin_serving(turns: TurnWatch) -> None:

@@ -56,6 +56,14 @@ class JobRunner:
             if self._loop is not None and job.name == name:
                 self._schedule(job, self._loop.time() + delay_ms / 1000)
 
+    def run_all(self) -> None:
+        """Run each job now; its next turn is a period later."""
+        for job in self.jobs:
+            if self._loop is not None:
+                if job.name in self._timers:
+                    self._timers[job.name][1].cancel()
+                self._run(job)
+
     def stop(self) -> None:
         for _, timer in self._timers.values():
             timer.cancel()

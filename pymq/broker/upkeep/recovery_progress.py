@@ -1,4 +1,7 @@
-"""Logs the progress of a long recovery once a second, so that a start that reads much does not look like a hang."""
+"""Logs the progress of a long recovery once a second, so that a start that reads much does not look like a hang.
+
+Logs its result, too.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable
 
 from pymq.clock import Clock
 from pymq.errors import StoppedError
+from pymq.store.store import RecoveryReport
 from pymq.units import format_bytes
 
 log = logging.getLogger(__name__)
@@ -42,3 +46,20 @@ class RecoveryProgress:
             done_bytes * 100 // max(total_bytes, 1), format_bytes(done_bytes), format_bytes(total_bytes),
             format_bytes(rate),
         )  # fmt: skip
+
+
+def log_recovery(report: RecoveryReport) -> None:
+    """Log what an operator should know of the start: an unclean stop, a truncated log, damage."""
+    if not report.clean:
+        log.warning(
+            "the last stop was unclean: %d records were read again, %d bytes truncated, the log ends at %d",
+            report.records_scanned,
+            report.truncated_bytes,
+            report.log_end,
+        )
+    for text in report.lost:
+        log.error("%s", text)
+    for start, end in report.damaged:
+        log.error("the log is damaged from offset %d to %d: its messages there can't be read", start, end)
+    for note in report.notes:
+        log.warning("%s", note)

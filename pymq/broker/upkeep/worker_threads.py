@@ -56,6 +56,11 @@ class WorkerThreads:
         for _ in self._threads if self._is_started else ():
             self._queue.put(None)
 
+    def join(self) -> None:
+        """Waits after :meth:`stop` until the threads have ended."""
+        for thread in self._threads if self._is_started else ():
+            thread.join()
+
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
             work, done = item
