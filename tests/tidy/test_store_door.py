@@ -12,6 +12,7 @@ IMPORTABLE = {
     "pymq.store.store",
     "pymq.store.settings",
     "pymq.store.disk.fs",  # the file seam
+    "pymq.store.disk.memory_fs",  # of a broker for tests
     "pymq.store.disk.json_table",
     "pymq.store.disk.renamed_table",
     "pymq.store.disk.timer_checkpoint",
