@@ -14,7 +14,12 @@ CORE = ("pymq/model/", "pymq/wire/", "pymq/store/", "pymq/broker/", "pymq/namesr
 # The one real implementation of the file seam.
 FILE_SEAM = "pymq/store/disk/fs.py"
 # What puts the parts together and runs periodic work; nothing else in the core knows an event loop.
-COMPOSITION_ROOTS = ("pymq/broker/broker.py", "pymq/broker/upkeep/jobs.py", "pymq/namesrv/server.py")
+COMPOSITION_ROOTS = (
+    "pymq/broker/broker.py",
+    "pymq/broker/awaiting.py",
+    "pymq/broker/upkeep/jobs.py",
+    "pymq/namesrv/server.py",
+)
 
 CLOCK_CALLS = {"time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.perf_counter", "time.sleep"}
 CLOCK_CALLS |= {"datetime.now", "datetime.utcnow", "datetime.datetime.now", "datetime.datetime.utcnow"}
