@@ -75,6 +75,15 @@ def test_a_delayed_message_arrives_when_the_time_is_moved(broker: TestBroker, pr
     assert bodies(broker) == [b"in two hours"]
 
 
+def test_a_timer_message_arrives_when_the_time_is_moved(broker: TestBroker, producer: SyncProducer) -> None:
+    producer.send(Message(TOPIC, b"in a day", properties={"TIMER_DELAY_SEC": "86400"}))
+    with Inbox(broker, TOPIC) as inbox:
+        broker.clock.advance(hours=23)
+        assert inbox.waiting_count == 0
+        broker.clock.advance(hours=1)
+        assert inbox.receive().body == b"in a day"
+
+
 def test_many_messages_are_delivered_by_one_move(broker: TestBroker, producer: SyncProducer) -> None:
     sent = [producer.send_async(Message(TOPIC, b"x", delay_level=1 + i % 18)) for i in range(700)]
     assert all(one.result(30) for one in sent)
