@@ -143,6 +143,11 @@ class MessageRequests:
             self._schedule_turn_end()
         return more
 
+    def wake_queue(self, topic: str, queue_id: int) -> None:
+        """Have requests that wait for a queue look again: an operator reset an offset."""
+        self.long_polls.wake_queue(topic, queue_id)
+        self.pop_polls.wake_queue(topic, queue_id)
+
     def release_all(self) -> None:
         """Answer every waiting request now: the broker stops."""
         self.long_polls.release_all()

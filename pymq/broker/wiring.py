@@ -135,7 +135,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             cursors=cursors,
             clients=clients,
             sliced_work=parts.sliced_work,
-            wake_pulls=parts.requests.long_polls.wake_queue,
+            wake_pulls=parts.requests.wake_queue,
         ),
         relay=RelayHandlers(clients=clients, store=store),
         broker_admin=BrokerAdminHandlers(

@@ -347,7 +347,7 @@ BUGS = (
     Bug("a redelivery leaves its check point open on the disk",
         Text(Reviver._deliver, "self._finish(point, done, dropped)", "points.drop(point)"), ("pop:kill",)),
     Bug("messages come again too early",
-        Text(Reviver.tick, "self._deliver_due(self._clock.now_ms())", "self._deliver_due(self._clock.now_ms() + 400)"),
+        Text(Reviver.tick, "self._deliver_due(wall_ms)", "self._deliver_due(wall_ms + 400)"),
         ("pop:kill",)),
     # -- reading
     Bug("damaged bytes are served", Text(Digests.check, "if actual == wanted:", "if True:"), ("flips:commitlog",)),

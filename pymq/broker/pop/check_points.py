@@ -6,7 +6,7 @@ The revive topic holds the same as records; :mod:`pymq.broker.pop.revive_log` ke
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice, takewhile
 from typing import NamedTuple
 
@@ -76,7 +76,8 @@ class CheckPoints:
         self._by_place: list[dict[int, CheckPoint]] = [{} for _ in range(revive_queue_count)]
         self._ends = [0] * revive_queue_count  # behind the last record of each revive queue that was taken in
         self._group_counts: dict[str, int] = {}
-        self._invisible: dict[tuple[str, str], int] = {}  # (topic, group) -> messages that are left
+        # (topic, perhaps a retry topic, group) -> messages that are left
+        self.invisible: dict[tuple[str, str], int] = {}
         self.get = self._open.get
 
     def __len__(self) -> int:
@@ -89,17 +90,9 @@ class CheckPoints:
         """Return the number of the group's open check points."""
         return self._group_counts.get(group, 0)
 
-    def invisible_count(self, topic: str, group: str) -> int:
-        """Return the number of messages of a topic, perhaps a retry topic, that are handed out to the group."""
-        return self._invisible.get((topic, group), 0)
-
     def is_full_for(self, group: str) -> bool:
         """Return True when no further check point of the group may be made."""
         return len(self._open) >= CHECK_POINT_COUNT_MAX or self.count_of(group) >= GROUP_CHECK_POINT_COUNT_MAX
-
-    def all(self) -> Iterator[CheckPoint]:
-        """Return the open check points."""
-        return iter(self._open.values())
 
     # -- records -------------------------------------------------------------------------------------------------
 
@@ -189,6 +182,12 @@ class CheckPoints:
         self._number += 1
         heapq.heappush(self._due, (due_ms, self._number, point))
 
+    def clock_went_back(self, now_ms: int) -> None:
+        """Make no check point wait longer than its invisible time from now on: the clock was set back."""
+        for point in list(self._open.values()):
+            if point.due_ms - now_ms > point.invisible_ms:
+                self.put_off(point, now_ms + point.invisible_ms)
+
     def _is_current(self, entry: tuple[int, int, CheckPoint]) -> bool:
         due_ms, _, point = entry
         return self._open.get(point.key) is point and point.due_ms == due_ms
@@ -204,11 +203,11 @@ class CheckPoints:
 
     def _count(self, key: CheckPointKey, added: int) -> None:
         name = key.topic, key.group
-        count = self._invisible.get(name, 0) + added
+        count = self.invisible.get(name, 0) + added
         if count:
-            self._invisible[name] = count
+            self.invisible[name] = count
         else:
-            self._invisible.pop(name, None)
+            self.invisible.pop(name, None)
 
     def _compact(self) -> None:
         if len(self._due) > 2 * len(self._open) + COMPACT_SLACK_COUNT:

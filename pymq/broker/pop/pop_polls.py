@@ -138,6 +138,12 @@ class PopPolls:
             self._wake_one(of_group.get(ANY_QUEUE), tags_codes)
             self._wake_one(of_group.get(queue_id), tags_codes)
 
+    def wake_queue(self, topic: str, queue_id: int) -> None:
+        """Wake one waiter of each group that may look at a queue: an operator reset an offset."""
+        for of_group in list(self._topics.get(topic, {}).values()):
+            self._wake_one(of_group.get(ANY_QUEUE), None)
+            self._wake_one(of_group.get(queue_id), None)
+
     def wake_group(self, topic: str, group: str) -> None:
         """Wake one waiter of each queue id of a group: there are messages for it, in a retry topic perhaps."""
         for waiters in list(self._topics.get(topic, {}).get(group, {}).values()):

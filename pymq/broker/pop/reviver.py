@@ -40,6 +40,8 @@ TRY_AGAIN_MS = 5000
 RECORDS_BEHIND_MAX = 50_000
 REWRITES_PER_TICK = 256
 SAVE_PERIOD_MS = 1000
+# A wall clock that goes back by more was set back; check points are due by it.
+CLOCK_STEP_MS = 1000
 
 # Gets topic and group of messages that are there again.
 Revived = Callable[[str, str], None]
@@ -76,12 +78,17 @@ class Reviver:
         self._log = revive_log
         self._host = store_host
         self._is_failing = False
+        self._last_ms = 0  # of the wall clock
         self._next_save_ms = clock.monotonic_ms()
 
     def tick(self) -> bool:
         """Deliver again what is due, and save how far the revive topic is not needed. Return True for deliveries."""
         self._log.catch_up()
-        delivered = self._deliver_due(self._clock.now_ms())
+        wall_ms = self._clock.now_ms()
+        if wall_ms < self._last_ms - CLOCK_STEP_MS:
+            self._log.check_points.clock_went_back(wall_ms)
+        self._last_ms = wall_ms
+        delivered = self._deliver_due(wall_ms)
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._next_save_ms:
             self._next_save_ms = now_ms + SAVE_PERIOD_MS

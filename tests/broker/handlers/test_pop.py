@@ -644,6 +644,29 @@ def test_a_reset_is_followed_while_messages_are_handed_out() -> None:
     assert found.bodies == [b"a", b"b"]
 
 
+def test_a_reset_wakes_a_pop_that_waits() -> None:
+    p = Popping()
+    p.world.put("T", b"a")
+    assert p.ack(p.pop().receipt()) == 0
+    p.park()
+    p.caller.ok(Code.INVOKE_BROKER_TO_RESET_OFFSET, topic="T", group="g", timestamp=0, isForce="true")
+    p.tick()
+    assert p.found(p.late()).bodies == [b"a"]
+
+
+def test_a_clock_that_is_set_back_delays_nothing_by_more_than_the_invisible_time() -> None:
+    p = Popping()
+    p.world.put("T", b"a")
+    p.pop(invisible_ms=5000)
+    p.tick()
+    p.world.clock.set_wall(p.world.clock.now_ms() - 3_600_000)
+    p.wait(0)
+    p.wait(4_999)
+    assert p.pop().code == ResponseCode.POLLING_TIMEOUT
+    p.wait(1)
+    assert p.pop().bodies == [b"a"]
+
+
 def test_messages_of_a_topic_that_is_gone_are_dropped() -> None:
     p = Popping()
     p.world.put("T", b"a")

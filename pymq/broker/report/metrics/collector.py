@@ -10,6 +10,7 @@ from pymq.broker.parts import BrokerParts
 from pymq.broker.report.metrics.clients import ClientMetrics
 from pymq.broker.report.metrics.filters import FilterMetrics
 from pymq.broker.report.metrics.lag import LagMetrics
+from pymq.broker.report.metrics.pops import PopMetrics
 from pymq.broker.report.metrics.replication import ROLE_CHANGES, ReplicationMetrics
 from pymq.broker.report.metrics.storage import StorageMetrics
 from pymq.broker.report.metrics.timers import TimerMetrics
@@ -32,7 +33,7 @@ BROKER_METRICS = (
     *(metric for part in (ConnectionMetrics, TrafficMetrics, ClientMetrics, LagMetrics) for metric in part.metrics),
     *(
         metric
-        for part in (StorageMetrics, ReplicationMetrics, FilterMetrics, TransactionMetrics, TimerMetrics)
+        for part in (StorageMetrics, ReplicationMetrics, FilterMetrics, TransactionMetrics, TimerMetrics, PopMetrics)
         for metric in part.metrics
     ),
 )
@@ -87,6 +88,7 @@ class BrokerMetrics:
                     FilterMetrics(parts),
                     TransactionMetrics(parts),
                     TimerMetrics(parts),
+                    PopMetrics(parts),
                 ],
             )
         return self._of_parts[1]
