@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 
 from pymq.store.disk.fs import make_directory
 from pymq.store.disk.memory_fs import MemoryFiles
-from pymq.store.timer.timer_log import BLANK_MAGIC, UNIT_BYTES
+from pymq.store.disk.timer_checkpoint import TimerCheckFile
+from pymq.store.timer.timer_log import BLANK_MAGIC, UNIT_BYTES, TimerLog
 from pymq.store.timer.timer_store import MAGIC_DELETE, NO_POSITION, TimerProgress, TimerStore, TimerUnit
+from pymq.store.timer.timer_wheel import TimerWheel
 
 ROOT = "/data"
 SLOTS = 64
@@ -84,6 +87,10 @@ _STEPS = st.lists(
 @given(_STEPS)
 def test_slots_are_those_of_a_model_after_any_crash(steps: list[list[int] | str]) -> None:
     """Records behind the checkpoint are added again, so a unit may be there twice; none is missing, none is foreign."""
+    check(steps)
+
+
+def check(steps: list[list[int] | str]) -> None:
     files = MemoryFiles()
     store, _ = opened(files)
     slots: dict[int, list[int]] = {}
@@ -140,3 +147,47 @@ def test_files_that_do_not_fit_are_noticed(damage: str) -> None:
     store.clear()
     store.add([unit(5, 1)])
     assert chain(store, 5) == [1]
+
+
+def random_steps(rng: Random) -> list[list[int] | str]:
+    kinds: list[list[int] | str] = ["save", "kill", "power", "forget"]
+    return [
+        rng.choice(kinds) if rng.random() < 0.5 else [rng.randrange(12) for _ in range(rng.randint(1, 12))]
+        for _ in range(14)
+    ]
+
+
+def nothing(*_: object, **__: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "broken"),
+    [
+        (TimerLog, "sync", lambda log: log.end),
+        (TimerWheel, "write", nothing),
+        (TimerWheel, "written", lambda wheel, changes: wheel._changed.clear() or wheel.close()),
+        (TimerStore, "write", lambda store, state: store._check_file.write((1, 0, 9, 9, 0, 0, 0))),
+    ],
+)
+def test_seeded_bugs_are_caught(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, broken: object) -> None:
+    monkeypatch.setattr(owner, name, broken)
+    rng = Random(5)
+    with pytest.raises((AssertionError, OSError, struct.error)):
+        for _ in range(300):
+            check(random_steps(rng))
+
+
+def test_units_that_only_the_log_has_are_linked() -> None:
+    """A RocketMQ broker does not write its wheel when it stops: units behind the log's flushed position are read."""
+    files = MemoryFiles()
+    store, _ = opened(files)
+    store.add([unit(3, 100)])
+    save(store, START_MS, 1)
+    store.add([unit(3, 101), unit(4, 102)])
+    TimerCheckFile(files, ROOT).write((START_MS, UNIT_BYTES, 3, 3, 0, 0, 0))
+    store.close()
+    store, progress = opened(files)
+    assert progress == TimerProgress(START_MS, 3)
+    assert chain(store, 3) == [101, 100] and chain(store, 4) == [102]
+    found = store.wheel.slot(START_MS + 3000)
+    assert found is not None and (found.num, found.first, store.count_from(START_MS)) == (2, 0, 3)
