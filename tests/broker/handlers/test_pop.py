@@ -667,6 +667,26 @@ def test_a_clock_that_is_set_back_delays_nothing_by_more_than_the_invisible_time
     assert p.pop().bodies == [b"a"]
 
 
+@pytest.mark.parametrize("tag", ["ack", "bAck", ""])
+def test_records_that_come_out_of_rocketmqs_timer_count(tag: str) -> None:
+    """A check point that another broker wrote comes first, its acknowledgement up to 3 s later."""
+    p = Popping(reviveQueueNum="1")
+    p.world.put("T", b"a")
+    p.world.parts.metadata.cursors.hand_out("g", "T", 0, 1)
+    now = p.world.clock.now_ms()
+    named = {"bn": "broker-a", "pt": now, "q": 0, "so": 0, "t": "T"}
+    point = {**named, "bm": 0, "c": "g", "d": [0], "it": 1000, "n": 1, "reviveTime": now + 1000, "ro": 0}
+    p.world.put(REVIVE, json.dumps(point).encode(), TAGS="ck", TIMER_OUT_MS=str(now))
+    p.wait(1000)
+    assert p.pop().code == ResponseCode.POLLING_TIMEOUT
+    if tag:
+        ack = {**named, "consumerGroup": "g", "ao": 0 if tag == "ack" else -1}
+        ack |= {"aol": [0]} if tag == "bAck" else {}
+        p.world.put(REVIVE, json.dumps(ack).encode(), TAGS=tag, TIMER_OUT_MS=str(now + 1000))
+    p.wait(3000)
+    assert p.pop().bodies == ([] if tag else [b"a"])
+
+
 def test_messages_of_a_topic_that_is_gone_are_dropped() -> None:
     p = Popping()
     p.world.put("T", b"a")
