@@ -21,7 +21,7 @@ FAILURES_SHOWN_MAX = 5
 TIME_MAX_MS = 2**63 - 1
 
 # What brokers added on the way to the dead letters, or what would send the message elsewhere again.
-_NOT_SENT_AGAIN = frozenset(
+NOT_SENT_AGAIN = frozenset(
     {
         names.DLQ_ORIGIN_TOPIC,
         names.DLQ_ORIGIN_MESSAGE_ID,
@@ -163,7 +163,7 @@ async def _resend(
                 raise RefusedError(0, "no property says which topic it came from")
             if not apply:
                 return
-            left_out = _NOT_SENT_AGAIN | (_OF_RETRIES if to_topic else set())
+            left_out = NOT_SENT_AGAIN | (_OF_RETRIES if to_topic else set())
             properties = {name: value for name, value in message.properties.items() if name not in left_out}
             if not to_topic:
                 properties[names.RETRY_TOPIC] = origin

@@ -9,7 +9,7 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.output import Column, OutputFormat, print_json, print_note, print_table
+from pymq.cli.output import Column, OutputFormat, print_json, print_listing, print_note, print_table
 from pymq.cli.session import with_admin
 from pymq.cli.times import local_time
 from pymq.errors import UsageError
@@ -109,6 +109,10 @@ TRACE_COLUMNS = [
     Column("detail"),
 ]
 
+# As pymq.model.names has it, which a command's help must not import.
+DISCARDED_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+RESEND_COLUMNS = [Column("message_id"), Column("to"), Column("sent")]
+
 
 @app.command(
     epilog=examples(
@@ -143,3 +147,30 @@ def trace(
     for text in (*record["problems"], record["why_no_trace"], record["why_not_stored"]):
         if text:
             print_note(f"pymq: {text}")
+
+
+@app.command(
+    epilog=examples(
+        "pymq message resend 7F0000010000ABCD0123456789ABCDEF",
+        "pymq message resend 7F0000010000ABCD0123456789ABCDEF --yes",
+    )
+)
+def resend(
+    message_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids that producers made (message_id).")],
+    source: Annotated[
+        str, typer.Option("--from-topic", metavar="NAME", help="The topic that holds them.")
+    ] = DISCARDED_TOPIC,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Send them; without it, only show where they go.")] = False,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Send messages of transactions that no producer ended to the topics they were for.
+
+    They keep their ids, and are committed at once. What was sent stays in its topic too.
+    """
+    from pymq.cli import message_work as work
+
+    records = with_admin(namesrv, lambda admin: work.resend(admin, namesrv, message_ids, source, apply=yes))
+    print_listing(records, RESEND_COLUMNS, output)
+    if not yes:
+        print_note("pymq: nothing was sent; add --yes")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
+from pymq.cli.dlq_work import NOT_SENT_AGAIN
 from pymq.cli.message_text import MessageFormat, formatter, printable, shown_body
 from pymq.cli.options import split_addresses
 from pymq.cli.output import print_fields
@@ -11,15 +13,36 @@ from pymq.cli.times import local_time
 from pymq.client import Producer
 from pymq.client.admin import Admin
 from pymq.client.admin.messages import TIME_MAX_MS
+from pymq.client.transactions import TransactionProducer, TransactionState
 from pymq.errors import NotFoundError, UnreachableError, UsageError
 from pymq.model.hosts import format_address
 from pymq.model.ids import decode_offset_id
-from pymq.model.properties import KEYS, TAGS, UNIQ_KEY
+from pymq.model.properties import (
+    CHECK_IMMUNITY_SECONDS,
+    KEYS,
+    PRODUCER_GROUP,
+    REAL_TOPIC,
+    TAGS,
+    TRANSACTION_CHECK_TIMES,
+    TRANSACTION_ID,
+    TRANSACTION_PREPARED_QUEUE_OFFSET,
+    UNIQ_KEY,
+)
 from pymq.model.record import StoredMessage
 
-__all__ = ["TIME_MAX_MS", "check_format", "find_by_id", "print_messages", "recall"]
+
+
+__all__ = ["TIME_MAX_MS", "check_format", "find_by_id", "print_messages", "recall", "resend"]
 
 RECALL_GROUP = "PYMQ_CLI_PRODUCER"
+RESEND_GROUP = "PYMQ_RESEND"  # a producer's
+_OF_TRANSACTIONS = NOT_SENT_AGAIN | {
+    PRODUCER_GROUP,
+    TRANSACTION_ID,
+    TRANSACTION_CHECK_TIMES,
+    TRANSACTION_PREPARED_QUEUE_OFFSET,
+    CHECK_IMMUNITY_SECONDS,
+}
 
 
 def check_format(output: str) -> None:
@@ -62,6 +85,41 @@ async def recall(topic: str, handle: str, namesrv: str) -> str:
     """Takes back a timer message; returns its id."""
     async with Producer(RECALL_GROUP, namesrv=";".join(split_addresses(namesrv))) as producer:
         return await producer.recall(topic, handle)
+
+
+class _Committing:
+    """A listener that always commits."""
+
+    def execute(self, message: object, arg: object) -> TransactionState:
+        return TransactionState.COMMIT
+
+    def check(self, message: object) -> TransactionState:
+        return TransactionState.COMMIT
+
+
+async def resend(
+    admin: Admin, namesrv: str, message_ids: list[str], source: str, *, apply: bool
+) -> list[dict[str, Any]]:
+    """Sends messages of ``source`` to the topics that their transactions were for.
+
+    Raises NotFoundError, UsageError for a message of no transaction, RefusedError.
+    """
+    found = []
+    for message_id in message_ids:
+        stored = await admin.messages.by_unique_key(source, message_id)
+        if not stored:
+            raise NotFoundError(f"no message {message_id} in {source}: `pymq tail {source}` shows what is there")
+        target = stored[-1].properties.get(REAL_TOPIC, "")
+        if not target:
+            raise UsageError(f"the message {message_id} has no property {REAL_TOPIC}, so it is of no transaction")
+        found.append((stored[-1], target))
+    if apply:
+        addresses = split_addresses(namesrv)
+        async with TransactionProducer(RESEND_GROUP, listener=_Committing(), namesrv=addresses) as producer:
+            for message, target in found:
+                kept = {name: value for name, value in message.properties.items() if name not in _OF_TRANSACTIONS}
+                await producer.commit_copy(message, target, kept)
+    return [{"message_id": message.message_id, "to": target, "sent": apply} for message, target in found]
 
 
 def print_messages(messages: list[StoredMessage], output: str, *, whole: bool) -> None:

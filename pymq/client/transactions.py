@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
@@ -17,10 +17,11 @@ from typing import Any, Protocol, Unpack
 from pymq.client.options import ProducerOptions
 from pymq.client.outgoing import Outgoing
 from pymq.client.producer import SEND_TIMEOUT_S, Deadline, Producer
-from pymq.errors import PymqError, UsageError
+from pymq.errors import PymqError, RequestTimeoutError, UsageError
 from pymq.model import properties as names
 from pymq.model import sysflag
 from pymq.model.message import Message, SendResult, SendStatus
+from pymq.model.names import check_topic
 from pymq.model.properties import encode_properties
 from pymq.model.record import MalformedRecordError, StoredMessage, decode_record
 from pymq.model.transactions import COMMIT, ROLLBACK, UNKNOWN
@@ -149,6 +150,29 @@ class TransactionProducer(Producer):
             address = await self._instance.routes.write_address(sent.queue)
             self._tracer.transaction_ended(message, sent.message_id, address, _TRACED[state], from_check=False)
         return TransactionResult(sent, state, confirmed, error)
+
+    async def commit_copy(
+        self,
+        message: StoredMessage,
+        topic: str,
+        properties: Mapping[str, str],
+        *,
+        timeout_s: float = SEND_TIMEOUT_S,
+    ) -> SendResult:
+        """Sends a stored message to ``topic`` in a transaction that is committed at once; otherwise as ``send_copy``.
+
+        A topic that takes only transactional messages takes it. Raises RequestTimeoutError when the commit is not
+        confirmed.
+        """
+        flags = message.sys_flag & (sysflag.COMPRESSED | sysflag.COMPRESSION_MASK) | sysflag.TRANSACTION_PREPARED
+        text = encode_properties(properties).decode("utf-8", "replace") + self._added
+        outgoing = Outgoing(check_topic(topic), message.body, text, message.message_id, message.flag, flags, False)
+        sent = await self._send_anywhere(outgoing, Deadline(self._clock, timeout_s))
+        if not await self._end(sent, TransactionState.COMMIT):
+            raise RequestTimeoutError(
+                f"the broker did not confirm the commit of {message.message_id}: look for it first"
+            )
+        return sent
 
     def _half(self, message: Message) -> Outgoing:
         outgoing = self._prepare(message)

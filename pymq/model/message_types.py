@@ -28,9 +28,12 @@ def wanted_type(attributes: Mapping[str, str]) -> str | None:
     return None if wanted in UNCHECKED else wanted
 
 
-def message_type(properties: bytes) -> str:
-    """Return the type of a message with these properties, as RocketMQ's proxies judge it."""
-    if is_half(properties):
+def message_type(properties: bytes, *, is_half_too: bool = True) -> str:
+    """Return the type of a message with these properties, as RocketMQ's proxies judge it.
+
+    Without ``is_half_too`` return what a half message would be if it were none.
+    """
+    if is_half_too and is_half(properties):
         return TRANSACTION
     for name in _DELAYS:
         if name in properties and find_property(properties, name) not in (None, b"0"):

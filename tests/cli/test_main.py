@@ -29,7 +29,7 @@ SUBCOMMANDS = {
     "offset": ["show", "reset", "copy", "skip"],
     "dlq": ["list", "show", "resend", "export", "purge"],
     "filter": ["list", "eval", "test"],
-    "message": ["get", "query", "recall", "trace"],
+    "message": ["get", "query", "recall", "resend", "trace"],
     "bench": ["send", "consume", "latency"],
     "store": ["verify", "inspect", "dump", "repair", "recover", "thaw", "accept-loss"],
 }

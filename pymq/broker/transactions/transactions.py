@@ -17,6 +17,7 @@ from pymq.errors import CorruptRecordError, NotFoundError, Refusal, StoreError, 
 from pymq.model import properties as props
 from pymq.model import sysflag
 from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES
+from pymq.model.message_types import DELAY, message_type
 from pymq.model.names import HALF_TOPIC, OP_HALF_TOPIC
 from pymq.model.record import MalformedRecordError, StoredMessage, decode_record
 from pymq.model.transactions import (
@@ -155,11 +156,11 @@ class Transactions:
                 ResponseCode.NO_PERMISSION,
                 f"{config.broker_name} takes no transactional messages: set rejectTransactionMessage=false",
             )
-        if b"DELAY\x01" in properties and self._writer.delay_level(properties) > 0:
+        if message_type(properties, is_half_too=False) == DELAY:
             raise Refusal(
                 ResponseCode.MESSAGE_ILLEGAL,
-                "a transactional message can't be delayed (property DELAY): a half message waits for its commit; "
-                "leave the delay out",
+                "a transactional message can't be delayed (properties DELAY, TIMER_…): a half message waits for its "
+                "commit; leave the delay out",
             )
         limit = config.open_transaction_count_max
         if len(self.halves) >= limit:

@@ -198,9 +198,16 @@ def refused_half(producer: TransactionProducer, **properties: Any) -> tuple[int,
     return producer.caller.refused(Code.SEND_MESSAGE_V2, b"m", **producer.half_fields(**properties))
 
 
-def test_a_delayed_half_message_is_refused(producer: TransactionProducer) -> None:
-    code, remark = refused_half(producer, DELAY="3")
-    assert code == ResponseCode.MESSAGE_ILLEGAL and "DELAY" in remark
+@pytest.mark.parametrize("name", ["DELAY", "__STARTDELIVERTIME"])
+def test_a_delayed_half_message_is_refused(world: World, producer: TransactionProducer, name: str) -> None:
+    code, remark = refused_half(producer, **{name: "3"})
+    assert code == ResponseCode.MESSAGE_ILLEGAL and "DELAY" in remark and halves(world) == []
+
+
+@pytest.mark.parametrize("name", ["TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS"])
+def test_a_half_message_with_a_timer_is_refused(world: World, producer: TransactionProducer, name: str) -> None:
+    assert refused_half(producer, **{name: "3"})[0] in (ResponseCode.MESSAGE_ILLEGAL, ResponseCode.SYSTEM_ERROR)
+    assert halves(world) == []
 
 
 def test_half_messages_are_refused_where_the_operator_says_so() -> None:
