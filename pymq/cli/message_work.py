@@ -30,8 +30,6 @@ from pymq.model.properties import (
 )
 from pymq.model.record import StoredMessage
 
-
-
 __all__ = ["TIME_MAX_MS", "check_format", "find_by_id", "print_messages", "recall", "resend"]
 
 RECALL_GROUP = "PYMQ_CLI_PRODUCER"

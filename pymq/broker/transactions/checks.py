@@ -109,6 +109,7 @@ class TransactionChecks:
 
     def _look(self) -> None:
         """Look at the round's next half messages, store their copies, then ask the producers."""
+        self._writer.commit()  # what this turn has only staged can't be read yet
         looked: list[OpenHalf] = []
         questions: list[tuple[Peer, Command]] = []
         try:

@@ -217,6 +217,15 @@ def test_many_open_transactions_are_looked_at_some_in_each_tick(world: World, pr
     assert counts == [256, 256, 88, 0]
 
 
+def test_a_half_message_that_is_only_staged_is_no_lost_one() -> None:
+    world = world_with_topic(transactionTimeOut=0)
+    producer = TransactionProducer(world)
+    world.clock.advance(30_000)
+    producer.ask_half()
+    world.parts.messages.transaction_checks.tick()
+    assert len(producer.asked()) == 1 and world.parts.messages.transactions.unreadable_count == 0
+
+
 def test_a_disk_that_fails_puts_the_round_off(world: World, producer: TransactionProducer) -> None:
     half = producer.half()
     with failing(world, "pwrite", "commitlog"):
