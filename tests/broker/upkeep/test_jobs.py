@@ -195,3 +195,21 @@ def test_jobs_wake_up_the_broker_together(started_ms: float, period_ms: int, due
     loop.run_until_complete(start())
     loop.close()
     assert loop.times_ms == [pytest.approx(1_000_000 + due_ms)] * 2
+
+
+def test_all_jobs_run_at_once_and_keep_one_timer_each() -> None:
+    async def scenario() -> None:
+        runs: list[str] = []
+        jobs = [Job("a", 3_600_000, lambda: runs.append("a")), Job("b", 3_600_000, lambda: runs.append("b"))]
+        runner = JobRunner(jobs, lambda: runs.append("after"), TurnWatch(SystemClock()))
+        runner.run_all()
+        assert runs == []  # not started
+        runner.start()
+        before = {name: timer for name, (_, timer) in runner._timers.items()}
+        runner.run_all()
+        assert runs == ["a", "after", "b", "after"]
+        assert all(timer.cancelled() for timer in before.values())
+        assert [timer.cancelled() for _, timer in runner._timers.values()] == [False, False]
+        runner.stop()
+
+    asyncio.run(scenario())

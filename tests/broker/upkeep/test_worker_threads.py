@@ -105,3 +105,14 @@ def test_stop_ends_what_was_started_after_its_work() -> None:
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
     assert outcomes[0].result() == 1
+
+
+def test_join_waits_for_the_work_that_was_given() -> None:
+    done: list[int] = []
+    threads = WorkerThreads(Loop().call_soon, 2, "disk")
+    threads.join()  # none was started
+    for number in range(20):
+        threads(lambda number=number: done.append(number) or 0, lambda _: None)
+    threads.stop()
+    threads.join()
+    assert sorted(done) == list(range(20))
