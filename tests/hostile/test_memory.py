@@ -82,7 +82,7 @@ def test_pulls_that_a_large_message_wakes_are_answered_as_their_peers_read(victi
 
 
 def test_woken_pulls_of_peers_that_read_all_get_the_message(victim: Victim) -> None:
-    with watched(victim), woken_pulls(victim, 60) as peers:
+    with watched(victim), woken_pulls(victim, 30) as peers:  # twice the budget; a pull waits 30 s at most
         for peer in peers:
             answer = peer.receive()
             assert answer is not None and answer.code == 0 and len(answer.body) > 3 * MIB
