@@ -128,7 +128,7 @@ def _no_header() -> list[Hostile]:
 
 def _common_requests() -> list[Hostile]:
     """Return well-formed frames that any server must answer with a code."""
-    found = [Hostile(f"code {code}", ask(code), None, (3,)) for code in (0, -1, 99, 5000, 200050, 2**31 - 1, -(2**31))]
+    found = [Hostile(f"code {code}", ask(code), None, (3,)) for code in (0, -1, 99, 5000, 200099, 2**31 - 1, -(2**31))]
     found.append(Hostile("binary header, unknown code", ask(999, serialize=1), None, (3,)))
     return found
 
