@@ -14,7 +14,7 @@ HEARTBEAT_TIMEOUT_MS = 120_000
 # A peer may ask for another timeout, but not for one that keeps a dead broker for days.
 HEARTBEAT_TIMEOUT_MIN_MS = 1_000
 HEARTBEAT_TIMEOUT_MAX_MS = 3_600_000
-# Brokers report at least once a minute. A broker that is silent for longer loses its id to the next that may claim it.
+# Brokers report at least once a minute. A broker that is silent for longer loses its id to the next that claims it.
 HOLDER_SILENCE_MAX_MS = 65_000
 LEFT_ADDRESSES_MAX = 1024  # that are remembered; beyond: the oldest is forgotten
 # Groups without a registered broker whose masters and slaves are remembered; beyond: the group that is known for the
@@ -213,18 +213,10 @@ class BrokerManager:
 
     def holder(self, identity: BrokerIdentity) -> LiveBroker | None:
         """Return the broker at another address that has this name and id and reported lately."""
-        live = self._other_with_id(identity)
-        return None if live is None or self.is_silent(live) else live
-
-    def silent_holder(self, identity: BrokerIdentity) -> LiveBroker | None:
-        """Return the broker at another address that has this name and id and does not report any more."""
-        live = self._other_with_id(identity)
-        return live if live is not None and self.is_silent(live) else None
-
-    def _other_with_id(self, identity: BrokerIdentity) -> LiveBroker | None:
         data = self._brokers.get(identity.broker_name)
         address = data.broker_addrs.get(identity.broker_id) if data else None
-        return self._live.get(address) if address and address != identity.address else None
+        live = self._live.get(address) if address and address != identity.address else None
+        return None if live is None or self.is_silent(live) else live
 
     def filter_servers(self, broker_name: str) -> dict[str, list[str]]:
         """Return broker address -> its filter servers, for the brokers of a name that have any."""

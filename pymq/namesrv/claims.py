@@ -123,15 +123,13 @@ def _kept_id_problem(brokers: BrokerManager, report: Registration) -> str:
     memory, live = brokers.memory(identity.broker_name), brokers.live(identity.address)
     if memory is None or (live is not None and live.identity == identity):
         return ""
-    silent = brokers.silent_holder(identity)
-    owner = memory.kept_for(identity.broker_id, identity.address, silent.identity.address if silent else "")
+    owner = memory.kept_for(identity.broker_id, identity.address)
     if not owner:
         return ""
-    since = "does not report" if silent is not None else f"left less than {brokers.id_kept_ms()} ms ago"
     return (
-        f"id {identity.broker_id} of broker {identity.broker_name} is kept for {owner}, which {since} "
-        f"(brokerIdKeptMs); {identity.address} is no known slave of that group: give it another brokerId, or send it "
-        "again later"
+        f"id {identity.broker_id} of broker {identity.broker_name} is kept for {owner}, which left less than "
+        f"{brokers.id_kept_ms()} ms ago (brokerIdKeptMs); {identity.address} is no known slave of that group: give it "
+        "another brokerId, or send it again later"
     )
 
 

@@ -55,18 +55,14 @@ class GroupMemory:
             return None
         return former.host
 
-    def kept_for(self, broker_id: int, address: str, silent: str = "") -> str:
-        """Return the address of the named member that the id is kept for; empty when ``address`` may have it.
+    def kept_for(self, broker_id: int, address: str) -> str:
+        """Return the address of the named member that the free id is kept for; empty when ``address`` may have it.
 
-        ``silent`` is the address of the registered broker that has the id and does not report; empty without one.
         Members may take each other's ids, as they do in a fail-over. Without named members no id is kept.
         """
         if address in self._named_slaves:
             return ""
-        id_kept_ms = self._id_kept_ms()
-        if silent in self._named_slaves and id_kept_ms:
-            return silent
-        since_ms = self._clock.monotonic_ms() - id_kept_ms
+        since_ms = self._clock.monotonic_ms() - self._id_kept_ms()
         for other, former in self._former.items():
             if former.broker_id == broker_id and former.left_ms >= since_ms and other in self._named_slaves:
                 return other

@@ -134,7 +134,6 @@ BUGS = (
     Bug("a stranger keeps a master's id", Seam(claims._is_back, gives(False)), (CLAIMS,)),
     Bug("any master gets an id back",
         Text(claims._is_back, "or memory.is_named_slave(holder.identity.address)", ""), (CLAIMS,)),
-    Bug("a silent master's id is free", Seam(BrokerManager.silent_holder, gives(None)), (CLAIMS,)),
     Bug("any peer unregisters a broker",
         Text(RouteTable.unregister, "if not live.is_of(connection) and not self.brokers.is_silent(live) and "
              "self.brokers.is_listed(live):", "if False:"),

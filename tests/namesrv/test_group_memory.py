@@ -67,11 +67,3 @@ def test_a_master_names_slaves_from_its_own_host_or_the_first_ones() -> None:
     assert memory.may_name("10.0.0.2:1", "10.0.0.2") and memory.may_name("10.0.0.2:1", "10.9.9.9")
     assert not memory.may_name("10.0.0.2:1", "10.0.0.66")
     assert not memory.may_name("10.0.0.66:1", "10.0.0.66")
-
-
-def test_a_silent_members_id_is_kept_unless_the_setting_says_otherwise() -> None:
-    for id_kept_ms, owner in ((1, "h:1"), (0, "")):
-        memory = GroupMemory(ManualClock(), lambda id_kept_ms=id_kept_ms: id_kept_ms)
-        memory.note_slaves(["h:1"])
-        assert memory.kept_for(0, "h:66", "h:1") == owner
-        assert memory.kept_for(0, "h:66", "h:2") == ""

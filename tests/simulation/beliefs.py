@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pymq.model.hosts import host_of
+from pymq.namesrv.brokers import HOLDER_SILENCE_MAX_MS
 from tests.simulation.broker_node import SimBroker
 from tests.simulation.liar import Liar
 from tests.simulation.name_server import SimNameServer
+
+LOOK_MS_MAX = 3_000  # between two looks
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
@@ -22,6 +25,7 @@ class Beliefs:
         self._masters: dict[str, tuple[int, int]] = {}
         self._epochs: set[tuple[int, str]] = set()  # all that true masters began
         self._reported: set[str] = set()
+        self._were_silent: set[tuple[str, int, str]] = set()  # name server and its start, address of a master
 
     def look(self) -> None:
         liar = self._cluster.liar
@@ -50,17 +54,22 @@ class Beliefs:
     def _look_at_routes(self, server: SimNameServer, liar: Liar) -> None:
         """Check that a name server has not given the id of a registered master to the liar, and keeps that master."""
         table = server.table
-        master = table.brokers.master_of(self._cluster.broker_name) if table is not None else None
-        if table is None or master is None or _knew_the_liar_first(server, liar, self._cluster.broker_name):
+        if table is None:
             return
-        displaced = [
-            live.identity.address
-            for live in table.brokers.all_live()
-            if live.identity.is_master
-            and live.host == host_of(live.identity.address)  # else the liar has registered it
-            and not table.brokers.is_silent(live)
-            and not table.brokers.is_listed(live)
-        ]
+        displaced = []
+        for live in table.brokers.all_live():
+            if not live.identity.is_master or live.host != host_of(live.identity.address):
+                continue  # a slave, or the liar has registered it
+            place = server.name, server.started_us, live.identity.address
+            if table.brokers.silent_ms(live) > HOLDER_SILENCE_MAX_MS - LOOK_MS_MAX:
+                self._were_silent.add(place)  # its id was free until it is listed again
+            elif table.brokers.is_listed(live):
+                self._were_silent.discard(place)
+            elif place not in self._were_silent:
+                displaced.append(live.identity.address)
+        master = table.brokers.master_of(self._cluster.broker_name)
+        if master is None or _knew_the_liar_first(server, liar, self._cluster.broker_name):
+            return
         if master.identity.address == liar.address and displaced:
             self._report(f"{server.name} lists the liar as the master in place of {displaced}")
 
