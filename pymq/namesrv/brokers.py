@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pymq.clock import Clock
 from pymq.model.route import MASTER_ID, BrokerData
 from pymq.model.tables import DataVersion
-from pymq.namesrv.group_memory import FORMER_MEMBER_MS, ID_KEPT_MS, GroupMemory
+from pymq.namesrv.group_memory import ID_KEPT_MS, GroupMemory
 from pymq.namesrv.registration import STANDBY_COUNT_MAX, BrokerIdentity, LiveBroker, Standby
 
 HEARTBEAT_TIMEOUT_MS = 120_000
@@ -17,9 +17,6 @@ HEARTBEAT_TIMEOUT_MAX_MS = 3_600_000
 # Brokers report at least once a minute. A broker that is silent for longer loses its id to the next that claims it.
 HOLDER_SILENCE_MAX_MS = 65_000
 LEFT_ADDRESSES_MAX = 1024  # that are remembered; beyond: the oldest is forgotten
-# Groups without a registered broker whose masters and slaves are remembered; beyond: the group that is known for the
-# shortest time is forgotten, so that names of strangers push no old group out.
-LEFT_GROUPS_MAX = 128
 # The version of a registration whose owner has changed: the next report replaces all of it.
 _UNKNOWN_VERSION = DataVersion(counter=-1)
 
@@ -35,7 +32,6 @@ class BrokerManager:
         self._brokers: dict[str, BrokerData] = {}
         self._live: dict[str, LiveBroker] = {}  # by address: one address is one process
         self._memories: dict[str, GroupMemory] = {}  # the same keys as _brokers
-        self._left_groups: dict[str, tuple[GroupMemory, int]] = {}  # name -> its memory, and when the last member left
         self._left: dict[str, tuple[str, int]] = {}  # address -> host of its reports, and when it left
 
     def __len__(self) -> int:
@@ -94,7 +90,7 @@ class BrokerManager:
         if data is None:
             data = BrokerData(cluster=identity.cluster, broker_name=identity.broker_name, broker_addrs={})
             self._brokers[identity.broker_name] = data
-            self._memories[identity.broker_name] = self._memory_of_left(identity.broker_name)
+            self._memories[identity.broker_name] = GroupMemory(self._clock, self.id_kept_ms)
         elif data.cluster != identity.cluster:
             self._leave_cluster(data.cluster, identity.broker_name)
             data.cluster = identity.cluster
@@ -166,8 +162,7 @@ class BrokerManager:
             del data.broker_addrs[identity.broker_id]
         if data.broker_addrs:
             return False
-        del self._brokers[identity.broker_name]
-        self._note_left_group(identity.broker_name, self._memories.pop(identity.broker_name))
+        del self._brokers[identity.broker_name], self._memories[identity.broker_name]
         self._leave_cluster(data.cluster, identity.broker_name)
         return True
 
@@ -176,18 +171,6 @@ class BrokerManager:
         self._left[address] = host, self._clock.monotonic_ms()
         if len(self._left) > LEFT_ADDRESSES_MAX:
             del self._left[next(iter(self._left))]
-
-    def _note_left_group(self, broker_name: str, memory: GroupMemory) -> None:
-        self._left_groups[broker_name] = memory, self._clock.monotonic_ms()
-        if len(self._left_groups) > LEFT_GROUPS_MAX:
-            del self._left_groups[max(self._left_groups, key=lambda name: self._left_groups[name][0].since_ms)]
-
-    def _memory_of_left(self, broker_name: str) -> GroupMemory:
-        """Return the memory of a group that comes back, or a new one."""
-        memory, left_ms = self._left_groups.pop(broker_name, (None, 0))
-        if memory is None or self._clock.monotonic_ms() - left_ms > FORMER_MEMBER_MS:
-            return GroupMemory(self._clock, self.id_kept_ms)
-        return memory
 
     def kept_for_host(self, address: str) -> str | None:
         """Return the host that a broker reported from which left a moment ago; None for any other address."""

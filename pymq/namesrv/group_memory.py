@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pymq.clock import Clock
 from pymq.model.hosts import host_of
 
-# A slave unregisters before it registers as the master. In between it is a former member. Of a group that has no
-# registered member any more, the memory is kept as long.
+# A slave unregisters before it registers as the master. In between it is a former member.
 FORMER_MEMBER_MS = 600_000
 FORMER_MEMBER_COUNT_MAX = 64  # a group; beyond: the oldest is forgotten
 NAMED_SLAVE_COUNT_MAX = 64  # a group; beyond: the oldest is forgotten
@@ -26,16 +25,12 @@ class _Former:
 
 
 class GroupMemory:
-    """Lives as long as its group has a registered member, and FORMER_MEMBER_MS longer.
-
-    So after a stop of the whole group, too, a stranger that registers first is not taken for its first master.
-    """
+    """Lives as long as its group has a registered member, so that strangers can't make it grow for good."""
 
     def __init__(self, clock: Clock, id_kept_ms: Callable[[], int] = lambda: ID_KEPT_MS) -> None:
         """``id_kept_ms`` returns how long an id is kept, which may change at any time."""
         self._clock = clock
         self._id_kept_ms = id_kept_ms
-        self.since_ms = clock.monotonic_ms()
         self._former: dict[str, _Former] = {}
         self._named_slaves: dict[str, None] = {}  # an ordered set, which the group's masters belong to
         self._first_host = ""  # of the first master that named slaves

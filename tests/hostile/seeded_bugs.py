@@ -27,7 +27,6 @@ from pymq.client.tracing import Tracer
 from pymq.model import epochs
 from pymq.model.inflation import InflationBudget
 from pymq.namesrv import claims
-from pymq.namesrv.brokers import BrokerManager
 from pymq.namesrv.group_memory import GroupMemory
 from pymq.namesrv.table import RouteTable
 from pymq.net import descriptors
@@ -44,7 +43,7 @@ from tests.planting import Bug, Seam, Text, does_nothing, gives
 
 Real = Callable[..., Any]
 ROLES, SLAVE, MASTER = (f"tests/broker/replication/{room}" for room in ("roles", "slave", "master"))
-CLAIMS, BROKERS, GROUP = (f"tests/namesrv/test_{name}.py" for name in ("claims", "brokers", "group_memory"))
+CLAIMS, GROUP = (f"tests/namesrv/test_{name}.py" for name in ("claims", "group_memory"))
 PEERS = f"{ROLES}/test_known_peers.py"
 HISTORY = "tests/broker/replication/test_epoch_history.py"
 REPLIES = "tests/broker/handlers/test_replies.py"
@@ -138,10 +137,6 @@ BUGS = (
         Text(RouteTable.unregister, "if not live.is_of(connection) and not self.brokers.is_silent(live) and "
              "self.brokers.is_listed(live):", "if False:"),
         ("tests/namesrv/test_table.py",)),
-    Bug("a group that left is forgotten",
-        Seam(BrokerManager._memory_of_left, lambda real, manager, name: GroupMemory(manager._clock)), (BROKERS,)),
-    Bug("names of strangers push old groups out",
-        Text(BrokerManager._note_left_group, "del self._left_groups[max(", "del self._left_groups[min("), (BROKERS,)),
     Bug("any master names slaves", Seam(GroupMemory.may_name, gives(True)), (GROUP,)),
     Bug("a named master's address is enough to name slaves", Seam(GroupMemory.may_name, _finds_no_other_host),
         (GROUP,)),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pymq.clock import ManualClock
 from pymq.model.tables import DataVersion
-from pymq.namesrv.brokers import HOLDER_SILENCE_MAX_MS, LEFT_ADDRESSES_MAX, LEFT_GROUPS_MAX, BrokerManager
-from pymq.namesrv.group_memory import FORMER_MEMBER_MS, GroupMemory
+from pymq.namesrv.brokers import HOLDER_SILENCE_MAX_MS, LEFT_ADDRESSES_MAX, BrokerManager
 from pymq.namesrv.registration import STANDBY_COUNT_MAX, BrokerIdentity, LiveBroker
 from tests.namesrv.support import identity
 
@@ -123,33 +122,3 @@ def test_the_oldest_left_address_is_forgotten_first() -> None:
         manager.remove(identity(port=port))
     assert manager.kept_for_host("127.0.0.1:1") is None
     assert manager.kept_for_host("127.0.0.1:2") == ""
-
-
-def come_and_go(manager: BrokerManager, clock: ManualClock, name: str = "broker-a") -> GroupMemory:
-    """Return the memory of a group whose only member registers and leaves."""
-    manager.put(live(identity(name), clock), None)
-    memory = manager.memory(name)
-    assert memory is not None
-    assert manager.remove(identity(name))
-    return memory
-
-
-def test_a_group_that_comes_back_in_time_is_remembered() -> None:
-    clock = ManualClock()
-    manager = BrokerManager(clock)
-    memory = come_and_go(manager, clock)
-    clock.advance(FORMER_MEMBER_MS)
-    assert come_and_go(manager, clock) is memory
-    clock.advance(FORMER_MEMBER_MS + 1)
-    assert come_and_go(manager, clock) is not memory
-
-
-def test_groups_of_strangers_push_no_older_one_out() -> None:
-    clock = ManualClock()
-    manager = BrokerManager(clock)
-    memory = come_and_go(manager, clock)
-    clock.advance(1)
-    for number in range(2 * LEFT_GROUPS_MAX):
-        come_and_go(manager, clock, f"stranger-{number}")
-    assert come_and_go(manager, clock) is memory
-    assert len(manager._left_groups) == LEFT_GROUPS_MAX

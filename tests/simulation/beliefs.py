@@ -96,9 +96,9 @@ class Beliefs:
 
 
 def _knew_the_liar_first(server: SimNameServer, liar: Liar, broker_name: str) -> bool:
-    """Return whether the name server takes the liar for the group's founder, because it has started since.
+    """Return whether the name server takes the liar for the group's founder: it knew nothing of the group then.
 
-    Only identity could tell it. In all other cases a liar that counts as named by a master is the product's fault.
+    Only identity could tell it.
     """
     memory = server.table.brokers.memory(broker_name) if server.table is not None else None
-    return server.started_us > liar.started_us and memory is not None and memory.is_named_slave(liar.address)
+    return memory is not None and memory.is_named_slave(liar.address)
