@@ -67,3 +67,13 @@ def test_a_master_names_slaves_from_its_own_host_or_the_first_ones() -> None:
     assert memory.may_name("10.0.0.2:1", "10.0.0.2") and memory.may_name("10.0.0.2:1", "10.9.9.9")
     assert not memory.may_name("10.0.0.2:1", "10.0.0.66")
     assert not memory.may_name("10.0.0.66:1", "10.0.0.66")
+
+
+def test_without_a_time_no_id_is_kept() -> None:
+    for id_kept_ms, owner in ((1, "h:1"), (0, "")):
+        clock = ManualClock()
+        memory = GroupMemory(clock, lambda id_kept_ms=id_kept_ms: id_kept_ms)
+        memory.note_slaves(["h:1"])
+        memory.note_left("h:1", "h", 0)
+        clock.advance(1)
+        assert memory.kept_for(0, "h:66") == owner
