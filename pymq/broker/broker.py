@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -69,8 +70,10 @@ class Broker:
         budget: MemoryBudget | None = None,
         front: Front | None = None,
         has_fast_port: bool = True,
+        now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``budget``: the process's, when another role shares it; ``front`` sees each request first."""
+        """``budget``: the process's, when another role shares it; ``front`` sees each request first; ``now_s`` measures
+        how long work takes."""
         self.config = config
         self.address = ""
         self.recovery: RecoveryReport | None = None
@@ -83,6 +86,7 @@ class Broker:
             after_turn=self._after_turn,
             on_disconnect=self._disconnected,
             budget=self.budget,
+            now_s=now_s,
         )
         self._clock = clock
         self._files = files
@@ -254,6 +258,7 @@ class Broker:
             budget=self.budget,
             sliced_work=SlicedWork(
                 asyncio.get_running_loop().call_later,
+                now_s=self.server.turns.now_s,
                 after_each=self.server.schedule_turn_end,
                 watch=self._watch_slice,
             ),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections.abc import Callable
 
 from pymq.clock import Clock
 from pymq.config import NamesrvConfig
@@ -26,9 +28,14 @@ class NameServer:
     """
 
     def __init__(
-        self, *, clock: Clock, config: NamesrvConfig | None = None, budget: MemoryBudget | None = None
+        self,
+        *,
+        clock: Clock,
+        config: NamesrvConfig | None = None,
+        budget: MemoryBudget | None = None,
+        now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``budget``: the process's, when another role shares it."""
+        """``budget``: the process's, when another role shares it; ``now_s`` measures how long work takes."""
         self.config = config or NamesrvConfig()
         self.table = RouteTable(clock, self.config)
         self.kv = KvConfig()
@@ -39,6 +46,7 @@ class NameServer:
             limits=server_limits(self.config),
             on_disconnect=self._connection_closed,
             budget=budget or make_budget(self.config.memory_budget_bytes),
+            now_s=now_s,
         )
         self.address = ""
         self._ticker: asyncio.TimerHandle | None = None

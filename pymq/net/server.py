@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from math import inf
@@ -59,13 +60,14 @@ class Server(ConnectionTable["Connection"]):
         on_disconnect: Callable[[Connection], None] | None = None,
         fast_path: FastPath | None = None,
         budget: MemoryBudget | None = None,
+        now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``budget``: the process's; by default one of its own."""
+        """``budget``: the process's, by default one of its own; ``now_s`` measures how long work takes."""
         super().__init__(limits, clock, on_disconnect, budget)
         self.dispatcher = dispatcher
         self.request_count = 0
         self.now_ms = 0  # monotonic, as of the last sweep: precise enough for idle checks
-        self.turns = TurnWatch(clock)
+        self.turns = TurnWatch(clock, now_s=now_s)
         self._freed_memory = FreedMemory(clock)
         self._clock = clock
         self._on_turn_end = on_turn_end
@@ -354,9 +356,6 @@ class Connection(asyncio.Protocol):
             self._rest()
         else:
             self._resume_reading()
-
-    def eof_received(self) -> bool:
-        return False
 
     def connection_lost(self, error: Exception | None) -> None:
         try:

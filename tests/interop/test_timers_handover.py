@@ -45,7 +45,9 @@ async def _send(server: Server, writer: str) -> dict[bytes, int]:
 async def _delivered(server: Server, bodies: set[bytes]) -> dict[bytes, StoredMessage]:
     """Return all messages of the topic once these are there and some time has passed for others."""
     inbox = Inbox()
-    consumer = PushConsumer(f"reader-{server.directory.name}", namesrv=server.namesrv, on_message=inbox, consume_from="first")
+    consumer = PushConsumer(
+        f"reader-{server.directory.name}", namesrv=server.namesrv, on_message=inbox, consume_from="first"
+    )
     consumer.subscribe(TOPIC)
     async with consumer:
         await until(lambda: bodies <= set(inbox.bodies), f"{len(bodies)} timers", 150)

@@ -61,7 +61,7 @@ class SimJobRunner:
     tick_us = 100 * MS
 
     def __init__(self, jobs: list[Job], after_each: Callable[[], None], turns: TurnWatch) -> None:
-        """``turns`` stays idle: it measures real time, and simulated work takes none."""
+        """``turns`` stays idle: simulated work takes no time."""
         self.failure_count = 0
         self._jobs = [(job.run, _Turn(job) if job.period_ms * MS > self.tick_us else None) for job in jobs]
         self._after = after_each
@@ -230,7 +230,13 @@ class SimBroker:
         loop = SimLoop(self._timeline, self.process, self._network, chance, self._failed, self.disk)  # type: ignore[abstract]
         settings = {**self._settings, "brokerId": self.configured_id}
         config = load_broker_config(None, {key: str(value) for key, value in settings.items()})
-        broker = Broker(config, clock=self.clock, files=self.disk.files, rng=random.Random(chance.getrandbits(64)))
+        broker = Broker(
+            config,
+            clock=self.clock,
+            files=self.disk.files,
+            rng=random.Random(chance.getrandbits(64)),
+            now_s=self._timeline.now_s,
+        )
         self._broker, self._loop = broker, loop
         self._serving = start(loop, self._serve(broker))
 

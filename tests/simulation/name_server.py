@@ -48,7 +48,7 @@ class SimNameServer:
         loop = SimLoop(self._timeline, self.process, self._network, random.Random(1), self._failed)  # type: ignore[abstract]
         self._graves.append(loop)
         config = NamesrvConfig(bind_address=self.host, listen_port=PORT)
-        self._server = NameServer(clock=self.clock, config=config)
+        self._server = NameServer(clock=self.clock, config=config, now_s=self._timeline.now_s)
         start(loop, self._server.start())
 
     def kill(self) -> None:

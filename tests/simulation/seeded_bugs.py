@@ -83,7 +83,7 @@ def _asks_no_member(real: Real, search: TailSearch, members: Sequence[object]) -
 BUGS = (
     # -- answers that come too early
     Bug("answered before slaves have it",
-        Text(Writer.commit, "needs_disk, needs_slaves = self._sync_flush(), self._copies.is_on",
+        Text(Writer._commit, "needs_disk, needs_slaves = self._sync_flush(), self._copies.is_on",
              "needs_disk, needs_slaves = self._sync_flush(), False"),
         ("seed 1",)),
     Bug("one slave is enough for two",

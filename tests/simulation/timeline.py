@@ -42,6 +42,10 @@ class Timeline:
         self.soon = self._soon.append  # does what :meth:`plan` does without a delay
         self._number = 0
 
+    def now_s(self) -> float:
+        """Return the present time in seconds."""
+        return self.now_us / 1e6
+
     def after(self, delay_us: int, call: Call, *arguments: Any) -> Timer:
         """Plan a call for ``delay_us`` from now."""
         return self.plan(delay_us, Timer(None, call, arguments))

@@ -6,7 +6,6 @@ Work is a generator. It yields where it may rest, and returns its result. What i
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Generator
 from typing import Generic, TypeVar
@@ -52,7 +51,7 @@ class SlicedWork:
         self,
         call_later: CallLater,
         *,
-        now_s: Callable[[], float] = time.perf_counter,
+        now_s: Callable[[], float],
         after_each: Callable[[], None] = lambda: None,
         watch: Callable[[Callable[[], None]], None] = lambda run: run(),
     ) -> None:
