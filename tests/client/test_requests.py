@@ -189,7 +189,7 @@ def test_a_silent_name_server_takes_no_more_than_the_callers_time(name: str) -> 
             "queue": lambda: producer.send(message, timeout_s=0.2, queue=queue),
             "selector": lambda: producer.send(message, timeout_s=0.2, selector=lambda queues, _: queues[0]),
         }
-        with pytest.raises(UnreachableError, match=r"within 0\.2"):
+        with pytest.raises(UnreachableError, match=r"within 0\.[12]"):
             # Far below the 3 s that a name server gets.
             await asyncio.wait_for(calls[name](), 2.5)
         await producer.stop()

@@ -16,8 +16,9 @@ import pytest
 from tests.hostile.seeded_bugs import BUGS
 from tests.planting import Bug
 
-# Options of a run inside a run: no cache, no other processes, nothing that watches files or ports.
-OPTIONS = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly", "--no-header", "--no-summary")
+# Options of a run inside a run: no cache, no other processes, nothing that watches files or ports. What is imported
+# already keeps its plain asserts.
+OPTIONS = ("-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:randomly", "--no-header", "--no-summary")
 
 
 def caught_by(bug: Bug) -> str | None:
