@@ -15,7 +15,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pymq.broker.report.metrics.collector import BROKER_METRICS
-from pymq.client import ConsumeResult, Message, Producer, PushConsumer, StoredMessage
+from pymq.client import (
+    ConsumeResult,
+    Message,
+    Producer,
+    PushConsumer,
+    StoredMessage,
+    TransactionProducer,
+    TransactionState,
+)
 from tests.client.scenarios import Inbox, make_topic, until
 from tests.interop.support.apache import ApacheServer
 from tests.interop.support.process import free_port_block
@@ -67,8 +75,28 @@ class Subject:
     scraped: Scraped
 
 
+class AsTold:
+    """A listener that ends each transaction as its sender says."""
+
+    def execute(self, message: Message, arg: Any) -> TransactionState:
+        assert isinstance(arg, TransactionState)
+        return arg
+
+    def check(self, message: StoredMessage) -> TransactionState:
+        return TransactionState.UNKNOWN
+
+
+async def run_transactions(namesrv: str) -> None:
+    """Send one message for each way in which a transaction ends or does not."""
+    topic = await make_topic(namesrv)
+    async with TransactionProducer("TP", listener=AsTold(), namesrv=namesrv) as producer:
+        for state in TransactionState:
+            await producer.send_in_transaction(Message(topic, b"x"), state)
+
+
 async def run_traffic(namesrv: str, url: str) -> tuple[str, Scraped]:
-    """Send plain, delayed and failing messages to a group that consumes all and one that holds them."""
+    """Send transactions, and plain, delayed and failing messages to a group that takes all and one that holds them."""
+    await run_transactions(namesrv)
     topic = await make_topic(namesrv)
     inbox = Inbox(lambda message: ConsumeResult.RECONSUME_LATER if message.content() == b"bad" else None)
     may_end = asyncio.Event()
