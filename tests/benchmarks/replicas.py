@@ -105,6 +105,7 @@ def _send(bench: PairBench, messages: int, *, has_slave: bool = True) -> tuple[f
 def catch_up(bench: PairBench) -> list[Figure]:
     """Measures how fast a slave catches up on messages of 1 KiB, from its first new byte to its last."""
     pair = bench.server
+    begin_end = log_end(pair.slave)
     pair.stop_slave()
     try:
         plan = SendPlan(
@@ -119,13 +120,10 @@ def catch_up(bench: PairBench) -> list[Figure]:
         goal = log_end(pair.broker)
         pair.start_slave()
     first: tuple[float, int] | None = None
-    begin_end = -1
     deadline = time.monotonic() + CATCH_UP_DEADLINE_S
     while True:
         now, end = time.monotonic(), _log_end_or_none(pair.slave)
         if end is not None:
-            if begin_end < 0:
-                begin_end = end
             if first is None and end > begin_end:
                 first = (now, end)
             if end >= goal:
