@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -85,7 +86,9 @@ def test_a_forked_child_reopens_what_the_parent_used(namesrv: str) -> None:
     ):
         sent = producer.send(Message(topic, "parent"))
         parent_id = producer._client.client_id
-        assert sent.queue in pull.queues(topic) and topic in admin.topics.names()
+        while topic not in admin.topics.names():  # the broker registers it after the send
+            time.sleep(0.01)
+        assert sent.queue in pull.queues(topic)
 
         def child() -> None:
             again = producer.send(Message(topic, "child"), queue=sent.queue)

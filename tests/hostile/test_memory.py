@@ -26,6 +26,7 @@ from tests.hostile.memory_attacks import (
 
 BUDGET_BYTES = 64 * MIB
 ABOVE_BYTES_MAX = 64 * MIB
+ABOVE_BYTES_MAX_VIEWED = 192 * MIB  # look-ups by id, whose answers are large and not awaited
 LEFT_BYTES_MAX = 112 * MIB  # after all attacks together: what one leaves adds up, what Python keeps for reuse does not
 TURN_CPU_S_MAX = 0.5
 
@@ -40,7 +41,7 @@ def victim() -> Iterator[Victim]:
 
 
 @contextlib.contextmanager
-def watched(victim: Victim) -> Iterator[Health]:
+def watched(victim: Victim, above_bytes_max: int = ABOVE_BYTES_MAX) -> Iterator[Health]:
     """Run an attack. The victim's memory and the latency of other clients must stay within their limits."""
     eventually(lambda: victim.metric("pymq_memory_held_bytes") == 0)
     before = victim.rss_bytes()
@@ -48,7 +49,7 @@ def watched(victim: Victim) -> Iterator[Health]:
     with Health(victim.broker) as health:
         yield health
     peak = victim.peak_rss_bytes() - before
-    assert peak <= BUDGET_BYTES + ABOVE_BYTES_MAX, f"{peak / MIB:.0f} MiB more than before"
+    assert peak <= BUDGET_BYTES + above_bytes_max, f"{peak / MIB:.0f} MiB more than before"
     health.assert_served()
     assert victim.metric("pymq_longest_turn_cpu_seconds") < TURN_CPU_S_MAX
     eventually(lambda: victim.metric("pymq_memory_held_bytes") == 0)
@@ -111,17 +112,17 @@ def test_a_heartbeat_above_its_size_is_refused(victim: Victim) -> None:
 
 
 def test_peers_that_read_nothing_hold_no_more_than_the_budget(victim: Victim) -> None:
-    closed = victim.metric("pymq_connections_closed_total")
+    closed = _closed(victim)
     with watched(victim), unread_answers(victim, 100 * SCALE):
-        eventually(lambda: victim.metric("pymq_connections_closed_total") - closed > 50)
+        eventually(lambda: _closed(victim) - closed > 50)
 
 
 def test_clients_are_served_before_those_that_ask_for_large_messages_and_read_nothing(victim: Victim) -> None:
     """Each of those costs 10 ms. When all of them went first, a client that came with them waited for seconds."""
-    with watched(victim) as health, viewed_messages(victim, 75 * SCALE):
+    with watched(victim, ABOVE_BYTES_MAX_VIEWED) as health, viewed_messages(victim, 75 * SCALE):
         served = len(health.latencies_ms)
-        closed = victim.metric("pymq_connections_closed_total")
-        eventually(lambda: victim.metric("pymq_connections_closed_total") > closed)
+        closed = _closed(victim)
+        eventually(lambda: _closed(victim) > closed)
         eventually(lambda: len(health.latencies_ms) > served)
 
 
@@ -136,6 +137,11 @@ def test_waiting_pulls_with_large_filters_are_refused_or_end_their_connection(vi
         eventually(
             lambda: victim.metric("pymq_memory_refused_total") + victim.metric("pymq_memory_closed_total") > before
         )
+
+
+def _closed(victim: Victim) -> float:
+    """Return the number of connections that the server closed; it has no such metric before the first one."""
+    return sum(value for name, value in victim.metrics().items() if name.startswith("pymq_connections_closed_total"))
 
 
 def _held(victim: Victim, kind: str) -> float:
