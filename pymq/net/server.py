@@ -289,6 +289,10 @@ class Connection(asyncio.Protocol):
             if fast_path is not None and fast_path(self, payload):
                 if i != look_at:
                     continue
+            elif server.budget.closing_bytes and end_s < inf:  # an answer may be large: not before that memory is free
+                self._hold(frames[i:])
+                self._rest()
+                return
             else:
                 self._handle(decode_command(payload))
             look_at = i + STEP_FRAMES
@@ -376,11 +380,7 @@ class Connection(asyncio.Protocol):
         self._buffers.release()
 
     def _serve_unread(self) -> None:
-        """Serves the requests that arrived before the connection broke.
-
-        A client may commit its offsets and leave at once. When the answer to its first commit can't be written any
-        more, the other commits are still unread.
-        """
+        """Serves what came before the connection broke, as the other commits of a client that commits and leaves."""
         unread = take_unread(self._transport)
         if unread:
             self.data_received(unread)
