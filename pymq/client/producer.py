@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
 from pymq.client.answers import read_answer
+from pymq.client.group_client import GroupClient
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
 from pymq.client.outgoing import BODY_SIZE_MAX_BYTES, Outgoing, prepare, prepare_batch, send_result
 from pymq.client.queue_picker import BrokerHealth, QueuePicker
@@ -18,7 +17,7 @@ from pymq.clock import Clock, SystemClock
 from pymq.errors import ClosedError, NotFoundError, RefusedError, UnreachableError, UsageError
 from pymq.model import sysflag
 from pymq.model.message import DELAY_LEVEL_MAX, Message, MessageQueue, SendResult
-from pymq.model.names import check_group, check_topic, reply_topic
+from pymq.model.names import check_topic, reply_topic
 from pymq.model.properties import encode_properties
 from pymq.model.record import StoredMessage
 from pymq.model.timers import decode_handle
@@ -47,7 +46,7 @@ RETRY_CODES = frozenset(
 )
 
 
-class Producer:
+class Producer(GroupClient):
     """A producer of one group. Use it with ``async with``, or :meth:`start` and :meth:`stop`.
 
     ``namesrv``: addresses separated by ``;``; without them NAMESRV_ADDR from the environment, else 127.0.0.1:9876.
@@ -72,15 +71,9 @@ class Producer:
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        self.group = check_group(group)
-        self.retry_count = retry_count
-        self._compress = compress
-        self._compress_above_bytes = compress_above_bytes
-        self._body_size_max_bytes = body_size_max_bytes
-        self._delay_level_max = delay_level_max
         clock = clock or SystemClock()
         self._requests = OpenRequests(clock)
-        self._instance = ClientInstance(
+        instance = ClientInstance(
             namesrv,
             clock=clock,
             on_request=self._requests.handle,
@@ -89,34 +82,21 @@ class Producer:
             producer_group=group,
             poll_interval_s=poll_interval_s,
         )
+        super().__init__(group, instance)
+        self.retry_count = retry_count
+        self._compress = compress
+        self._compress_above_bytes = compress_above_bytes
+        self._body_size_max_bytes = body_size_max_bytes
+        self._delay_level_max = delay_level_max
         self._clock = self._instance.clock
         self._tracer = Tracer(self._instance, group, "PRODUCE") if trace else None
         self._health = BrokerHealth(self._clock)
         self._picker = QueuePicker(self._health, self._instance.rng)
 
-    @property
-    def client_id(self) -> str:
-        """The id under which brokers list this client."""
-        return self._instance.client_id
-
-    @property
-    def inherited(self) -> bool:
-        """True in a forked child if the parent used this client: its calls raise ClosedError here."""
-        return self._instance.inherited
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
-
     async def start(self) -> None:
         """Starts background jobs. The first send opens the first connection. Raises ClosedError after a stop."""
         if not self._instance.running:
-            self._instance.start()
+            await super().start()
             if self._tracer is not None:
                 self._tracer.start()
 
@@ -125,7 +105,7 @@ class Producer:
         self._requests.end()
         if self._tracer is not None and self._instance.running:
             await self._tracer.stop()
-        await self._instance.close()
+        await super().stop()
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Returns the writable queues of ``topic``. Raises NotFoundError, UnreachableError."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from types import TracebackType
 
+from pymq.client.group_client import GroupClient
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
 from pymq.client.pulling import filter_result, pull_once
 from pymq.client.queue_offsets import QueueOffsets
@@ -15,13 +15,13 @@ from pymq.clock import Clock
 from pymq.errors import UnreachableError
 from pymq.model import sysflag
 from pymq.model.message import MessageQueue, PullResult
-from pymq.model.names import check_group, check_topic
+from pymq.model.names import check_topic
 
 PULL_COUNT_MAX = 32
 SUBSCRIPTION_COUNT_MAX = 64
 
 
-class PullConsumer:
+class PullConsumer(GroupClient):
     """A reader that uses the name of ``group``. Use it with ``async with``, or :meth:`start` and :meth:`stop`.
 
     ``namesrv``: as :class:`~pymq.client.producer.Producer` takes them.
@@ -37,36 +37,13 @@ class PullConsumer:
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        self.group = check_group(group)
-        self._instance = ClientInstance(
+        instance = ClientInstance(
             namesrv, clock=clock, rng=rng, instance_name=instance_name, poll_interval_s=poll_interval_s
         )
+        super().__init__(group, instance)
         self._offsets = QueueOffsets(self._instance)
         self._broker_ids: dict[MessageQueue, int] = {}  # suggested by brokers: a slave for messages far behind the end
         self._subscriptions: dict[tuple[str, SubscriptionOptions], Subscription] = {}  # least recently used first
-
-    @property
-    def inherited(self) -> bool:
-        """True in a forked child if the parent used this client: its calls raise ClosedError here."""
-        return self._instance.inherited
-
-    async def __aenter__(self) -> PullConsumer:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
-
-    async def start(self) -> None:
-        """Starts the background job that refreshes routes. Raises ClosedError after a stop."""
-        if not self._instance.running:
-            self._instance.start()
-
-    async def stop(self) -> None:
-        """Closes all connections; pending pulls fail with UnreachableError."""
-        await self._instance.close()
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Asks a name server for the readable queues of ``topic`` and returns them sorted.

@@ -6,11 +6,11 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Sequence
-from types import TracebackType
 from typing import Unpack
 
 from pymq.client.concurrent import ConcurrentConsumption
 from pymq.client.consumer_settings import ConsumerSettings, ConsumerState
+from pymq.client.group_client import GroupClient
 from pymq.client.group_requests import GroupRequests
 from pymq.client.handler import MessageHandler, OnMessage
 from pymq.client.heartbeat import consumer_data, subscription_data
@@ -30,7 +30,7 @@ from pymq.client.tracing import Tracer
 from pymq.clock import Clock
 from pymq.errors import NotFoundError, PymqError, RefusedError, UsageError
 from pymq.model.message import MessageQueue
-from pymq.model.names import check_group, check_topic, retry_topic
+from pymq.model.names import check_topic, retry_topic
 from pymq.wire.bodies_client import encode_body
 from pymq.wire.bodies_consumer import ClientCheck, to_fields
 from pymq.wire.codes import RequestCode
@@ -40,7 +40,7 @@ from pymq.wire.dispatch import Reply
 log = logging.getLogger(__name__)
 
 
-class PushConsumer:
+class PushConsumer(GroupClient):
     """A member of ``group``. Subscribe, then use ``async with``, or :meth:`start` and :meth:`stop`.
 
     ``on_message(list[StoredMessage])`` returns a ConsumeResult or None (done). It is a plain function, which runs in a
@@ -62,8 +62,7 @@ class PushConsumer:
         **settings: Unpack[SettingOptions],
     ) -> None:
         self.settings = _checked_settings(settings)
-        self.group = check_group(group)
-        self._instance = ClientInstance(
+        instance = ClientInstance(
             namesrv,
             clock=clock,
             rng=rng,
@@ -73,6 +72,7 @@ class PushConsumer:
             on_route_change=self._on_route_change,
             poll_interval_s=poll_interval_s,
         )
+        super().__init__(group, instance)
         queue_offsets = QueueOffsets(self._instance)
         offsets: OffsetStore = BrokerOffsets(group, queue_offsets)
         if self.settings.broadcasting:
@@ -97,11 +97,6 @@ class PushConsumer:
         return ConcurrentConsumption(self._state, self._handler)
 
     @property
-    def client_id(self) -> str:
-        """The id under which brokers list this member."""
-        return self._instance.client_id
-
-    @property
     def assigned(self) -> list[MessageQueue]:
         """The queues this member reads now, sorted."""
         return sorted(self._state.queues)
@@ -110,20 +105,6 @@ class PushConsumer:
     def failure(self) -> PymqError | None:
         """The error that stopped the consumer: a filter with ``on_error="stop"`` failed on a message. Else None."""
         return self._failure
-
-    @property
-    def inherited(self) -> bool:
-        """True in a forked child if the parent used this client: its calls raise ClosedError here."""
-        return self._instance.inherited
-
-    async def __aenter__(self) -> PushConsumer:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     def subscribe(
         self,

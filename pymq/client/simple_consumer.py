@@ -9,9 +9,9 @@ import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 
 from pymq.client.answers import read_answer
+from pymq.client.group_client import GroupClient
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
 from pymq.client.subscription import EVERYTHING, Subscription, explained
 from pymq.client.subscription_options import SubscriptionOptions
@@ -20,7 +20,7 @@ from pymq.errors import ProtocolViolation, RefusedError, UnreachableError, Usage
 from pymq.model import pop
 from pymq.model import properties as props
 from pymq.model.message import MessageQueue
-from pymq.model.names import check_group, check_topic
+from pymq.model.names import check_topic
 from pymq.model.record import StoredMessage, decode_records
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
@@ -58,7 +58,7 @@ class Received:
         return self.message.content()
 
 
-class SimpleConsumer:
+class SimpleConsumer(GroupClient):
     """Receives for ``group``. Use it with ``async with``, or :meth:`start` and :meth:`stop`.
 
     What is neither acknowledged nor extended within its invisible time comes again, here or elsewhere. ``namesrv``: as
@@ -77,35 +77,16 @@ class SimpleConsumer:
         rng: random.Random | None = None,
     ) -> None:
         """``from_end``: where a group begins that never received from a queue."""
-        self.group = check_group(group)
-        self._init_mode = int(from_end)
-        self._instance = ClientInstance(
+        instance = ClientInstance(
             namesrv, clock=clock, rng=rng, instance_name=instance_name, poll_interval_s=poll_interval_s
         )
+        super().__init__(group, instance)
+        self._init_mode = int(from_end)
         self._turn = 0  # so that no broker is always the first
-
-    @property
-    def inherited(self) -> bool:
-        """True in a forked child if the parent used this client: its calls raise ClosedError here."""
-        return self._instance.inherited
-
-    async def __aenter__(self) -> SimpleConsumer:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
-
-    async def start(self) -> None:
-        """Starts the background job that refreshes routes. Raises ClosedError after a stop."""
-        if not self._instance.running:
-            self._instance.start()
 
     async def stop(self) -> None:
         """Closes all connections. Messages without an acknowledgement come again after their invisible time."""
-        await self._instance.close()
+        await super().stop()
 
     async def receive(
         self,
