@@ -57,6 +57,10 @@ class TopicConfig(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
         """The number of existing queues: the larger of the two numbers."""
         return max(self.read_queue_nums, self.write_queue_nums)
 
+    def existing_queue(self, queue_id: int) -> int:
+        """Return ``queue_id``, or another queue when the topic has fewer by now: no consumer would read that one."""
+        return queue_id if queue_id < self.queue_count else queue_id % self.write_queue_nums
+
 
 class GroupRetryPolicy(msgspec.Struct, rename="camel", frozen=True):
     """How a group spaces its retries; CUSTOMIZED means by the delay levels."""

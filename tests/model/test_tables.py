@@ -71,6 +71,12 @@ def test_a_shrinking_topic_still_has_its_queues(read: int, write: int, count: in
     assert TopicConfig(topic_name="T", read_queue_nums=read, write_queue_nums=write).queue_count == count
 
 
+@pytest.mark.parametrize(("queue_id", "existing"), [(0, 0), (7, 7), (8, 0), (11, 3)])
+def test_a_message_for_a_queue_that_is_gone_goes_to_another(queue_id: int, existing: int) -> None:
+    topic = TopicConfig(topic_name="T", read_queue_nums=8, write_queue_nums=4)
+    assert topic.existing_queue(queue_id) == existing
+
+
 def test_every_change_makes_another_version() -> None:
     first = DataVersion(3, 1, 1000)
     assert first.next(900) == DataVersion(4, 1, 900)

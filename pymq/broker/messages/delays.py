@@ -199,20 +199,8 @@ class DelayService:
             self.dropped_count += 1
             log.warning("the delayed message at %d was dropped: topic %r is gone", message.queue_offset, topic_name)
             return
-        queue_id = int(queue_text[:9])
-        self._writer.put(
-            topic_name,
-            # The topic may have fewer queues by now: no consumer would read the old one.
-            queue_id if queue_id < topic.queue_count else queue_id % topic.write_queue_nums,
-            message.body,
-            message.raw_properties,
-            flag=message.flag,
-            sys_flag=message.sys_flag,
-            born_timestamp_ms=message.born_timestamp_ms,
-            born_host=message.born_host,
-            reconsume_times=message.reconsume_times,
-            redirect_delay=False,
-        )
+        queue_id = topic.existing_queue(int(queue_text[:9]))
+        self._writer.put_again(message, topic_name, queue_id, message.raw_properties)
         self.delivered_count += 1
 
     def _is_due(self, level: int, due_ms: int, now_ms: int) -> bool:

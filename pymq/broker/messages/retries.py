@@ -79,18 +79,7 @@ class Retries:
             target = self._topics.ensure_internal(names.retry_topic(header.group), group.retry_queue_nums)
             level = header.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
             properties[props.DELAY] = str(min(level, len(self._config.delay_level_ms)))
-        _refuse_unwritable(target)
-        self._writer.put(
-            target.topic_name,
-            self._writer.pick_queue(target.write_queue_nums),
-            message.body,
-            encode_properties(properties),
-            flag=message.flag,
-            sys_flag=message.sys_flag,
-            born_timestamp_ms=message.born_timestamp_ms,
-            born_host=message.born_host,
-            reconsume_times=message.reconsume_times + 1,
-        )
+        self._put(target, message, properties, redirect_delay=True)
         origin = properties.get(props.RETRY_TOPIC, message.topic)
         self._stats.message_sent_back(origin, header.group)
         if target.topic_name == names.dlq_topic(header.group):
@@ -104,19 +93,7 @@ class Retries:
         properties[props.RETRY_TOPIC] = topic
         _mark_dead(properties, message)
         target = self._dead_letter_topic(group)
-        _refuse_unwritable(target)
-        self._writer.put(
-            target.topic_name,
-            self._writer.pick_queue(target.write_queue_nums),
-            message.body,
-            encode_properties(properties),
-            flag=message.flag,
-            sys_flag=message.sys_flag,
-            born_timestamp_ms=message.born_timestamp_ms,
-            born_host=message.born_host,
-            reconsume_times=message.reconsume_times + 1,
-            redirect_delay=False,
-        )
+        self._put(target, message, properties, redirect_delay=False)
         self._stats.message_dead(topic, group)
 
     def redirect_direct_send(
@@ -168,6 +145,19 @@ class Retries:
         properties.setdefault(props.ORIGIN_MESSAGE_ID, message.offset_message_id)
         properties[props.WAIT] = "false"
         return properties
+
+    def _put(
+        self, target: TopicConfig, message: StoredMessage, properties: dict[str, str], *, redirect_delay: bool
+    ) -> None:
+        _refuse_unwritable(target)
+        self._writer.put_again(
+            message,
+            target.topic_name,
+            self._writer.pick_queue(target.write_queue_nums),
+            encode_properties(properties),
+            reconsume_times=message.reconsume_times + 1,
+            redirect_delay=redirect_delay,
+        )
 
     def _dead_letter_topic(self, group: str) -> TopicConfig:
         return self._topics.ensure_internal(names.dlq_topic(group), DLQ_QUEUE_COUNT)

@@ -18,6 +18,7 @@ from pymq.clock import Clock
 from pymq.errors import StoreUnavailableError
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.model.properties import append_properties, find_property, tags_code_of
+from pymq.model.record import StoredMessage
 from pymq.store.store import MessageStore, Placed
 from pymq.wire.codes import ResponseCode
 
@@ -133,6 +134,38 @@ class Writer:
         )
         self.staged_count += 1
         return placed
+
+    def put_again(
+        self,
+        message: StoredMessage,
+        topic: str,
+        queue_id: int,
+        properties: bytes,
+        *,
+        sys_flag: int | None = None,
+        born_host: bytes | None = None,
+        reconsume_times: int | None = None,
+        prepared_transaction_offset: int = 0,
+        redirect_delay: bool = False,
+    ) -> Placed:
+        """Stage a stored message at another place with these properties. What is not given stays as it was.
+
+        A DELAY level counts only with ``redirect_delay``: most messages that are put again were delayed once. Raises
+        StoreUnavailableError.
+        """
+        return self.put(
+            topic,
+            queue_id,
+            message.body,
+            properties,
+            flag=message.flag,
+            sys_flag=message.sys_flag if sys_flag is None else sys_flag,
+            born_timestamp_ms=message.born_timestamp_ms,
+            born_host=message.born_host if born_host is None else born_host,
+            reconsume_times=message.reconsume_times if reconsume_times is None else reconsume_times,
+            prepared_transaction_offset=prepared_transaction_offset,
+            redirect_delay=redirect_delay,
+        )
 
     def put_batch(
         self,

@@ -200,18 +200,8 @@ class Reviver:
         if find_property(raw, pop.FIRST_POP_TIME.encode()) is None:
             first = encode_properties({pop.FIRST_POP_TIME: str(point.key.pop_time_ms)})
             raw = append_properties(raw, first) if len(raw) + len(first) < PROPERTIES_SIZE_MAX_BYTES else raw
-        self._writer.put(
-            name,
-            0,
-            message.body,
-            raw,
-            flag=message.flag,
-            sys_flag=message.sys_flag,
-            born_timestamp_ms=message.born_timestamp_ms,
-            born_host=self._host,
-            reconsume_times=message.reconsume_times + 1,
-            redirect_delay=False,  # it was delayed once
-        )
+        tries = message.reconsume_times + 1
+        self._writer.put_again(message, name, 0, raw, born_host=self._host, reconsume_times=tries)
         self._is_failing = False
 
     def _rewrite_old(self) -> None:

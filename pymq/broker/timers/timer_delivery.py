@@ -86,7 +86,8 @@ class TimerDelivery:
             return "", _Fate.DROPPED
         topic = message.properties.get(REAL_TOPIC, "")
         if due.is_roll:
-            self._put(TIMER_TOPIC, 0, message, delivered_properties(message, due.write_ms, now_ms, rolls=True))
+            rolled = delivered_properties(message, due.write_ms, now_ms, rolls=True)
+            self._writer.put_again(message, TIMER_TOPIC, 0, rolled)
             return "" if _CANCELS in message.properties else topic, _Fate.ROLLED
         if deleted and cancelled_name(message) in deleted:
             return topic, _Fate.RECALLED
@@ -124,22 +125,7 @@ class TimerDelivery:
                 "dropped", f"a timer message at {message.physical_offset} was dropped: no topic {topic_name!r}"
             )
             return False
-        queue_id = int(queue_text[:9])
-        if queue_id >= topic.queue_count:  # the topic may have fewer queues by now: no consumer would read the old one
-            queue_id %= topic.write_queue_nums
-        self._put(topic_name, queue_id, message, delivered_properties(message, enqueue_ms, now_ms, rolls=False))
+        queue_id = topic.existing_queue(int(queue_text[:9]))
+        delivered = delivered_properties(message, enqueue_ms, now_ms, rolls=False)
+        self._writer.put_again(message, topic_name, queue_id, delivered)
         return True
-
-    def _put(self, topic: str, queue_id: int, message: StoredMessage, properties: bytes) -> None:
-        self._writer.put(
-            topic,
-            queue_id,
-            message.body,
-            properties,
-            flag=message.flag,
-            sys_flag=message.sys_flag,
-            born_timestamp_ms=message.born_timestamp_ms,
-            born_host=message.born_host,
-            reconsume_times=message.reconsume_times,
-            redirect_delay=False,
-        )

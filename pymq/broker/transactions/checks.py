@@ -160,18 +160,7 @@ class TransactionChecks:
     def store_copy(self, half: OpenHalf, message: StoredMessage, check_count: int) -> tuple[OpenHalf, bytes]:
         """Stage the next copy of a half message; return its place and its properties. Raises StoreUnavailableError."""
         raw = copy_properties(message, check_count, half.first_offset)
-        placed = self._writer.put(
-            HALF_TOPIC,
-            TRANSACTION_QUEUE_ID,
-            message.body,
-            raw,
-            flag=message.flag,
-            sys_flag=message.sys_flag,
-            born_timestamp_ms=message.born_timestamp_ms,
-            born_host=message.born_host,
-            reconsume_times=message.reconsume_times,
-            redirect_delay=False,
-        )
+        placed = self._writer.put_again(message, HALF_TOPIC, TRANSACTION_QUEUE_ID, raw)
         copy = open_half(message, half.topic)
         copy.queue_offset, copy.physical_offset = placed.queue_offset, placed.physical_offset
         copy.first_offset, copy.begun_ms, copy.stored_ms = half.first_offset, half.begun_ms, self._clock.now_ms()
@@ -180,18 +169,7 @@ class TransactionChecks:
 
     def _discard(self, message: StoredMessage) -> None:
         topic = self._topics.ensure_system(TRANS_CHECK_MAX_TIME_TOPIC)
-        self._writer.put(
-            topic.topic_name,
-            0,
-            message.body,
-            message.raw_properties,
-            flag=message.flag,
-            sys_flag=message.sys_flag,
-            born_timestamp_ms=message.born_timestamp_ms,
-            born_host=message.born_host,
-            reconsume_times=message.reconsume_times,
-            redirect_delay=False,
-        )
+        self._writer.put_again(message, topic.topic_name, 0, message.raw_properties)
         self._transactions.end(message, Outcome.DISCARDED)
         self._transactions.discarded_count += 1
         log.warning(

@@ -202,18 +202,14 @@ class Transactions:
         """
         topic_name, queue_id = target_of(message) or ("", 0)
         topic = self._topics.require(topic_name)
-        placed = self._writer.put(
+        placed = self._writer.put_again(
+            message,
             topic_name,
-            # The topic may have fewer queues by now: no consumer would read the old one.
-            queue_id if queue_id < topic.queue_count else queue_id % topic.write_queue_nums,
-            message.body,
+            topic.existing_queue(queue_id),
             message.raw_properties,
-            flag=message.flag,
             sys_flag=message.sys_flag & ~sysflag.TRANSACTION_MASK | sysflag.TRANSACTION_COMMIT,
-            born_timestamp_ms=message.born_timestamp_ms,
-            born_host=message.born_host,
-            reconsume_times=message.reconsume_times,
             prepared_transaction_offset=message.physical_offset,
+            redirect_delay=True,
         )
         self._stats.message_put(topic_name, 1, placed.size_bytes)
         self.committed_count[topic_name] = self.committed_count.get(topic_name, 0) + 1

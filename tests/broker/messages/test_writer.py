@@ -20,6 +20,7 @@ from tests.broker.disk import Threads, failing
 from tests.broker.world import BORN_HOST, Caller, FakePeer, World
 
 LOG = "/commitlog/"
+OTHER_HOST = BORN_HOST[:3] + b"\x09" + BORN_HOST[4:]
 
 
 @pytest.fixture
@@ -45,6 +46,23 @@ def answer(opaque: int, serialize: int = 0) -> bytes:
 
 def bodies(world: World) -> list[bytes]:
     return [message.body for message in world.messages("T")]
+
+
+def test_a_message_that_is_put_again_keeps_what_is_not_given(world: World) -> None:
+    writer = world.parts.messages.writer
+    writer.put("T", 0, b"x", b"", flag=3, sys_flag=2, born_timestamp_ms=1, born_host=BORN_HOST, reconsume_times=5)
+    writer.commit()
+    first = world.messages("T")[0]
+    properties = encode_properties({"DELAY": "2", "KEYS": "k"})
+    writer.put_again(first, "T", 0, properties)
+    writer.put_again(first, "T", 0, b"", sys_flag=0, born_host=OTHER_HOST, reconsume_times=6)
+    writer.commit()
+    _, again, changed = world.messages("T")
+    assert (again.flag, again.sys_flag, again.born_timestamp_ms, again.born_host, again.reconsume_times) == (
+        3, 2, 1, BORN_HOST, 5,
+    )  # fmt: skip
+    assert again.properties == {"DELAY": "2", "KEYS": "k"}
+    assert (changed.flag, changed.sys_flag, changed.born_host, changed.reconsume_times) == (3, 0, OTHER_HOST, 6)
 
 
 # -- the turn ----------------------------------------------------------------------------------------------------
