@@ -14,6 +14,7 @@ from pymq.client.process_queue import ProcessQueue
 from pymq.client.queue_offsets import QueueOffsets
 from pymq.client.subscription import Subscription
 from pymq.errors import PymqError, UsageError
+from pymq.model.allocation import Strategy
 from pymq.model.message import DELAY_LEVEL_MAX, MessageQueue, check_delay_level
 
 FIRST = "first"
@@ -46,8 +47,8 @@ class ConsumerSettings:
     retry_interval_s: float = 1.0  # after a failed request
     stop_timeout_s: float = 10.0  # the longest wait for running handlers when the consumer stops
     trace: bool = False  # write traces of deliveries and results, for pymq message trace
-    strategy: str = "AVG"
-    offsets_path: Path | None = None  # broadcasting: file that keeps the offsets over a restart
+    strategy: str | Strategy = "AVG"  # its name, or a function (client_id, queues, client_ids) -> queues
+    offsets_path: Path | None = None  # broadcasting: the file of the offsets; None: Java's place, with instance_name
 
     def check(self) -> None:
         """Raises UsageError for a value that is out of range."""

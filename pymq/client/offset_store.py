@@ -10,14 +10,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
 from pymq.client.queue_offsets import QueueOffsets
 from pymq.client.uninterrupted import uninterrupted
 from pymq.errors import PymqError
 from pymq.model.message import MessageQueue
+from pymq.wire.bodies_admin import QueueOffsets as QueueOffsetTable
+from pymq.wire.bodies_admin import decode_admin_body, encode_admin_body
 
 log = logging.getLogger(__name__)
+
+JAVA_DIRECTORY = ".rocketmq_offsets"  # in the home directory
 
 
 class OffsetStore(Protocol):
@@ -126,8 +128,16 @@ class BrokerOffsets(_Table):
         return True
 
 
+def java_path(client_id: str, group: str) -> Path:
+    """Returns the place of the file in which a Java client keeps a broadcasting consumer's offsets."""
+    return Path.home() / JAVA_DIRECTORY / client_id / group / "offsets.json"
+
+
 class FileOffsets(_Table):
-    """Broadcasting: keeps all offsets in one JSON file, replaced as a whole. Without a path, in memory only."""
+    """Broadcasting: keeps all offsets in one file, replaced as a whole. Without a path, in memory only.
+
+    The file is a Java client's offsets.json (LocalFileOffsetStore): either client goes on with the other's.
+    """
 
     def __init__(self, path: Path | None) -> None:
         super().__init__()
@@ -156,22 +166,29 @@ class FileOffsets(_Table):
             log.warning("offsets are not saved to %s: %s", self._path, error)
 
     def _load(self) -> dict[MessageQueue, int]:
-        if self._path is None or not self._path.exists():
+        """Returns the offsets of the file, else those of the backup that a Java client makes of it."""
+        if self._path is None:
             return {}
-        try:
-            rows = msgspec.json.decode(self._path.read_bytes(), type=list[tuple[str, str, int, int]])
-        except (OSError, msgspec.DecodeError) as error:
-            log.warning("the offsets in %s can't be read, consuming starts as for a new group: %s", self._path, error)
-            return {}
-        return {MessageQueue(topic, broker, queue_id): offset for topic, broker, queue_id, offset in rows}
+        for path in (self._path, self._path.with_name(self._path.name + ".bak")):
+            try:
+                content = path.read_bytes()
+                if content:
+                    return decode_admin_body(QueueOffsetTable, content).offset_table
+            except FileNotFoundError:
+                pass
+            except (OSError, PymqError) as error:
+                log.warning(
+                    "the offsets in %s can't be read: %s; without a backup, consuming starts as for a new group",
+                    *(path, error),
+                )
+        return {}
 
     @staticmethod
     def _save(path: Path, offsets: dict[MessageQueue, int]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        rows = [[*queue, offset] for queue, offset in sorted(offsets.items())]
         temporary = path.with_name(path.name + ".tmp")
         with temporary.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(rows), indent=1))
+            file.write(encode_admin_body(QueueOffsetTable(offset_table=offsets)))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from pymq.clock import Clock
+from pymq.model.allocation import Strategy
 
 
 class ClientOptions(TypedDict, total=False):
@@ -51,7 +52,7 @@ class SettingOptions(TypedDict, total=False):
     retry_interval_s: float
     stop_timeout_s: float
     trace: bool
-    strategy: str
+    strategy: str | Strategy
     offsets_path: Path | None
 
 

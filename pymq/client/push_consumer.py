@@ -16,7 +16,7 @@ from pymq.client.handler import MessageHandler, OnMessage
 from pymq.client.heartbeat import consumer_data, subscription_data
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
 from pymq.client.offset_moves import OffsetMoves
-from pymq.client.offset_store import BrokerOffsets, FileOffsets, OffsetStore
+from pymq.client.offset_store import BrokerOffsets, FileOffsets, OffsetStore, java_path
 from pymq.client.options import SettingOptions
 from pymq.client.orderly import OrderlyConsumption
 from pymq.client.queue_locks import RENEW_INTERVAL_S, QueueLocks
@@ -76,7 +76,8 @@ class PushConsumer(GroupClient):
         queue_offsets = QueueOffsets(self._instance)
         offsets: OffsetStore = BrokerOffsets(group, queue_offsets)
         if self.settings.broadcasting:
-            offsets = FileOffsets(self.settings.offsets_path)
+            place = java_path(self.client_id, group) if instance_name else None
+            offsets = FileOffsets(self.settings.offsets_path or place)
         moves = OffsetMoves(group, self._instance)
         self._state = ConsumerState(group, self._instance, self.settings, queue_offsets, offsets, self._fail, moves)
         self._failure: PymqError | None = None

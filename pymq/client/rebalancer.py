@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from pymq.client.allocation import strategy_named
+from pymq.client.allocation import strategy_of
 from pymq.client.consumer_settings import ConsumerState
 from pymq.client.process_queue import ProcessQueue
 from pymq.client.queue_locks import QueueLocks
@@ -30,7 +30,8 @@ class Rebalancer:
         self._state = state
         self._consumption = consumption
         self._locks = locks
-        self._strategy = strategy_named(state.settings.strategy)
+        self._group = state.group
+        self._strategy = strategy_of(state.settings.strategy)
         self._woken = asyncio.Event()
         self._readers: dict[MessageQueue, asyncio.Task[None]] = {}
         self._releasing: set[asyncio.Task[None]] = set()
@@ -129,8 +130,27 @@ class Rebalancer:
             if members is None:
                 self._incomplete = True
                 return
-            mine = set(self._strategy(self._state.instance.client_id, queues, members))
+            share = self._share(topic, queues, members)
+            if share is None:
+                self._incomplete = True
+                return
+            mine = share
         await self._apply(topic, mine)
+
+    def _share(self, topic: str, queues: list[MessageQueue], members: list[str]) -> set[MessageQueue] | None:
+        """Returns the queues that the strategy gives this client, None when an application's strategy fails."""
+        try:
+            share = set(self._strategy(self._state.instance.client_id, queues, members))
+        except Exception:
+            log.exception("the strategy of group %s failed, so the queues of %s stay as they are", self._group, topic)
+            return None
+        strange = share.difference(queues)
+        if strange:
+            log.warning(
+                "the strategy of group %s returned what is no queue of %s: %.200r: return some of its second argument",
+                *(self._group, topic, sorted(strange, key=repr)),
+            )
+        return share - strange
 
     async def _members(self, topic: str, queues: list[MessageQueue]) -> list[str] | None:
         """Returns the client ids of the group, None when the broker doesn't list this client yet."""

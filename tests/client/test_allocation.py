@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pymq.client.allocation import strategy_named
+from pymq.client.allocation import BY_NAME, Configured, ConsistentHash, MachineRoom, Nearby, Strategy, strategy_of
 from pymq.errors import UsageError
 from pymq.model.allocation import STRATEGIES, average, average_by_circle
 from pymq.model.message import MessageQueue
@@ -43,17 +46,80 @@ def test_queues_are_ordered_by_broker_then_number() -> None:
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 def test_a_client_that_is_not_a_member_gets_no_queue(name: Any) -> None:
-    assert strategy_named(name)("unknown", queues(4), ["a", "b"]) == []
+    assert strategy_of(name)("unknown", queues(4), ["a", "b"]) == []
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 @given(queue_count=st.integers(0, 40), clients=st.sets(st.text(max_size=3), min_size=1, max_size=12))
 def test_shares_cover_all_queues_once_and_differ_by_one_at_most(name: Any, queue_count: int, clients: Any) -> None:
-    shares = [strategy_named(name)(client, queues(queue_count), list(clients)) for client in clients]
+    shares = [strategy_of(name)(client, queues(queue_count), list(clients)) for client in clients]
     assert sorted(queue for share in shares for queue in share) == queues(queue_count)
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
+@given(queue_count=st.integers(0, 40), clients=st.sets(st.text(max_size=3), min_size=1, max_size=12))
+def test_a_ring_of_hashes_covers_all_queues_once(queue_count: int, clients: set[str]) -> None:
+    shares = [ConsistentHash()(client, queues(queue_count), list(clients)) for client in clients]
+    assert sorted(queue for share in shares for queue in share) == queues(queue_count)
+
+
+def test_on_a_ring_of_hashes_a_new_client_takes_queues_from_others_only_for_itself() -> None:
+    def owners(clients: list[str]) -> dict[MessageQueue, str]:
+        return {queue: client for client in clients for queue in ConsistentHash()(client, queues(200), clients)}
+
+    before, after = owners(["a", "b", "c"]), owners(["a", "b", "c", "d"])
+    moved = {queue for queue in before if before[queue] != after[queue]}
+    assert {after[queue] for queue in moved} == {"d"} and len(moved) < 100
+
+
+def test_configured_queues_are_this_clients_and_other_topics_are_shared() -> None:
+    strategy = Configured(queues(4)[2:3])
+    assert strategy("a", queues(4), ["a", "b"]) == queues(4)[2:3]
+    retries = [MessageQueue("%RETRY%G", "broker-a", 0)]
+    assert strategy("a", retries, ["a", "b"]) == retries and strategy("b", retries, ["a", "b"]) == []
+
+
+def room_of_broker(queue: MessageQueue) -> str:
+    return queue.broker_name.split("@")[0]
+
+
+def room_of_client(client_id: str) -> str:
+    return client_id.split("-", maxsplit=1)[0]
+
+
+def strategies_of_java(all_queues: list[MessageQueue]) -> dict[str, Strategy]:
+    return {
+        **STRATEGIES,
+        "CONSISTENT_HASH:10": BY_NAME["CONSISTENT_HASH"],
+        "CONSISTENT_HASH:3": ConsistentHash(3),
+        "CONFIG": Configured(all_queues[:1]),
+        "MACHINE_ROOM": MachineRoom({"r1", "r3"}),
+        "MACHINE_ROOM_NEARBY-AVG": Nearby(room_of_broker, room_of_client),
+        "MACHINE_ROOM_NEARBY-CONSISTENT_HASH": Nearby(room_of_broker, room_of_client, ConsistentHash()),
+    }
+
+
+def test_shares_are_those_of_the_java_client() -> None:
+    # The file is the output of tests/interop/java/sharing, which calls RocketMQ 5.3.3's own classes.
+    lines = (Path(__file__).parents[1] / "golden" / "sharing.jsonl").read_text().splitlines()
+    counts = Counter[str]()
+    for case in map(json.loads, lines):
+        rooms, each = range(1, case["rooms"] + 1), range(case["queues"])
+        all_queues = [MessageQueue("Orders", f"r{room}@broker", queue) for room in rooms for queue in each]
+        clients = sorted(f"r{1 + client % 2}-10.0.0.{client}@billing" for client in range(case["clients"]))
+        strategy = strategies_of_java(all_queues)[case["strategy"]]
+        shares = [[all_queues.index(queue) for queue in strategy(one, all_queues, clients)] for one in clients]
+        assert shares == case["shares"], case
+        counts[case["strategy"]] += 1
+    assert set(counts) == set(strategies_of_java(queues(1))) and min(counts.values()) == 36
+
+
+def test_an_own_function_is_taken_as_it_is() -> None:
+    assert strategy_of(average) is average
+
+
 def test_an_unknown_strategy_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="AVG, AVG_BY_CIRCLE"):
-        strategy_named("RANDOM")
+    with pytest.raises(UsageError, match="AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, or give a function"):
+        strategy_of("RANDOM")
+    with pytest.raises(UsageError, match="no rebalance strategy 3"):
+        strategy_of(3)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pymq.client.offset_store import BrokerOffsets, FileOffsets
+from pymq.client.offset_store import BrokerOffsets, FileOffsets, java_path
 from pymq.client.queue_offsets import QueueOffsets
 from pymq.errors import UnreachableError
 from pymq.model.message import MessageQueue
@@ -151,7 +151,50 @@ def test_an_offset_file_survives_a_restart(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"a": 1}', b'[["T", "b"]]'])
+# As a Java client 5.3.3 writes it (tests/interop/test_sharing_java.py).
+JAVA_FILE = """{
+\t"offsetTable":{{
+\t\t\t"brokerName":"b",
+\t\t\t"queueId":1,
+\t\t\t"topic":"T"
+\t\t}:102,{
+\t\t\t"brokerName":"b",
+\t\t\t"queueId":0,
+\t\t\t"topic":"T"
+\t\t}:100
+\t}
+}"""
+
+
+def test_the_file_of_a_java_client_is_read(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "offsets.json"
+        path.write_text(JAVA_FILE)
+        store = FileOffsets(path)
+        assert (await store.stored(QUEUE), await store.stored(OTHER)) == (100, 102)
+
+    asyncio.run(main())
+
+
+def test_a_java_client_has_its_file_below_the_home_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    expected = tmp_path / ".rocketmq_offsets" / "10.0.0.1@billing" / "G" / "offsets.json"
+    assert java_path("10.0.0.1@billing", "G") == expected
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b'{"offsetTable": {"x": 1}}'])
+def test_a_backup_replaces_a_missing_or_damaged_file(tmp_path: Path, content: bytes | None) -> None:
+    async def main() -> None:
+        path = tmp_path / "offsets.json"
+        if content is not None:
+            path.write_bytes(content)
+        (tmp_path / "offsets.json.bak").write_text(JAVA_FILE)
+        assert await FileOffsets(path).stored(QUEUE) == 100
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"a": 1}', b'[["T", "b"]]', b'{"offsetTable": {"x": []}}'])
 def test_a_damaged_file_is_a_new_start(tmp_path: Path, content: Any) -> None:
     async def main() -> None:
         path = tmp_path / "offsets.json"

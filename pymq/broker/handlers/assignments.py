@@ -5,6 +5,7 @@ Java: QueryAssignmentProcessor.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pymq.broker.handlers.late import answer_when_saved
@@ -95,6 +96,6 @@ class AssignmentHandlers:
         return None
 
 
-def _encoded(queues: list[MessageQueue], mode: str) -> bytes:
+def _encoded(queues: Sequence[MessageQueue], mode: str) -> bytes:
     assignments = [Assignment(message_queue=QueueName.of(queue), mode=mode) for queue in queues]
     return encode_body(AssignmentAnswer(message_queue_assignments=assignments))
