@@ -13,16 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.support import probe
+from tests.interop.support import matrix, probe
 from tests.interop.support.apache import CHECKS_SOON, ApacheServer
 from tests.interop.support.programs import ProgramOutput, ProgramRun, run_program
-from tests.interop.support.pymq_server import PymqServer
+from tests.interop.support.pymq_server import REPOSITORY, PymqServer
 from tests.interop.support.replicas import Member, NameServer
 from tests.interop.support.second_runs import SecondRuns
 from tests.machine import REGISTRY_VARIABLES
 
 Broker = ApacheServer | PymqServer
 
+MATRIX_PAGE = REPOSITORY / "docs" / "compatibility.md"
 _SKIP_PREFIX = "interop: "
 _SECOND_RUNS = pytest.StashKey[SecondRuns]()
 
@@ -119,8 +120,19 @@ def run_client(server: Broker, second_runs: SecondRuns, tmp_path_factory: pytest
     return run
 
 
+def _write_matrix(reporter: pytest.TerminalReporter) -> None:
+    outcomes: dict[str, bool] = {}
+    for kind in ("passed", "failed", "error"):
+        for report in reporter.getreports(kind):
+            if report.when == "call" or kind != "passed":
+                outcomes[report.nodeid] = kind == "passed"
+    MATRIX_PAGE.write_text(matrix.updated(MATRIX_PAGE.read_text(), outcomes))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print in a few lines what the interop tests proved and what they skipped."""
+    """Print in a few lines what the interop tests proved and what they skipped; write the matrix when asked to."""
+    if os.environ.get("PYMQ_INTEROP_MATRIX") == "write":
+        _write_matrix(terminalreporter)
     counts: dict[str, int] = {}
     for report in terminalreporter.getreports("passed"):
         if "tests/interop" in report.nodeid and report.when == "call":
