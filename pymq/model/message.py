@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 from pymq.errors import UsageError
 from pymq.model import properties as names
@@ -14,6 +14,18 @@ from pymq.model.record import StoredMessage, decode_records
 DELAY_LEVEL_MAX = 18  # Java: the number of levels in messageDelayLevel's default
 SHOWN_LENGTH_MAX = 60
 KEY_SEPARATOR = " "  # Java: MessageConst.KEY_SEPARATOR
+
+
+T_contra = TypeVar("T_contra", contravariant=True)
+T = TypeVar("T")
+
+
+class Encoder(Protocol[T_contra]):
+    """The half of a codec (:mod:`pymq.client.codecs`) that writes bodies."""
+
+    def encode(self, value: T_contra) -> bytes:
+        """Returns the body for ``value``."""
+        ...
 
 
 class MessageQueue(NamedTuple):
@@ -28,9 +40,10 @@ class MessageQueue(NamedTuple):
 class Message:
     """A message to send.
 
-    ``body``: bytes, or text, which is sent as UTF-8. ``tags``: one tag. ``keys``: one text with keys separated by
-    blanks, or a sequence of keys. ``delay_level`` is 1 to 18, 0 for none. A timer message has ``deliver_at_ms``
-    (Unix time) or ``delay_ms`` instead. Raises UsageError for other types.
+    ``body``: bytes, or text, which is sent as UTF-8; with ``codec`` any value that it encodes. ``tags``: one tag.
+    ``keys``: one text with keys separated by blanks, or a sequence of keys. ``delay_level`` is 1 to 18, 0 for none. A
+    timer message has ``deliver_at_ms`` (Unix time) or ``delay_ms`` instead. Raises UsageError for other types, and what
+    the codec raises.
     """
 
     topic: str
@@ -44,6 +57,7 @@ class Message:
     deliver_at_ms: int = 0
     delay_ms: int = 0
 
+    @overload
     def __init__(
         self,
         topic: str,
@@ -56,7 +70,42 @@ class Message:
         wait_store: bool = True,
         deliver_at_ms: int = 0,
         delay_ms: int = 0,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        topic: str,
+        body: T,
+        tags: str = "",
+        keys: str | Sequence[str] = "",
+        properties: dict[str, str] | None = None,
+        flag: int = 0,
+        delay_level: int = 0,
+        wait_store: bool = True,
+        deliver_at_ms: int = 0,
+        delay_ms: int = 0,
+        *,
+        codec: Encoder[T],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        topic: str,
+        body: Any,
+        tags: str = "",
+        keys: str | Sequence[str] = "",
+        properties: dict[str, str] | None = None,
+        flag: int = 0,
+        delay_level: int = 0,
+        wait_store: bool = True,
+        deliver_at_ms: int = 0,
+        delay_ms: int = 0,
+        *,
+        codec: Encoder[Any] | None = None,
     ) -> None:
+        if codec is not None:
+            body = codec.encode(body)
         self.topic = topic
         self.body = body if type(body) is bytes else _body_bytes(body)
         self.tags = tags

@@ -1,0 +1,174 @@
+"""Codecs: how the objects of an application become message bodies, and bodies become objects again.
+
+Give one to a message that is sent, ``Message("Orders", order, codec=codec)``, and call ``codec.decode(body)`` where it
+arrives. Libraries that only some codecs need are imported when such a codec is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, overload
+
+import msgspec
+
+from pymq.errors import PymqError, UsageError
+
+T = TypeVar("T")
+ProtoT = TypeVar("ProtoT", bound="ProtobufMessage")
+SHOWN_LENGTH_MAX = 60
+
+
+class CodecError(PymqError):
+    """A value can't be encoded, or a body is not what the codec reads."""
+
+
+class Codec(Protocol[T]):
+    """What producers and consumers ask of a codec. Any object with these two methods will do."""
+
+    def encode(self, value: T) -> bytes:
+        """Returns the body for ``value``. Raises CodecError."""
+        ...
+
+    def decode(self, body: bytes) -> T:
+        """Returns the value that ``body`` holds. Raises CodecError."""
+        ...
+
+
+class _MsgspecCodec(Codec[T]):
+    """The base of the codecs on msgspec: dataclasses, TypedDicts, NamedTuples and msgspec.Struct work alike."""
+
+    _format: str
+
+    def __init__(self, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any], what: object) -> None:
+        self._encode = encode
+        self._decode = decode
+        self._what = what
+
+    def encode(self, value: T) -> bytes:
+        """Returns the body for ``value``. Raises CodecError."""
+        try:
+            return self._encode(value)
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise CodecError(f"{_shown(value)} can't be written as {self._format}: {error}") from error
+
+    def decode(self, body: bytes) -> T:
+        """Returns the value in ``body``, checked against the type. Raises CodecError."""
+        try:
+            value: T = self._decode(body)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise CodecError(f"{_shown(body)} is no {self._format} of {_named(self._what)}: {error}") from error
+        return value
+
+
+class JsonCodec(_MsgspecCodec[T]):
+    """JSON bodies. ``JsonCodec(Order)`` reads them as that type and checks every field; without one, as plain values.
+
+    A type is a dataclass, TypedDict, NamedTuple, ``msgspec.Struct``, or a container such as ``list[Order]``.
+    """
+
+    _format = "JSON"
+
+    @overload
+    def __init__(self: JsonCodec[Any]) -> None: ...
+
+    @overload
+    def __init__(self, type: type[T]) -> None: ...
+
+    def __init__(self, type: Any = Any) -> None:
+        """Raises UsageError for a type that JSON can't be read as."""
+        decoder = _made(lambda: msgspec.json.Decoder(type), type)
+        super().__init__(msgspec.json.Encoder().encode, decoder.decode, type)
+
+
+class MsgpackCodec(_MsgspecCodec[T]):
+    """MessagePack bodies, smaller and faster than JSON; types as those of :class:`JsonCodec`."""
+
+    _format = "MessagePack"
+
+    @overload
+    def __init__(self: MsgpackCodec[Any]) -> None: ...
+
+    @overload
+    def __init__(self, type: type[T]) -> None: ...
+
+    def __init__(self, type: Any = Any) -> None:
+        """Raises UsageError for a type that MessagePack can't be read as."""
+        decoder = _made(lambda: msgspec.msgpack.Decoder(type), type)
+        super().__init__(msgspec.msgpack.Encoder().encode, decoder.decode, type)
+
+
+class TextCodec(Codec[str]):
+    """Text, as UTF-8."""
+
+    def encode(self, value: str) -> bytes:
+        """Returns the text as UTF-8. Raises CodecError for anything but text."""
+        try:
+            return value.encode()
+        except (AttributeError, UnicodeEncodeError) as error:
+            raise CodecError(f"{_shown(value)} can't be written as UTF-8: {error}") from error
+
+    def decode(self, body: bytes) -> str:
+        """Returns the text. Raises CodecError when the body is not UTF-8."""
+        try:
+            return body.decode()
+        except UnicodeDecodeError as error:
+            raise CodecError(f"{_shown(body)} is no UTF-8 text: {error}") from error
+
+
+class ProtobufMessage(Protocol):
+    """What :class:`ProtobufCodec` needs of a class that protoc generated."""
+
+    def SerializeToString(self) -> bytes:
+        """Returns the message's bytes."""
+        ...
+
+    def ParseFromString(self, serialized: bytes) -> Any:
+        """Fills the message from bytes."""
+        ...
+
+
+class ProtobufCodec(Codec[ProtoT]):
+    """Protocol buffers: ``ProtobufCodec(Order)`` for a class that protoc generated."""
+
+    def __init__(self, type: type[ProtoT]) -> None:
+        """Raises UsageError for a class that protoc has not generated."""
+        missing = [name for name in ("SerializeToString", "ParseFromString") if not hasattr(type, name)]
+        if missing:
+            raise UsageError(
+                f"{_named(type)} has no {' and no '.join(missing)}: give a class that protoc generated from a .proto"
+            )
+        self._type = type
+
+    def encode(self, value: ProtoT) -> bytes:
+        """Returns the message's bytes. Raises CodecError for another type, and for a required field that is not set."""
+        if not isinstance(value, self._type):
+            raise CodecError(f"{_shown(value)} is no {_named(self._type)}")
+        try:
+            return value.SerializeToString()
+        except Exception as error:  # protobuf's own EncodeError: the library is not imported here
+            raise CodecError(f"the {_named(self._type)} can't be written: {error}") from error
+
+    def decode(self, body: bytes) -> ProtoT:
+        """Returns the message in ``body``. Raises CodecError."""
+        value = self._type()
+        try:
+            value.ParseFromString(body)
+        except Exception as error:  # protobuf's own DecodeError
+            raise CodecError(f"{_shown(body)} is no {_named(self._type)}: {error}") from error
+        return value
+
+
+def _made(make: Callable[[], Any], type: object) -> Any:
+    try:
+        return make()
+    except TypeError as error:
+        raise UsageError(f"{_named(type)} is no type for a codec: {error}") from error
+
+
+def _named(type: object) -> str:
+    return "any value" if type is Any else getattr(type, "__qualname__", None) or repr(type)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN_LENGTH_MAX else text[:SHOWN_LENGTH_MAX] + "…"
