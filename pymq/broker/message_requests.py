@@ -104,10 +104,12 @@ class MessageRequests:
             writer=messages.writer,
             popper=pop.popper,
             revive_log=pop.revive_log,
+            ordered_queues=pop.ordered_queues,
             budget=budget,
         )
         self.pop_polls = self.pops.polls
         pop.reviver.on_revived = self.pop_polls.wake_group
+        pop.ordered_queues.on_free = self.pop_polls.wake_group
         self._writer = messages.writer
         self._schedule_turn_end = schedule_turn_end
         stager = store.plain_stager()

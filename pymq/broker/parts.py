@@ -317,6 +317,7 @@ class BrokerParts:
             steps.callback(metadata.cursors.save)
             steps.callback(metadata.pending_offsets.save)
             steps.callback(metadata.request_modes.save)
+            steps.callback(metadata.order_infos.save)
             steps.callback(metadata.groups.save)
             steps.callback(metadata.topics.save)
             steps.callback(replication.write_fence.keep_commits)

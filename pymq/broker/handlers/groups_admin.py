@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.cursors import CursorManager
     from pymq.broker.metadata.groups import GroupManager
     from pymq.broker.metadata.leaser import Leaser
+    from pymq.broker.metadata.order_infos import OrderInfos
     from pymq.broker.metadata.request_modes import RequestModes
     from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.report.stats import StatsManager
@@ -37,6 +38,7 @@ class GroupAdminHandlers:
         topics: TopicManager,
         cursors: CursorManager,
         request_modes: RequestModes,
+        order_infos: OrderInfos,
         leaser: Leaser,
         stats: StatsManager,
         sliced_work: SlicedWork,
@@ -46,6 +48,7 @@ class GroupAdminHandlers:
         self._topics = topics
         self._cursors = cursors
         self._request_modes = request_modes
+        self._order_infos = order_infos
         self._leaser = leaser
         self._stats = stats
 
@@ -65,6 +68,7 @@ class GroupAdminHandlers:
         def finish() -> Reply:
             self._leaser.forget_group(header.group_name)
             self._request_modes.forget(group=header.group_name)
+            self._order_infos.forget_group(header.group_name)
             self._stats.forget_group(header.group_name)
             if header.clean_offset or header.remove_offset:
                 self._cursors.forget_group(header.group_name)

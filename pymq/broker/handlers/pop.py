@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pymq.broker.messages.message_filter import MessageFilter
 from pymq.broker.messages.writer import NOT_WAITING
 from pymq.broker.pop.check_points import CheckPoint, CheckPointKey
+from pymq.broker.pop.ordered_queues import OrderedQueue, OrderedQueues
 from pymq.broker.pop.pop_polls import ParkedPop, PopPolls
 from pymq.broker.pop.popper import PopAsk, Popped, Popper
 from pymq.broker.pop.revive_log import ReviveLog
@@ -69,6 +70,7 @@ class PopHandlers:
         writer: Writer,
         popper: Popper,
         revive_log: ReviveLog,
+        ordered_queues: OrderedQueues,
         budget: MemoryBudget,
     ) -> None:
         self._config = config
@@ -80,6 +82,7 @@ class PopHandlers:
         self._writer = writer
         self._popper = popper
         self._log = revive_log
+        self._ordered = ordered_queues
         self.ineffective_ack_count = 0  # late, double and forged ones
         self.polls = PopPolls(
             clock,
@@ -118,8 +121,7 @@ class PopHandlers:
             return None
         popped = self._popper.pop(ask, self._clock.now_ms())
         if popped.count:
-            self._hold_answer(request, peer, ask, popped)
-            return None
+            return self._found(request, peer, ask, popped)
         if wait_ms <= 0:
             return _nothing(ResponseCode.POLLING_TIMEOUT, ask, popped)
         if self.polls.park(peer, request, ask, place, ask.message_filter, wait_ms, is_due=popped.rest > 0):
@@ -138,15 +140,10 @@ class PopHandlers:
             raise _invalid(f"maxMsgNums={header.max_msg_nums}: ask for 1 to {COUNT_MAX} messages")
         _check_invisible(header.invisible_time)
         topic = self._check_target(header.topic, header.consumer_group, header.queue_id)
-        if header.order:
-            raise Refusal(
-                ResponseCode.NO_PERMISSION,
-                "orderly pops (order=true) are not served: pop without order, or use an ordered push consumer",
-            )
         problem = pop.retry_topic_problem(header.consumer_group, header.topic)
         if problem:
             raise _invalid(problem)
-        if self._log.check_points.is_full_for(header.consumer_group):
+        if not header.order and self._log.check_points.is_full_for(header.consumer_group):
             raise Refusal(
                 ResponseCode.SYSTEM_BUSY,
                 f"group {header.consumer_group} has {self._log.check_points.count_of(header.consumer_group)} hand-outs "
@@ -161,6 +158,8 @@ class PopHandlers:
             invisible_ms=header.invisible_time,
             init_mode=header.init_mode,
             message_filter=self._filter_of(header),
+            is_ordered=header.order,
+            attempt_id=header.attempt_id,
         )
 
     def _filter_of(self, header: PopMessageHeader) -> MessageFilter:
@@ -194,15 +193,20 @@ class PopHandlers:
             )
         return topic
 
-    def _hold_answer(self, request: Command, peer: Peer, ask: PopAsk, popped: Popped) -> None:
-        """Have the answer leave once the check points are in the log; they need no disk: what is lost comes again."""
+    def _found(self, request: Command, peer: Peer, ask: PopAsk, popped: Popped) -> Reply | None:
+        """Have the answer leave once the check points are in the log; they need no disk: what is lost comes again.
+
+        The answer to an orderly pop is returned: it has no check points.
+        """
         self.polls.turn_bytes += popped.size_bytes
         if popped.rest:
             self.polls.wake_group(ask.topic, ask.group)
-        if request.is_oneway:
-            return
         reply = Reply(ResponseCode.SUCCESS, "FOUND", _answer(ask, popped), b"".join(popped.records))
-        self._writer.hold(peer, encode_command(reply.to_command(request)), NOT_WAITING)  # type: ignore[arg-type]
+        if ask.is_ordered:
+            return reply
+        if not request.is_oneway:
+            self._writer.hold(peer, encode_command(reply.to_command(request)), NOT_WAITING)  # type: ignore[arg-type]
+        return None
 
     # -- waiting requests ----------------------------------------------------------------------------------------
 
@@ -213,12 +217,16 @@ class PopHandlers:
                 return self._notify(parked, parked.ask, is_last)
             popped = self._popper.pop(parked.ask, self._clock.now_ms())
         except (PymqError, OSError) as error:  # it must not stop the other requests
-            reply = error_reply(error) if isinstance(error, PymqError) else Reply(ResponseCode.SYSTEM_ERROR, str(error))
-            reply.ext = PopMessageAnswer()
-            parked.peer.answer(parked.request, reply)
+            failed = (
+                error_reply(error) if isinstance(error, PymqError) else Reply(ResponseCode.SYSTEM_ERROR, str(error))
+            )
+            failed.ext = PopMessageAnswer()
+            parked.peer.answer(parked.request, failed)
             return True
         if popped.count:
-            self._hold_answer(parked.request, parked.peer, parked.ask, popped)
+            reply = self._found(parked.request, parked.peer, parked.ask, popped)
+            if reply is not None:
+                parked.peer.answer(parked.request, reply)
         elif is_last:
             parked.peer.answer(parked.request, _nothing(ResponseCode.POLLING_TIMEOUT, parked.ask, popped))
         else:
@@ -251,14 +259,26 @@ class PopHandlers:
         return Reply(ext=NotificationAnswer(has_msg=False, polling_full=is_full))
 
     def _has_message(self, header: NotificationHeader) -> bool:
-        return any(self._popper.waiting_count(header.consumer_group, *queue) for queue in self._queues_of(header))
+        queues = self._normal_queues_of(header)
+        if header.order:
+            queues = [each for each in queues if not self._is_blocked(header, each)]
+        else:
+            queues += self._retry_queues_of(header)
+        return any(self._popper.waiting_count(header.consumer_group, *queue) for queue in queues)
 
-    def _queues_of(self, header: NotificationHeader | PeekMessageHeader) -> list[tuple[str, int]]:
-        """Return the queues that a pop with these fields visits."""
+    def _is_blocked(self, header: NotificationHeader, queue: tuple[str, int]) -> bool:
+        topic, queue_id = queue
+        return self._ordered.is_blocked(OrderedQueue(topic, header.consumer_group, queue_id), header.attempt_id)
+
+    def _normal_queues_of(self, header: NotificationHeader | PeekMessageHeader) -> list[tuple[str, int]]:
+        """Return the topic's queues that a pop with these fields visits."""
         topic = self._topics.get(header.topic)
         count = topic.read_queue_nums if topic is not None else 0
         numbers = range(count) if header.queue_id < 0 else (header.queue_id,)
-        queues = [(header.topic, number) for number in numbers]
+        return [(header.topic, number) for number in numbers]
+
+    def _retry_queues_of(self, header: NotificationHeader | PeekMessageHeader) -> list[tuple[str, int]]:
+        queues = []
         for name, _ in self._popper.retry_topics(header.consumer_group, header.topic):
             queues += [(name, number) for number in range(self._topics.require(name).read_queue_nums)]
         return queues
@@ -274,7 +294,8 @@ class PopHandlers:
         """Return how many messages a pop could get. Nothing is handed out."""
         self._check_readable()
         self._check_target(header.topic, header.consumer_group, header.queue_id)
-        rest = sum(self._popper.waiting_count(header.consumer_group, *queue) for queue in self._queues_of(header))
+        queues = self._normal_queues_of(header) + self._retry_queues_of(header)
+        rest = sum(self._popper.waiting_count(header.consumer_group, *queue) for queue in queues)
         code = ResponseCode.SUCCESS if rest else ResponseCode.PULL_NOT_FOUND
         answer = PopMessageAnswer(pop_time=self._clock.now_ms(), rest_num=rest)
         return Reply(code, "FOUND" if rest else "NO_MESSAGE_IN_QUEUE", answer)
@@ -285,6 +306,9 @@ class PopHandlers:
         """Strike one message off its check point. One that is not there any more changes nothing."""
         self._check_place(header.topic, header.queue_id, header.offset, past_end=1)
         receipt = _receipt_of(header.extra_info)
+        if receipt.revive_queue_id == pop.ORDERLY_REVIVE_QUEUE:
+            self._ack_in_order(header, receipt)
+            return Reply()
         point = self._point_of(header, receipt)
         if point is None:
             self.ineffective_ack_count += 1
@@ -292,6 +316,12 @@ class PopHandlers:
         self._log.put_ack(point, [header.offset])
         self._hold(request, peer, Reply())
         return None
+
+    def _ack_in_order(self, header: AckMessageHeader, receipt: Receipt) -> None:
+        """Acknowledge a message of an orderly pop. Its order information takes note; nothing goes to the log."""
+        is_ours = receipt.broker_name == self._config.broker_name
+        if not (is_ours and self._ordered.ack(_ordered_queue(header), header.offset, receipt.pop_time_ms)):
+            self.ineffective_ack_count += 1
 
     def batch_ack(self, request: Command, header: None, peer: Peer) -> Reply | None:
         """Strike messages off many check points. Those that are not there any more change nothing."""
@@ -320,6 +350,9 @@ class PopHandlers:
         key = CheckPointKey(topic, ack.group, ack.queue_id, ack.start_offset, ack.pop_time_ms)
         point = self._log.check_points.get(key)
         bits, start = ack.decoded_bits(), ack.start_offset
+        if ack.revive_queue_id == pop.ORDERLY_REVIVE_QUEUE:
+            self._ack_many_in_order(ack, topic, bits)
+            return False
         left = [] if point is None else [each for each in point.left_offsets() if bits >> (each - start) & 1]
         self.ineffective_ack_count += bits.bit_count() - len(left)
         if point is None or not left:
@@ -327,18 +360,25 @@ class PopHandlers:
         self._log.put_ack(point, left)
         return True
 
+    def _ack_many_in_order(self, ack: BatchAck, topic: str, bits: int) -> None:
+        """Acknowledge what the bits name; other messages than those of the hand-out count as without effect."""
+        queue = OrderedQueue(topic, ack.group, ack.queue_id)
+        acked = 0
+        for offset in self._ordered.handed_out(queue, ack.pop_time_ms):
+            if offset >= ack.start_offset and bits >> (offset - ack.start_offset) & 1:
+                acked += self._ordered.ack(queue, offset, ack.pop_time_ms)
+        self.ineffective_ack_count += bits.bit_count() - acked
+
     def change_invisible_time(self, request: Command, header: ChangeInvisibleTimeHeader, peer: Peer) -> Reply | None:
         """Give a message a new invisible time from now on, under a new receipt."""
         self._check_place(header.topic, header.queue_id, header.offset, past_end=0)
         _check_invisible(header.invisible_time)
         receipt = _receipt_of(header.extra_info)
+        if receipt.revive_queue_id == pop.ORDERLY_REVIVE_QUEUE:
+            return self._hide_in_order(header, receipt)
         point = self._point_of(header, receipt)
         if point is None:
-            raise Refusal(
-                ResponseCode.NO_MESSAGE,
-                f"the receipt {header.extra_info[:80]!r} is over for offset {header.offset}: the message was "
-                "acknowledged or delivered again, so take the newest receipt",
-            )
+            raise _over(header)
         queue_id = point.revive_queue_id
         key = CheckPointKey(header.topic, header.consumer_group, header.queue_id, header.offset, self._clock.now_ms())
         while key in self._log.check_points:  # within one millisecond
@@ -350,6 +390,23 @@ class PopHandlers:
         )
         self._hold(request, peer, Reply(ext=answer))
         return None
+
+    def _hide_in_order(self, header: ChangeInvisibleTimeHeader, receipt: Receipt) -> Reply:
+        """Give a message of an orderly pop a new invisible time from now on. Its receipt stays."""
+        is_ours = receipt.broker_name == self._config.broker_name
+        queue = _ordered_queue(header)
+        end_ms = (
+            self._ordered.hide(queue, header.offset, receipt.pop_time_ms, header.invisible_time) if is_ours else None
+        )
+        if end_ms is None:
+            raise _over(header)
+        return Reply(
+            ext=ChangeInvisibleTimeAnswer(
+                pop_time=receipt.pop_time_ms,
+                invisible_time=end_ms - receipt.pop_time_ms,  # the client adds it to the pop's time
+                revive_qid=pop.ORDERLY_REVIVE_QUEUE,
+            )
+        )
 
     def _check_place(self, topic_name: str, queue_id: int, offset: int, past_end: int) -> None:
         """Check that a message can be there. Raises Refusal."""
@@ -390,11 +447,24 @@ def _answer(ask: PopAsk, popped: Popped) -> PopMessageAnswer:
         rest_num=popped.rest,
         start_offset_info=pop.start_offset_info(popped.queues),
         msg_offset_info=pop.message_offset_info(popped.queues),
+        order_count_info=";".join(popped.order_counts) if ask.is_ordered else None,
     )
 
 
 def _nothing(code: int, ask: PopAsk, popped: Popped) -> Reply:
     return Reply(code, "NO_MESSAGE_IN_QUEUE", _answer(ask, popped))
+
+
+def _ordered_queue(header: AckMessageHeader | ChangeInvisibleTimeHeader) -> OrderedQueue:
+    return OrderedQueue(header.topic, header.consumer_group, header.queue_id)
+
+
+def _over(header: ChangeInvisibleTimeHeader) -> Refusal:
+    return Refusal(
+        ResponseCode.NO_MESSAGE,
+        f"the receipt {header.extra_info[:80]!r} is over for offset {header.offset}: the message was acknowledged or "
+        "delivered again, so take the newest receipt",
+    )
 
 
 def _check_invisible(invisible_ms: int) -> None:

@@ -25,6 +25,7 @@ from pymq.wire.headers.admin import CreateTopicHeader, GetTopicConfigHeader, Top
 if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer
     from pymq.broker.metadata.cursors import CursorManager
+    from pymq.broker.metadata.order_infos import OrderInfos
     from pymq.broker.metadata.request_modes import RequestModes
     from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.report.stats import StatsManager
@@ -48,6 +49,7 @@ class TopicAdminHandlers:
         topics: TopicManager,
         cursors: CursorManager,
         request_modes: RequestModes,
+        order_infos: OrderInfos,
         stats: StatsManager,
         store: MessageStore,
         writer: Writer,
@@ -59,6 +61,7 @@ class TopicAdminHandlers:
         self._topics = topics
         self._cursors = cursors
         self._request_modes = request_modes
+        self._order_infos = order_infos
         self._stats = stats
         self._store = store
         self._writer = writer
@@ -98,6 +101,7 @@ class TopicAdminHandlers:
             self._store.delete_topic(header.topic)
             self._cursors.forget_topic(header.topic)
             self._request_modes.forget(topic=header.topic)
+            self._order_infos.forget_topic(header.topic)
             self._stats.forget_topic(header.topic)
             self._when_registered(lambda: peer.answer(asked, Reply()))
 

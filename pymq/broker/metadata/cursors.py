@@ -166,6 +166,10 @@ class CursorManager:
         """True while a reset is pending."""
         return bool(self._resets)
 
+    def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Return True while a reset of the group in this queue is pending."""
+        return (topic, group, queue_id) in self._resets
+
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the group's pending reset, once; None almost always."""
         return self._resets.pop((topic, group, queue_id), None) if self._resets else None

@@ -11,6 +11,8 @@ from pymq.broker.metadata.cursors import CursorManager
 from pymq.broker.metadata.filter_servers import FilterServers
 from pymq.broker.metadata.groups import GroupManager
 from pymq.broker.metadata.leaser import Leaser
+from pymq.broker.metadata.order_infos import MEMBER as ORDER_INFOS_MEMBER
+from pymq.broker.metadata.order_infos import OrderInfos
 from pymq.broker.metadata.request_modes import MEMBER as MODES_MEMBER
 from pymq.broker.metadata.request_modes import RequestModes
 from pymq.broker.metadata.topics import TopicManager
@@ -62,6 +64,9 @@ class Metadata:
             else SlaveCursors(offsets, clock=clock, config=config, max_offset=ends, pending=self.pending_offsets)
         )
         self.request_modes = RequestModes(config_tables.saver("messageRequestMode.json", MODES_MEMBER), clock=clock)
+        self.order_infos = OrderInfos(
+            config_tables.saver("consumerOrderInfo.json", ORDER_INFOS_MEMBER), clock=clock, config=config
+        )
         self.leaser = Leaser(clock=clock, config=config)
         self.clients = ClientManager(clock=clock, config=config, groups=self.groups, budget=budget)
         self.filter_servers = FilterServers(clock, on_filter_servers)
@@ -72,6 +77,7 @@ class Metadata:
         self.groups.load()
         self.cursors.load()
         self.request_modes.load()
+        self.order_infos.load()
 
     def jobs(self) -> list[Job]:
         """Return the jobs that save and expire entries."""
@@ -80,6 +86,7 @@ class Metadata:
             Job("groups", SLOW_TICK_PERIOD_MS, self.groups.tick),
             Job("request modes", SLOW_TICK_PERIOD_MS, self.request_modes.tick),
             Job("cursors", SLOW_TICK_PERIOD_MS, self.cursors.tick),
+            Job("order information", SLOW_TICK_PERIOD_MS, self.order_infos.tick),
             Job("clients", SLOW_TICK_PERIOD_MS, self.clients.tick),
             Job("filter servers", SLOW_TICK_PERIOD_MS, self.filter_servers.tick),
             Job("leases", SLOW_TICK_PERIOD_MS, self.leaser.tick),

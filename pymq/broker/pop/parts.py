@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from pymq.broker.pop.ordered_queues import OrderedQueues
 from pymq.broker.pop.popper import Popper
 from pymq.broker.pop.revive_log import ReviveLog
 from pymq.broker.pop.reviver import Reviver
@@ -41,6 +42,7 @@ class PopParts:
             cursors=metadata.cursors,
             store_host=store_host,
         )
+        self.ordered_queues = OrderedQueues(clock=clock, infos=metadata.order_infos, cursors=metadata.cursors)
         self.popper = Popper(
             config=config,
             rng=rng,
@@ -50,6 +52,7 @@ class PopParts:
             topics=metadata.topics,
             stats=stats,
             revive_log=self.revive_log,
+            ordered_queues=self.ordered_queues,
         )
         self.reviver = Reviver(
             config=config,

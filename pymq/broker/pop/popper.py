@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pymq.broker.pop.check_points import CheckPointKey
+from pymq.broker.pop.ordered_queues import OrderedQueue, OrderedQueues
 from pymq.broker.pop.revive_log import ReviveLog
 from pymq.errors import StoreError
 from pymq.model import pop
@@ -40,7 +41,7 @@ _PASSED = (GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING)
 
 @dataclass(slots=True)
 class PopAsk:
-    """What a pop wants. ``queue_id`` -1: of any queue."""
+    """What a pop wants. ``queue_id`` -1: of any queue. ``attempt_id``: an orderly pop that repeats one."""
 
     group: str
     topic: str
@@ -50,6 +51,8 @@ class PopAsk:
     invisible_ms: int
     init_mode: int
     message_filter: MessageFilter
+    is_ordered: bool = False
+    attempt_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -64,6 +67,7 @@ class Popped:
     count: int = 0
     size_bytes: int = 0
     problem: StoreError | None = None  # of a queue that could not be read
+    order_counts: list[str] = field(default_factory=list)  # of the queues of an orderly pop
 
 
 class Popper:
@@ -80,6 +84,7 @@ class Popper:
         topics: TopicManager,
         stats: StatsManager,
         revive_log: ReviveLog,
+        ordered_queues: OrderedQueues,
     ) -> None:
         self._config = config
         self._rng = rng
@@ -89,6 +94,7 @@ class Popper:
         self._topics = topics
         self._stats = stats
         self._log = revive_log
+        self._ordered = ordered_queues
         # (topic, group, queue id) -> the offset behind what is handed out with the commit to come.
         self._handed_out: dict[tuple[str, str, int], int] = {}
         self._request_number = 0
@@ -97,9 +103,12 @@ class Popper:
         """Hand out messages. Raises StoreError when nothing is found and a queue can't be read, Refusal at a limit."""
         self._request_number += 1
         popped = Popped(now_ms, self._request_number % self._log.queue_count)
+        if ask.is_ordered:
+            popped.revive_queue_id = pop.ORDERLY_REVIVE_QUEUE
         chance = self._rng.randrange(100)
         retry_first = chance < self._config.pop_from_retry_probability
-        retries = self.retry_topics(ask.group, ask.topic)
+        # An orderly pop gets messages again from the topic itself.
+        retries = [] if ask.is_ordered else self.retry_topics(ask.group, ask.topic)
         if retry_first:
             self._pop_retries(ask, retries, popped)
         if ask.queue_id >= 0:
@@ -142,6 +151,8 @@ class Popper:
 
     def _pop_queue(self, ask: PopAsk, topic: str, flag: int, queue_id: int, popped: Popped) -> None:
         """Add messages of one queue to ``popped``."""
+        if ask.is_ordered and self._is_blocked(ask, queue_id):
+            return
         if popped.count >= ask.count or popped.size_bytes >= self._config.max_transfer_bytes:
             popped.rest += self.waiting_count(ask.group, topic, queue_id)
             return
@@ -157,7 +168,9 @@ class Popper:
                 self._cursors.hand_out(ask.group, topic, queue_id, start)
                 key = key._replace(start_offset=start)
                 result = self._read(ask, topic, queue_id, start, popped)
-            if result.status is GetStatus.FOUND:
+            if result.status is GetStatus.FOUND and ask.is_ordered:
+                self._hand_out_in_order(ask, key, result, popped)
+            elif result.status is GetStatus.FOUND:
                 self._hand_out(ask, key, flag, result, popped)
         except StoreError as error:  # messages of other queues may be handed out already
             popped.problem = error
@@ -172,6 +185,7 @@ class Popper:
         reset = self._cursors.take_reset(ask.group, topic, queue_id)
         if reset is not None:
             self._handed_out.pop(place, None)
+            self._ordered.forget(OrderedQueue(topic, ask.group, queue_id))
             return reset
         handed_out = self._handed_out.get(place)
         if handed_out is not None:
@@ -216,6 +230,22 @@ class Popper:
                 self._cursors.hand_out(key.group, key.topic, key.queue_id, next_offset)
 
         self._log.when_committed(committed)
+        self._add(ask, key, flag, offsets, data, popped)
+
+    def _hand_out_in_order(self, ask: PopAsk, key: CheckPointKey, result: GetResult, popped: Popped) -> None:
+        """Note what was read: the queue hands out nothing else until it is acknowledged or visible again."""
+        data = b"".join(result.chunks)
+        offsets = queue_offsets(data)
+        queue = OrderedQueue(key.topic, key.group, key.queue_id)
+        counts = self._ordered.hand_out(queue, ask.attempt_id, popped.pop_time_ms, ask.invisible_ms, offsets)
+        popped.order_counts.append(counts)
+        self._add(ask, key, pop.NORMAL, offsets, data, popped)
+
+    def _is_blocked(self, ask: PopAsk, queue_id: int) -> bool:
+        return self._ordered.is_blocked(OrderedQueue(ask.topic, ask.group, queue_id), ask.attempt_id)
+
+    def _add(self, ask: PopAsk, key: CheckPointKey, flag: int, offsets: list[int], data: bytes, popped: Popped) -> None:
+        """Add records of one queue to what was found."""
         if flag != pop.NORMAL or _RECEIPT_NAME in data:
             data = self._with_receipts(ask, key, flag, popped, data)
         popped.records.append(data)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from pymq.broker.metadata.order_infos import MEMBER as ORDER_INFOS_MEMBER
 from pymq.broker.metadata.request_modes import MEMBER as MODES_MEMBER
 from pymq.broker.replication.slave.cursors import SlaveCursors
 from pymq.config.values import ASYNC_MASTER, SYNC_MASTER
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pymq.broker.messages.delays import DelayService
     from pymq.broker.metadata.cursors import CursorManager
     from pymq.broker.metadata.metadata import Metadata
+    from pymq.broker.metadata.order_infos import OrderInfos
     from pymq.broker.metadata.request_modes import RequestModes
     from pymq.broker.replication.roles.master_role import SeenMasterRole
     from pymq.broker.report.stats import StatsManager
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 TOPICS = "topics"
 GROUPS = "subscriptionGroup"
 OFFSETS = "consumerOffset"
+ORDER_INFOS = "consumerOrderInfo"
 DELAYS = "delayOffset"
 REQUEST_MODES = "messageRequestMode"
 TIMER_CHECK = "timer check point"
@@ -114,6 +117,7 @@ def replicated_tables(
         row(GROUPS, "subscriptionGroupTable", _Groups(metadata, stats)),
         row(REQUEST_MODES, MODES_MEMBER, _RequestModes(metadata.request_modes)),
         row(OFFSETS, "offsetTable", _Offsets(metadata.cursors, start_id)),
+        row(ORDER_INFOS, ORDER_INFOS_MEMBER, _OrderInfos(metadata.order_infos, start_id)),
         # A slave counts a delayed message as delivered once its log has the delivered copy.
         row(DELAYS, "offsetTable", _Delays(delays), waits_for_log=True),
         # Likewise a transaction has ended for a slave once its log has what ended it.
@@ -125,6 +129,13 @@ def replicated_tables(
 
 def _text(part: DataVersion | int) -> str:
     return str(part) if isinstance(part, int) else f"{part.counter}.{part.timestamp}.{part.state_version}"
+
+
+def _change_number(known: str, start_id: str) -> int | None:
+    """Return the first number of a version of the same start; None for another one."""
+    known_start_id, _, rest = known.partition(".")
+    number = rest.partition(".")[0]
+    return int(number) if known_start_id == start_id and number.isdigit() else None
 
 
 def _without_transactions(table: dict[str, Any]) -> dict[str, Any]:
@@ -199,17 +210,34 @@ class _Offsets:
         return self._cursors.change_count, self._cursors.data_version.counter
 
     def read(self, known: str) -> TableRead:
-        start_id, _, rest = known.partition(".")
-        number = rest.partition(".")[0]
-        if start_id == self._start_id and number.isdigit():
-            part = self._cursors.changes_since(int(number))
-            if part is not None:
-                return TableRead(_without_transactions(part), is_part=True)
+        number = _change_number(known, self._start_id)
+        part = None if number is None else self._cursors.changes_since(number)
+        if part is not None:
+            return TableRead(_without_transactions(part), is_part=True)
         return TableRead(_without_transactions(self._cursors.as_table()))
 
     def take(self, table: dict[str, Any], is_part: bool) -> None:
         assert isinstance(self._cursors, SlaveCursors), "only a slave takes tables"
         self._cursors.take_over(table, is_part=is_part)
+
+
+class _OrderInfos:
+    """What orderly pops handed out last. A slave with a version of the same start gets the changes since."""
+
+    def __init__(self, order_infos: OrderInfos, start_id: str) -> None:
+        self._infos = order_infos
+        self._start_id = start_id
+
+    def stamp(self) -> Stamp:
+        return (self._infos.change_count,)
+
+    def read(self, known: str) -> TableRead:
+        number = _change_number(known, self._start_id)
+        part = None if number is None else self._infos.changes_since(number)
+        return TableRead(self._infos.as_table()) if part is None else TableRead(part, is_part=True)
+
+    def take(self, table: dict[str, Any], is_part: bool) -> None:
+        self._infos.take_over(table, is_part=is_part)
 
 
 class _Delays:

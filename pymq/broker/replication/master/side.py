@@ -70,12 +70,15 @@ class MasterSide:
         metadata.pending_offsets.hand_over(metadata.cursors)
         if not self._tail_recovery.is_fenced:  # else the log may grow to where they are
             # A queue that is not here was on the master before: its next message gets offset 0.
-            metadata.cursors.fit(store.max_offset if self._role.begins_epoch else store.queue_end)
+            queue_end = store.max_offset if self._role.begins_epoch else store.queue_end
+            metadata.cursors.fit(queue_end)
+            metadata.order_infos.fit(queue_end)
         if len(metadata.pending_offsets):
             metadata.cursors.save()
             metadata.pending_offsets.clear()
         self._delays.start()
         self._pop.revive_log.load()
+        self._pop.ordered_queues.load()
         self._transactions.start()
         self._timers.open(is_master=True)
 
@@ -93,6 +96,7 @@ class MasterSide:
         return [
             Job("delayed delivery", TICK_PERIOD_MS, self._delays.tick),
             Job("popped messages", TICK_PERIOD_MS, self._pop.reviver.tick),
+            Job("ordered queues", TICK_PERIOD_MS, self._pop.ordered_queues.tick),
             Job("progress of transactions", SLOW_TICK_PERIOD_MS, self._transactions.tick),
             Job("transaction checks", TICK_PERIOD_MS, self._transaction_checks.tick),
             Job("slaves", TICK_PERIOD_MS, self.ha_service.tick),
