@@ -42,6 +42,8 @@ SEND_FORBIDDEN_TOPICS = frozenset(
 )
 # Records that no message id shows through another topic: they are not for consumers yet, or never.
 HIDDEN_TOPICS = frozenset({HALF_TOPIC, OP_HALF_TOPIC})
+# Records that no consumer gets by their place in the log, which would be before their time.
+WAITING_TOPICS = HIDDEN_TOPICS | {SCHEDULE_TOPIC, TIMER_TOPIC}
 SYSTEM_TOPICS = SEND_FORBIDDEN_TOPICS | {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC}
 # Java: MixAll and SubscriptionGroupManager.init. These groups always exist.
 SYSTEM_GROUPS = frozenset(
@@ -122,7 +124,12 @@ def is_send_forbidden(topic: str) -> bool:
 
 
 def hidden_text(topic: str) -> str:
-    """Return the remark for a look-up of a record in one of :data:`HIDDEN_TOPICS`."""
+    """Return the remark for a look-up of a record in one of :data:`WAITING_TOPICS`."""
+    if topic not in HIDDEN_TOPICS:
+        return (
+            f"can not find message: the record is in {topic}, where messages wait until they are due; ask for the "
+            "message once it is delivered"
+        )
     return (
         f"can not find message: the record is in {topic}, which holds transactions that are still open; ask for the "
         "message once its transaction is committed"

@@ -16,6 +16,7 @@ from tests.crash.exploring import explore
 from tests.crash.flips import TABLE, Flip, FlipSuite
 from tests.crash.lost_segments import check_lost_segments
 from tests.crash.pop_runs import run as run_pop
+from tests.crash.timer_runs import run as run_timers
 from tests.crash.workloads import workload
 from tests.planting import Bug
 from tests.store.support import ROOT
@@ -24,6 +25,7 @@ SEEDS = range(4, 10)
 FLIP_STRIDE = 13
 DAMAGES_EACH = 12
 POP_SEEDS = 8
+TIMER_SEEDS = 16
 HANG_SECONDS = 30.0  # of CPU time, many times what a suite needs
 
 
@@ -66,6 +68,9 @@ def _run(suite: str) -> None:
     elif kind == "pop":
         for seed in range(POP_SEEDS):
             run_pop(seed, loses_power=name == "power")
+    elif kind == "timer":
+        for seed in range(TIMER_SEEDS):
+            run_timers(seed, loses_power=name == "power")
     elif kind == "lost":
         check_lost_segments(workload(name))
     else:

@@ -2,7 +2,7 @@
 
 Their ``suites``: a workload's name (power loss), ``errors:`` and a workload's name (failing calls), ``flips:`` and a
 part of the store, ``damage:`` and a kind of damage to derived files, ``lost:`` and a workload's name (missing
-segments), or ``pop:kill`` and ``pop:power`` (popped messages).
+segments), ``pop:kill`` and ``pop:power`` (popped messages), or ``timer:kill`` and ``timer:power`` (timer messages).
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from pymq.broker.pop.check_points import CheckPoints
 from pymq.broker.pop.popper import Popper
 from pymq.broker.pop.revive_log import ReviveLog
 from pymq.broker.pop.reviver import Reviver
+from pymq.broker.timers.open_slot import OpenSlot
+from pymq.broker.timers.timer_delivery import TimerDelivery
+from pymq.broker.timers.timer_service import TimerService
 from pymq.errors import StoreUnavailableError
 from pymq.offline import accept_loss as offline_loss
 from pymq.store.disk import checkpoint, fs
@@ -38,6 +41,9 @@ from pymq.store.queue.deleted_topics import DeletedTopics
 from pymq.store.replica.follower import Follower
 from pymq.store.scan import scanner
 from pymq.store.store import MessageStore
+from pymq.store.timer.timer_log import TimerLog
+from pymq.store.timer.timer_store import TimerStore
+from pymq.store.timer.timer_wheel import TimerWheel
 from pymq.store.write.appender import Appender
 from pymq.store.write.staged_batch import StagedBatch
 from tests.planting import Bug, Seam, Text, does_nothing, gives
@@ -349,6 +355,33 @@ BUGS = (
     Bug("messages come again too early",
         Text(Reviver.tick, "self._deliver_due(wall_ms)", "self._deliver_due(wall_ms + 400)"),
         ("pop:kill",)),
+    # -- timer messages
+    Bug("a start passes over records that were put and are not in the wheel",
+        Text(TimerService.open, "self.progress = progress", "self.progress = TimerProgress(progress.read_ms, high)"),
+        ("timer:kill",)),
+    Bug("slots are not written to the wheel", Seam(TimerWheel.write, does_nothing), ("timer:kill",)),
+    Bug("the timer log is not synced before the check point",
+        Text(TimerStore.write, "self.log.sync()", "pass"), ("timer:power",)),
+    Bug("units are not written to the timer log", Seam(TimerLog._write, does_nothing), ("timer:kill",)),
+    Bug("the check point runs ahead of the commit log's sync",
+        Text(TimerService._write_in_thread, "self._store.sync(log_only=True)", "pass"), ("timer:power",)),
+    Bug("a check point is a second ahead",
+        Text(TimerStore.write, "(progress.read_ms, state", "(progress.read_ms + self.precision_ms, state"),
+        ("timer:kill",)),
+    Bug("a message that rolls over is not stored again",
+        Text(TimerDelivery._stage_due, "if due.is_roll:",
+             "if due.is_roll and self.rolled_count % 2:\n        return topic, _Fate.ROLLED\n    if due.is_roll:"),
+        ("timer:kill",)),
+    Bug("a message that rolls over is delivered",
+        Text(TimerDelivery._stage_due, "if due.is_roll:", "if False:"), ("timer:kill",)),
+    Bug("timers are delivered early",
+        Text(OpenSlot.take, "self._heap[0].due_ms <= now_ms", "self._heap[0].due_ms <= now_ms + 400"),
+        ("timer:kill",)),
+    Bug("a start delivers nothing that came due while the broker was down",
+        Text(TimerService._begin_read_time, "if progress.read_ms == 0:",
+             "progress.read_ms = now_slot_ms\n    if False:"),
+        ("timer:kill",)),
+    Bug("recalls are not read", Seam(TimerDelivery.read_deletions, does_nothing), ("timer:kill",)),
     # -- reading
     Bug("damaged bytes are served", Text(Digests.check, "if actual == wanted:", "if True:"), ("flips:commitlog",)),
     Bug("the newest bytes have no digest", Seam(Digests._check_tail, does_nothing), ("flips:commitlog-end",)),

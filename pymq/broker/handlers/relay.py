@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pymq.errors import CorruptRecordError, NotFoundError, Refusal
 from pymq.model.ids import decode_offset_id
 from pymq.model.message import MessageQueue
-from pymq.model.names import HIDDEN_TOPICS, hidden_text
+from pymq.model.names import WAITING_TOPICS, hidden_text
 from pymq.model.record import decode_record
 from pymq.wire.bodies_admin import ClientConsumerStatus, ConsumerStatus, decode_admin_body, encode_admin_body
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -88,7 +88,7 @@ class RelayHandlers:
         except (ValueError, NotFoundError, CorruptRecordError) as error:
             text = f"no message with the id {message_id[:60]!r} is here: {error}"
             raise Refusal(ResponseCode.SYSTEM_ERROR, text) from error
-        if name in HIDDEN_TOPICS:
+        if name in WAITING_TOPICS:
             raise Refusal(ResponseCode.SYSTEM_ERROR, hidden_text(name))
         return record
 

@@ -195,7 +195,7 @@ class SendHandlers:
         if is_send_forbidden(name):
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
-                f"the topic {name} is the system's own: clients may not send to it",
+                f"the topic {name} is the system's own: clients may not send to it; send to a topic of your own",
             )
         topic = self._topics.get(name)
         if topic is not None and not topic.perm & PERM_WRITE:

@@ -133,7 +133,7 @@ class Retries:
             message = decode_record(self._store.record_at(offset))
         except (NotFoundError, CorruptRecordError) as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}: {error}") from error
-        if message.topic in names.HIDDEN_TOPICS:
+        if message.topic in names.WAITING_TOPICS:
             raise Refusal(ResponseCode.SYSTEM_ERROR, names.hidden_text(message.topic))
         return message
 

@@ -12,7 +12,8 @@ from pymq.broker.timers.timer_records import (
     NEVER_ENQUEUED_MS,
     cancelled_name,
     delivered_properties,
-    is_of_wheel,
+    is_of_slot,
+    recalled_name,
 )
 from pymq.errors import CorruptRecordError, NotFoundError, StoreUnavailableError, UnreadableError
 from pymq.model import timers
@@ -55,17 +56,17 @@ class TimerDelivery:
     def read_deletions(self, slot: OpenSlot) -> None:
         """Read which messages of the slot were recalled. Raises UnreadableError."""
         while slot.deletions:
-            message = self._record(slot.deletions[-1])
-            if message is not None and (name := message.properties.get(_CANCELS)):
+            message = self._record(slot.deletions[-1], slot)
+            if message is not None and (name := recalled_name(message)):
                 slot.deleted.add(name)
             slot.deletions.pop()
 
-    def deliver(self, due: list[DueMessage], deleted: set[str], now_ms: int) -> int:
+    def deliver(self, due: list[DueMessage], slot: OpenSlot, now_ms: int) -> int:
         """Stage and commit. Return how many are done: fewer when the disk fails, none of a failed commit."""
         fates: list[tuple[str, _Fate]] = []
         for each in due:
             try:
-                fates.append(self._stage_due(each, deleted, now_ms))
+                fates.append(self._stage_due(each, slot, now_ms))
             except (StoreUnavailableError, UnreadableError) as error:
                 self._log.write("store", f"the timer message at {each.physical_offset} must wait: {error}")
                 break
@@ -78,9 +79,9 @@ class TimerDelivery:
             self.recalled_count += fate is _Fate.RECALLED
         return len(fates)
 
-    def _stage_due(self, due: DueMessage, deleted: set[str], now_ms: int) -> tuple[str, _Fate]:
+    def _stage_due(self, due: DueMessage, slot: OpenSlot, now_ms: int) -> tuple[str, _Fate]:
         """Return the topic that counted the message, empty for none, and what becomes of it."""
-        message = self._record(due)
+        message = self._record(due, slot)
         if message is None:
             self.dropped_count += 1
             return "", _Fate.DROPPED
@@ -89,13 +90,15 @@ class TimerDelivery:
             rolled = delivered_properties(message, due.write_ms, now_ms, rolls=True)
             self._writer.put_again(message, TIMER_TOPIC, 0, rolled)
             return "" if _CANCELS in message.properties else topic, _Fate.ROLLED
-        if deleted and cancelled_name(message) in deleted:
+        if slot.deleted and cancelled_name(message) in slot.deleted:
             return topic, _Fate.RECALLED
         return topic, _Fate.DELIVERED if self._stage(message, due.write_ms, now_ms) else _Fate.DROPPED
 
-    def stage_late(self, message: StoredMessage, now_ms: int) -> None:
+    def stage_late(self, message: StoredMessage, recalled: set[str], now_ms: int) -> None:
         """Stage a message that is due before it reached the wheel. Raises StoreUnavailableError."""
-        if self._stage(message, NEVER_ENQUEUED_MS, now_ms):
+        if recalled and cancelled_name(message) in recalled:
+            self.recalled_count += 1
+        elif self._stage(message, NEVER_ENQUEUED_MS, now_ms):
             self.delivered_count += 1
 
     def commit(self) -> bool:
@@ -104,14 +107,14 @@ class TimerDelivery:
         self._writer.commit()
         return self._writer.failed_commit_count == failures
 
-    def _record(self, due: DueMessage) -> StoredMessage | None:
+    def _record(self, due: DueMessage, slot: OpenSlot) -> StoredMessage | None:
         """Return the record of the wheel's topic, None when it is gone or damaged, which is logged."""
         try:
             message = decode_record(self._store.record_at(due.physical_offset))
         except (NotFoundError, CorruptRecordError, MalformedRecordError) as error:
             self._log.write("lost", f"the timer message at {due.physical_offset} is lost: {error}", logging.ERROR)
             return None
-        return message if is_of_wheel(message, due.size_bytes) else None
+        return message if is_of_slot(message, due.size_bytes, slot.slot_ms, slot.end_ms, rolls=due.is_roll) else None
 
     def _stage(self, message: StoredMessage, enqueue_ms: int, now_ms: int) -> bool:
         properties = message.properties

@@ -67,9 +67,15 @@ def plan(message: StoredMessage, write_ms: int, times: WheelTimes) -> Planned:
     return Planned(unit, topic)
 
 
-def is_of_wheel(message: StoredMessage, size_bytes: int) -> bool:
-    """Return False when another record than the unit's stands at its place, after the log was truncated."""
-    return message.topic == TIMER_TOPIC and message.size_bytes == size_bytes
+def is_of_slot(message: StoredMessage, size_bytes: int, slot_ms: int, end_ms: int, *, rolls: bool) -> bool:
+    """Return False when another record than the unit's stands at its place, after the log lost its end.
+
+    A record is due in its unit's slot, or behind it when it rolls: no damage of the files makes one early.
+    """
+    if message.topic != TIMER_TOPIC or message.size_bytes != size_bytes:
+        return False
+    text = message.properties.get(_OUT, "")
+    return text.isdecimal() and (slot_ms <= int(text[:18]) if rolls else slot_ms <= int(text[:18]) < end_ms)
 
 
 def delivered_properties(message: StoredMessage, enqueue_ms: int, now_ms: int, *, rolls: bool) -> bytes:
@@ -81,6 +87,11 @@ def delivered_properties(message: StoredMessage, enqueue_ms: int, now_ms: int, *
         raw = without_properties(raw, (timers.ROLL_TIMES,))
         added += f"TIMER_ROLL_TIMES\x01{int(count) + 1 if count.isdigit() and len(count) < 10 else 1}\x02"
     return append_properties(raw, added.encode())
+
+
+def recalled_name(message: StoredMessage) -> str:
+    """Return the name of the message that this recall takes back; empty for a message that is none."""
+    return message.properties.get(timers.DELETE_KEY.decode(), "")
 
 
 def cancelled_name(message: StoredMessage) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pymq.broker.timers.open_slot import DueMessage, OpenSlot
 from pymq.broker.timers.timer_counts import TimerCounts
 from pymq.broker.timers.timer_delivery import TimerDelivery
-from pymq.broker.timers.timer_records import Planned, WheelTimes, plan
+from pymq.broker.timers.timer_records import Planned, WheelTimes, plan, recalled_name
 from pymq.clock import Clock
 from pymq.errors import CorruptRecordError, StoreError, StoreUnavailableError, UnreadableError
 from pymq.model.names import TIMER_TOPIC
@@ -83,6 +83,7 @@ class TimerService:
         self._is_master = False
         self._master_queue_offset = 0  # on a slave: its master's
         self._remade_below = 0  # records below this queue offset were in the wheel before
+        self._linked: set[int] = set()  # physical offsets of records that are in the wheel though behind the progress
         self._saved: tuple[int, ...] = ()
         self._is_saving = False
         self._next_save_ms = self._next_clean_ms = 0
@@ -93,7 +94,7 @@ class TimerService:
         """Read the files, or begin to make them again. Raises StoreError."""
         self._is_master = is_master
         try:
-            progress = self._timers.open()
+            progress = self._timers.open(self._store.physical_max_offset)
             low, high = self._bounds()
             if progress is None or progress.queue_offset > high:
                 self._make_again(low, high)
@@ -104,6 +105,7 @@ class TimerService:
         self.progress.queue_offset = max(self.progress.queue_offset, low)
         self._master_queue_offset = self.progress.queue_offset
         self._begin_read_time()
+        self._linked = {at for at, slot_ms in self._timers.linked.items() if slot_ms >= self.progress.read_ms}
         self.counts.load()
         self._saved = self._savable()
         self._is_open = True
@@ -126,7 +128,7 @@ class TimerService:
     def _begin_read_time(self) -> None:
         now_slot_ms, progress = self._now_slot_ms(), self.progress
         if progress.read_ms == 0:
-            progress.read_ms = now_slot_ms
+            progress.read_ms = min(now_slot_ms, self._oldest_waiting_slot_ms(now_slot_ms))
         # A broker that was down for longer than the wheel turns finds slots of the next turn in place of old ones.
         oldest_ms = now_slot_ms - (self._timers.slot_count - RESERVED_SLOTS) * self.times.precision_ms
         if progress.read_ms < oldest_ms:
@@ -134,6 +136,14 @@ class TimerService:
                 log.error("timers due before %d are older than the wheel and are delivered late", oldest_ms)
             else:
                 progress.read_ms = oldest_ms
+
+    def _oldest_waiting_slot_ms(self, otherwise_ms: int) -> int:
+        """Return the slot in which the first record was stored that is not in the wheel; nothing behind it is late."""
+        offset = self.progress.queue_offset
+        if offset >= self._bounds()[1]:
+            return otherwise_ms
+        stored_ms = self._store.store_time(TIMER_TOPIC, 0, offset)
+        return stored_ms // self.times.precision_ms * self.times.precision_ms if stored_ms > 0 else otherwise_ms
 
     def _make_again(self, low: int, high: int) -> None:
         """Make wheel and log again from the wheel's topic: the files are damaged, or the log lost its end."""
@@ -247,6 +257,8 @@ class TimerService:
         planned: list[tuple[StoredMessage, Planned]] = []
         late: list[tuple[StoredMessage, Planned]] = []
         for message in messages:
+            if self._linked and message.physical_offset in self._linked:
+                continue  # its unit was written behind the last checkpoint; a second one might roll to another slot
             try:
                 each = plan(message, write_ms, self.times)
             except ValueError as error:
@@ -258,6 +270,8 @@ class TimerService:
         if late and not self._deliver_late(late):
             return False
         self.progress.queue_offset = next_offset
+        if self._linked and next_offset >= self._bounds()[1]:
+            self._linked = set()
         return True
 
     def _add(self, planned: list[Planned]) -> None:
@@ -293,9 +307,10 @@ class TimerService:
     def _deliver_late(self, late: list[tuple[StoredMessage, Planned]]) -> bool:
         """Deliver what is due before it reached the wheel; False when that failed."""
         now_ms = self._clock.now_ms()
+        recalled = {recalled_name(message) for message, each in late if each.unit.magic & MAGIC_DELETE}
         for message, each in late:
-            if not each.unit.magic & MAGIC_DELETE or each.unit.magic & MAGIC_ROLL:
-                self.delivery.stage_late(message, now_ms)
+            if not each.unit.magic & MAGIC_DELETE:
+                self.delivery.stage_late(message, recalled, now_ms)
         return self.delivery.commit()
 
     def _read(self, offset: int, count: int) -> tuple[list[StoredMessage], int]:
@@ -342,7 +357,7 @@ class TimerService:
         """Deliver what was taken from the slot; what could not be delivered goes back into it."""
         done_count = 0
         if self._store.is_writable:
-            done_count = self.delivery.deliver(due, slot.deleted, self._clock.now_ms())
+            done_count = self.delivery.deliver(due, slot, self._clock.now_ms())
         if done_count < len(due):
             slot.put_back(due[done_count:])
             self._log.write("store", "timer messages are due and can't be stored now, the next try follows")

@@ -55,17 +55,15 @@ class TimerLog:
         self.end = 0
         self.synced_end = 0
 
-    def load(self, durable_end: int) -> None:
-        """Open the segments. Units are taken from ``durable_end`` on for as long as they are whole.
+    def load(self, durable_end: int, physical_end: int) -> None:
+        """Open the segments. Units are taken from ``durable_end`` on for as long as they are whole and of a record
+        below ``physical_end``, the commit log's end: a power loss may keep a unit and take its record.
 
-        What follows the last whole unit is set to zero: an older crash's units must not be met again. Raises OSError.
+        What follows the last such unit is set to zero: an older crash's units must not be met again. Raises OSError.
         """
         names = [name for name in self._files.listdir(self._directory) if len(name) == 20 and name.isdigit()]
         self._starts = sorted(map(int, names))
-        for start in self._starts:
-            size = self._file(start).size()
-            if start == self._starts[0] and size > UNIT_BYTES + BLANK.size:
-                self.segment_bytes = size
+        self._fit_sizes()
         contiguous = len(self._starts)
         for number in range(1, len(self._starts)):
             if self._starts[number] != self._starts[number - 1] + self.segment_bytes:
@@ -75,7 +73,9 @@ class TimerLog:
         begin = self.begin
         self.end = min(max(durable_end, begin), self._starts[-1] + self.segment_bytes) if self._starts else 0
         self.synced_end = self.end
-        for position, _ in self.units(self.end, whole=True):
+        for position, unit in self.units(self.end, whole=True):
+            if unit.physical_offset + unit.size_bytes > physical_end:
+                break
             self.end = position + UNIT_BYTES
         self._clear_behind_end()
 
@@ -140,11 +140,7 @@ class TimerLog:
                 for number in range(known):
                     size, *fields = UNIT.unpack_from(piece, number * UNIT_BYTES)
                     unit = TimerUnit(*fields)
-                    if (
-                        size != UNIT_BYTES
-                        or not 0 <= unit.magic <= _MAGIC_MAX
-                        or (not whole and start + at >= self.end)
-                    ):
+                    if size != UNIT_BYTES or not 0 < unit.magic <= _MAGIC_MAX or (not whole and start + at >= self.end):
                         known = -1
                         break
                     yield start + at, unit
@@ -192,6 +188,17 @@ class TimerLog:
             return True
         _, _, magic = BLANK.unpack(self._file(start).pread(at, BLANK.size))
         return bool(magic == BLANK_MAGIC)
+
+    def _fit_sizes(self) -> None:
+        """Take the first segment's size, and give it to those that a crash left without it."""
+        while self._starts and self._file(self._starts[0]).size() <= UNIT_BYTES + BLANK.size:
+            self._drop_segments(self._starts[:1])
+        for start in self._starts:
+            file = self._file(start)
+            if start == self._starts[0]:
+                self.segment_bytes = file.size()
+            elif file.size() < self.segment_bytes:
+                file.truncate(self.segment_bytes)
 
     def _clear_behind_end(self) -> None:
         if not self._starts:

@@ -74,24 +74,27 @@ class TimerStore:
         self._check_file = TimerCheckFile(files, root)
         self._lock = Lock()  # of one write at a time
         self._state_count = self._written_count = 0
+        self.linked: dict[int, int] = {}  # of units that were found behind the checkpoint: physical offset -> slot
         self.version = (0, 0, 0)  # state, time, counter, as RocketMQ's DataVersion
 
-    def open(self) -> TimerProgress | None:
+    def open(self, physical_end: int) -> TimerProgress | None:
         """Read the files; None when wheel and log don't fit together and must be made again from the wheel's topic.
 
-        Raises OSError.
+        ``physical_end``: the commit log's end. Raises OSError.
         """
         fields = self._check_file.load()
         self.version = (fields.get("stateVersion", 0), fields.get("timestamp", 0), fields.get("counter", 0))
         progress, durable_end = self.checkpoint(), fields.get(LOG_FLUSHED, 0)
-        self.log.load(durable_end)
+        self.log.load(durable_end, physical_end)
         has_wheel = self.wheel.load()
         if self.log.end < durable_end or (not has_wheel and durable_end > self.log.begin):
             return None
         if any(slot.last >= self.log.end for _, slot in self.wheel.slots()):
             return None
+        self.linked = {}
         for position, unit in self.log.units(max(durable_end, self.log.begin)):
             self._link(position, unit)
+            self.linked[unit.physical_offset] = unit.slot_ms
         return progress
 
     def checkpoint(self) -> TimerProgress:
@@ -171,6 +174,7 @@ class TimerStore:
         """Remove wheel and log. Raises OSError."""
         self.wheel.clear()
         self.log.clear()
+        self.linked.clear()
 
     def close(self) -> None:
         self.wheel.close()

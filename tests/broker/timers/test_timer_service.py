@@ -11,6 +11,7 @@ from pymq.model.names import TIMER_TOPIC
 from pymq.model.properties import encode_properties
 from pymq.model.tables import TopicConfig
 from pymq.model.timers import RecallHandle, decode_handle
+from pymq.store.timer.timer_store import TimerUnit
 from pymq.wire.codes import RequestCode, ResponseCode
 from tests.broker.world import Caller, World
 
@@ -204,6 +205,46 @@ def test_after_a_kill_all_is_delivered_and_little_twice() -> None:
     found = bodies(killed)
     assert set(found) == {b"%d" % number for number in range(20)}
     assert len(found) <= 20 + 4 and found[: len(delivered)] == delivered
+
+
+def test_a_recall_counts_when_both_were_never_saved_and_the_broker_was_down() -> None:
+    world = world_with_topic()
+    send(world, b"kept", TIMER_DELAY_MS="5000", UNIQ_KEY="K1")
+    handle = send(world, b"gone", TIMER_DELAY_MS="5000", UNIQ_KEY="K2")["recallHandle"]
+    Caller(world).ask(RequestCode.RECALL_MESSAGE, topic="T", recallHandle=handle)
+    world.parts.messages.writer.commit()
+    world.clock.advance(60_000)
+    killed = World(world.files.after_kill(), world.clock)
+    settle(killed, 50)
+    assert bodies(killed) == [b"kept"]
+
+
+def test_recalls_of_messages_that_reach_the_wheel_late() -> None:
+    world = world_with_topic()
+    send(world, b"first", TIMER_DELAY_MS="1000")
+    run(world, world.clock.now_ms() + 3000)
+    send(world, b"kept", TIMER_DELAY_MS="2000", UNIQ_KEY="K1")
+    handle = send(world, b"gone", TIMER_DELAY_MS="2000", UNIQ_KEY="K2")["recallHandle"]
+    Caller(world).ask(RequestCode.RECALL_MESSAGE, topic="T", recallHandle=handle)
+    world.parts.messages.writer.commit()
+    world.parts.messages.timers.progress.read_ms += 10_000  # the wheel went on without them
+    world.clock.advance(10_000)
+    settle(world)
+    assert bodies(world) == [b"first", b"kept"]
+
+
+def test_a_foreign_record_at_a_unit_s_place_is_not_delivered() -> None:
+    world = world_with_topic()
+    now_ms = world.clock.now_ms()
+    send(world, b"later", TIMER_DELIVER_MS=str(now_ms + 9000))
+    settle(world)
+    (record,) = world.messages(TIMER_TOPIC)
+    wrong = TimerUnit(-1, 1, now_ms, 2000, record.physical_offset, record.size_bytes, 0, 0)
+    world.parts.messages.timers._timers.add([wrong])
+    run(world, now_ms + 8999)
+    assert bodies(world) == []
+    run(world, now_ms + 9000)
+    assert bodies(world) == [b"later"]
 
 
 def test_a_lost_wheel_is_made_again_from_the_topic() -> None:

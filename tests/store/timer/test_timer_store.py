@@ -20,13 +20,14 @@ ROOT = "/data"
 SLOTS = 64
 SEGMENT_BYTES = 10 * UNIT_BYTES + 20  # ten units and the blank end
 START_MS = 1_700_000_000_000
+PHYSICAL_END = 1 << 40
 
 
 def opened(files: MemoryFiles) -> tuple[TimerStore, TimerProgress | None]:
     make_directory(files, ROOT)
     make_directory(files, f"{ROOT}/config")
     store = TimerStore(files, ROOT, segment_bytes=SEGMENT_BYTES, precision_ms=1000, slot_count=SLOTS)
-    return store, store.open()
+    return store, store.open(PHYSICAL_END)
 
 
 def unit(slot: int, physical_offset: int, magic: int = 1, due_after_ms: int = 0) -> TimerUnit:
@@ -124,6 +125,37 @@ def check(steps: list[list[int] | str]) -> None:
             added += again
     for slot in range(41):
         assert set(chain(store, slot)) == set(slots.get(slot, []))
+
+
+def test_units_of_records_that_a_power_loss_took_are_cut_off() -> None:
+    files = MemoryFiles()
+    store, _ = opened(files)
+    store.add([unit(1, 1000)])
+    save(store, START_MS, 1)
+    store.add([unit(2, 1100), unit(2, 1200), unit(2, 1300)])
+    store.close()
+    again = TimerStore(files, ROOT, segment_bytes=SEGMENT_BYTES, precision_ms=1000, slot_count=SLOTS)
+    assert again.open(1300) == TimerProgress(START_MS, 1)
+    assert chain(again, 2) == [1200, 1100] and again.linked == {1100: START_MS + 2000, 1200: START_MS + 2000}
+    again.add([unit(3, 1300)])
+    assert chain(again, 3) == [1300] and chain(again, 2) == [1200, 1100]
+
+
+@pytest.mark.parametrize("segment_count", [1, 2])
+def test_a_segment_that_a_crash_left_without_its_size_is_no_obstacle(segment_count: int) -> None:
+    files = MemoryFiles()
+    store, _ = opened(files)
+    if segment_count == 2:
+        store.add([unit(1, 1000 + number) for number in range(10)])
+        save(store, START_MS, 10)
+    else:
+        make_directory(files, f"{ROOT}/timerlog")
+    store.close()
+    files.open(f"{ROOT}/timerlog/{(segment_count - 1) * SEGMENT_BYTES:020d}", create=True, size=0).close()
+    store, progress = opened(files)
+    assert progress is not None
+    store.add([unit(1, 2000)])
+    assert chain(store, 1)[0] == 2000 and len(chain(store, 1)) == 1 + 10 * (segment_count - 1)
 
 
 @pytest.mark.parametrize("damage", ["wheel", "log", "wheel size", "log end"])
