@@ -128,6 +128,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             stats=stats,
             address=own_address(config),
             sliced_work=parts.sliced_work,
+            invisible=parts.pop.revive_log.check_points.invisible,
         ),
         resets=ResetHandlers(
             config=config,

@@ -23,7 +23,16 @@ LAG_COLUMNS = [
     Column("end_offset", right=True),
     Column("committed", right=True),
     Column("lag", right=True),
+    Column("invisible", right=True),
     Column("last_consumed_ms", "LAST CONSUMED", show=local_time),
+]
+
+TOPIC_LAG_COLUMNS = [
+    Column("topic"),
+    Column("queues", right=True),
+    Column("lag", right=True),
+    Column("invisible", right=True),
+    Column("retry", right=True),
 ]
 
 FILTER_COLUMNS = [
@@ -53,6 +62,7 @@ def list_groups(
         Column("brokers"),
         Column("members", right=True),
         Column("lag", right=True),
+        Column("invisible", right=True),
         Column("retry_max", "RETRIES", right=True),
         Column("enabled"),
     ]
@@ -84,8 +94,7 @@ def describe(
             "members subscribe differently, and lose messages that others skip: give all members the same "
             "subscriptions, or each kind of member a group of its own"
         )
-    lag_columns = [Column("topic"), Column("queues", right=True), Column("lag", right=True)]
-    print_section("progress", described["progress"], lag_columns, "nothing read yet")
+    print_section("progress", described["progress"], TOPIC_LAG_COLUMNS, "nothing read yet")
     if described["filters"]:
         print_section("filters", described["filters"], FILTER_COLUMNS, "none")
 
@@ -106,11 +115,10 @@ def lag(
 
     if name is None:
         records = with_admin(namesrv, lambda admin: work.lag_of_all(admin, topic))
-        columns = [Column("group"), Column("topic"), Column("queues", right=True), Column("lag", right=True)]
-        print_listing(records, columns, output, "no group has read anything yet")
+        print_listing(records, [Column("group"), *TOPIC_LAG_COLUMNS], output, "no group has read anything yet")
         return
     group = name
     records = with_admin(namesrv, lambda admin: work.lag_of_group(admin, group, topic))
     print_listing(records, LAG_COLUMNS, output, f"{name} has read nothing yet")
     if output is OutputFormat.table and records:
-        print(f"total lag {sum(record['lag'] for record in records)}")
+        print(work.lag_totals(records))

@@ -8,6 +8,7 @@ from typing import Any
 from pymq.client import MessageQueue
 from pymq.client.admin import Admin
 from pymq.errors import NotFoundError
+from pymq.model import pop
 from pymq.model.names import RETRY_PREFIX, is_system_group
 from pymq.wire.bodies_admin import ConsumeOffset, ConsumerConnections
 
@@ -26,7 +27,7 @@ async def list_groups(admin: Admin, show_all: bool) -> list[dict[str, Any]]:
             "group": name,
             "brokers": sorted(configs[name]),
             "members": len(_members(online)),
-            "lag": sum(at.lag for at in offsets.values()),
+            **_totals(offsets),
             "retry_max": config.retry_max_times,
             "enabled": all(one.consume_enable for one in configs[name].values()),
             "ordered": config.consume_message_orderly,
@@ -56,11 +57,11 @@ async def describe_group(admin: Admin, name: str) -> dict[str, Any]:
         "model": next((one.message_model for one in online if one.message_model), None),
         "consume_type": next((one.consume_type for one in online if one.consume_type), None),
         "consume_from": next((one.consume_from_where for one in online if one.consume_from_where), None),
-        "lag": sum(at.lag for at in offsets.values()),
+        **_totals(offsets),
         "members": _members(online),
         "subscriptions": _subscriptions(online),
         "differing_subscriptions": _differing(await admin.groups.differing_subscriptions(name)),
-        "progress": _by_topic(offsets),
+        "progress": _by_topic(name, offsets),
         "filters": [one._asdict() for one in await admin.filters.figures(name)],
     }
 
@@ -75,12 +76,18 @@ def described_fields(described: dict[str, Any]) -> dict[str, Any]:
         "mode": kind,
         "retries": described["retry_max"],
         "lag": described["lag"],
+        "invisible": described["invisible"],
     }
 
 
 async def lag_of_group(admin: Admin, group: str, topic: str | None) -> list[dict[str, Any]]:
-    """Returns a record per queue. Raises NotFoundError for a group that no broker knows."""
-    offsets = await admin.groups.lag(group, topic)
+    """Returns a record per queue, of a topic also those of its pop retry topics.
+
+    Raises NotFoundError for a group that no broker knows.
+    """
+    names = [None] if topic is None else [topic, pop.retry_topic_v1(group, topic), pop.retry_topic_v2(group, topic)]
+    answers = await asyncio.gather(*(admin.groups.lag(group, name) for name in names))
+    offsets = {queue: at for answer in answers for queue, at in answer.items()}
     if not offsets and group not in await admin.groups.all_configs():
         raise NotFoundError(_no_group(group))
     return [
@@ -92,11 +99,24 @@ async def lag_of_group(admin: Admin, group: str, topic: str | None) -> list[dict
             "end_offset": at.broker_offset,
             "committed": at.consumer_offset,
             "lag": at.lag,
+            "invisible": at.pymq_invisible or 0,
             "last_consumed_ms": at.last_timestamp,
         }
         for queue, at in offsets.items()
-        if topic is None or queue.topic == topic
+        if queue.topic in names or topic is None
     ]
+
+
+def lag_totals(records: list[dict[str, Any]]) -> str:
+    """Returns the last line under the records of :func:`lag_of_group`."""
+    lag, invisible = (sum(record[name] for record in records) for name in ("lag", "invisible"))
+    retry = sum(record["lag"] for record in records if record["topic"].startswith(RETRY_PREFIX))
+    parts = [
+        f"total lag {lag}",
+        f"{retry} of it in retry" if retry else "",
+        f"{invisible} invisible" if invisible else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 async def lag_of_all(admin: Admin, topic: str | None) -> list[dict[str, Any]]:
@@ -106,21 +126,35 @@ async def lag_of_all(admin: Admin, topic: str | None) -> list[dict[str, Any]]:
     for at in range(0, len(names), GROUPS_AT_ONCE):
         part = names[at : at + GROUPS_AT_ONCE]
         for name, offsets in zip(part, await asyncio.gather(*map(admin.groups.lag, part)), strict=True):
-            records += [{"group": name, **entry} for entry in _by_topic(offsets)]
+            records += [{"group": name, **entry} for entry in _by_topic(name, offsets)]
     wanted = [record for record in records if topic is None or record["topic"] == topic]
     return sorted(wanted, key=lambda record: (-record["lag"], record["group"], record["topic"]))
 
 
-def _by_topic(offsets: dict[MessageQueue, ConsumeOffset]) -> list[dict[str, Any]]:
-    topics: dict[str, list[ConsumeOffset]] = {}
+def _totals(offsets: dict[MessageQueue, ConsumeOffset]) -> dict[str, int]:
+    """Returns how many messages wait for the group, and how many its pops got and have not acknowledged."""
+    return {
+        "lag": sum(at.lag for at in offsets.values()),
+        "invisible": sum(at.pymq_invisible or 0 for at in offsets.values()),
+    }
+
+
+def _by_topic(group: str, offsets: dict[MessageQueue, ConsumeOffset]) -> list[dict[str, Any]]:
+    """Returns a record per topic. ``retry`` is the lag of its pop retry topics, whose invisible messages count, too."""
+    records: dict[str, dict[str, Any]] = {}
     for queue, at in offsets.items():
-        topics.setdefault(queue.topic, []).append(at)
-    # An unused retry topic is left out.
-    return [
-        {"topic": topic, "queues": len(ats), "lag": sum(at.lag for at in ats)}
-        for topic, ats in topics.items()
-        if not topic.startswith(RETRY_PREFIX) or any(at.broker_offset for at in ats)
-    ]
+        topic, flag = pop.normal_topic(queue.topic, group)
+        record = records.setdefault(topic, {"topic": topic, "queues": 0, "lag": 0, "invisible": 0, "retry": 0})
+        record["invisible"] += at.pymq_invisible or 0
+        if flag == pop.NORMAL:
+            record["queues"] += 1
+        record["lag" if flag == pop.NORMAL else "retry"] += at.lag
+    unused = {
+        topic
+        for topic in records
+        if topic.startswith(RETRY_PREFIX) and not any(at.broker_offset for q, at in offsets.items() if q.topic == topic)
+    }
+    return [record for topic, record in records.items() if topic not in unused]
 
 
 async def _online(admin: Admin, group: str) -> list[ConsumerConnections]:

@@ -88,12 +88,17 @@ class TopicStats(msgspec.Struct, rename="camel", kw_only=True):
 
 class ConsumeOffset(msgspec.Struct, rename="camel", kw_only=True):
     """One queue of a group: the queue's end, the committed offset, the pulled offset (5.x), and the store time in ms of
-    the last consumed message."""
+    the last consumed message.
+
+    ``pymq_invisible`` counts messages before the committed offset that pops got and have not acknowledged. Only PyMQ's
+    brokers send it, and only when there are any.
+    """
 
     broker_offset: int = 0
     consumer_offset: int = 0
     pull_offset: int = 0
     last_timestamp: int = 0
+    pymq_invisible: int | None = None
 
     @property
     def lag(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from pymq.client.sync import SyncPushConsumer
+from pymq.client.sync import SyncPushConsumer, SyncSimpleConsumer
 from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from pymq.testing.standalone import StandaloneProcess
 
@@ -35,9 +35,33 @@ def test_lag_of_one_group(pymq: Pymq) -> None:
 def test_lag_of_all_groups(pymq: Pymq) -> None:
     committed_group(pymq, "lagging_too", "slow_too")
     records = pymq("group", "lag", "-o", "json").json()
-    assert {"group": "slow_too", "topic": "lagging_too", "queues": 1, "lag": 6} in records
+    expected = {"group": "slow_too", "topic": "lagging_too", "queues": 1, "lag": 6, "invisible": 0, "retry": 0}
+    assert expected in records
     lags = [record["lag"] for record in records]
     assert lags == sorted(lags, reverse=True)
+
+
+def test_lag_of_a_group_that_pops(pymq: Pymq, server: StandaloneProcess) -> None:
+    """Of 10 messages one is acknowledged, 2 are in retry, one is handed out, and 6 were never handed out."""
+    pymq("topic", "create", "popped", "--wq", "1")
+    pymq("send", "popped", stdin="".join(f"m{number}\n" for number in range(10)))
+    with SyncSimpleConsumer("poppers", namesrv=server.namesrv) as consumer:
+        first, second, third, _ = consumer.receive("popped", 4, invisible_ms=600_000)
+        consumer.ack(first)
+        consumer.give_back(second)
+        consumer.give_back(third)
+        deadline = time.monotonic() + 30
+        while pymq("group", "lag", "--topic", "popped", "-o", "json").json()[0]["retry"] < 2:
+            assert time.monotonic() < deadline
+    record = {"topic": "popped", "queues": 1, "lag": 6, "invisible": 1, "retry": 2}
+    assert pymq("group", "lag", "--topic", "popped", "-o", "json").json() == [{"group": "poppers", **record}]
+    described = pymq("group", "describe", "poppers", "-o", "json").json()
+    assert (described["lag"], described["invisible"], described["progress"]) == (8, 1, [record])
+    rows = pymq("group", "lag", "poppers", "--topic", "popped", "-o", "json").json()
+    assert {row["topic"]: (row["lag"], row["invisible"]) for row in rows} == {
+        "popped": (6, 1), "%RETRY%poppers_popped": (2, 0),
+    }  # fmt: skip
+    assert "total lag 8, 2 of it in retry, 1 invisible" in pymq("group", "lag", "poppers").out
 
 
 def test_list_and_describe(pymq: Pymq) -> None:
@@ -45,7 +69,7 @@ def test_list_and_describe(pymq: Pymq) -> None:
     record = {record["group"]: record for record in pymq("group", "list", "-o", "json").json()}["workers"]
     assert (record["brokers"], record["members"], record["lag"], record["retry_max"]) == (["broker-a"], 0, 6, 16)
     described = pymq("group", "describe", "workers", "-o", "json").json()
-    assert described["progress"] == [{"topic": "grouped", "queues": 1, "lag": 6}]
+    assert described["progress"] == [{"topic": "grouped", "queues": 1, "lag": 6, "invisible": 0, "retry": 0}]
     text = pymq("group", "describe", "workers").out
     assert "no member is online" in text
     assert "grouped" in text

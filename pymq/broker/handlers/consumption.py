@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pymq.clock import Clock
 from pymq.errors import Refusal
 from pymq.model.message import MessageQueue
+from pymq.model.pop import normal_topic
 from pymq.model.tables import TopicConfig
 from pymq.wire.admin_text import BODY_SIZE_MAX_BYTES, encode_in_steps
 from pymq.wire.bodies_admin import (
@@ -63,8 +65,10 @@ class ConsumptionHandlers:
         stats: StatsManager,
         address: str,
         sliced_work: SlicedWork,
+        invisible: Mapping[tuple[str, str, int], int],
     ) -> None:
-        """``address``: this broker's "host:port", part of some answers."""
+        """``address``: this broker's "host:port", part of some answers; ``invisible``: by topic, group and queue id,
+        messages that pops got and have not acknowledged."""
         self._sliced_work = sliced_work
         self._config = config
         self._clock = clock
@@ -74,6 +78,7 @@ class ConsumptionHandlers:
         self._clients = clients
         self._stats = stats
         self._address = address
+        self._invisible = invisible
 
     def consume_stats(self, request: Command, header: ConsumeStatsHeader, peer: Peer) -> Reply | None:
         """Return the committed offset and the end of each queue of a group's topics, or of the topics asked for."""
@@ -181,7 +186,8 @@ class ConsumptionHandlers:
         if topic is None:
             return
         connected = self._clients.consumer_group(group)
-        if connected is not None and topic_name not in connected.subscriptions:
+        names = {topic_name, normal_topic(topic_name, group)[0]}
+        if connected is not None and not names & connected.subscriptions.keys():
             return  # offsets of a topic that the group no longer reads
         for queue_id in range(topic.queue_count):
             committed = max(0, self._cursors.query(group, topic_name, queue_id))
@@ -191,6 +197,7 @@ class ConsumptionHandlers:
                 consumer_offset=committed,
                 pull_offset=max(committed, self._cursors.pulled(group, topic_name, queue_id)),
                 last_timestamp=max(0, last_ms),
+                pymq_invisible=self._invisible.get((topic_name, group, queue_id)),
             )
             if queue_id % QUEUES_AT_ONCE == 0:
                 yield

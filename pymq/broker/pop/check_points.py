@@ -76,8 +76,8 @@ class CheckPoints:
         self._by_place: list[dict[int, CheckPoint]] = [{} for _ in range(revive_queue_count)]
         self._ends = [0] * revive_queue_count  # behind the last record of each revive queue that was taken in
         self._group_counts: dict[str, int] = {}
-        # (topic, perhaps a retry topic, group) -> messages that are left
-        self.invisible: dict[tuple[str, str], int] = {}
+        # (topic, perhaps a retry topic, group, queue id) -> messages that are left
+        self.invisible: dict[tuple[str, str, int], int] = {}
         self.get = self._open.get
 
     def __len__(self) -> int:
@@ -202,12 +202,12 @@ class CheckPoints:
         self._count(key, -point.left_count)
 
     def _count(self, key: CheckPointKey, added: int) -> None:
-        name = key.topic, key.group
-        count = self.invisible.get(name, 0) + added
+        queue = key.topic, key.group, key.queue_id
+        count = self.invisible.get(queue, 0) + added
         if count:
-            self.invisible[name] = count
+            self.invisible[queue] = count
         else:
-            self.invisible.pop(name, None)
+            self.invisible.pop(queue, None)
 
     def _compact(self) -> None:
         if len(self._due) > 2 * len(self._open) + COMPACT_SLACK_COUNT:

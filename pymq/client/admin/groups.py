@@ -148,7 +148,10 @@ class GroupAdmin:
         return sorted(names)
 
     async def lag(self, group: str, topic: str | None = None) -> dict[MessageQueue, ConsumeOffset]:
-        """Returns end, committed offset and time of every queue the group has read, sorted; empty when it read none."""
+        """Returns end, committed offset and time of every queue the group has read, sorted; empty when it read none.
+
+        Queues of retry topics are among them, of a pop group also ``%RETRY%group_topic``.
+        """
         found: dict[MessageQueue, ConsumeOffset] = {}
         header = ConsumeStatsHeader(consumer_group=group, topic=topic)
         for target in await self._cluster.masters():

@@ -18,6 +18,7 @@ from pymq.wire.bodies_admin import (
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from tests.broker.handlers.test_clients import beat
+from tests.broker.handlers.test_pop import Popping
 from tests.broker.world import Caller, World
 
 QUEUE = MessageQueue("T", "broker-a", 0)
@@ -64,6 +65,20 @@ def test_topics_that_a_connected_group_gave_up_are_left_out(world: World) -> Non
     caller = Caller(world)
     caller.ok(Code.HEART_BEAT, beat(topic="Other"))
     assert caller.json(Code.GET_CONSUME_STATS, consumerGroup="g")["offsetTable"] == {}
+
+
+def test_what_pops_got_and_what_comes_again_is_counted() -> None:
+    p = Popping()
+    for _ in range(5):
+        p.world.put("T")
+    found = p.pop(count=3, invisible_ms=60_000)
+    assert p.ack(found.receipt(0)) == p.change(found.receipt(1), 0)[0] == 0
+    p.wait(1)
+    p.caller.ok(Code.HEART_BEAT, beat())  # a push consumer that pops names the topic, not its retry topic
+    table = decode_admin_body(ConsumeStats, p.caller.ok(Code.GET_CONSUME_STATS, consumerGroup="g").body).offset_table
+    assert {queue.topic: (row.lag, row.pymq_invisible) for queue, row in table.items() if row.broker_offset} == {
+        "T": (2, 1), "%RETRY%g_T": (1, None),
+    }  # fmt: skip
 
 
 def test_broker_consume_stats(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from pymq.broker.parts import BrokerParts
@@ -36,7 +37,10 @@ class PopMetrics:
     def collect(self) -> Iterator[Family]:
         log, reviver = self._pop.revive_log, self._pop.reviver
         yield single(CHECK_POINTS, len(log.check_points))
-        found, left_out = bounded(log.check_points.invisible.items(), self._config.metrics_series_max)
+        invisible: Counter[tuple[str, str]] = Counter()
+        for (topic, group, _), count in log.check_points.invisible.items():
+            invisible[topic, group] += count
+        found, left_out = bounded(invisible.items(), self._config.metrics_series_max)
         yield Family(INVISIBLE, [Reading(names, count) for names, count in found], left_out)
         yield single(WAITING, self._requests.pop_polls.count)
         yield single(REVIVED, reviver.revived_count)
