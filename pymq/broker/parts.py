@@ -241,7 +241,7 @@ class BrokerParts:
         try:
             self.replication.tail_recovery.load(report)
             for address in self.replication.tail_recovery.unsynced_addresses:
-                self.replication.known_peers.remember(address)  # they were known when they joined
+                self.replication.known_peers.confirm(address)  # they were known when they joined
         except BaseException:
             self.give_up()
             raise

@@ -15,11 +15,13 @@ from pymq.broker.replication import epoch_history, log_proof
 from pymq.broker.replication.master.ha_connection import HaConnection
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.join_tokens import JoinTokens
-from pymq.broker.replication.roles import member_proof, second_master
+from pymq.broker.replication.roles import member_proof, second_master, unclear_members
+from pymq.broker.replication.roles.group_probe import Member
 from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.member_proof import MemberProof
 from pymq.broker.replication.slave.ha_client import HaClient
 from pymq.broker.replication.slave.joining import Joining
+from pymq.broker.replication.startup_check import StartupCheck
 from pymq.broker.upkeep.sliced_work import SlicedWork
 from pymq.client.admin.promotion import Promotion
 from pymq.client.admin.promotion_plan import PromotionPlan
@@ -45,6 +47,8 @@ Real = Callable[..., Any]
 ROLES, SLAVE, MASTER = (f"tests/broker/replication/{room}" for room in ("roles", "slave", "master"))
 CLAIMS, GROUP = (f"tests/namesrv/test_{name}.py" for name in ("claims", "group_memory"))
 PEERS = f"{ROLES}/test_known_peers.py"
+UNCLEAR = f"{ROLES}/test_unclear_members.py"
+STARTUP = "tests/broker/replication/test_startup_check.py"
 HISTORY = "tests/broker/replication/test_epoch_history.py"
 REPLIES = "tests/broker/handlers/test_replies.py"
 PROMOTION = "tests/client/admin/test_promotion.py"
@@ -83,6 +87,26 @@ BUGS = (
         Text(second_master._blocks_start, "or member.doubt or why_implausible(member.epoch_history, "
              "us.epoch_history.epoch)", ""),
         (f"{ROLES}/test_second_master.py",)),
+    Bug("any report after a token gives a place",
+        Text(HaConnection._prove, "and offset != start", "and False"), (f"{MASTER}/test_ha_service.py",)),
+    # -- starts beside members that do not say what they are
+    Bug("any name server's word keeps a master from starting",
+        Text(unclear_members.decide_start, "if is_confirmed(member.address)]", "]"), (UNCLEAR,)),
+    Bug("a member that had a place counts as dead",
+        Text(unclear_members.decide_start, "if is_confirmed(member.address)]", "if False]"), (UNCLEAR,)),
+    Bug("members that start are not awaited",
+        Text(unclear_members.decide_start, "waited_ms < UNCLEAR_MS_MAX", "waited_ms < 0"), (UNCLEAR,)),
+    Bug("strangers are awaited for ever",
+        Text(unclear_members.decide_start, "waited_ms < UNCLEAR_MS_MAX", "waited_ms >= 0"), (UNCLEAR,)),
+    Bug("nothing is asked again", Text(StartupCheck._findings, "await self._pause(RETRY_MS)", "break"),
+        (STARTUP,)),
+    Bug("an unclear member is a second master", Seam(Member.is_unclear, gives(False)),
+        (f"{ROLES}/test_second_master.py",)),
+    Bug("what is late is no proof for ever",
+        Text(MemberProof.check, "is_unproven=not is_final", "is_unproven=False"), (f"{ROLES}/test_member_proof.py",)),
+    Bug("a listed broker has a place",
+        Seam(KnownPeers.is_confirmed, lambda real, peers, address: peers.is_known(address)), (PEERS,)),
+    Bug("a place is not kept on the disk", Text(KnownPeers.confirm, "self._write()", "pass"), (PEERS,)),
     Bug("every history is plausible", Seam(epoch_history.why_implausible, gives("")), (HISTORY,)),
     Bug("epochs may jump", Seam(epochs.why_jumping, gives("")), (HISTORY,)),
     Bug("any history shares an entry", Seam(epoch_history.shares_entry, gives(True)), (HISTORY,)),

@@ -259,11 +259,13 @@ class SimBroker:
         if self._served_start == self.start_count:
             self._history.incident(self._timeline.now_us, "stop", self.name)
         self._history.operations["brokers that gave up"] += 1
-        self.needs_other_id = isinstance(error, UsageError)
-        self.refused_start = str(error) if self.needs_other_id else ""
+        self.refused_start = str(error) if isinstance(error, UsageError) else ""
         named = ID_IN_A_REFUSAL.search(str(error))
+        self.needs_other_id = isinstance(error, UsageError) and named is not None
         if self.needs_other_id and named is not None:
             self.named_id = int(named[1])
+        if self.refused_start and not self.needs_other_id:
+            self._history.operations["starts refused beside an unclear member"] += 1
         if not (self.disk.was_faulty or isinstance(error, UsageError)):
             self._history.violated(f"{self.name} ends: {type(error).__name__}: {error}")
 

@@ -53,6 +53,10 @@ class OwnLog(NamedTuple):
     tail_digest: Callable[[int, int], str]
 
 
+# Refusals after which the same request may be answered.
+_LATER = {ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_BUSY}
+
+
 class Piece(NamedTuple):
     """Log bytes from ``start`` to ``end``, in one segment."""
 
@@ -96,7 +100,7 @@ def _judge(answer: Command | str, address: str, log: ProvenLog, piece: Piece) ->
     if isinstance(answer, str):
         return f"{asked}: {answer}", False
     if answer.code != ResponseCode.SUCCESS:
-        return f"{asked}: code {answer.code}, {answer.remark}", answer.code != ResponseCode.SERVICE_NOT_AVAILABLE
+        return f"{asked}: code {answer.code}, {answer.remark}", answer.code not in _LATER
     try:
         digests = decode_json(answer.body, LogDigests).digests
         ours = log.tail_digest(piece.end, piece.end - piece.start)

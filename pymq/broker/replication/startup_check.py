@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from pymq.broker.addresses import own_address
@@ -15,7 +16,8 @@ from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.member_proof import MemberProof
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import RoleRecord, demoted
-from pymq.broker.replication.roles.second_master import Ourselves, judge
+from pymq.broker.replication.roles.second_master import Findings, Ourselves, judge
+from pymq.broker.replication.roles.unclear_members import RETRY_MS, decide_start
 from pymq.broker.replication.tail_recovery.tail_recovery import TailRecovery
 from pymq.broker.replication.tail_recovery.tail_search import RecoveredTail
 from pymq.clock import Clock
@@ -66,21 +68,11 @@ class StartupCheck:
     async def role(self, record: RoleRecord) -> tuple[RoleRecord, Role]:
         """Return the role to start in: the recorded one, unless another broker is the master now.
 
-        Raises UsageError beside a second master that can't be overruled, StoreError.
+        Raises UsageError beside a second master that can't be overruled, or a member that may be one, StoreError.
         """
-        config = self._config
-        if not record.role.is_master or not config.namesrv_addresses:
+        if not record.role.is_master or not self._config.namesrv_addresses:
             return record, record.role
-        history, members = self._saved_history(), await self._members([])
-        us = Ourselves(
-            config.broker_cluster_name,
-            config.broker_name,
-            self._address,
-            history,
-            is_starting=True,
-            flags_id=record.configured_id,
-        )
-        found = judge(us, members)
+        found = await self._findings(record.configured_id)
         for warning in (*found.warnings, *found.distrusted):
             log.warning("%s", warning)
         if found.second_master:
@@ -89,6 +81,28 @@ class StartupCheck:
             return record, record.role
         log.warning("this broker starts as slave %d: %s", found.step_down.broker_id, found.why)
         return demoted(record, found.step_down, found.why, self._clock.now_ms()), found.step_down
+
+    async def _findings(self, flags_id: int) -> Findings:
+        """Ask the members, until each has said what it is, or :mod:`.roles.unclear_members` decides."""
+        config, began_ms = self._config, self._clock.monotonic_ms()
+        us = Ourselves(
+            config.broker_cluster_name,
+            config.broker_name,
+            self._address,
+            self._saved_history(),
+            is_starting=True,
+            flags_id=flags_id,
+        )
+        while True:
+            found = judge(us, await self._members([]))
+            if not found.unclear:
+                return found
+            waited_ms = self._clock.monotonic_ms() - began_ms
+            decision = decide_start(config.broker_name, found.unclear, self._known_peers.is_confirmed, waited_ms)
+            if not decision.must_wait:
+                break
+            await self._pause(RETRY_MS)
+        return replace(found, second_master=decision.refusal, warnings=found.warnings + decision.warnings)
 
     async def recover_tail(self, tail: TailRecovery) -> RecoveredTail:
         """Get back the part of this master's log that it lost and its slaves have. Raises StoreUnavailableError."""

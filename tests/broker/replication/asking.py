@@ -16,7 +16,7 @@ from pymq.wire.bodies_replication import (
     ReplicationStatus,
 )
 from pymq.wire.bodies_route import encode_cluster_info
-from pymq.wire.codes import RequestCode
+from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.streams import StreamHandler
 
@@ -59,6 +59,8 @@ class Asking:
         self.last_body = b""  # of a question
         self.bodies: dict[str, bytes] = {}  # an address's answer to everything
         self.changing: set[str] = set()
+        self.codes: dict[str, int] = {}  # an address's answer to every question about its status or its log
+        self.busy_logs: set[str] = set()  # addresses that are too busy to give digests
         self.logs: dict[str, MessageStore] = {}  # an address's log, of which it gives digests
 
     def connect(self, address: str, handler: StreamHandler) -> None:
@@ -78,6 +80,8 @@ class Asking:
         return asked
 
     def _digests(self, address: str, body: bytes) -> Command:
+        if address in self.codes or address in self.busy_logs:
+            return Command(ResponseCode.SYSTEM_BUSY, remark="not now")
         asked, store = msgspec.json.decode(body, type=LogDigestsRequest), self.logs[address]
         digest = store.tail_digest(asked.end, asked.end - asked.start)
         answer = LogDigests(
@@ -105,6 +109,8 @@ class Asking:
             )
             return Command(0, body=encode_cluster_info({"broker-a": data}, {"DefaultCluster": ["broker-a"]}))
         assert code == RequestCode.PYMQ_GET_REPLICATION_STATUS
+        if address in self.codes:
+            return Command(self.codes[address], remark="not now")
         if address in self.changing:
             return Command(14, remark="it is becoming the master")
         if address not in self.brokers:

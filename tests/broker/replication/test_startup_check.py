@@ -11,9 +11,11 @@ import pytest
 
 from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.role_file import RoleRecord
+from pymq.broker.replication.roles.unclear_members import UNCLEAR_MS_MAX
 from pymq.broker.replication.startup_check import StartupCheck
 from pymq.errors import UsageError
 from pymq.wire.bodies_replication import EpochEntryBody
+from pymq.wire.codes import ResponseCode
 from tests.broker.replication.asking import NAMESRV, THEIRS, Asking, status
 from tests.broker.replication.tail_recovery.machines import FIRST, Machines
 from tests.broker.world import World
@@ -22,7 +24,12 @@ T = TypeVar("T")
 MASTER = RoleRecord(broker_id=0, configured_id=0)
 
 
-def at_start(world: World, network: Asking) -> StartupCheck:
+def at_start(
+    world: World,
+    network: Asking,
+    *confirmed: str,
+    on_pause: Callable[[], None] = lambda: None,
+) -> StartupCheck:
     async def awaited(begin: Callable[[Callable[[T], None]], None]) -> T:
         answers: list[T] = []
         begin(answers.append)
@@ -31,7 +38,11 @@ def at_start(world: World, network: Asking) -> StartupCheck:
 
     async def pause(duration_ms: int) -> None:
         world.clock.advance(duration_ms)
+        on_pause()
 
+    known_peers = KnownPeers(world.config, world.clock)
+    for address in confirmed:
+        known_peers.confirm(address)
     return StartupCheck(
         config=world.config,
         network=network,
@@ -40,7 +51,7 @@ def at_start(world: World, network: Asking) -> StartupCheck:
         rng=random.Random(1),
         awaited=awaited,
         pause=pause,
-        known_peers=KnownPeers(world.config, world.clock),
+        known_peers=known_peers,
     )
 
 
@@ -84,6 +95,66 @@ def test_a_member_without_an_answer_is_warned_of(caplog: pytest.LogCaptureFixtur
     network.registered[NAMESRV] = {THEIRS: 0}
     assert role_of(MASTER, network) == (MASTER, 0)
     assert THEIRS in caplog.text
+
+
+def unclear() -> tuple[World, Asking]:
+    """Return a master, and a network where THEIRS is listed as the master and does not say what it is."""
+    network = Asking()
+    network.registered[NAMESRV] = {THEIRS: 0}
+    network.codes = {THEIRS: ResponseCode.SYSTEM_BUSY}
+    return World(namesrvAddr=NAMESRV), network
+
+
+def test_a_program_that_never_says_what_it_is_delays_a_start_by_a_bounded_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world, network = unclear()
+    began_ms = world.clock.monotonic_ms()
+    assert asyncio.run(at_start(world, network).role(MASTER)) == (MASTER, MASTER.role)
+    assert world.clock.monotonic_ms() - began_ms == UNCLEAR_MS_MAX
+    assert THEIRS in caplog.text and "had no place" in caplog.text
+
+
+def test_beside_a_member_that_never_says_what_it_is_no_master_starts() -> None:
+    world, network = unclear()
+    with pytest.raises(UsageError, match=f"{THEIRS} is a member"):
+        asyncio.run(at_start(world, network, THEIRS).role(MASTER))
+    network.codes = {}
+    network.registered[NAMESRV] = {THEIRS: 0}
+    assert asyncio.run(at_start(world, network, THEIRS).role(MASTER))[1].is_master, "the operator has stopped it"
+
+
+@pytest.mark.parametrize("is_newer", [False, True])
+def test_a_member_that_says_late_what_it_is_decides(is_newer: bool) -> None:
+    world, network = unclear()
+    first = world.parts.replication.epoch_file.history.entries[0]
+    history = [EpochEntryBody(first.epoch, first.start, first.epoch_id)]
+    if is_newer:
+        history.append(EpochEntryBody(first.epoch + 1, 10, "b" * 16))
+    network.brokers = {THEIRS: status(THEIRS, 0, epoch_history=history)}
+    started = at_start(world, network, on_pause=network.codes.clear).role(MASTER)
+    if is_newer:
+        assert asyncio.run(started)[1].broker_id == 1
+    else:
+        with pytest.raises(UsageError, match="both masters"):
+            asyncio.run(started)
+
+
+def test_a_member_with_a_newer_epoch_that_gives_no_proof_yet_is_asked_again() -> None:
+    """It answers with its status, and is too busy for the request for a proof."""
+    world, network = unclear()
+    world.put("T", b"a message of our log")
+    entries = world.parts.replication.epoch_file.history.entries
+    history = [EpochEntryBody(entry.epoch, entry.start, entry.epoch_id) for entry in entries]
+    end = world.parts.store.physical_max_offset
+    newer = [*history, EpochEntryBody(entries[-1].epoch + 1, end, "b" * 16)]
+    network.brokers = {THEIRS: status(THEIRS, 0, epoch_history=newer, log_end=end)}
+    network.codes, network.busy_logs = {}, {THEIRS}
+    with pytest.raises(UsageError, match="gives no proof"):
+        asyncio.run(at_start(world, network, THEIRS).role(MASTER))
+    network.logs[THEIRS] = world.parts.store
+    started = at_start(world, network, THEIRS, on_pause=network.busy_logs.clear).role(MASTER)
+    assert asyncio.run(started)[1].broker_id == 1
 
 
 def test_unsynced_replicas_are_asked_even_if_no_name_server_has_them() -> None:

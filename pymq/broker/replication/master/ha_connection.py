@@ -154,6 +154,10 @@ class HaConnection:
         offset = self._claimed_offset
         if offset is None or not (self.joined_slave is not NOT_JOINED or self._owner.may_follow(self)):
             return
+        start = self.joined_slave.start
+        if self.joined_slave is not NOT_JOINED and offset != start:
+            self.close(f"it joined to continue at {start}, but reports {offset}: it must join again")
+            return
         try:
             self._owner.note_slave(self)
         except StoreUnavailableError as error:
@@ -164,13 +168,7 @@ class HaConnection:
     def _begin(self, offset: int) -> None:
         """Start at the offset of the first report. Java: DefaultHAConnection.WriteSocketService, without the checks."""
         start, end = self._store.physical_min_offset, self._store.physical_max_offset
-        if self.joined_slave is not NOT_JOINED:
-            if offset != self.joined_slave.start:
-                self.close(
-                    f"it joined to continue at {self.joined_slave.start}, but reports {offset}: it must join again"
-                )
-                return
-        elif offset == 0:
+        if self.joined_slave is NOT_JOINED and offset == 0:
             offset = last_segment_start(start, end, self._config.mapped_file_size_commit_log_bytes)
         if offset > end:
             self.is_ahead = True

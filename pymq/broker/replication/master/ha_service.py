@@ -113,7 +113,7 @@ class HaService:
         joined = connection.joined_slave
         if joined.broker_id >= 0:
             self.on_slave(joined.broker_id, joined.address)
-            self._known_peers.remember(joined.address)
+            self._known_peers.confirm(joined.address)
 
     def joined_slave(self, broker_id: int, address: str, start: int) -> int:
         """Return the token that a slave's connection begins with, to continue at ``start``."""

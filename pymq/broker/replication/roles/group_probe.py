@@ -26,6 +26,13 @@ from pymq.wire.streams import Network
 ASK_TIMEOUT_MS = 2000
 MEMBER_COUNT_MAX = 256  # of one broker name; further ones that a name server lists are ignored
 
+# Answers to a request for the status that have a meaning here: a status, RocketMQ's broker, one that starts or changes.
+_TELLING_CODES = {
+    ResponseCode.SUCCESS,
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+}
+
 Answer = Command | str
 
 
@@ -35,8 +42,9 @@ class Member:
 
     ``registered_id`` is its id at the name servers, -1 when they don't know it. ``answered``: it is running. ``status``
     is None when it answers without one (Apache's). ``is_changing``: it starts or changes its role, and has no status
-    yet. ``is_unreadable``: its answer is neither a status nor the refusal that RocketMQ's brokers send. ``doubt`` says
-    why the epochs in its status are not believed (:class:`.member_proof.MemberProof`).
+    yet. ``is_failing``: it answers with another error than RocketMQ's brokers. ``is_unreadable``: its answer means
+    success and is no status. ``doubt`` says why the epochs in its status are not believed
+    (:class:`.member_proof.MemberProof`); ``is_unproven``: it gave no proof yet, nor a wrong one.
     """
 
     address: str
@@ -44,8 +52,10 @@ class Member:
     answered: bool
     status: ReplicationStatus | None = None
     is_changing: bool = False
+    is_failing: bool = False
     is_unreadable: bool = False
     doubt: str = ""
+    is_unproven: bool = False
 
     @property
     def broker_id(self) -> int:
@@ -61,6 +71,11 @@ class Member:
     def epoch_history(self) -> EpochHistory:
         """The epoch history in its status; empty without one."""
         return history_of_body(self.status.epoch_history) if self.status is not None else EpochHistory()
+
+    @property
+    def is_unclear(self) -> bool:
+        """True when it is running, and its answer does not tell what it is."""
+        return self.is_changing or self.is_failing or self.is_unreadable or self.is_unproven
 
     def is_of(self, cluster: str, broker_name: str) -> bool:
         """Return False when its status names another group. Name servers list brokers by their name only."""
@@ -204,13 +219,12 @@ def _member(address: str, registered_id: int, answer: Answer) -> Member:
     if answer.code == ResponseCode.SUCCESS:
         with suppress(JsonError):
             status = decode_json(answer.body, ReplicationStatus)
-    is_changing = answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
-    is_known_form = status is not None or answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     return Member(
         address,
         registered_id,
         answered=True,
         status=status,
-        is_changing=is_changing,
-        is_unreadable=not (is_known_form or is_changing),
+        is_changing=answer.code == ResponseCode.SERVICE_NOT_AVAILABLE,
+        is_failing=answer.code not in _TELLING_CODES,
+        is_unreadable=answer.code == ResponseCode.SUCCESS and status is None,
     )

@@ -8,6 +8,9 @@ A request may name any broker. Only an address that is known here is asked, beli
 - slaves that joined: they were known then.
 
 Everything else is a hint at most: the name servers are asked soon.
+
+*Confirmed* are the known ones that had a place in this group: slaves that joined this broker, and masters that it
+followed. A name server alone confirms none.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ REMEMBERED_PEERS_MAX = 64
 # The file is not written more often, however often the name servers' list changes.
 SAVE_PERIOD_MS = 5_000
 _ADDRESSES = "addresses"
+_CONFIRMED = "confirmed"
 
 
 def known_peers_table(files: Files, root: str) -> JsonTable:
@@ -56,10 +60,11 @@ class KnownPeers:
         self._config = config
         self._clock = clock
         self._table = table
-        self._saved: frozenset[str] = frozenset()
+        self._saved: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
         self._saved_ms = clock.monotonic_ms() - SAVE_PERIOD_MS
         self._listed: dict[str, int] = {}  # address -> id, as name servers said last
         self._remembered: dict[str, None] = {}
+        self._confirmed: dict[str, None] = {}
         self._rocketmq_hosts: frozenset[str] = frozenset()  # of listed slaves without PyMQ's requests
         self._log = RateLimitedLog(log, clock, "peers that are not known")
 
@@ -78,10 +83,19 @@ class KnownPeers:
 
     def remember(self, address: str) -> None:
         """Note a broker that the operator named, or a slave that was known when it joined ("host:port")."""
-        self._remembered.pop(address, None)
-        if len(self._remembered) >= REMEMBERED_PEERS_MAX:
-            del self._remembered[next(iter(self._remembered))]
-        self._remembered[address] = None
+        _note(self._remembered, address)
+
+    def confirm(self, address: str) -> None:
+        """Note a slave that joined this broker, or a master that it followed ("host:port"), also on the disk."""
+        _note(self._remembered, address)
+        is_new = address not in self._confirmed
+        _note(self._confirmed, address)
+        if is_new:
+            self._write()
+
+    def is_confirmed(self, address: str) -> bool:
+        """Return True when the broker at ``address`` ("host:port") had a place in this group."""
+        return address in self._confirmed
 
     def is_known(self, address: str) -> bool:
         """Return True when the word of the broker at ``address`` ("host:port") counts."""
@@ -99,22 +113,29 @@ class KnownPeers:
     def load(self) -> None:
         """Read what was remembered. A file that can't be used is ignored: the name servers list the members again."""
         try:
-            addresses = (self._table.load() if self._table is not None else {}).get(_ADDRESSES, [])
-            for address in msgspec.convert(addresses, list[str])[-REMEMBERED_PEERS_MAX:]:
-                self.remember(address)
+            saved = self._table.load() if self._table is not None else {}
+            for addresses, name in ((self._remembered, _ADDRESSES), (self._confirmed, _CONFIRMED)):
+                for address in msgspec.convert(saved.get(name, []), list[str])[-REMEMBERED_PEERS_MAX:]:
+                    _note(addresses, address)
         except (StoreError, msgspec.ValidationError) as error:
             log.warning("config/%s can't be used, it is made again: %s", KNOWN_PEERS_FILE, error)
-        self._saved = frozenset(self._remembered)
+        self._saved = self._present()
 
     def save(self) -> None:
         """Write what is remembered, if it changed. Call it now and then while this broker has its directory."""
-        now_ms, present = self._clock.monotonic_ms(), frozenset(self._remembered)
-        if self._table is None or present == self._saved or now_ms - self._saved_ms < SAVE_PERIOD_MS:
+        if self._present() != self._saved and self._clock.monotonic_ms() - self._saved_ms >= SAVE_PERIOD_MS:
+            self._write()
+
+    def _present(self) -> tuple[frozenset[str], frozenset[str]]:
+        return frozenset(self._remembered), frozenset(self._confirmed)
+
+    def _write(self) -> None:
+        if self._table is None:
             return
-        self._saved_ms = now_ms
+        self._saved_ms = self._clock.monotonic_ms()
         try:
-            self._table.save({_ADDRESSES: list(self._remembered)})
-            self._saved = present
+            self._table.save({_ADDRESSES: list(self._remembered), _CONFIRMED: list(self._confirmed)})
+            self._saved = self._present()
         except (StoreError, OSError) as error:
             log.warning("the members of the group could not be saved, it is tried again: %s", error)
 
@@ -166,9 +187,17 @@ class KnownPeers:
         return text
 
 
+def _note(addresses: dict[str, None], address: str) -> None:
+    """Make ``address`` the newest of at most REMEMBERED_PEERS_MAX."""
+    addresses.pop(address, None)
+    if len(addresses) >= REMEMBERED_PEERS_MAX:
+        del addresses[next(iter(addresses))]
+    addresses[address] = None
+
+
 def _is_rocketmq_slave(member: Member) -> bool:
-    is_silent = not member.answered or member.is_changing or member.is_unreadable
-    return member.registered_id > MASTER_ID and member.status is None and not is_silent
+    tells = member.answered and not member.is_unclear
+    return member.registered_id > MASTER_ID and member.status is None and tells
 
 
 def _host(address: str) -> str:

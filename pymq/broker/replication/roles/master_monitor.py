@@ -168,7 +168,7 @@ class MasterMonitor:
         self._registered, self._members_ms = registered, self._looked_ms
         if not self._role.is_master and self._side.is_following:
             for address in self._side.members():
-                self._known_peers.remember(address)  # our master, of which this broker may be the successor
+                self._known_peers.confirm(address)  # our master, of which this broker may be the successor
         away = [] if registered else self._known_peers.addresses()
         also = [*filter(self._known_peers.is_known, [*self._side.members(), self._other_master]), *away]
         self._group_probe.members(registered, self._address, self._taken, also, is_master=self._role.is_master)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 
 from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory, common_point
 from pymq.broker.replication.log_proof import ProvenLog, ask_for_proof, piece_before
@@ -37,18 +38,18 @@ class MemberProof:
             on_done(checked)
             return
 
-        def done(place: int, why: str) -> None:
+        def done(place: int, why: str, is_final: bool) -> None:
             nonlocal waiting
             waiting -= 1
             if why:
-                checked[place] = dataclasses.replace(members[place], doubt=why)
+                checked[place] = dataclasses.replace(members[place], doubt=why, is_unproven=not is_final)
             else:
                 self._note_proven(members[place])
             if not waiting:
                 on_done(checked)
 
         for place in asked:
-            self._ask(members[place], ours, log, lambda why, place=place: done(place, why))  # type: ignore[misc]
+            self._ask(members[place], ours, log, partial(done, place))
 
     def _must_prove(self, member: Member, ours: EpochHistory) -> bool:
         entries = member.epoch_history.entries
@@ -61,16 +62,16 @@ class MemberProof:
         if len(self._proven) > PROVEN_MEMBERS_MAX:
             del self._proven[next(iter(self._proven))]
 
-    def _ask(self, member: Member, ours: EpochHistory, log: ProvenLog, on_done: Callable[[str], None]) -> None:
+    def _ask(self, member: Member, ours: EpochHistory, log: ProvenLog, on_done: Callable[[str, bool], None]) -> None:
         status = member.status
         assert status is not None
         common = common_point(ours, log.end, member.epoch_history, status.log_end)
         common_end = min(common.offset, status.log_end)
         piece = piece_before(log, common_end, status.log_start) if common.is_known else None
         if piece is None:
-            on_done(f"the epoch histories and logs of {member.address} and this broker have nothing in common")
+            on_done(f"the epoch histories and logs of {member.address} and this broker have nothing in common", True)
         else:
-            ask_for_proof(self._network, member.address, log, piece, lambda why, is_final: on_done(why))
+            ask_for_proof(self._network, member.address, log, piece, on_done)
 
 
 def _without_epoch(member: Member) -> Member:

@@ -43,7 +43,8 @@ class Findings:
 
     ``step_down`` is the slave that this broker must become, because of ``why``. ``second_master`` describes a master
     at ``second_master_address`` that can't be overruled, with the next step. ``warnings`` are for the operator.
-    ``distrusted`` describes members whose word does not count, with the next step.
+    ``distrusted`` describes members whose word does not count, with the next step. ``unclear`` are members that may be
+    the master or have a newer epoch, and do not say what they are (:mod:`.unclear_members`).
     """
 
     step_down: Role | None = None
@@ -52,6 +53,7 @@ class Findings:
     second_master_address: str = ""
     warnings: tuple[str, ...] = field(default=())
     distrusted: tuple[str, ...] = field(default=())
+    unclear: tuple[Member, ...] = field(default=())
 
 
 def judge(us: Ourselves, members: Sequence[Member]) -> Findings:
@@ -72,12 +74,15 @@ def judge(us: Ourselves, members: Sequence[Member]) -> Findings:
     stranger = next((member for member in newer if _blocks_start(us, member)), None)
     if stranger is not None:
         return _start_beside_newer_epoch(us, stranger, ours)
-    masters = [member for member in ours if member.broker_id == MASTER_ID and not member.doubt]
+    unclear = tuple(member for member in ours if _may_be_master(member))
+    masters = [m for m in ours if m.broker_id == MASTER_ID and not m.doubt and not m.is_unclear]
     living = next((member for member in masters if member.answered and not _is_older(member, us.epoch_history)), None)
     if living is not None and not (us.is_starting and why_implausible(living.epoch_history, us.epoch_history.epoch)):
         return _beside_second_master(us, living, ours, distrusted)
     warnings = tuple(_warning(us, member) for member in masters if not doubts[member.address])
-    return Findings(warnings=warnings, distrusted=distrusted)
+    if not us.is_starting:
+        distrusted += tuple(_unclear(us, member) for member in unclear if not member.doubt)
+    return Findings(warnings=warnings, distrusted=distrusted, unclear=unclear)
 
 
 def why_distrusted(epoch_history: EpochHistory, member: Member) -> str:
@@ -107,6 +112,18 @@ def _blocks_start(us: Ourselves, member: Member) -> bool:
         return False
     is_new = not us.epoch_history.entries
     return (is_new or member.broker_id == MASTER_ID) and not shares_entry(us.epoch_history, member.epoch_history)
+
+
+def _may_be_master(member: Member) -> bool:
+    """Return True for a member that may be the master, or prove that another one is, once it answers as it should."""
+    return member.is_unproven or (member.is_unclear and member.broker_id == MASTER_ID)
+
+
+def _unclear(us: Ourselves, member: Member) -> str:
+    return (
+        f"{member.address} is registered as the master of {us.broker_name} and does not answer with its status: "
+        "stop it, or give it another --name"
+    )
 
 
 def _newer_epoch(us: Ourselves, newest: Member) -> str:

@@ -441,10 +441,12 @@ def test_a_slave_is_noted_before_it_is_sent_anything(cable: Cable, clock: Manual
     master.ha_service.on_slave = note
     Peer(cable, master.ha_service.joined_slave(3, "10.0.0.3:1", 0))
     assert noted == [], "a token alone is no slave"
+    Peer(cable, master.ha_service.joined_slave(3, "10.0.0.3:1", 0), 1)
+    assert noted == [] and not master.known_peers.is_known("10.0.0.3:1"), "nor with another offset than it joined for"
     assert bodies(Peer(cable, master.ha_service.joined_slave(3, "10.0.0.3:1", 0), 0)) == master.log
     refused = Peer(cable, master.ha_service.joined_slave(4, "10.0.0.4:1", 0), 0)
     assert noted == [(3, "10.0.0.3:1"), (4, "10.0.0.4:1")] and refused.why and refused.data == b""
-    assert master.known_peers.is_known("10.0.0.3:1") and not master.known_peers.is_known("10.0.0.4:1")
+    assert master.known_peers.is_confirmed("10.0.0.3:1") and not master.known_peers.is_known("10.0.0.4:1")
 
 
 def test_absent_slaves_that_never_joined_are_forgotten_first(cable: Cable, clock: ManualClock) -> None:

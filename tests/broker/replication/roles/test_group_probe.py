@@ -6,6 +6,7 @@ import pytest
 
 from pymq.broker.replication.roles.group_probe import MEMBER_COUNT_MAX, GroupProbe, Member
 from pymq.wire.bodies_route import ClusterInfo, decode_cluster_info
+from pymq.wire.codes import ResponseCode
 from tests.broker.replication.asking import NAMESRV, OURS, THEIRS, THIRD, Asking, status
 
 OTHER_NAMESRV = "10.0.9.2:9876"
@@ -66,6 +67,9 @@ def test_an_invalid_answer_is_ignored(body: bytes) -> None:
     network.registered = {NAMESRV: {THEIRS: 1}}
     network.bodies = {THEIRS: body}
     assert take(network) == [Member(THEIRS, 1, answered=True, is_unreadable=True)]
+    network.bodies = {}
+    network.codes = {THEIRS: ResponseCode.SYSTEM_BUSY}
+    assert take(network) == [Member(THEIRS, 1, answered=True, is_failing=True)]
     network.bodies = {NAMESRV: body}
     assert take(network) == []
 

@@ -61,6 +61,24 @@ def test_what_is_remembered_survives_a_restart() -> None:
     assert directory.peers().addresses() == [THEIRS, THIRD]
 
 
+def test_a_place_in_the_group_is_on_the_disk_at_once_and_a_name_servers_list_gives_none() -> None:
+    directory = Directory()
+    peers = directory.peers()
+    peers.note_listed({THEIRS: 0})
+    peers.save()
+    assert not directory.peers().is_confirmed(THEIRS)
+    peers.confirm(THIRD)
+    assert directory.peers().is_confirmed(THIRD) and directory.peers().is_known(THIRD)
+    for number in range(2 * REMEMBERED_PEERS_MAX):
+        peers.note_listed({f"10.1.0.{number}:1": number})
+    directory.clock.advance(SAVE_PERIOD_MS)
+    peers.save()
+    assert directory.peers().is_confirmed(THIRD), "listed addresses, however many, take no confirmed one's place"
+    for number in range(REMEMBERED_PEERS_MAX):
+        peers.confirm(f"10.2.0.{number}:1")
+    assert not directory.peers().is_confirmed(THIRD) and directory.peers().is_confirmed("10.2.0.0:1")
+
+
 def test_a_damaged_file_and_a_full_disk_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     directory = Directory()
     path = f"/data/config/{KNOWN_PEERS_FILE}"
@@ -134,6 +152,8 @@ def test_only_rocketmqs_slaves_follow_without_a_token() -> None:
         Member("10.0.0.5:1", 0, answered=True),
         Member("10.0.0.6:1", -1, answered=True),
         Member("10.0.0.7:1", 4, answered=True, is_changing=True),
+        Member("10.0.0.8:1", 5, answered=True, is_failing=True),
+        Member("10.0.0.10:1", 6, answered=True, is_unreadable=True),
     ]
     peers.note_members(members)
     found = [number for number in range(1, 11) if peers.may_follow_without_token(f"10.0.0.{number}:7")]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from unittest import mock
 
 import msgspec
+import pytest
 from xxhash import xxh3_64_hexdigest
 
 from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
@@ -68,6 +70,15 @@ def test_a_newer_epoch_and_the_role_of_master_need_a_proof() -> None:
     assert checked == [True, False, False]
     assert network.asked == [THEIRS, THIRD], "a slave without a newer epoch claims nothing"
     assert doubts(proof(network, FIRST), member(THEIRS, 0, FIRST)) == [True], "a master of the same epoch"
+
+
+@pytest.mark.parametrize(("answer", "is_unproven"), [("no answer", True), (Command(2), True), (Command(1), False)])
+def test_a_proof_that_may_come_later_leaves_a_member_unproven(answer: Command | str, is_unproven: bool) -> None:
+    network, found = Network(), list[list[Member]]()
+    with mock.patch.object(network, "ask", lambda at, command, on_answer, ms: on_answer(answer)):
+        proof(network, FIRST).check([member(THEIRS, 0, FIRST, SECOND)], found.append)
+    ((checked,),) = found
+    assert checked.doubt and checked.is_unproven == checked.is_unclear == is_unproven
 
 
 def test_a_history_without_a_common_piece_proves_nothing() -> None:

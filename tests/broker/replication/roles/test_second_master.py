@@ -166,6 +166,26 @@ def test_beside_a_master_of_the_same_epoch_a_given_id_makes_a_slave(
     assert role_at_start(kept, flags_id).role.is_master
 
 
+@pytest.mark.parametrize("flag", ["is_changing", "is_failing", "is_unreadable"])
+def test_a_broker_that_does_not_say_what_it_is_is_no_second_master(flag: str) -> None:
+    flags: dict[str, Any] = {flag: True}
+    other = replace(Member(THEIRS, 0, answered=True), **flags)
+    started = found(other, is_starting=True)
+    assert started.unclear == (other,) and not started.second_master and not started.distrusted
+    running = found(other)
+    assert not running.second_master and THEIRS in running.distrusted[0]
+    assert found(replace(other, registered_id=1), is_starting=True) == Findings(), "a slave"
+
+
+@pytest.mark.parametrize("epoch", [3, 4])
+def test_a_member_that_gave_no_proof_yet_is_unclear(epoch: int) -> None:
+    other = replace(member(THEIRS, 0, epoch), doubt="no answer", is_unproven=True)
+    assert found(other, is_starting=True).unclear == (other,)
+    assert found(other, member(THIRD, 0, 5), is_starting=True).step_down is not None, "another one's word counts"
+    refuted = replace(other, is_unproven=False)
+    assert found(refuted, is_starting=True).unclear == ()
+
+
 def test_an_operator_chooses_one_of_two_serving_masters() -> None:
     findings = found(member(THEIRS, 0, 3))
     assert f"pymq broker promote {OURS} --force" in findings.second_master and findings.second_master_address == THEIRS
