@@ -10,7 +10,9 @@ class ConsumeResult(Enum):
 
     A concurrent consumer receives them again through the group's retry topic, after a delay that grows with each
     retry. An orderly one receives the same messages after a pause, before any later message of their queue.
+    DEAD_LETTER: no retry can help, so they go to the group's dead letters (``%DLQ%group``) at once.
     """
 
     SUCCESS = "SUCCESS"
     RECONSUME_LATER = "RECONSUME_LATER"
+    DEAD_LETTER = "DEAD_LETTER"

@@ -41,6 +41,7 @@ class ConsumerSettings:
     max_reconsume_times: int = -1  # -1: 16 for concurrent, unlimited for orderly consumption
     delay_level: int = 0  # of retries; 0: the broker counts up from 10 s; -1: to the dead letters at once
     delay_level_max: int = DELAY_LEVEL_MAX  # the number of levels in the brokers' messageDelayLevel
+    consume_timeout_s: float = 900.0  # the longest call of the handler
     suspend_ms: int = 1000  # orderly: pause before the same message again
     commit_interval_s: float = 5.0
     rebalance_interval_s: float = 20.0
@@ -61,6 +62,8 @@ class ConsumerSettings:
             if not isinstance(value, int) or value < 1:
                 raise UsageError(f"{name} is {value!r}: it must be a number, at least 1")
 
+        if not self.consume_timeout_s > 0:
+            raise UsageError(f"consume_timeout_s is {self.consume_timeout_s!r}: it must be a number of seconds above 0")
         if self.delay_level != TO_DEAD_LETTERS:
             check_delay_level(self.delay_level, self.delay_level_max)
 

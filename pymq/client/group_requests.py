@@ -127,8 +127,11 @@ class GroupRequests:
             last_lock_timestamp=one.last_lock_ms,
             droped=one.dropped,
             last_pull_timestamp=one.last_pull_ms,
-            last_consume_timestamp=one.last_consume_ms,
+            last_consume_timestamp=self._unix_ms(one.last_call_ms),
         )
+
+    def _unix_ms(self, monotonic_ms: int) -> int:
+        return monotonic_ms and self._clock.now_ms() - (self._clock.monotonic_ms() - monotonic_ms)
 
     def _topic_status(self, topic: str) -> dict[str, float]:
         counts = self._state.counters.topics[topic]
@@ -155,8 +158,8 @@ class GroupRequests:
         result = ConsumeDirectlyResult(order=self._state.settings.orderly)
         try:
             verdict = await self._handler.call_unguarded([message])
-            result.consume_result = "CR_LATER" if verdict is ConsumeResult.RECONSUME_LATER else "CR_SUCCESS"
-        except Exception as error:
+            result.consume_result = "CR_SUCCESS" if verdict is ConsumeResult.SUCCESS else "CR_LATER"
+        except (Exception, SystemExit) as error:
             log.exception("the message handler failed on %s", message.message_id)
             result.consume_result = "CR_THROW_EXCEPTION"
             result.remark = f"{type(error).__name__}: {error}"

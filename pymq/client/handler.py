@@ -1,4 +1,7 @@
-"""Calls the application's message handler: plain functions run in threads, coroutines on the loop."""
+"""Calls the application's message handler: plain functions run in threads, coroutines on the loop.
+
+Whatever the handler does, a call ends with a ConsumeResult, and the client goes on.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pymq.client.consume_counters import ConsumeCounters
 from pymq.client.consume_result import ConsumeResult
+from pymq.client.handler_threads import HandlerThreads
 from pymq.client.tracing import Tracer
 from pymq.clock import Clock
 from pymq.model.record import StoredMessage
@@ -32,42 +35,98 @@ class MessageHandler:
         tracer: Tracer | None = None,
     ) -> None:
         self._tracer = tracer
-        self._on_message = on_message
+        self._on_message: Callable[[list[StoredMessage]], Any] = on_message
         self._counters = counters
         self._clock = clock
+        self._expired: set[asyncio.Task[Any] | None] = set()
         called = on_message if inspect.isroutine(on_message) else getattr(on_message, "__call__", on_message)  # noqa: B004
-        self._is_coroutine = inspect.iscoroutinefunction(called)
-        self._threads = None if self._is_coroutine else ThreadPoolExecutor(thread_count_max, "pymq-handler")
+        self.is_coroutine = inspect.iscoroutinefunction(called)
+        self._threads = (
+            None if self.is_coroutine else HandlerThreads(self._on_message, thread_count_max, "pymq-handler")
+        )
 
-    async def call(self, messages: list[StoredMessage]) -> ConsumeResult:
-        """Returns the handler's result. None counts as SUCCESS; an exception is logged and means RECONSUME_LATER."""
-        started_ms = self._clock.monotonic_ms()
+    async def call(self, messages: list[StoredMessage], started_ms: int) -> ConsumeResult:
+        """Returns the handler's result; None counts as SUCCESS. ``started_ms`` is the monotonic time now.
+
+        What it raises is logged and means RECONSUME_LATER: an exception, SystemExit, a cancellation that is not this
+        task's. So does a result of another type, because what was not done may be done again, but never lost.
+        """
         delivery = self._tracer.delivered(messages) if self._tracer is not None else ""
         raised = False
         try:
-            result = await self.call_unguarded(messages)
-        except Exception:
-            log.exception("the message handler failed on %s", [message.message_id for message in messages])
+            result = await (self._on_message(messages) if self._threads is None else self._in_thread(messages))
+            if result is None:
+                result = ConsumeResult.SUCCESS
+            elif result.__class__ is not ConsumeResult:
+                result = _not_a_result(result, messages)
+        except asyncio.CancelledError as error:
+            if not self._is_handlers(error, messages):
+                raise
             result, raised = ConsumeResult.RECONSUME_LATER, True
-        later = result is ConsumeResult.RECONSUME_LATER
+        except (Exception, SystemExit) as error:
+            _log_failure(error, messages)
+            result, raised = ConsumeResult.RECONSUME_LATER, True
+        failed = result is not ConsumeResult.SUCCESS
         spent_ms = self._clock.monotonic_ms() - started_ms
-        self._counters.handled(messages[0].topic, len(messages), spent_ms, failed=later)
+        self._counters.handled(messages[0].topic, len(messages), spent_ms, failed=failed)
         if self._tracer is not None:
-            self._tracer.consumed(delivery, messages, spent_ms, failed=later, raised=raised)
-        return ConsumeResult.RECONSUME_LATER if later else ConsumeResult.SUCCESS
+            self._tracer.consumed(delivery, messages, spent_ms, failed=failed, raised=raised)
+        return result
 
-    async def call_unguarded(self, messages: list[StoredMessage]) -> ConsumeResult | None:
-        """Returns the handler's return value and raises what the handler raises."""
-        if self._threads is None:
-            result: Any = self._on_message(messages)
-        else:
-            result = await asyncio.get_running_loop().run_in_executor(self._threads, self._on_message, messages)
-        if inspect.isawaitable(result):
-            result = await result
-        checked: ConsumeResult | None = result
-        return checked
+    async def call_unguarded(self, messages: list[StoredMessage]) -> ConsumeResult:
+        """Returns the handler's result and raises what the handler raises."""
+        result = await (self._on_message(messages) if self._threads is None else self._in_thread(messages))
+        if result is None:
+            return ConsumeResult.SUCCESS
+        return result if isinstance(result, ConsumeResult) else _not_a_result(result, messages)
+
+    async def _in_thread(self, messages: list[StoredMessage]) -> Any:
+        assert self._threads is not None
+        result, error = await self._threads.call(messages)
+        if error is not None:
+            raise error if isinstance(error, Exception) else _EndedError(repr(error)) from error
+        return await result if inspect.isawaitable(result) else result
+
+    def expire(self, task: asyncio.Task[Any]) -> None:
+        """Cancels the coroutine of a call that ``task`` makes and that takes too long."""
+        self._expired.add(task)
+        task.cancel()
+
+    def _is_handlers(self, error: asyncio.CancelledError, messages: list[StoredMessage]) -> bool:
+        """Returns False for a cancellation of the task that calls, which must end."""
+        task = asyncio.current_task()
+        assert task is not None
+        if task in self._expired:
+            self._expired.discard(task)
+            if not task.uncancel():
+                log.error("the message handler took too long and was cancelled on %s", _ids(messages))
+                return True
+        if task.cancelling():
+            return False
+        _log_failure(error, messages)
+        return True
 
     def close(self) -> None:
         """Ends the threads once their running calls are done."""
         if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.close()
+
+
+class _EndedError(Exception):
+    """A plain function raised SystemExit, KeyboardInterrupt or a cancellation, meant for its own thread at most."""
+
+
+def _ids(messages: list[StoredMessage]) -> list[str]:
+    return [message.message_id for message in messages]
+
+
+def _log_failure(error: BaseException, messages: list[StoredMessage]) -> None:
+    log.error("the message handler failed on %s", _ids(messages), exc_info=error)
+
+
+def _not_a_result(result: Any, messages: list[StoredMessage]) -> ConsumeResult:
+    log.error(
+        "the message handler returned %.100r for %s, which comes again: return a ConsumeResult, or None for success",
+        *(result, _ids(messages)),
+    )
+    return ConsumeResult.RECONSUME_LATER

@@ -46,6 +46,7 @@ class SettingOptions(TypedDict, total=False):
     max_reconsume_times: int
     delay_level: int
     delay_level_max: int
+    consume_timeout_s: float
     suspend_ms: int
     commit_interval_s: float
     rebalance_interval_s: float

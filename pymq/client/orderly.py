@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 from pymq.client.consume_result import ConsumeResult
+from pymq.client.consume_timeouts import ConsumeTimeouts, RunningCall
 from pymq.client.consumer_settings import ConsumerState
 from pymq.client.handler import MessageHandler
 from pymq.client.process_queue import ProcessQueue
@@ -26,14 +27,26 @@ class OrderlyConsumption:
         self._handler = handler
         self._locks = locks
         self._tasks: dict[ProcessQueue, asyncio.Task[None]] = {}
+        self._calls: dict[ProcessQueue, RunningCall] = {}
+        clock, timeout_s = state.instance.clock, state.settings.consume_timeout_s
+        # A queue's messages can't come again while a call still runs: two calls at once would break the order.
+        self._timeouts = ConsumeTimeouts(timeout_s, clock, handler, None)
         self._slots = asyncio.Semaphore(state.settings.concurrency_max)
 
     def start(self) -> None:
-        """Does nothing: :meth:`begin` starts a task when a queue is assigned."""
+        """Starts to watch for handler calls that take too long; :meth:`begin` starts a task for each queue."""
+        self._state.instance.every(
+            self._timeouts.interval_s,
+            lambda: self._timeouts.check(list(self._calls.values())),
+            "end handler calls that take too long",
+        )
 
     def begin(self, process_queue: ProcessQueue) -> None:
         """Starts a new queue's task."""
-        self._tasks[process_queue] = self._state.instance.spawn(self._run(process_queue))
+        task = self._state.instance.spawn(self._run(process_queue))
+        self._tasks[process_queue] = task
+        self._calls[process_queue] = RunningCall(task)
+        task.add_done_callback(lambda ended: self._calls.pop(process_queue, None))
 
     def submit(self, process_queue: ProcessQueue, messages: list[StoredMessage]) -> None:
         """Queues messages behind the earlier ones; the process queue must hold them already."""
@@ -83,20 +96,27 @@ class OrderlyConsumption:
     async def _handle(self, process_queue: ProcessQueue) -> bool:
         """Calls the handler with the oldest messages; returns True when it must be called with the same ones again."""
         messages = process_queue.waiting[: self._state.settings.batch_count_max]
-        result = await self._handler.call(messages)
-        process_queue.last_consume_ms = self._state.instance.clock.now_ms()
+        call = self._calls[process_queue]
+        now_ms = self._state.instance.clock.monotonic_ms()
+        call.begin(process_queue, messages, now_ms)
+        try:
+            result = await self._handler.call(messages, now_ms)
+        finally:
+            call.end()
         if process_queue.dropped:
             return False
-        if result is ConsumeResult.RECONSUME_LATER and not await self._all_given_up(messages):
+        if not await self._is_over(messages, result):
             return True
         del process_queue.waiting[: len(messages)]
         process_queue.remove(messages)
         self._state.offsets.move(process_queue.queue, process_queue.commit_offset())
         return False
 
-    async def _all_given_up(self, messages: list[StoredMessage]) -> bool:
-        """Counts one more attempt; returns True when all messages passed the limit and are in the dead letters."""
-        limit = self._state.settings.reconsume_count_max
+    async def _is_over(self, messages: list[StoredMessage], result: ConsumeResult) -> bool:
+        """Returns True when all messages are done or in the dead letters; a failure counts one more attempt."""
+        if result is ConsumeResult.SUCCESS:
+            return True
+        limit = self._state.settings.reconsume_count_max if result is ConsumeResult.RECONSUME_LATER else 0
         given_up = True
         for message in messages:
             if message.reconsume_times < limit:

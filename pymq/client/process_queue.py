@@ -14,7 +14,7 @@ class ProcessQueue:
 
     ``next_pull_offset`` is the start of the next pull; all messages below :meth:`commit_offset` are done.
     Once ``dropped``, its messages must not move the group's offset: another member may own the queue.
-    Times are Unix ms; ``locked_until_ms`` is on the monotonic clock, 0 without a lock.
+    Times are Unix ms, 0 for never; ``locked_until_ms`` and ``last_call_ms`` (of the handler) are monotonic.
     """
 
     def __init__(self, queue: MessageQueue, start_offset: int, *, count_max: int, bytes_max: int) -> None:
@@ -24,7 +24,7 @@ class ProcessQueue:
         self.closing = False  # orderly: the running handler is the last one
         self.locked_until_ms = 0
         self.last_pull_ms = 0
-        self.last_consume_ms = 0
+        self.last_call_ms = 0
         self.last_lock_ms = 0
         self.waiting: list[StoredMessage] = []  # orderly: messages that are not done yet, in order
         self._count_max = count_max

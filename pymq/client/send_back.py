@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from pymq.client.consumer_settings import ConsumerState
+from pymq.client.consumer_settings import TO_DEAD_LETTERS, ConsumerState
 from pymq.client.outgoing import Outgoing, send_result
 from pymq.errors import PymqError
 from pymq.model import properties as names
@@ -46,14 +46,16 @@ async def send_back(state: ConsumerState, message: StoredMessage, delay_level: i
         return True
     except PymqError as error:
         log.warning("the broker doesn't take %s back, a copy goes to the retry topic: %s", message.message_id, error)
+    if delay_level == TO_DEAD_LETTERS:
+        return await give_up(state, message)
     level = delay_level or FIRST_RETRY_DELAY_LEVEL + message.reconsume_times
     return await _send_copy(state, message, message.reconsume_times + 1, max_times, level)
 
 
 async def give_up(state: ConsumerState, message: StoredMessage) -> bool:
     """Sends ``message`` to the group's dead letters, as a retry beyond the limit. Returns False when that failed."""
-    max_times = state.settings.reconsume_count_max
-    return await _send_copy(state, message, max_times + 1, max_times, FIRST_RETRY_DELAY_LEVEL)
+    tries = message.reconsume_times
+    return await _send_copy(state, message, tries + 1, tries, FIRST_RETRY_DELAY_LEVEL)
 
 
 async def _send_copy(

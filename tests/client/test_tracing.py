@@ -110,7 +110,7 @@ def handled(tracer: Tracer, verdict: ConsumeResult | Exception, *messages: Store
 
 
 async def _call(handler: MessageHandler, messages: list[StoredMessage]) -> None:
-    await handler.call(messages)
+    await handler.call(messages, SystemClock().monotonic_ms())
 
 
 @pytest.mark.parametrize(
