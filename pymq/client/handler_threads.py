@@ -77,7 +77,8 @@ class HandlerThreads(Generic[ArgumentT]):
         self._calls.clear()
         with self._lock:
             self._closed = True
-            self._wake.release(self._count)
+            if self._count:
+                self._wake.release(self._count)
 
     def _help(self) -> None:
         """Wakes as many threads as calls wait."""

@@ -135,7 +135,9 @@ class Inbox:
             has_failed = self._failures_left > 0 or ConsumeResult.RECONSUME_LATER in results
             self._failures_left -= self._failures_left > 0
         self._keep(messages, has_failed)
-        return ConsumeResult.RECONSUME_LATER if has_failed else None
+        if has_failed:
+            return ConsumeResult.RECONSUME_LATER
+        return next((result for result in results if result is not None), None)
 
     def _keep(self, messages: list[StoredMessage], has_failed: bool) -> None:
         with self._changed:

@@ -132,3 +132,7 @@ def test_a_cancelled_caller_leaves_the_threads_as_they_were() -> None:
         threads.close()
 
     run(scenario)
+
+
+def test_threads_that_never_ran_are_closed() -> None:
+    HandlerThreads(print, 1, "t").close()
