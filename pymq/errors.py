@@ -79,6 +79,10 @@ class RequestTimeoutError(UnreachableError):
     """The connection works, but the answer did not arrive in time."""
 
 
+class OverloadedError(PymqError):
+    """A producer that does not wait has as much in flight as its limits allow: the message was not sent."""
+
+
 class RefusedError(PymqError):
     """Client side: a server answered with a code other than success.
 

@@ -27,6 +27,13 @@ class ProducerOptions(ClientOptions, total=False):
     body_size_max_bytes: int
     delay_level_max: int
     retry_count: int
+    linger_ms: float | None
+    batch_bytes_max: int
+    batch_count_max: int
+    in_flight_count_max: int
+    in_flight_bytes_max: int
+    when_full: str
+    avoid_slow_brokers: bool
     trace: bool
 
 

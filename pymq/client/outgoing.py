@@ -25,6 +25,13 @@ AUTO_CREATE_QUEUE_COUNT = 4
 _SETTABLE = {names.UNIQ_KEY, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.SHARDING_KEY}
 _SETTABLE |= {"INSTANCE_ID", "BUYER_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "MSG_TYPE"}
 _FORBIDDEN = names.RESERVED - _SETTABLE
+# A message with one of these has a meaning to brokers that no batch has.
+_ALONE = _SETTABLE - {names.UNIQ_KEY, names.SHARDING_KEY}
+
+_PLAIN_LENGTH_MAX = 8000  # characters, so at most 32,000 bytes
+_MARK_SIZE_MAX_BYTES = 64  # WAIT and PYMQ_RESEND, which a batch adds to each message
+_BATCHED_SIZE_MAX_BYTES = PROPERTIES_SIZE_MAX_BYTES - _MARK_SIZE_MAX_BYTES
+_MARKED_LENGTH_MAX = _BATCHED_SIZE_MAX_BYTES // 4  # characters
 
 # SUCCESS: stored as requested; the others: stored, but flushing or replication was not confirmed.
 _STATUS = {
@@ -38,7 +45,7 @@ _STATUS = {
 class Outgoing:
     """The content of one send request; :meth:`command` may be called again for another queue."""
 
-    __slots__ = ("batch", "body", "code", "flag", "message_id", "properties", "sys_flag", "topic")
+    __slots__ = ("attempt", "batch", "body", "code", "flag", "message_id", "properties", "sys_flag", "topic")
 
     def __init__(
         self, topic: str, body: bytes, properties: str, message_id: str, flag: int, sys_flag: int, batch: bool
@@ -50,10 +57,14 @@ class Outgoing:
         self.flag = flag
         self.sys_flag = sys_flag
         self.batch = batch
+        self.attempt = 0  # attempts before this one; brokers and consumers see it as the property PYMQ_RESEND
         self.code = RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2
 
     def command(self, group: str, queue: MessageQueue, born_ms: int) -> Command:
         """Returns the request that sends to ``queue``; ``born_ms`` is Unix time."""
+        properties = self.properties
+        if self.attempt and len(properties) <= _MARKED_LENGTH_MAX:
+            properties = f"{properties}{names.RESEND}\x01{self.attempt}\x02"
         fields = send_v2_fields(
             producer_group=group,
             topic=self.topic,
@@ -63,7 +74,7 @@ class Outgoing:
             sys_flag=self.sys_flag,
             born_timestamp=born_ms,
             flag=self.flag,
-            properties=self.properties,
+            properties=properties,
             batch=self.batch,
             broker_name=queue.broker_name,
         )
@@ -90,15 +101,18 @@ class Outgoing:
         return request(RequestCode.SEND_MESSAGE_V2, header, self.body)
 
 
-def prepare(message: Message, ids: UniqueIdMaker, compress: str, compress_above_bytes: int) -> Outgoing:
-    """Prepares one message; a body longer than ``compress_above_bytes`` is compressed. Raises UsageError."""
-    body, sys_flag = message.body, 0
+def pack_body(body: bytes, compress: str, compress_above_bytes: int) -> tuple[bytes, int]:
+    """Returns the body as it is sent, with its system flags: a longer one is compressed where that makes it shorter."""
     if len(body) > compress_above_bytes:
         packed, flags = compress_body(body, compress)
         if len(packed) < len(body):
-            body, sys_flag = packed, flags
-    encoded, unique_key = _properties(message, ids)
-    return Outgoing(message.topic, body, encoded.decode(), unique_key, message.flag, sys_flag, False)
+            return packed, flags
+    return body, 0
+
+
+def wait_property(wait_store: bool) -> str:
+    """Returns the property that asks the broker to wait until the message is as safe as its settings say."""
+    return "WAIT\x01true\x02" if wait_store else "WAIT\x01false\x02"
 
 
 def prepare_batch(messages: Sequence[Message], ids: UniqueIdMaker, size_max_bytes: int) -> Outgoing:
@@ -107,7 +121,8 @@ def prepare_batch(messages: Sequence[Message], ids: UniqueIdMaker, size_max_byte
     keys: list[str] = []
     entries: list[bytes] = []
     for message in messages:
-        encoded, unique_key = _properties(message, ids)
+        encoded, unique_key = own_properties(message, ids.next_id())
+        encoded += wait_property(message.wait_store).encode()
         keys.append(unique_key)
         entries.append(encode_batch_entry(message.body, encoded, message.flag))
     body = b"".join(entries)
@@ -137,21 +152,48 @@ def _check_batch(messages: Sequence[Message]) -> None:
             raise UsageError("all messages of a batch must have the same wait_store")
 
 
-def _properties(message: Message, ids: UniqueIdMaker) -> tuple[bytes, str]:
-    """Returns (encoded properties, unique key). Raises UsageError for reserved names, separators or too many bytes."""
-    if message.properties:
-        for name in message.properties:
-            if name in _FORBIDDEN:
-                raise UsageError(f"the property name {name} is RocketMQ's own: choose another, or use Message's fields")
-    pairs = message.wire_properties(ids.next_id())
+def own_properties(message: Message, unique_key: str, ordering_key: str | None = None) -> tuple[bytes, str]:
+    """Returns (encoded properties without WAIT, unique key). A unique key among the message's properties counts.
+
+    Raises UsageError for reserved names, separators or too many bytes.
+    """
+    if message.properties or message.is_delayed or ordering_key is not None:
+        return _all_properties(message, unique_key, ordering_key)
+    tags, keys = message.tags, message.keys
+    text = f"TAGS\x01{tags}\x02" if tags else ""
+    if keys:
+        text += f"KEYS\x01{keys}\x02"
+    if len(text) > _PLAIN_LENGTH_MAX or text.count("\x01") + text.count("\x02") != 2 * bool(tags) + 2 * bool(keys):
+        return _all_properties(message, unique_key, ordering_key)
+    return f"{text}UNIQ_KEY\x01{unique_key}\x02".encode(), unique_key
+
+
+def _all_properties(message: Message, unique_key: str, ordering_key: str | None) -> tuple[bytes, str]:
+    for name in message.properties:
+        if name in _FORBIDDEN:
+            raise UsageError(f"the property name {name} is RocketMQ's own: choose another, or use Message's fields")
+    pairs = message.wire_properties(unique_key)
+    del pairs[names.WAIT]
+    if ordering_key is not None:
+        pairs[names.SHARDING_KEY] = ordering_key
     encoded = encode_properties(pairs)
     if encoded.count(b"\x01") != encoded.count(b"\x02") or encoded.count(b"\x02") > len(pairs):
         raise UsageError("a property has one of the separators 0x01 and 0x02 in its name or value: remove it")
-    if len(encoded) > PROPERTIES_SIZE_MAX_BYTES:
+    if len(encoded) + len(wait_property(False)) > PROPERTIES_SIZE_MAX_BYTES:
         raise UsageError(
-            f"the properties have {len(encoded)} bytes, the limit is {PROPERTIES_SIZE_MAX_BYTES}: shorten them"
+            f"the properties have {len(encoded) + len(wait_property(False))} bytes, the limit is "
+            f"{PROPERTIES_SIZE_MAX_BYTES}: shorten them"
         )
     return encoded, pairs[names.UNIQ_KEY]
+
+
+def fits_batch(message: Message, properties: bytes) -> bool:
+    """Returns whether ``message`` may be one of a batch. ``properties`` are its own, encoded."""
+    if message.properties and not _ALONE.isdisjoint(message.properties):
+        return False
+    return not (
+        message.is_delayed or message.topic.startswith(RETRY_PREFIX) or len(properties) > _BATCHED_SIZE_MAX_BYTES
+    )
 
 
 def send_result(answer: Command, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendResult:

@@ -8,13 +8,25 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pymq.client.answers import read_answer
 from pymq.client.group_client import GroupClient
+from pymq.client.in_flight import BYTES_MAX, COUNT_MAX, WAIT, InFlight
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
-from pymq.client.outgoing import BODY_SIZE_MAX_BYTES, Outgoing, prepare, prepare_batch, send_result
-from pymq.client.queue_picker import BrokerHealth, QueuePicker
+from pymq.client.lanes import Lanes
+from pymq.client.outgoing import (
+    BODY_SIZE_MAX_BYTES,
+    Outgoing,
+    fits_batch,
+    own_properties,
+    pack_body,
+    prepare_batch,
+    wait_property,
+)
+from pymq.client.parcel import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Item, batch_entry_size
+from pymq.client.queue_picker import queue_of_key
 from pymq.client.requests import REQUEST_TIMEOUT_S, OpenRequests, no_reply, reply_message, request_message
+from pymq.client.sender import Deadline, Sender
 from pymq.client.tracing import Tracer
 from pymq.clock import Clock, SystemClock
-from pymq.errors import ClosedError, NotFoundError, RefusedError, UnreachableError, UsageError
+from pymq.errors import NotFoundError, RefusedError, UsageError
 from pymq.model import sysflag
 from pymq.model.message import DELAY_LEVEL_MAX, Message, MessageQueue, SendResult
 from pymq.model.names import check_topic, reply_topic
@@ -31,20 +43,6 @@ COMPRESS_ABOVE_BYTES = 4096
 SEND_TIMEOUT_S = 3.0
 RETRY_COUNT = 2
 
-# Java: DefaultMQProducer.retryResponseCodes. Another broker may accept a message that one refuses with these codes.
-RETRY_CODES = frozenset(
-    {
-        ResponseCode.TOPIC_NOT_EXIST,
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.SYSTEM_ERROR,
-        ResponseCode.SYSTEM_BUSY,
-        ResponseCode.NO_PERMISSION,
-        ResponseCode.NO_BUYER_ID,
-        ResponseCode.NOT_IN_CURRENT_UNIT,
-        ResponseCode.GO_AWAY,
-    }
-)
-
 
 class Producer(GroupClient):
     """A producer of one group. Use it with ``async with``, or :meth:`start` and :meth:`stop`.
@@ -53,6 +51,10 @@ class Producer(GroupClient):
     ``compress``: zlib, lz4, zstd (the last two need 5.x consumers).
     ``delay_level_max``: the number of levels in the brokers' ``messageDelayLevel``, if they have more than the default.
     ``trace``: write traces of all sends, for ``pymq message trace``.
+    ``linger_ms``: collect messages so long, and send them in batches of up to ``batch_bytes_max`` and
+    ``batch_count_max``; 0 collects what one turn of the event loop sends; None sends each message alone.
+    ``in_flight_count_max``, ``in_flight_bytes_max``: sends beyond wait for room; with ``when_full="refuse"`` they raise
+    OverloadedError. ``avoid_slow_brokers``: choose others for a while when a broker takes 0.55 s or more to answer.
     """
 
     def __init__(
@@ -65,6 +67,13 @@ class Producer(GroupClient):
         body_size_max_bytes: int = BODY_SIZE_MAX_BYTES,
         delay_level_max: int = DELAY_LEVEL_MAX,
         retry_count: int = RETRY_COUNT,
+        linger_ms: float | None = None,
+        batch_bytes_max: int = BATCH_BYTES_MAX,
+        batch_count_max: int = BATCH_MESSAGES_MAX,
+        in_flight_count_max: int = COUNT_MAX,
+        in_flight_bytes_max: int = BYTES_MAX,
+        when_full: str = WAIT,
+        avoid_slow_brokers: bool = True,
         trace: bool = False,
         poll_interval_s: float = ROUTE_POLL_INTERVAL_S,
         instance_name: str | None = None,
@@ -83,15 +92,24 @@ class Producer(GroupClient):
             poll_interval_s=poll_interval_s,
         )
         super().__init__(group, instance)
-        self.retry_count = retry_count
         self._compress = compress
         self._compress_above_bytes = compress_above_bytes
         self._body_size_max_bytes = body_size_max_bytes
         self._delay_level_max = delay_level_max
         self._clock = self._instance.clock
         self._tracer = Tracer(self._instance, group, "PRODUCE") if trace else None
-        self._health = BrokerHealth(self._clock)
-        self._picker = QueuePicker(self._health, self._instance.rng)
+        self._sender = Sender(self._instance, group, retry_count, self._tracer, avoids_slow=avoid_slow_brokers)
+        self._room = InFlight(in_flight_count_max, in_flight_bytes_max, when_full)
+        self._lanes = Lanes(
+            self._clock,
+            self._room,
+            self._sender.deliver,
+            linger_ms=linger_ms,
+            batch_bytes_max=min(batch_bytes_max, body_size_max_bytes),
+            batch_count_max=batch_count_max,
+        )
+        self._in_order = asyncio.Lock()  # of sends with a key that wait for a route or for room
+        self._in_order_count = 0
 
     async def start(self) -> None:
         """Starts background jobs. The first send opens the first connection. Raises ClosedError after a stop."""
@@ -101,11 +119,21 @@ class Producer(GroupClient):
                 self._tracer.start()
 
     async def stop(self) -> None:
-        """Leaves the group and closes all connections; pending sends and requests fail with UnreachableError."""
-        self._requests.end()
-        if self._tracer is not None and self._instance.running:
-            await self._tracer.stop()
+        """Sends what lingers and waits for all enqueued messages, leaves the group and closes all connections.
+
+        Other sends and requests that are under way fail with UnreachableError.
+        """
+        if not self.inherited:
+            self._requests.end()
+            await self._lanes.flush()
+            self._lanes.end()
+            if self._tracer is not None and self._instance.running:
+                await self._tracer.stop()
         await super().stop()
+
+    async def flush(self) -> None:
+        """Sends what lingers, and returns when all messages enqueued so far have their result or their error."""
+        await self._lanes.flush()
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Returns the writable queues of ``topic``. Raises NotFoundError, UnreachableError."""
@@ -118,20 +146,81 @@ class Producer(GroupClient):
         timeout_s: float = SEND_TIMEOUT_S,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
+        ordering_key: str | None = None,
     ) -> SendResult:
         """Sends and waits until the broker has stored the message.
 
-        Without ``queue`` and ``selector`` a failed attempt is repeated on another broker within ``timeout_s``. With
-        one of them the caller chose the queue, and a failure is not repeated elsewhere.
-        Raises UsageError (the message can't be sent as it is), NotFoundError (no such topic), RefusedError,
-        UnreachableError, RequestTimeoutError.
+        A failed attempt is repeated on another broker within ``timeout_s``. Messages with the same ``ordering_key`` go
+        to the same queue, in the order of the calls, and are repeated there. With ``queue`` or ``selector`` the caller
+        chose the queue, and a failure is not repeated. Raises UsageError (the message can't be sent as it is),
+        NotFoundError (no such topic), RefusedError, UnreachableError, RequestTimeoutError, OverloadedError.
         """
+        if ordering_key is not None or self._lanes.linger_ms is not None:
+            return await (
+                await self.enqueue(
+                    message, timeout_s=timeout_s, queue=queue, selector=selector, ordering_key=ordering_key
+                )
+            )
         deadline = Deadline(self._clock, timeout_s)
         outgoing = self._prepare(message)
-        if queue is None and selector is None:
-            return await self._send_anywhere(outgoing, deadline)
-        chosen = queue or await self._select(selector, message, deadline.left_s())
-        return await self._attempt(outgoing, chosen, deadline)
+        size_bytes = len(outgoing.body)
+        if not self._room.try_take(size_bytes):
+            await self._room.take(size_bytes, timeout_s)
+        try:
+            if queue is None and selector is None:
+                return await self._sender.anywhere(outgoing, deadline)
+            chosen = queue or await self._select(selector, message, deadline.left_s())
+            return await self._sender.attempt(outgoing, chosen, deadline)
+        finally:
+            self._room.give(1, size_bytes)
+
+    async def enqueue(
+        self,
+        message: Message,
+        *,
+        timeout_s: float = SEND_TIMEOUT_S,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        ordering_key: str | None = None,
+    ) -> asyncio.Future[SendResult]:
+        """Accepts a message, waiting only for room, and returns the future of what :meth:`send` returns or raises.
+
+        Raises UsageError, OverloadedError; RequestTimeoutError when there is no room in time; with a key or selector
+        what the look-up of the topic raises.
+        """
+        end_ms = self._clock.monotonic_ms() + timeout_s * 1000
+        item = self._item(message, ordering_key)
+        if ordering_key is not None:
+            if queue is not None or selector is not None:
+                raise UsageError("ordering_key chooses the queue: leave queue and selector out")
+            future = await self._enqueue_in_order(item, ordering_key, end_ms)
+        else:
+            if selector is not None:
+                queue = await self._select(selector, message, timeout_s)
+            if not self._room.try_take(item.size_bytes):
+                await self._room.take(item.size_bytes, self._left_s(end_ms))
+            future = self._lanes.put(item, queue, end_ms, is_ordered=False)
+        if self._lanes.has_sent:
+            self._lanes.has_sent = False
+            await asyncio.sleep(0)
+        return future
+
+    async def _enqueue_in_order(self, item: Item, ordering_key: str, end_ms: float) -> asyncio.Future[SendResult]:
+        """Accepts a message behind all earlier ones with a key."""
+        queues = self._instance.routes.known_queues(item.topic)
+        if queues is not None and not self._in_order_count and self._room.try_take(item.size_bytes):
+            return self._lanes.put(item, queue_of_key(queues, ordering_key), end_ms, is_ordered=True)
+        self._in_order_count += 1
+        try:
+            async with self._in_order:
+                queues = await self._instance.routes.queues_to_write(item.topic, self._left_s(end_ms))
+                await self._room.take(item.size_bytes, self._left_s(end_ms))
+                return self._lanes.put(item, queue_of_key(queues, ordering_key), end_ms, is_ordered=True)
+        finally:
+            self._in_order_count -= 1
+
+    def _left_s(self, end_ms: float) -> float:
+        return max(end_ms - self._clock.monotonic_ms(), 0) / 1000
 
     def send_async(
         self,
@@ -140,9 +229,10 @@ class Producer(GroupClient):
         timeout_s: float = SEND_TIMEOUT_S,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
+        ordering_key: str | None = None,
     ) -> asyncio.Task[SendResult]:
-        """Starts a task that does the same as :meth:`send`."""
-        sending = self.send(message, timeout_s=timeout_s, queue=queue, selector=selector)
+        """Starts a task that does the same as :meth:`send`. Nothing limits the number of these tasks."""
+        sending = self.send(message, timeout_s=timeout_s, queue=queue, selector=selector, ordering_key=ordering_key)
         return asyncio.get_running_loop().create_task(sending)
 
     async def send_oneway(
@@ -155,7 +245,7 @@ class Producer(GroupClient):
             chosen = await self._select(selector, message, None)
         if chosen is None:
             queues = await self._instance.routes.queues_to_write(outgoing.topic)
-            chosen = self._picker.pick(outgoing.topic, queues)
+            chosen = self._sender.picker.pick(outgoing.topic, queues)
         address = await self._instance.routes.write_address(chosen)
         await self._instance.remoting.oneway(address, outgoing.command(self.group, chosen, self._clock.now_ms()))
 
@@ -171,8 +261,8 @@ class Producer(GroupClient):
             self._check(message)
         outgoing = prepare_batch(messages, self._instance.ids, self._body_size_max_bytes)
         if queue is not None:
-            return await self._attempt(outgoing, queue, deadline)
-        return await self._send_anywhere(outgoing, deadline)
+            return await self._sender.attempt(outgoing, queue, deadline)
+        return await self._sender.anywhere(outgoing, deadline)
 
     async def request(
         self,
@@ -221,7 +311,7 @@ class Producer(GroupClient):
         queues = await self._instance.routes.queues_to_write(message.topic, deadline.left_s())
         # The requester is known to the broker that it sent the request to.
         first = [one for one in queues if one.broker_name == request.broker_name]
-        return await self._send_anywhere(outgoing, deadline, self._picker.pick(message.topic, first or queues))
+        return await self._sender.anywhere(outgoing, deadline, self._sender.picker.pick(message.topic, first or queues))
 
     async def send_copy(
         self,
@@ -241,7 +331,7 @@ class Producer(GroupClient):
         outgoing = Outgoing(
             check_topic(topic), message.body, encoded, message.message_id, message.flag, sys_flag, False
         )
-        return await self._send_anywhere(outgoing, Deadline(self._clock, timeout_s))
+        return await self._sender.anywhere(outgoing, Deadline(self._clock, timeout_s))
 
     async def recall(self, topic: str, recall_handle: str, *, timeout_s: float = SEND_TIMEOUT_S) -> str:
         """Takes back a timer message that is not due yet. Returns its message id.
@@ -279,7 +369,26 @@ class Producer(GroupClient):
 
     def _prepare(self, message: Message) -> Outgoing:
         self._check(message)
-        return prepare(message, self._instance.ids, self._compress, self._compress_above_bytes)
+        body, sys_flag = pack_body(message.body, self._compress, self._compress_above_bytes)
+        properties, unique_key = own_properties(message, self._instance.ids.next_id())
+        text = properties.decode() + wait_property(message.wait_store)
+        return Outgoing(message.topic, body, text, unique_key, message.flag, sys_flag, False)
+
+    def _item(self, message: Message, ordering_key: str | None) -> Item:
+        self._check(message)
+        body, sys_flag = pack_body(message.body, self._compress, self._compress_above_bytes)
+        properties, unique_key = own_properties(message, self._instance.ids.next_id(), ordering_key)
+        return Item(
+            message.topic,
+            body,
+            properties,
+            unique_key,
+            message.flag,
+            sys_flag,
+            message.wait_store,
+            bool(sys_flag) or not fits_batch(message, properties),
+            batch_entry_size(body, properties),
+        )
 
     def _check(self, message: Message) -> None:
         check_topic(message.topic)
@@ -297,69 +406,3 @@ class Producer(GroupClient):
         assert selector is not None
         queues = await self._instance.routes.queues_to_write(message.topic, timeout_s)
         return selector(queues, message)
-
-    async def _send_anywhere(
-        self, outgoing: Outgoing, deadline: Deadline, first: MessageQueue | None = None
-    ) -> SendResult:
-        """Tries different brokers, ``first`` first, until one accepts it, or the attempts or the time are used up."""
-        last_broker: str | None = None
-        for attempts_left in range(self.retry_count, -1, -1):
-            queues = await self._instance.routes.queues_to_write(outgoing.topic, deadline.left_s())
-            queue = first or self._picker.pick(outgoing.topic, queues, last_broker)
-            first = None
-            try:
-                return await self._attempt(outgoing, queue, deadline)
-            except (RefusedError, UnreachableError) as error:
-                if attempts_left == 0 or deadline.is_over or not _may_retry(error):
-                    raise
-                last_broker = queue.broker_name
-        raise AssertionError("the last attempt returns or raises")
-
-    async def _attempt(self, outgoing: Outgoing, queue: MessageQueue, deadline: Deadline) -> SendResult:
-        instance = self._instance
-        begun_ms = self._clock.now_ms()
-        command = outgoing.command(self.group, queue, begun_ms)
-        address = ""
-        try:
-            address = await instance.routes.write_address(queue, deadline.left_s())
-            answer = await instance.remoting.invoke(address, command, deadline.left_s())
-            result = send_result(answer, outgoing, queue, address)
-        except (RefusedError, UnreachableError) as error:
-            if _may_retry(error):
-                self._broker_failed(queue)
-            if self._tracer is not None:
-                self._tracer.sent(outgoing, None, address, begun_ms, self._clock.now_ms() - begun_ms)
-            raise
-        self._health.succeeded(queue.broker_name)
-        if self._tracer is not None:
-            self._tracer.sent(outgoing, result, address, begun_ms, self._clock.now_ms() - begun_ms)
-        return result
-
-    def _broker_failed(self, queue: MessageQueue) -> None:
-        """Avoids the broker for a while and renews the topic's route."""
-        self._health.failed(queue.broker_name)
-        self._instance.renew_route(queue.topic)
-
-
-class Deadline:
-    """The end of the time that a caller gave: everything that a send waits for ends by then."""
-
-    __slots__ = ("_at_ms", "_clock")
-
-    def __init__(self, clock: Clock, timeout_s: float) -> None:
-        self._clock = clock
-        self._at_ms = clock.monotonic_ms() + timeout_s * 1000
-
-    @property
-    def is_over(self) -> bool:
-        return self._clock.monotonic_ms() >= self._at_ms
-
-    def left_s(self) -> float:
-        """Returns the seconds until then, at least 0."""
-        return max(self._at_ms - self._clock.monotonic_ms(), 0) / 1000
-
-
-def _may_retry(error: RefusedError | UnreachableError) -> bool:
-    if isinstance(error, RefusedError):
-        return error.code in RETRY_CODES
-    return not isinstance(error, ClosedError)

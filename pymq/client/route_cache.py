@@ -81,6 +81,10 @@ class RouteCache:
         """Returns a route from the cache or a name server. Raises NotFoundError, UnreachableError, RefusedError."""
         return self._routes.get(topic) or await self._fetch(topic)
 
+    def known_queues(self, topic: str) -> list[MessageQueue] | None:
+        """Returns what :meth:`queues_to_write` returns at once, or None if that must ask a name server."""
+        return self._write_queues.get(topic)
+
     async def queues_to_write(self, topic: str, timeout_s: float | None = None) -> list[MessageQueue]:
         """Returns the writable queues; for an unknown topic those that its first message will create.
 

@@ -8,6 +8,7 @@ Message handlers that are plain functions run in the consumer's threads, selecto
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -126,9 +127,13 @@ class SyncProducer(_Blocking[Producer]):
         timeout_s: float = SEND_TIMEOUT_S,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
+        ordering_key: str | None = None,
     ) -> SendResult:
         """Sends and waits until the broker has stored the message. Raises what Producer.send raises."""
-        return shared.call(self._client.send(message, timeout_s=timeout_s, queue=queue, selector=selector))
+        client = self._client
+        return shared.call(
+            client.send(message, timeout_s=timeout_s, queue=queue, selector=selector, ordering_key=ordering_key)
+        )
 
     def send_async(
         self,
@@ -137,9 +142,39 @@ class SyncProducer(_Blocking[Producer]):
         timeout_s: float = SEND_TIMEOUT_S,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
+        ordering_key: str | None = None,
     ) -> Future[SendResult]:
         """Begins to send; the future has the result of :meth:`send`, or its error."""
-        return shared.submit(self._client.send(message, timeout_s=timeout_s, queue=queue, selector=selector))
+        client = self._client
+        return shared.submit(
+            client.send(message, timeout_s=timeout_s, queue=queue, selector=selector, ordering_key=ordering_key)
+        )
+
+    def enqueue(
+        self,
+        message: Message,
+        *,
+        timeout_s: float = SEND_TIMEOUT_S,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        ordering_key: str | None = None,
+    ) -> Future[SendResult]:
+        """Accepts a message, waiting only for room; the future has its result. Raises what Producer.enqueue raises."""
+        client = self._client
+
+        async def accept() -> Future[SendResult]:
+            future = await client.enqueue(
+                message, timeout_s=timeout_s, queue=queue, selector=selector, ordering_key=ordering_key
+            )
+            result: Future[SendResult] = Future()
+            future.add_done_callback(lambda done: _copy(done, result))
+            return result
+
+        return shared.call(accept())
+
+    def flush(self) -> None:
+        """Sends what lingers, and returns when all messages enqueued so far have their result or their error."""
+        shared.call(self._client.flush())
 
     def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, selector: Selector | None = None
@@ -181,6 +216,15 @@ class SyncProducer(_Blocking[Producer]):
         return shared.call(self._client.send_copy(message, topic, properties, timeout_s=timeout_s))
 
 
+def _copy(done: asyncio.Future[SendResult], result: Future[SendResult]) -> None:
+    if done.cancelled():
+        result.cancel()
+    elif (error := done.exception()) is not None:
+        result.set_exception(error)
+    else:
+        result.set_result(done.result())
+
+
 class SyncTransactionProducer(_Blocking[TransactionProducer]):
     """:class:`~pymq.client.transactions.TransactionProducer` with blocking methods; takes the same arguments.
 
@@ -215,9 +259,13 @@ class SyncTransactionProducer(_Blocking[TransactionProducer]):
         timeout_s: float = SEND_TIMEOUT_S,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
+        ordering_key: str | None = None,
     ) -> SendResult:
         """Sends an ordinary message. Raises what Producer.send raises."""
-        return shared.call(self._client.send(message, timeout_s=timeout_s, queue=queue, selector=selector))
+        client = self._client
+        return shared.call(
+            client.send(message, timeout_s=timeout_s, queue=queue, selector=selector, ordering_key=ordering_key)
+        )
 
 
 class SyncPushConsumer(_Blocking[PushConsumer]):

@@ -16,7 +16,8 @@ from typing import Any, Protocol, Unpack
 
 from pymq.client.options import ProducerOptions
 from pymq.client.outgoing import Outgoing
-from pymq.client.producer import SEND_TIMEOUT_S, Deadline, Producer
+from pymq.client.producer import SEND_TIMEOUT_S, Producer
+from pymq.client.sender import Deadline
 from pymq.errors import PymqError, RequestTimeoutError, UsageError
 from pymq.model import properties as names
 from pymq.model import sysflag
@@ -139,7 +140,7 @@ class TransactionProducer(Producer):
         if message.delay_level:
             raise UsageError("a transactional message is not delayed: leave delay_level at 0")
         outgoing = self._half(message)
-        sent = await self._send_anywhere(outgoing, Deadline(self._clock, timeout_s))
+        sent = await self._sender.anywhere(outgoing, Deadline(self._clock, timeout_s))
         state, error = TransactionState.ROLLBACK, None
         if sent.status is SendStatus.SEND_OK:
             state, error = await self._ask(self._listener.execute, message, arg)
@@ -167,7 +168,7 @@ class TransactionProducer(Producer):
         flags = message.sys_flag & (sysflag.COMPRESSED | sysflag.COMPRESSION_MASK) | sysflag.TRANSACTION_PREPARED
         text = encode_properties(properties).decode("utf-8", "replace") + self._added
         outgoing = Outgoing(check_topic(topic), message.body, text, message.message_id, message.flag, flags, False)
-        sent = await self._send_anywhere(outgoing, Deadline(self._clock, timeout_s))
+        sent = await self._sender.anywhere(outgoing, Deadline(self._clock, timeout_s))
         if not await self._end(sent, TransactionState.COMMIT):
             raise RequestTimeoutError(
                 f"the broker did not confirm the commit of {message.message_id}: look for it first"

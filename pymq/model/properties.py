@@ -36,6 +36,7 @@ TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
 TIMER_DELAY_MS = "TIMER_DELAY_MS"
 POP_CK = "POP_CK"
 SHARDING_KEY = "__SHARDINGKEY"
+RESEND = "PYMQ_RESEND"  # PyMQ's producer, on what it sends again: the number of attempts before
 # Request-reply.
 CORRELATION_ID = "CORRELATION_ID"
 REPLY_TO_CLIENT = "REPLY_TO_CLIENT"

@@ -41,6 +41,8 @@ def _typed_use(
     assert_type(admin.groups.lag("G", topic="T"), dict[MessageQueue, ConsumeOffset])
     assert_type(producer.send(Message("T", "x", keys=["a"])), SendResult)
     assert_type(producer.send_async(Message("T", b"x")), Future[SendResult])
+    assert_type(producer.enqueue(Message("T", b"x"), ordering_key="k"), Future[SendResult])
+    producer.send(Message("T", b"x"), ordering_key=7)  # type: ignore[arg-type]
     assert_type(consumer.assigned, list[MessageQueue])
     admin.topics.lag()  # type: ignore[attr-defined]
     admin.groups.lag(7)  # type: ignore[arg-type]
@@ -48,6 +50,8 @@ def _typed_use(
     PushConsumer("G", on_message=handler, batch_count_max="3")  # type: ignore[arg-type]
     SyncPushConsumer("G", on_message=handler, batch_max=3)  # type: ignore[call-arg]
     SyncProducer("G", compress=True)  # type: ignore[arg-type]
+    SyncProducer("G", linger_ms=5, batch_bytes_max=1000, in_flight_count_max=10, when_full="refuse")
+    SyncProducer("G", linger_ms="5")  # type: ignore[arg-type]
 
 
 def test_a_setting_that_is_not_known_is_refused() -> None:

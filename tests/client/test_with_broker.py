@@ -12,6 +12,7 @@ import pytest
 from pymq.testing.standalone import StandaloneProcess
 from tests.client.pop_scenarios import POP_SCENARIOS
 from tests.client.scenarios import SCENARIOS
+from tests.client.sending_scenarios import SENDING_SCENARIOS
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +22,8 @@ def namesrv() -> Iterator[str]:
         yield servers.namesrv
 
 
-@pytest.mark.parametrize("scenario", [*SCENARIOS, *POP_SCENARIOS], ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize(
+    "scenario", [*SCENARIOS, *POP_SCENARIOS, *SENDING_SCENARIOS], ids=lambda scenario: scenario.__name__
+)
 def test_scenario(scenario: Any, namesrv: Any, tmp_path: Path) -> None:
     asyncio.run(scenario(namesrv, tmp_path))

@@ -11,10 +11,13 @@ import pytest
 
 from tests.client.pop_scenarios import POP_SCENARIOS
 from tests.client.scenarios import SCENARIOS
+from tests.client.sending_scenarios import SENDING_SCENARIOS
 from tests.interop.support.apache import ApacheServer
 
 
-@pytest.mark.parametrize("scenario", [*SCENARIOS, *POP_SCENARIOS], ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize(
+    "scenario", [*SCENARIOS, *POP_SCENARIOS, *SENDING_SCENARIOS], ids=lambda scenario: scenario.__name__
+)
 def test_scenario(
     scenario: Callable[[str, Path], Coroutine[Any, Any, None]], apache: ApacheServer, tmp_path: Path
 ) -> None:

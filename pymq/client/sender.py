@@ -1,0 +1,160 @@
+"""Sender: brings a request to a broker within its time: chooses the broker, repeats what failed, avoids slow ones."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pymq.client.instance import ClientInstance
+from pymq.client.outgoing import Outgoing, send_result
+from pymq.client.parcel import Parcel
+from pymq.client.queue_picker import BrokerHealth, QueuePicker
+from pymq.client.tracing import Tracer
+from pymq.clock import Clock
+from pymq.errors import ClosedError, PymqError, RefusedError, UnreachableError
+from pymq.model.message import MessageQueue, SendResult
+from pymq.wire.codes import ResponseCode
+
+# Java: DefaultMQProducer.retryResponseCodes. Another broker may accept a message that one refuses with these codes.
+RETRY_CODES = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    }
+)
+# Before a queue gets the same request again; doubles with each attempt.
+SAME_QUEUE_PAUSE_S = 0.05
+
+
+class Deadline:
+    """The end of the time that a caller gave: everything that a send waits for ends by then."""
+
+    __slots__ = ("_at_ms", "_clock")
+
+    def __init__(self, clock: Clock, timeout_s: float) -> None:
+        self._clock = clock
+        self._at_ms = clock.monotonic_ms() + timeout_s * 1000
+
+    @property
+    def is_over(self) -> bool:
+        return self._clock.monotonic_ms() >= self._at_ms
+
+    def left_s(self) -> float:
+        """Returns the seconds until then, at least 0."""
+        return max(self._at_ms - self._clock.monotonic_ms(), 0) / 1000
+
+
+class Sender:
+    """Sends the requests of one producer."""
+
+    def __init__(
+        self, instance: ClientInstance, group: str, retry_count: int, tracer: Tracer | None, *, avoids_slow: bool
+    ) -> None:
+        self._instance = instance
+        self._clock = instance.clock
+        self._group = group
+        self._retry_count = retry_count
+        self._tracer = tracer
+        self._avoids_slow = avoids_slow
+        self.health = BrokerHealth(self._clock)
+        self.picker = QueuePicker(self.health, instance.rng)
+
+    async def anywhere(self, outgoing: Outgoing, deadline: Deadline, first: MessageQueue | None = None) -> SendResult:
+        """Tries different brokers, ``first`` first, until one accepts it, or the attempts or the time are used up."""
+        routes = self._instance.routes
+        last_broker: str | None = None
+        while True:
+            queues = routes.known_queues(outgoing.topic)
+            if queues is None:
+                queues = await routes.queues_to_write(outgoing.topic, deadline.left_s())
+            queue = first or self.picker.pick(outgoing.topic, queues, last_broker)
+            first = None
+            try:
+                return await self.attempt(outgoing, queue, deadline)
+            except (RefusedError, UnreachableError) as error:
+                if outgoing.attempt >= self._retry_count or deadline.is_over or not may_retry(error):
+                    raise
+                outgoing.attempt += 1
+                last_broker = queue.broker_name
+
+    async def at_queue(self, outgoing: Outgoing, queue: MessageQueue, deadline: Deadline) -> SendResult:
+        """Sends to ``queue``, and to no other: repeats there after a pause what may succeed later."""
+        while True:
+            try:
+                return await self.attempt(outgoing, queue, deadline)
+            except (RefusedError, UnreachableError) as error:
+                pause_s = SAME_QUEUE_PAUSE_S * 2**outgoing.attempt
+                if outgoing.attempt >= self._retry_count or deadline.left_s() <= pause_s or not may_retry(error):
+                    raise
+                outgoing.attempt += 1
+                await asyncio.sleep(pause_s)
+
+    async def attempt(self, outgoing: Outgoing, queue: MessageQueue, deadline: Deadline) -> SendResult:
+        """Sends once, to ``queue``. Raises RefusedError, UnreachableError."""
+        instance = self._instance
+        begun_ms = self._clock.now_ms()
+        command = outgoing.command(self._group, queue, begun_ms)
+        address = ""
+        try:
+            address = await instance.routes.write_address(queue, deadline.left_s())
+            answer = await instance.remoting.invoke(address, command, deadline.left_s())
+            result = send_result(answer, outgoing, queue, address)
+        except (RefusedError, UnreachableError) as error:
+            if may_retry(error):
+                self.health.failed(queue.broker_name)
+                instance.renew_route(queue.topic)
+            if self._tracer is not None:
+                self._tracer.sent(outgoing, None, address, begun_ms, self._clock.now_ms() - begun_ms)
+            raise
+        took_ms = self._clock.now_ms() - begun_ms
+        self.health.succeeded(queue.broker_name, took_ms if self._avoids_slow else 0)
+        if self._tracer is not None:
+            self._tracer.sent(outgoing, result, address, begun_ms, took_ms)
+        return result
+
+    async def deliver(self, parcel: Parcel, queue: MessageQueue | None, is_ordered: bool) -> None:
+        """Sends a parcel and gives its messages their results. Never raises anything but a cancellation."""
+        try:
+            parcel.succeed(await self._send(parcel, queue, is_ordered))
+        except RefusedError as error:
+            if error.code == ResponseCode.MESSAGE_ILLEGAL and len(parcel.items) > 1:
+                await self._one_by_one(parcel, queue, is_ordered)
+            else:
+                parcel.fail(error)
+        except asyncio.CancelledError:
+            parcel.fail(ClosedError("the message is not confirmed: the producer was stopped"))
+            raise
+        except Exception as error:
+            parcel.fail(error)
+
+    async def _send(self, parcel: Parcel, queue: MessageQueue | None, is_ordered: bool) -> SendResult:
+        deadline = Deadline(self._clock, (max(parcel.deadlines_ms) - self._clock.monotonic_ms()) / 1000)
+        outgoing = parcel.outgoing()
+        if queue is None:
+            return await self.anywhere(outgoing, deadline)
+        if is_ordered:
+            return await self.at_queue(outgoing, queue, deadline)
+        return await self.attempt(outgoing, queue, deadline)
+
+    async def _one_by_one(self, parcel: Parcel, queue: MessageQueue | None, is_ordered: bool) -> None:
+        """Sends the messages of a batch that a broker refused for its content: only the bad one fails."""
+        for single in parcel.singles():
+            try:
+                single.succeed(await self._send(single, queue, is_ordered))
+            except asyncio.CancelledError:
+                parcel.fail(ClosedError("the message is not confirmed: the producer was stopped"))
+                raise
+            except PymqError as error:
+                single.fail(error)
+
+
+def may_retry(error: RefusedError | UnreachableError) -> bool:
+    """Return whether a later attempt, or one at another broker, may succeed."""
+    if isinstance(error, RefusedError):
+        return error.code in RETRY_CODES
+    return not isinstance(error, ClosedError)

@@ -1,0 +1,88 @@
+"""Scenarios of the producers against a running cluster, as those of :mod:`tests.client.scenarios`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from pymq.client import Message, MessageQueue, Producer, PullConsumer, SendResult, StoredMessage
+from pymq.client.sync import SyncProducer
+from tests.client.scenarios import DEADLINE_S, _stored, fresh, make_topic
+
+KEYS = ("a", "bb", "ccc", "dddd", "eeeee")
+
+
+async def all_messages(pull: PullConsumer, sent: list[SendResult]) -> dict[tuple[MessageQueue, int], StoredMessage]:
+    """Return every message of the queues that ``sent`` is in, by place."""
+    found = {}
+    for queue in {one.queue for one in sent}:
+        end = max(one.queue_offset for one in sent if one.queue == queue) + 1
+        await _stored(pull, queue, end)
+        at = 0
+        while at < end:
+            result = await pull.pull(queue, at)
+            found.update({(queue, message.queue_offset): message for message in result.messages()})
+            at = result.next_offset
+    return found
+
+
+async def batches(namesrv: str, directory: Path) -> None:
+    """Every message of an automatic batch is where its result says, with its own id, tag and keys."""
+    topic = await make_topic(namesrv)
+    bodies = [b"%d" % n if n % 50 else b"large %d " % n * 1000 for n in range(300)]
+    async with (
+        Producer(fresh("P"), namesrv=namesrv, linger_ms=20, batch_count_max=64) as producer,
+        PullConsumer(fresh("G"), namesrv=namesrv) as pull,
+    ):
+        messages = [Message(topic, body, tags="T", keys=[f"k{n}"], flag=n) for n, body in enumerate(bodies)]
+        futures = [await producer.enqueue(message, timeout_s=DEADLINE_S) for message in messages]
+        await producer.flush()
+        sent = [future.result() for future in futures]
+        found = await all_messages(pull, sent)
+    for n, result in enumerate(sent):
+        message = found[result.queue, result.queue_offset]
+        assert (message.content(), message.flag, message.tags, message.keys) == (bodies[n], n, "T", f"k{n}")
+        assert message.offset_message_id == result.offset_message_id
+    assert len(found) == 300
+
+
+async def order_by_key(namesrv: str, directory: Path) -> None:
+    """Messages of a key are in one queue, in the order of the calls, batched or not, from asyncio and from threads."""
+    topic = await make_topic(namesrv)
+    numbered = [(KEYS[n % len(KEYS)], b"%05d" % n) for n in range(200)]
+    async with (
+        Producer(fresh("P"), namesrv=namesrv) as alone,
+        Producer(fresh("P"), namesrv=namesrv, linger_ms=1) as batched,
+        PullConsumer(fresh("G"), namesrv=namesrv) as pull,
+    ):
+        for producer in (alone, batched):
+            sent = await asyncio.gather(
+                *[producer.send(Message(topic, body), ordering_key=key, timeout_s=DEADLINE_S) for key, body in numbered]
+            )
+            _check_order(numbered, sent)
+        sent = await asyncio.to_thread(_send_blocking, namesrv, topic, numbered)
+        _check_order(numbered, sent)
+        found = await all_messages(pull, sent)
+        for (key, body), result in zip(numbered, sent, strict=True):
+            message = found[result.queue, result.queue_offset]
+            assert message.content() == body and message.properties["__SHARDINGKEY"] == key
+
+
+def _send_blocking(namesrv: str, topic: str, numbered: list[tuple[str, bytes]]) -> list[SendResult]:
+    with SyncProducer(fresh("P"), namesrv=namesrv, linger_ms=2) as producer:
+        futures = [
+            producer.enqueue(Message(topic, body), ordering_key=key, timeout_s=DEADLINE_S) for key, body in numbered
+        ]
+        producer.flush()
+        return [future.result(DEADLINE_S) for future in futures]
+
+
+def _check_order(numbered: list[tuple[str, bytes]], sent: list[SendResult]) -> None:
+    for key in KEYS:
+        mine = [result for (own, _), result in zip(numbered, sent, strict=True) if own == key]
+        assert len({one.queue for one in mine}) == 1
+        offsets = [one.queue_offset for one in mine]
+        assert offsets == sorted(set(offsets))
+
+
+SENDING_SCENARIOS = [batches, order_by_key]
