@@ -51,6 +51,9 @@ class CursorManager:
         self.change_count = 0
         self._changed: dict[tuple[str, str], int] = {}  # the number of each last change, in the order of numbers
         self._removed_at = 0  # the number of the last change that removed something
+        # The keys whose offsets stand for records of the log: a slave takes these when its log has the records.
+        self._log_bound: set[tuple[str, str]] = set()
+        self.log_bound_change_count = 0
         self._dirty = False
         self._next_save_ms = clock.monotonic_ms() + config.flush_consumer_offset_interval_ms
         self._save_begun_ms = 0
@@ -131,8 +134,23 @@ class CursorManager:
 
     def hand_out(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Move a pop group to behind what was handed out to it, also backwards. Dropped while a reset is pending."""
+        self.bind_to_log(group, topic)
         if (topic, group, queue_id) not in self._resets:
             self._set(group, topic, queue_id, offset)
+
+    def bind_to_log(self, group: str, topic: str) -> None:
+        """Have slaves take the group's offsets in a topic only with the records that the log has by now.
+
+        A pop's offset says "handed out", and a check point in the log what became of it: without that a slave that
+        takes over would skip messages that came to no consumer.
+        """
+        if (topic, group) not in self._log_bound:
+            self._log_bound.add((topic, group))
+            self.log_bound_change_count += 1
+
+    def log_bound_offsets(self) -> dict[tuple[str, str], dict[int, int]]:
+        """Return the offsets that are bound to the log. Use them before the next change."""
+        return {key: self._offsets[key] for key in self._log_bound if key in self._offsets}
 
     def check_room(self) -> None:
         """Check that the group may have an offset in one more queue. Raises Refusal(NO_PERMISSION)."""
@@ -314,6 +332,8 @@ class CursorManager:
             self.change_count += 1
             self._changed.pop((topic, group), None)
             self._changed[topic, group] = self.change_count
+            if (topic, group) in self._log_bound:
+                self.log_bound_change_count += 1
 
     def _check_count(self, added: int) -> None:
         limit = self._config.offset_count_max
@@ -328,6 +348,7 @@ class CursorManager:
         for key in keys:
             self._all.remove(key)
             self._changed.pop(key, None)
+            self._log_bound.discard(key)
             self._note_removal()
         for key in [key for key in self._pulled if doomed(key)]:
             del self._pulled[key]
@@ -338,3 +359,4 @@ class CursorManager:
         self._dirty = True
         self.change_count += 1
         self._removed_at = self.change_count
+        self.log_bound_change_count += 1

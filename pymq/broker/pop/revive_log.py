@@ -162,6 +162,7 @@ class ReviveLog:
         Hand-outs after the last save of the groups' offsets move these forward, as they did before the stop.
         """
         self._saved_ms = self._cursors.data_version.timestamp
+        self._cursors.bind_to_log(pop.REVIVE_GROUP, self.topic)
         for queue_id in range(self.queue_count):
             finished = self._cursors.query(pop.REVIVE_GROUP, self.topic, queue_id)
             self.check_points.begin_at(queue_id, max(finished + 1, self._store.min_offset(self.topic, queue_id)))
@@ -216,6 +217,7 @@ class ReviveLog:
         distances = list(range(record.count)) if record.distances is None else record.distances
         if not 0 < len(distances) <= pop.MESSAGES_PER_CHECK_POINT_MAX:
             raise ValueError(f"it names {len(distances)} messages, 1 to {pop.MESSAGES_PER_CHECK_POINT_MAX} can be")
+        self._cursors.bind_to_log(record.group, record.topic)
         if self._saved_ms is not None and record.pop_time_ms >= self._saved_ms:
             end = min(record.start_offset + distances[-1] + 1, self._store.max_offset(record.topic, record.queue_id))
             self._cursors.advance(record.group, record.topic, record.queue_id, end)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from pymq.broker.metadata.offset_table import as_offset_table
 from pymq.broker.metadata.order_infos import MEMBER as ORDER_INFOS_MEMBER
 from pymq.broker.metadata.request_modes import MEMBER as MODES_MEMBER
-from pymq.broker.replication.slave.cursors import SlaveCursors
+from pymq.broker.replication.slave.cursors import LOG_BOUND, SlaveCursors
 from pymq.config.values import ASYNC_MASTER, SYNC_MASTER
 from pymq.model.names import HALF_TOPIC, OP_HALF_TOPIC
 from pymq.model.tables import DataVersion
@@ -35,6 +36,7 @@ DELAYS = "delayOffset"
 REQUEST_MODES = "messageRequestMode"
 TIMER_CHECK = "timer check point"
 DELETIONS = "deletedTopics"
+POP_OFFSETS = "popOffsets"
 TRANSACTIONS = "transactions"
 MASTER_ROLE = "masterRole"
 
@@ -120,6 +122,8 @@ def replicated_tables(
         row(ORDER_INFOS, ORDER_INFOS_MEMBER, _OrderInfos(metadata.order_infos, start_id)),
         # A slave counts a delayed message as delivered once its log has the delivered copy.
         row(DELAYS, "offsetTable", _Delays(delays), waits_for_log=True),
+        # Likewise a message counts as handed out to a pop once its log has the check point.
+        row(POP_OFFSETS, "offsetTable", _PopOffsets(metadata.cursors), waits_for_log=True),
         # Likewise a transaction has ended for a slave once its log has what ended it.
         row(TRANSACTIONS, "offsetTable", _Transactions(transactions, metadata.cursors), waits_for_log=True),
         row(TIMER_CHECK, TIMER_CHECK, _Timers(timers), waits_for_log=True),
@@ -138,10 +142,11 @@ def _change_number(known: str, start_id: str) -> int | None:
     return int(number) if known_start_id == start_id and number.isdigit() else None
 
 
-def _without_transactions(table: dict[str, Any]) -> dict[str, Any]:
+def _without_log_bound(table: dict[str, Any], log_bound: Collection[str]) -> dict[str, Any]:
     """Return a table of offsets without those that slaves take when their log has what they refer to."""
-    for topic in (HALF_TOPIC, OP_HALF_TOPIC):
-        table["offsetTable"].pop(f"{topic}@{TRANSACTION_GROUP}", None)
+    transactions = [f"{topic}@{TRANSACTION_GROUP}" for topic in (HALF_TOPIC, OP_HALF_TOPIC)]
+    for name in (*transactions, *log_bound):
+        table["offsetTable"].pop(name, None)
     return table
 
 
@@ -212,9 +217,10 @@ class _Offsets:
     def read(self, known: str) -> TableRead:
         number = _change_number(known, self._start_id)
         part = None if number is None else self._cursors.changes_since(number)
+        log_bound = list(as_offset_table(self._cursors.log_bound_offsets()))
         if part is not None:
-            return TableRead(_without_transactions(part), is_part=True)
-        return TableRead(_without_transactions(self._cursors.as_table()))
+            return TableRead(_without_log_bound(part, log_bound), is_part=True)
+        return TableRead({**_without_log_bound(self._cursors.as_table(), log_bound), LOG_BOUND: log_bound})
 
     def take(self, table: dict[str, Any], is_part: bool) -> None:
         assert isinstance(self._cursors, SlaveCursors), "only a slave takes tables"
@@ -254,6 +260,23 @@ class _Delays:
 
     def take(self, table: dict[str, Any], is_part: bool) -> None:
         self._delays.take_over(table)
+
+
+class _PopOffsets:
+    """How far queues are handed out to pops, and how far the revive topic is not needed; always sent whole."""
+
+    def __init__(self, cursors: CursorManager) -> None:
+        self._cursors = cursors
+
+    def stamp(self) -> Stamp:
+        return (self._cursors.log_bound_change_count,)
+
+    def read(self, known: str) -> TableRead:
+        return TableRead({"offsetTable": as_offset_table(self._cursors.log_bound_offsets())})
+
+    def take(self, table: dict[str, Any], is_part: bool) -> None:
+        assert isinstance(self._cursors, SlaveCursors), "only a slave takes tables"
+        self._cursors.take_log_bound(table)
 
 
 class _Transactions:

@@ -19,6 +19,7 @@ from pymq.wire.codes import ResponseCode
 # A slave's file follows its master's offsets closely. A large table is saved less often, because a save takes time.
 SAVE_INTERVAL_MS = 500
 KEYS_SAVED_PER_MS = 10
+LOG_BOUND = "logBound"  # in a master's table of offsets: the keys that come in a table of their own
 
 
 class SlaveCursors(CursorManager):
@@ -39,6 +40,7 @@ class SlaveCursors(CursorManager):
     ) -> None:
         super().__init__(table, clock=clock, config=config, max_offset=max_offset)
         self._pending = pending
+        self._log_bound_keys: set[tuple[str, str]] = set()  # of the last table that take_log_bound() took
         self._next_save_ms = clock.monotonic_ms()
 
     def load(self) -> None:
@@ -71,12 +73,27 @@ class SlaveCursors(CursorManager):
         taken = read_offsets(table.get("offsetTable"))
         self._pending.lay_over(taken, is_part=is_part)
         if not is_part:
-            for key, queues in self._offsets.items():
-                if key[1] == TRANSACTION_GROUP:
-                    taken.setdefault(key, queues)  # they come in a table of their own, see below
+            elsewhere = set(table.get(LOG_BOUND) or ())
+            self._log_bound_keys = {key for key in self._log_bound_keys if "@".join(key) in elsewhere}
+            for (topic, group), queues in self._offsets.items():
+                if group == TRANSACTION_GROUP or f"{topic}@{group}" in elsewhere:
+                    taken.setdefault((topic, group), queues)  # they come in tables of their own, see below
             self._all.clear()
         self._all.update(taken)
         self.data_version = read_version(table)
+        self._dirty = True
+
+    def take_log_bound(self, table: dict[str, Any]) -> None:
+        """Take the offsets of a master's pops, whose check points are in this slave's log. Pending commits stay on top.
+
+        Those that are missing are gone there, or were removed with their group or topic.
+        """
+        taken = read_offsets(table.get("offsetTable"))
+        for key in self._log_bound_keys - taken.keys():
+            self._all.remove(key)
+        self._log_bound_keys = set(taken)
+        self._pending.lay_over(taken, is_part=True)
+        self._all.update(taken)
         self._dirty = True
 
     def take_transactions(self, table: dict[str, Any]) -> None:

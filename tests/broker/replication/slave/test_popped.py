@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pymq.model.tables import TopicConfig
@@ -38,6 +40,52 @@ def test_a_promoted_slave_delivers_what_is_not_acknowledged_again_in_time_and_no
     assert q.ack(again.receipt()) == 0
     q.wait(100_000)
     assert q.pop().bodies == [b"c"]
+
+
+def test_messages_whose_check_point_a_slave_lacks_come_again(pair: Pair) -> None:
+    pair.copy_log()
+    p = Popping(pair.master)
+    p.pop(count=1)
+    pair.copy_log()
+    pair.run(500)
+    p.pop(count=1)
+    pair.run(500)
+    assert pair.slave.parts.metadata.cursors.query("g", "T", 0) == 1
+    q = Popping(pair.promote())
+    assert q.pop().bodies == [b"b", b"c"]
+    q.wait(60_000)
+    assert b"a" in q.pop().bodies
+
+
+def test_messages_come_again_although_the_master_had_delivered_them_again(pair: Pair) -> None:
+    p = Popping(pair.master)
+    p.pop(count=2, invisible_ms=5000)
+    pair.copy_log()
+    pair.run(500)
+    p.wait(5000)
+    p.wait(1000)
+    assert p.world.parts.pop.revive_log.check_points.finished_offset(1) == 1
+    pair.run(500)
+    q = Popping(pair.promote())
+    q.tick()
+    assert sorted(q.pop().bodies) == [b"a", b"b", b"c"]
+
+
+def test_a_slave_drops_offsets_of_pops_with_their_group_and_keeps_them_over_a_restart_of_its_master(pair: Pair) -> None:
+    p = Popping(pair.master)
+    p.pop(count=1)
+    assert p.ack(p.pop(count=1, consumerGroup="h").receipt(), consumerGroup="h") == 0
+    pair.copy_log()
+    pair.run(500)
+    ours = pair.slave.parts.metadata.cursors
+    for _ in range(2):
+        assert [ours.query(group, "T", 0) for group in "gh"] == [1, 1]
+        pair.restart_master()
+        pair.run(500)
+    fields: dict[str, Any] = {"groupName": "h", "cleanOffset": "true"}
+    Caller(pair.master).ok(Code.DELETE_SUBSCRIPTIONGROUP, **fields)
+    pair.run(500)
+    assert [ours.query(group, "T", 0) for group in "gh"] == [1, -1]
 
 
 def test_receipts_of_the_old_master_acknowledge_on_the_new_one(pair: Pair) -> None:
