@@ -84,7 +84,7 @@ class Watcher:
         key = (send.epoch, send.epoch_id, send.physical)
         other = self._acked.setdefault(key, send)
         if other is not send and send.epoch > 0:
-            self._history.violated(f"two messages were acknowledged at one place: {_named(other)} and {_named(send)}")
+            self._history.violated(f"two messages were acknowledged at one place: {named(other)} and {named(send)}")
         server = self._server(send.address)
         # A slave that answered was the master a moment ago.
         send.is_sync = server.is_sync_master or (not server.is_master and self.copies_needed > 1)
@@ -98,7 +98,7 @@ class Watcher:
             return
         copies = self._copies(send.physical, send.content, self.copies_needed, on_disk=self._is_sync_flush)
         if len(copies) < self.copies_needed:
-            self._history.violated(f"{_named(send)} was acknowledged with copies on {copies or 'no broker'}")
+            self._history.violated(f"{named(send)} was acknowledged with copies on {copies or 'no broker'}")
 
     def seen(self, seen: Seen) -> None:
         """Check a message that a consumer got."""
@@ -132,12 +132,12 @@ class Watcher:
         return next(broker for broker in self._brokers if broker.address == address)
 
 
-def messages_of(parts: BrokerParts, queue_id: int) -> list[StoredMessage]:
-    """Return all messages of a queue, as its broker reads them."""
+def messages_of(parts: BrokerParts, queue_id: int, topic: str = TOPIC, start: int = 0) -> list[StoredMessage]:
+    """Return all messages of a queue from an offset on, as its broker reads them."""
     store, found = parts.store, list[StoredMessage]()
-    at = store.min_offset(TOPIC, queue_id)
-    while at < store.max_offset(TOPIC, queue_id):
-        result = store.get(TOPIC, queue_id, at, 1024, 1 << 24)
+    at = max(store.min_offset(topic, queue_id), start)
+    while at < store.max_offset(topic, queue_id):
+        result = store.get(topic, queue_id, at, 1024, 1 << 24)
         found += decode_records(b"".join(result.chunks))
         if result.next_offset <= at:
             break
@@ -283,12 +283,12 @@ class Verdict:
                     self._say(f"queue {queue_id}@{message.queue_offset} holds an unsent message: {message.body[:40]!r}")
                     continue
                 if message.body in found:
-                    self._say(f"{_named(send)} stands twice in queue {queue_id}")
+                    self._say(f"{named(send)} stands twice in queue {queue_id}")
                 found.add(message.body)
                 if send.outcome != ACKED:
                     continue  # its producer gave up, but the message may have arrived much later
                 if last.get(send.producer, -1) >= send.invoked_us:
-                    self._say(f"{_named(send)} is out of its producer's order in queue {queue_id}")
+                    self._say(f"{named(send)} is out of its producer's order in queue {queue_id}")
                 last[send.producer] = send.invoked_us
 
     def _losses(self, master: SimBroker, queues: dict[int, list[StoredMessage]]) -> None:
@@ -298,8 +298,8 @@ class Verdict:
         for send in self._history.sends:
             if send.outcome == ACKED and there.get((send.queue_id, send.queue_offset)) != send.content:
                 lost_by_epoch[send.epoch, send.epoch_id].append(send)
-                if not self._may_be_lost(send):
-                    self._say(f"lost: {_named(send)}")
+                if not self.may_be_lost(send):
+                    self._say(f"lost: {named(send)}")
         self._history.operations["acknowledged messages lost as allowed"] += sum(map(len, lost_by_epoch.values()))
         for entry, lost in lost_by_epoch.items():
             if entry[0] <= 0:
@@ -312,9 +312,9 @@ class Verdict:
                 and there.get((send.queue_id, send.queue_offset)) == send.content
             ]  # fmt: skip
             if kept:
-                self._say(f"lost: {_named(lost[0])}, but {_named(kept[0])} behind it in the log is there")
+                self._say(f"lost: {named(lost[0])}, but {named(kept[0])} behind it in the log is there")
 
-    def _may_be_lost(self, send: Send) -> bool:
+    def may_be_lost(self, send: Send) -> bool:
         """Return whether an incident may have cost the message. docs/testing.md says what each kind may cost."""
         for incident in self._history.incidents:
             at_us = incident.time_us
@@ -392,8 +392,8 @@ class Verdict:
             physical=seen.physical, epoch_id=seen.epoch_id, is_sync=send.is_sync,
         )  # fmt: skip
         return (
-            self._may_be_lost(shown)
-            or (send.answered_us >= 0 and self._may_be_lost(send))
+            self.may_be_lost(shown)
+            or (send.answered_us >= 0 and self.may_be_lost(send))
             or any(self._was_not_on_its_disk(seen, send, incident) for incident in self._history.incidents)
         )
 
@@ -431,7 +431,8 @@ def _text(content: bytes) -> str:
     return content.partition(b"|")[0].decode()
 
 
-def _named(send: Send) -> str:
+def named(send: Send) -> str:
+    """Return the name of a message, its place and its answer, for a violation."""
     return (
         f"{_text(send.content)} (queue {send.queue_id}@{send.queue_offset}, log {send.physical}, epoch {send.epoch}, "
         f"answered at {send.answered_us / SECOND:.4f} by {send.address})"

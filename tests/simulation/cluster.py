@@ -19,6 +19,8 @@ from tests.simulation.beliefs import Beliefs
 from tests.simulation.broker_node import SimBroker, simulated_parts
 from tests.simulation.checking import Verdict, Watcher
 from tests.simulation.clients import QUEUE_COUNT, TOPIC, Consumer, Producer
+from tests.simulation.dealing import SETTINGS as DEAL_SETTINGS
+from tests.simulation.dealing import Book, Dealer
 from tests.simulation.faults import Faults
 from tests.simulation.following import Followings
 from tests.simulation.history import ACKED, History, Seen, Send
@@ -70,7 +72,8 @@ class Cluster:
             for i in range(plan.name_server_count)
         ]
         addresses = [server.address for server in self.name_servers]
-        settings = {**plan.settings, "brokerName": BROKER_NAME, "namesrvAddr": ";".join(addresses)}
+        deal_settings = DEAL_SETTINGS if plan.dealer_count else {}
+        settings = {**plan.settings, **deal_settings, "brokerName": BROKER_NAME, "namesrvAddr": ";".join(addresses)}
         self.brokers = [
             SimBroker(
                 f"broker{i}", f"10.0.0.{i + 1}", i, settings,
@@ -90,6 +93,13 @@ class Cluster:
         self.consumers = [
             Consumer(f"c{i}", f"10.0.3.{i + 1}", rng=self._fork(), **common) for i in range(plan.consumer_count)
         ]
+        self.book = Book(self.brokers, self.history, self.timeline)
+        self.dealers = [
+            Dealer(f"d{i}", f"10.0.5.{i + 1}", rng=random.Random(plan.seed ^ 0xDEA1 + i), **common)
+            for i in range(plan.dealer_count)
+        ]
+        for dealer in self.dealers:
+            dealer.book, dealer.on_answer, dealer.epoch_at = self.book, self.watcher.answered, self._epoch_at
         for producer in self.producers:
             producer.on_answer, producer.epoch_at = self._answered, self._epoch_at
         for consumer in self.consumers:
@@ -151,6 +161,8 @@ class Cluster:
             producer.start(plan.pace_us, plan.size_max_bytes)
         for consumer in self.consumers:
             consumer.start(plan.pace_us)
+        for dealer in self.dealers:
+            dealer.start(plan.pace_us, plan.size_max_bytes)
         if self.liar is not None:  # not before: a name server that knows nothing of a group believes the first one
             timeline.after(plan.warm_up_us, self.liar.start)
         if story is None:
@@ -161,7 +173,11 @@ class Cluster:
             timeline.run_until(timeline.now_us + plan.warm_up_us)
             self._until(plan.duration_us, run(story(self)).is_over, "a story's end")
         self._come_to_rest()
-        Verdict(self.brokers, self.history, self.followings, plan.flush_age_us, plan.copies_needed).look()
+        verdict = Verdict(self.brokers, self.history, self.followings, plan.flush_age_us, plan.copies_needed)
+        verdict.look()
+        master = self._master_parts()
+        if master is not None:
+            self.book.judge(master, verdict.may_be_lost)
 
     def _is_working(self) -> bool:
         return self.operator.is_set_up
@@ -173,6 +189,7 @@ class Cluster:
             self.timeline.run_until(min(end_us, self.timeline.now_us + LOOK_US))
             self.followings.look()
             self.beliefs.look()
+            self.book.look()
 
     def _until(self, limit_us: int, is_true: Callable[[], bool], what: str) -> bool:
         end_us = self.timeline.now_us + limit_us
@@ -195,13 +212,29 @@ class Cluster:
         self._until(
             self.plan.quiet_us, lambda: self._is_well_since(since_us), "no send works again after the last fault"
         )
-        for producer in self.producers:
+        for producer in (*self.producers, *self.dealers):
             producer.is_stopping = True
+        if self.dealers:
+            self._end_all_deals()
         self.timeline.run_until(self.timeline.now_us + 5 * SECOND)
         self._until(self.plan.quiet_us, self._has_converged, "the slaves have not all there is")
         for client in (*self.consumers, self.operator):
             client.is_stopping = True
         self.timeline.run_until(self.timeline.now_us + 15 * SECOND)
+
+    def _end_all_deals(self) -> None:
+        """Wait until the broker's questions have ended every transaction. A clock that is behind asks late: set it."""
+        newest_ms = max(broker.clock.skew_ms for broker in self.brokers)
+        for broker in self.brokers:
+            broker.clock.skew_ms = newest_ms
+        self._until(self.plan.quiet_us, self._are_deals_ended, "not all transactions ended")
+
+    def _are_deals_ended(self) -> bool:
+        master = self._master_parts()
+        return master is not None and self.book.are_all_ended(master)
+
+    def _master_parts(self) -> BrokerParts | None:
+        return next((broker.parts for broker in self.brokers if broker.is_master), None)
 
     def _is_well_since(self, since_us: int) -> bool:
         masters = [broker for broker in self.brokers if broker.is_master]
@@ -216,7 +249,7 @@ class Cluster:
 
     def end(self) -> None:
         """Kills every process."""
-        clients = (*self.producers, *self.consumers, self.operator)
+        clients = (*self.producers, *self.dealers, *self.consumers, self.operator)
         nodes: list[Any] = [*self.brokers, *self.name_servers, *clients]
         for node in nodes:
             node.process.die()

@@ -21,7 +21,7 @@ FAIL_OVERS = (
 
 
 def hunting_plan(seed: int) -> Plan:
-    """Return the seed's plan without a liar, but short and dense: a bug shows soon or with another seed.
+    """Return the seed's plan without a liar or dealers, but short and dense: a bug shows soon or with another seed.
 
     Every other plan is only about masters that die and slaves that take over.
     """
@@ -36,6 +36,7 @@ def hunting_plan(seed: int) -> Plan:
         quiet_us=150 * SECOND,
         is_impatient=True,
         has_liar=False,
+        dealer_count=0,
     )
 
 
@@ -44,7 +45,7 @@ def caught_by(bug: Bug, seeds_max: int = SEEDS_MAX) -> tuple[str, str] | None:
 
     Those known to notice the bug run first.
     """
-    kind = "liar" if bug.suites[0].startswith("liar ") else "seed"
+    kind = bug.suites[0].partition(" ")[0].replace("story", "seed")
     with bug.planted():
         for name in (*bug.suites, *(f"{kind} {seed}" for seed in range(1, seeds_max + 1))):
             violations = _run(name).violations
@@ -59,6 +60,8 @@ def _run(name: str) -> Report:
         return tell(which)
     if kind == "liar":
         return simulate(int(which), plan=replace(hunting_plan(int(which)), has_liar=True))
+    if kind == "deal":
+        return simulate(int(which), plan=replace(hunting_plan(int(which)), dealer_count=2))
     return simulate(int(which), plan=hunting_plan(int(which)))
 
 

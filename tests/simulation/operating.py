@@ -20,6 +20,7 @@ from pymq.errors import PymqError
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
+from tests.simulation import dealing
 from tests.simulation.broker_node import SimBroker
 from tests.simulation.clients import QUEUE_COUNT, TOPIC, ClientNode
 from tests.simulation.loop import SimLoop, start
@@ -69,6 +70,8 @@ class Operator(ClientNode):
         while not self.is_set_up:
             try:
                 await self._make_topic(address, TOPIC, QUEUE_COUNT)
+                if self._cluster.dealers:
+                    await self._make_topic(address, dealing.TOPIC, 1)
                 for consumer in self._cluster.consumers:
                     await self._make_group(address, consumer.group)
             except PymqError:

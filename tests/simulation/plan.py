@@ -19,6 +19,7 @@ MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 ERA_EVERY = 5  # seeds
 LIAR_EVERY = 3  # seeds
+DEALS_EVERY = 4  # seeds
 MIN_ENTRIES_MAX = 5  # a shorter epoch history can't be merged
 
 # kind of fault -> how often it happens, relative to the others
@@ -69,6 +70,7 @@ class Plan:
     quiet_us: int = 600 * SECOND  # the cluster must come to rest within this time at the end
     is_impatient: bool = False  # the run ends with the first broken promise
     has_liar: bool = False  # see liar.py
+    dealer_count: int = 0  # see dealing.py
 
     @property
     def warm_up_us(self) -> int:
@@ -149,5 +151,6 @@ def _storm(seed: int) -> Plan:
         gap_us=chance.choice((500, 2000, 5000, 15_000)) * MS,
         kinds=kinds,
         has_liar=seed % LIAR_EVERY == 0,
+        dealer_count=0 if seed % DEALS_EVERY else 1 + own_chance.getrandbits(1),
         epoch_entries_max=own_chance.choice((MIN_ENTRIES_MAX, 12, epoch_history.ENTRIES_MAX)),
     )

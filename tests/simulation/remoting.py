@@ -21,7 +21,7 @@ class _Asking:
 
     def __init__(self, client: SimClient, address: str) -> None:
         self._client = client
-        self._address = address
+        self.address = address
         self._stream: Stream | None = None
         self._frames = FrameBuffer()
         self._waiting: list[bytes] = []
@@ -50,8 +50,8 @@ class _Asking:
     def _late(self, opaque: int, timeout_us: int) -> None:
         ask = self._asks.pop(opaque, None)
         if ask is not None:
-            ask[0](f"{self._address} did not answer within {timeout_us // MS} ms")
-            self._client.timed_out(self._address, self)
+            ask[0](f"{self.address} did not answer within {timeout_us // MS} ms")
+            self._client.timed_out(self.address, self)
 
     def opened(self, stream: Stream) -> None:
         self._stream = stream
@@ -79,7 +79,7 @@ class _Asking:
 
     def closed(self, why: str) -> None:
         self.is_over = True
-        self._client.forget(self._address, self)
+        self._client.forget(self.address, self)
         asks, self._asks = self._asks, {}
         for on_answer, timer in asks.values():
             timer.cancel()
@@ -95,7 +95,7 @@ class SimClient:
 
     def __init__(self, network: SimNetwork, process: Process) -> None:
         self.process = process
-        self.on_push: Callable[[Command], Reply | None] = lambda command: None
+        self.on_push: Callable[[str, Command], Reply | None] = lambda address, command: None
         self._network = network
         self._connections: dict[str, _Asking] = {}
         self._opaque = 0
@@ -123,7 +123,7 @@ class SimClient:
         return self._opaque
 
     def asked(self, connection: _Asking, command: Command) -> None:
-        reply = self.on_push(command)
+        reply = self.on_push(connection.address, command)
         if reply is not None and not command.is_oneway:
             connection.reply(reply.to_command(command))
 

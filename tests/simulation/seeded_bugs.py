@@ -31,6 +31,8 @@ from pymq.broker.replication.tail_recovery import recovery_fence
 from pymq.broker.replication.tail_recovery.tail_recovery import TailRecovery
 from pymq.broker.replication.tail_recovery.tail_search import TailSearch
 from pymq.broker.replication.tail_recovery.unsynced_replicas import UnsyncedReplicas
+from pymq.broker.transactions.checks import TransactionChecks
+from pymq.broker.transactions.transactions import Transactions
 from pymq.client.admin.promotion import Promotion
 from pymq.namesrv import claims
 from pymq.store.store import MessageStore
@@ -158,6 +160,12 @@ BUGS = (
     Bug("a slave that is promoted forgets what it had not saved",
         Text(BrokerParts.close, "steps.callback(metadata.cursors.save)", "pass"),
         ("story fail over with what came last",)),
+    # -- transactions
+    Bug("a start finds no open transactions", Seam(Transactions.start, does_nothing), ("deal 1",)),
+    Bug("a half message goes to its target at once",
+        Text(Transactions.put_half, "HALF_TOPIC,\n        TRANSACTION_QUEUE_ID,", "topic,\n        queue_id,"),
+        ("deal 1",)),
+    Bug("producers are never asked", Seam(TransactionChecks.tick, does_nothing), ("deal 1",)),
     # -- the log
     Bug("nothing is sent again after a reconnection",
         Text(HaConnection._begin, "self.sent_offset = self.ack_offset = self._begun_at = offset",

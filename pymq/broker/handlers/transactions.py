@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pymq.broker.transactions.open_halves import Outcome, begun_ms_of
+from pymq.broker.transactions.open_halves import Outcome
 from pymq.errors import Refusal
 from pymq.model import properties as props
 from pymq.model.ids import decode_offset_id
@@ -93,7 +93,8 @@ class TransactionHandlers:
         if header.from_transaction_check or props.CHECK_IMMUNITY_SECONDS not in message.properties:
             return
         limit_ms = max(immunity_ms or 0, self._config.transaction_timeout_ms)
-        age_ms = self._clock.now_ms() - begun_ms_of(message)
+        half = self._transactions.find_open(message)
+        age_ms = self._clock.now_ms() - (message.store_timestamp_ms if half is None else half.begun_ms)
         if age_ms > limit_ms:
             raise Refusal(
                 ResponseCode.ILLEGAL_OPERATION,

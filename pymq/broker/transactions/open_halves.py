@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from pymq.model.record import StoredMessage
-from pymq.model.transactions import check_count_of, first_offset_of, immunity_ms_of
+from pymq.model.transactions import first_offset_of, immunity_ms_of
 
 OUTCOMES_MAX = 10_000  # of ended transactions, to answer who ends one again
 
@@ -39,22 +39,13 @@ class OpenHalf:
     copies: list[int] = field(default_factory=list)  # queue offsets of earlier copies
 
 
-def begun_ms_of(message: StoredMessage) -> int:
-    """Return when the transaction of a half message began.
-
-    The first copy's store time says it. A later copy has only the client's birth time, which is never later.
-    """
-    is_copy = first_offset_of(message) != message.queue_offset or check_count_of(message) > 0
-    return min(message.born_timestamp_ms, message.store_timestamp_ms) if is_copy else message.store_timestamp_ms
-
-
 def open_half(message: StoredMessage, topic: str) -> OpenHalf:
-    """Return the open transaction of a stored half message."""
+    """Return the open transaction of a stored half message, as if it had begun when this copy was stored."""
     return OpenHalf(
         message.queue_offset,
         message.physical_offset,
         first_offset_of(message),
-        begun_ms_of(message),
+        message.store_timestamp_ms,
         message.store_timestamp_ms,
         immunity_ms_of(message),
         topic,

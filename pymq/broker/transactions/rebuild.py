@@ -45,6 +45,8 @@ def rebuild(store: MessageStore, progress: TransactionProgress) -> Rebuilt:
         elif half.first_offset in ended and half.first_offset != offset:
             continue  # its first copy was ended
         else:
+            if half.first_offset != offset and halves.find(half.first_offset) is None:
+                half.begun_ms = _begun_ms(store, half)
             halves.add(half)
     return Rebuilt(halves, unreadable)
 
@@ -55,6 +57,15 @@ def half_of(message: StoredMessage) -> OpenHalf | None:
     if message.topic != HALF_TOPIC or target is None or not message.properties.get(props.PRODUCER_GROUP):
         return None
     return open_half(message, target[0])
+
+
+def _begun_ms(store: MessageStore, half: OpenHalf) -> int:
+    """Return when the first copy of a half message was stored; without it, when this one was.
+
+    The message's birth says nothing: it is the time of the producer's clock, which may be wrong by years.
+    """
+    first = read_at(store, HALF_TOPIC, half.first_offset)
+    return half.begun_ms if first is None else min(half.begun_ms, first.store_timestamp_ms)
 
 
 def read_at(store: MessageStore, topic: str, offset: int) -> StoredMessage | None:

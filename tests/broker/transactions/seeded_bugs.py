@@ -100,6 +100,11 @@ BUGS = [
         (f"{_CHECKS}.test_a_client_s_clock_does_not_discard_or_keep_a_transaction",),
     ),
     Bug(
+        "the producer's clock counts after a start",
+        Text(rebuild._begun_ms, "first.store_timestamp_ms", "first.born_timestamp_ms"),
+        (f"{_CHECKS}.test_a_client_s_clock_does_not_discard_or_keep_a_checked_transaction_after_a_stop",),
+    ),
+    Bug(
         "open transactions are not bounded",
         Text(Transactions._check_half, "len(self.halves) >= limit", "False"),
         (f"{_ENDS}.test_open_transactions_are_bounded",),

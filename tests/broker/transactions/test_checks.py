@@ -253,6 +253,25 @@ def test_open_transactions_survive_a_stop(world: World, producer: TransactionPro
     assert bodies(world) == [b"done", b"kept"]
 
 
+def test_a_client_s_clock_does_not_discard_or_keep_a_checked_transaction_after_a_stop() -> None:
+    """A copy tells no more when its transaction began: the record of the first one does, also behind the offsets."""
+    world = world_with_topic(fileReservedTime=1)
+    producer = TransactionProducer(world)
+    fields = {**producer.half_fields(), "g": 0}
+    producer.caller.ask(Code.SEND_MESSAGE_V2, b"m", **fields)
+    world.parts.end_turn()
+    run_round(world)
+    assert offsets(world)[0] == 1
+    world = world.reopened(fileReservedTime=1)
+    again = TransactionProducer(world)
+    (half,) = world.parts.messages.transactions.halves.all()
+    assert half.begun_ms == halves(world)[0].store_timestamp_ms
+    run_round(world)
+    assert len(again.asked()) == 1 and world.messages(DISCARDED) == []
+    run_round(world, 3_600_000)
+    assert again.asked() == [] and len(world.messages(DISCARDED)) == 1
+
+
 @pytest.mark.parametrize("saves", [True, False], ids=["offsets saved", "offsets lost"])
 def test_checked_transactions_survive_a_stop_as_one(saves: bool) -> None:
     world = world_with_topic()
