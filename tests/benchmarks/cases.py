@@ -18,6 +18,7 @@ from tests.benchmarks.latency import LatencyLoad
 from tests.benchmarks.result import Rate
 from tests.benchmarks.sends import SendLoad, SendPlan
 from tests.benchmarks.sql import sql_load
+from tests.benchmarks.transactions import TransactionLoad
 
 QUEUES = 8
 SYNC_SENDERS = 64
@@ -144,6 +145,25 @@ def _measure_sends(
     ]
 
 
+def transactions(bench: Bench) -> list[Figure]:
+    """Measures transactions: a half message, and its commit when the answer is there."""
+    load = TransactionLoad(bench.server.broker, bench.fresh_topic("transactions"), QUEUES)
+    try:
+        load.run(bench.sizes.latency_messages)
+        process.settle_cpu()
+        before = process.cpu_seconds(bench.server.broker_pid)
+        with process.pinned():
+            rate = load.run(bench.sizes.sync_messages)
+        process.settle_cpu()
+        cpu_s = process.cpu_seconds(bench.server.broker_pid) - before
+    finally:
+        load.close()
+    return [
+        Figure("transactions rate", rate.per_second, "1/s", None, True),
+        Figure("transactions broker CPU", cpu_s / rate.messages * 1e6, "us each", None),
+    ]
+
+
 def backlog(bench: Bench) -> list[Figure]:
     """Measures raw pulls of 32 messages from a backlog in 8 queues, two in flight per queue."""
     topic = bench.fresh_topic("backlog")
@@ -237,6 +257,7 @@ CASES: dict[str, Case] = {
     "send": send,
     "send-binary": send_binary,
     "send-batch": send_batch,
+    "transactions": transactions,
     "backlog": backlog,
     "sql": sql,
     "latency": latency,
