@@ -10,10 +10,12 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from pymq.broker.parts import BrokerParts
 from pymq.broker.replication import epoch_history
+from pymq.broker.upkeep.bulk_work import BULK_MODULES
 from pymq.errors import PymqError
 from tests.simulation.beliefs import Beliefs
 from tests.simulation.broker_node import SimBroker, simulated_parts
@@ -37,6 +39,10 @@ BROKER_NAME = "broker-a"
 START_UP_US = 20 * SECOND
 LOOK_US = 2 * SECOND
 LIES_MAX = 1500  # in one seed, about
+
+
+for _name in BULK_MODULES:  # else the first seed would load them, and keep its objects for the process's life
+    import_module(_name)
 
 
 class Report(NamedTuple):

@@ -20,6 +20,7 @@ HOUR = 60 * MINUTE
 ERA_EVERY = 5  # seeds
 LIAR_EVERY = 3  # seeds
 DEALS_EVERY = 4  # seeds
+LOG_BYTES_MAX = 48 * 1024 * 1024  # that one plan's producers write, about: each broker keeps it twice in memory
 MIN_ENTRIES_MAX = 5  # a shorter epoch history can't be merged
 
 # kind of fault -> how often it happens, relative to the others
@@ -88,7 +89,14 @@ class Plan:
 def drawn(seed: int) -> Plan:
     """Return the plan of a seed."""
     storm = _storm(seed)
-    return storm if seed % ERA_EVERY else _era(storm)
+    return _bounded(storm if seed % ERA_EVERY else _era(storm))
+
+
+def _bounded(plan: Plan) -> Plan:
+    """Return the plan with messages so small that its log stays within LOG_BYTES_MAX."""
+    message_count = plan.producer_count * plan.duration_us // plan.pace_us
+    size_max_bytes = max(2 * LOG_BYTES_MAX // max(message_count, 1), 100)
+    return replace(plan, size_max_bytes=min(plan.size_max_bytes, size_max_bytes))
 
 
 def _era(storm: Plan) -> Plan:

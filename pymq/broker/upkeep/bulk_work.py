@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import logging
+import sys
 
 from pymq.broker.upkeep.flusher import Result, RunInThread
 from pymq.filter.sql92 import compile_sql
@@ -30,6 +31,7 @@ class BulkWork:
         self._idle_end = 0
         self._is_asked = False
         self._is_loaded = False
+        self._were_modules_loaded = False
 
     def prepare(self, store: MessageStore, *, is_awaited: bool) -> None:
         """Takes a store that was just opened. ``is_awaited``: load numpy now, not with the first message."""
@@ -48,6 +50,7 @@ class BulkWork:
         """Starts to load numpy, once."""
         if not self._is_asked:
             self._is_asked = True
+            self._were_modules_loaded = all(name in sys.modules for name in BULK_MODULES)
             self._run_in_thread(_import_bulk_modules, self._loaded)
 
     def _loaded(self, outcome: Result) -> None:
@@ -57,7 +60,10 @@ class BulkWork:
             log.warning("bulk work takes longer because numpy can't be loaded: %s", error)
             return
         self._is_loaded = True
-        gc.freeze()  # modules live as long as the process: no search for reference cycles needs to see them
+        if not self._were_modules_loaded:
+            # Modules live as long as the process: no search for reference cycles needs to see them. Not again for the
+            # next broker in this process: what others have ended with would stay for ever.
+            gc.freeze()
         if self._store is not None:
             self._store.set_bulk_ready(True)
 

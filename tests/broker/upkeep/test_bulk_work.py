@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import gc
+import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -89,3 +92,19 @@ def test_without_numpy_the_plain_path_is_used(
     work.prepare(store, is_awaited=True)
     assert store.told == [False, False]
     assert "there_is_no_such_module" in caplog.text
+
+
+def test_only_the_load_itself_takes_objects_out_of_the_search_for_cycles(
+    thread: Thread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process may have many brokers: what the former ones have ended with must not stay."""
+    freezes = list[int]()
+    monkeypatch.setattr(gc, "freeze", lambda: freezes.append(1))
+    module = "tests.broker.upkeep.loaded_by_a_test"
+    monkeypatch.setattr(bulk_work, "BULK_MODULES", (module,))
+    monkeypatch.setattr(importlib, "import_module", lambda name: monkeypatch.setitem(sys.modules, name, sys))
+    for _ in range(3):
+        BulkWork(thread).prepare(FakeStore(), is_awaited=True)  # type: ignore[arg-type]
+        thread.run()
+        thread.given.clear()
+    assert freezes == [1]
