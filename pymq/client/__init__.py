@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pymq.client.admin import Admin
+    from pymq.client.app import App
     from pymq.client.consume_result import ConsumeResult
     from pymq.client.producer import Producer
     from pymq.client.pull_consumer import PullConsumer
     from pymq.client.push_consumer import PushConsumer
-    from pymq.client.simple_consumer import Received, SimpleConsumer
+    from pymq.client.received import Received
+    from pymq.client.simple_consumer import SimpleConsumer
     from pymq.client.transactions import TransactionListener, TransactionProducer, TransactionResult, TransactionState
     from pymq.model.message import Message, MessageQueue, PullResult, PullStatus, SendResult, SendStatus
     from pymq.model.record import StoredMessage
 
 _HOMES = {
     "Admin": "pymq.client.admin",
+    "App": "pymq.client.app",
     "ConsumeResult": "pymq.client.consume_result",
     "Message": "pymq.model.message",
     "MessageQueue": "pymq.model.message",
@@ -29,7 +32,7 @@ _HOMES = {
     "PullResult": "pymq.model.message",
     "PullStatus": "pymq.model.message",
     "PushConsumer": "pymq.client.push_consumer",
-    "Received": "pymq.client.simple_consumer",
+    "Received": "pymq.client.received",
     "SendResult": "pymq.model.message",
     "SendStatus": "pymq.model.message",
     "SimpleConsumer": "pymq.client.simple_consumer",
@@ -42,6 +45,7 @@ _HOMES = {
 
 __all__ = [
     "Admin",
+    "App",
     "ConsumeResult",
     "Message",
     "MessageQueue",

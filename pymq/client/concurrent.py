@@ -10,6 +10,7 @@ from pymq.client.consume_result import ConsumeResult
 from pymq.client.consume_timeouts import ConsumeTimeouts, RunningCall
 from pymq.client.consumer_settings import TO_DEAD_LETTERS, ConsumerState
 from pymq.client.handler import MessageHandler
+from pymq.client.handover import UnhandledError
 from pymq.client.process_queue import ProcessQueue
 from pymq.client.send_back import send_back
 from pymq.model.record import StoredMessage
@@ -132,6 +133,8 @@ class ConcurrentConsumption:
                 else:
                     process_queue.remove(messages)
                     self._state.offsets.move(process_queue.queue, process_queue.commit_offset())
+            except UnhandledError:
+                pass  # its offset holds the commits back
             except Exception:
                 log.exception("messages of %s were not handled", process_queue.queue)
             finally:

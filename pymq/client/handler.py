@@ -14,6 +14,7 @@ from typing import Any
 from pymq.client.consume_counters import ConsumeCounters
 from pymq.client.consume_result import ConsumeResult
 from pymq.client.handler_threads import HandlerThreads
+from pymq.client.handover import UnhandledError
 from pymq.client.tracing import Tracer
 from pymq.clock import Clock
 from pymq.model.record import StoredMessage
@@ -48,6 +49,8 @@ class MessageHandler:
     async def call(self, messages: list[StoredMessage], started_ms: int) -> ConsumeResult:
         """Returns the handler's result; None counts as SUCCESS. ``started_ms`` is the monotonic time now.
 
+        Raises UnhandledError for a loop that does not take the message any more.
+
         What it raises is logged and means RECONSUME_LATER: an exception, SystemExit, a cancellation that is not this
         task's. So does a result of another type, because what was not done may be done again, but never lost.
         """
@@ -59,6 +62,8 @@ class MessageHandler:
                 result = ConsumeResult.SUCCESS
             elif result.__class__ is not ConsumeResult:
                 result = _not_a_result(result, messages)
+        except UnhandledError:
+            raise
         except asyncio.CancelledError as error:
             if not self._is_handlers(error, messages):
                 raise

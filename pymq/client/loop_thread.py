@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -69,3 +69,20 @@ shared = LoopThread()  # of all blocking clients
 async def on_loop(function: Callable[[], T]) -> T:
     """Returns the result of ``function``, called on the loop."""
     return function()
+
+
+def blocking_loop(items: AsyncGenerator[T, None]) -> Iterator[T]:
+    """Yields what ``items`` yields on the loop; a loop over it that is left early closes ``items``."""
+    try:
+        while True:
+            try:
+                item = shared.call(_next(items))
+            except StopAsyncIteration:
+                return
+            yield item
+    finally:
+        shared.call(items.aclose())
+
+
+async def _next(items: AsyncGenerator[T, None]) -> T:
+    return await anext(items)

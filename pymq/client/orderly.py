@@ -9,6 +9,7 @@ from pymq.client.consume_result import ConsumeResult
 from pymq.client.consume_timeouts import ConsumeTimeouts, RunningCall
 from pymq.client.consumer_settings import ConsumerState
 from pymq.client.handler import MessageHandler
+from pymq.client.handover import UnhandledError
 from pymq.client.process_queue import ProcessQueue
 from pymq.client.queue_locks import QueueLocks
 from pymq.client.send_back import give_up
@@ -101,6 +102,8 @@ class OrderlyConsumption:
         call.begin(process_queue, messages, now_ms)
         try:
             result = await self._handler.call(messages, now_ms)
+        except UnhandledError:
+            return True
         finally:
             call.end()
         if process_queue.dropped:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from typing import Unpack
 
 from pymq.client.concurrent import ConcurrentConsumption
+from pymq.client.consume_result import ConsumeResult
 from pymq.client.consumer_settings import ConsumerSettings, ConsumerState
 from pymq.client.group_client import GroupClient
 from pymq.client.group_requests import GroupRequests
 from pymq.client.handler import MessageHandler, OnMessage
+from pymq.client.handover import Handover
 from pymq.client.heartbeat import consumer_data, subscription_data
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
 from pymq.client.offset_moves import OffsetMoves
@@ -31,6 +33,7 @@ from pymq.clock import Clock
 from pymq.errors import NotFoundError, PymqError, RefusedError, UsageError
 from pymq.model.message import MessageQueue
 from pymq.model.names import check_topic, retry_topic
+from pymq.model.record import StoredMessage
 from pymq.wire.bodies_client import encode_body
 from pymq.wire.bodies_consumer import ClientCheck, to_fields
 from pymq.wire.codes import RequestCode
@@ -44,7 +47,8 @@ class PushConsumer(GroupClient):
     """A member of ``group``. Subscribe, then use ``async with``, or :meth:`start` and :meth:`stop`.
 
     ``on_message(list[StoredMessage])`` returns a ConsumeResult or None (done). It is a plain function, which runs in a
-    thread, or a coroutine function; an exception counts as RECONSUME_LATER. Further keywords are those of
+    thread, or a coroutine function; an exception counts as RECONSUME_LATER. Without it, read the messages with
+    ``async for message in consumer``. Further keywords are those of
     :class:`~pymq.client.consumer_settings.ConsumerSettings`: orderly, broadcasting, consume_from, batch_count_max,
     concurrency_max, max_reconsume_times and others.
     """
@@ -54,14 +58,17 @@ class PushConsumer(GroupClient):
         group: str,
         *,
         namesrv: str | Sequence[str] | None = None,
-        on_message: OnMessage,
+        on_message: OnMessage | None = None,
         poll_interval_s: float = ROUTE_POLL_INTERVAL_S,
         instance_name: str | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
         **settings: Unpack[SettingOptions],
     ) -> None:
-        self.settings = _checked_settings(settings)
+        self._handover = None if on_message is not None else Handover()
+        if on_message is None:
+            settings.setdefault("concurrency_max", 1)  # a loop has one message at a time
+        self.settings = _checked_settings(settings, is_iterated=on_message is None)
         instance = ClientInstance(
             namesrv,
             clock=clock,
@@ -85,7 +92,11 @@ class PushConsumer(GroupClient):
         self._stopped = asyncio.Event()
         self._tracer = Tracer(self._instance, group, "CONSUME") if self.settings.trace else None
         self._handler = MessageHandler(
-            on_message, self._state.counters, self._instance.clock, self.settings.concurrency_max, self._tracer
+            on_message or self._loops().handle,
+            self._state.counters,
+            self._instance.clock,
+            self.settings.concurrency_max,
+            self._tracer,
         )
         self._locks = QueueLocks(self._state)
         self._consumption = self._make_consumption()
@@ -106,6 +117,39 @@ class PushConsumer(GroupClient):
     def failure(self) -> PymqError | None:
         """The error that stopped the consumer: a filter with ``on_error="stop"`` failed on a message. Else None."""
         return self._failure
+
+    def __aiter__(self) -> AsyncIterator[StoredMessage]:
+        return self.messages()
+
+    def messages(self, taker: object = None) -> AsyncGenerator[StoredMessage, None]:
+        """Yields messages until the consumer stops: ``async for message in consumer`` does the same.
+
+        A message is acknowledged when the loop asks for the next one, or with :meth:`ack`. A loop that ends early, by
+        ``break`` or an exception, gives its message back, as :meth:`give_back` does. ``taker``: what runs the loop, by
+        default the current task. Raises UsageError if the consumer has a handler, or is not started.
+        """
+        handover = self._loops()
+        if not self._instance.running:
+            raise UsageError("the consumer is not started: write async with consumer, or await consumer.start(), first")
+        return handover.messages(taker)
+
+    async def ack(self, message: StoredMessage) -> None:
+        """Acknowledges a message of a loop before the loop goes on. Twice, or too late, is no error."""
+        self._loops().settle(message, ConsumeResult.SUCCESS)
+
+    async def give_back(self, message: StoredMessage) -> None:
+        """Lets a message of a loop come again later, as RECONSUME_LATER does for handlers."""
+        self._loops().settle(message, ConsumeResult.RECONSUME_LATER)
+
+    def leave_message(self, taker: object) -> None:
+        """Leaves the message of a loop unacknowledged, before ``taker`` stops the consumer within that loop."""
+        if self._handover is not None:
+            self._handover.leave(taker)
+
+    def _loops(self) -> Handover:
+        if self._handover is None:
+            raise UsageError("the consumer has a handler: leave on_message out to read its messages in a loop")
+        return self._handover
 
     def subscribe(
         self,
@@ -179,6 +223,9 @@ class PushConsumer(GroupClient):
             await self._instance.close()
             return
         await self._rebalancer.stop()
+        if self._handover is not None:
+            self._handover.leave(asyncio.current_task())
+            await self._handover.end(self._failure)
         await self._consumption.stop(self.settings.stop_timeout_s)
         queues = list(self._state.queues)
         await self._state.offsets.store(queues)
@@ -252,10 +299,14 @@ class PushConsumer(GroupClient):
             self._rebalancer.wake()
 
 
-def _checked_settings(settings: SettingOptions) -> ConsumerSettings:
+def _checked_settings(settings: SettingOptions, *, is_iterated: bool) -> ConsumerSettings:
     try:
         result = ConsumerSettings(**settings)
     except TypeError as error:
         raise UsageError(f"a push consumer has no such setting: {error}") from error
     result.check()
+    if is_iterated and result.batch_count_max != 1:
+        raise UsageError(
+            f"batch_count_max is {result.batch_count_max}: a loop gets one message at a time, so leave it at 1"
+        )
     return result

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from pymq.client.answers import read_answer
 from pymq.client.group_client import GroupClient
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
+from pymq.client.received import Received
+from pymq.client.received_loop import received_loop
 from pymq.client.subscription import EVERYTHING, Subscription, explained
 from pymq.client.subscription_options import SubscriptionOptions
 from pymq.clock import Clock
@@ -44,20 +45,6 @@ _NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.POLLING_FULL, ResponseCod
 _FULL_PAUSE_S = 0.2
 
 
-@dataclass(slots=True)
-class Received:
-    """A message with its receipt, which :meth:`SimpleConsumer.extend` renews. ``message`` has body and properties."""
-
-    message: StoredMessage
-    receipt: str
-    topic: str  # where it is stored: a retry topic perhaps
-    broker_name: str
-
-    def content(self) -> bytes:
-        """Return the body as its producer wrote it. Raises InflateError."""
-        return self.message.content()
-
-
 class SimpleConsumer(GroupClient):
     """Receives for ``group``. Use it with ``async with``, or :meth:`start` and :meth:`stop`.
 
@@ -82,6 +69,7 @@ class SimpleConsumer(GroupClient):
         )
         super().__init__(group, instance)
         self._init_mode = int(from_end)
+        self._subscribed: dict[str, tuple[str, str | None]] = {}  # topic -> (expression, SQL)
         self._turn = 0  # so that no broker is always the first
 
     async def stop(self) -> None:
@@ -130,6 +118,26 @@ class SimpleConsumer(GroupClient):
                 return []
             ask_ms = left_ms if len(brokers) == 1 else min(left_ms, SLICE_MS)
 
+    def subscribe(self, topic: str, expression: str = EVERYTHING, *, sql: str | None = None) -> None:
+        """Names a topic, with the messages wanted of it, for loops over this consumer. Raises UsageError."""
+        SubscriptionOptions(expression, sql).subscription(check_topic(topic), 0, self._instance.clock)
+        self._subscribed[topic] = (expression, sql)
+
+    def __aiter__(self) -> AsyncIterator[Received]:
+        return self.messages()
+
+    def messages(self, count_max: int = 16, *, invisible_ms: int = INVISIBLE_MS) -> AsyncGenerator[Received, None]:
+        """Yields messages of the subscribed topics without end: ``async for received in consumer`` does the same.
+
+        A message is acknowledged when the loop asks for the next one, unless it was acknowledged or given back in the
+        loop. A loop that ends early, by ``break`` or an exception, gives its message back, and so those that it has
+        received ahead: ``count_max`` at most. A loop's body has at least half of ``invisible_ms`` for each message;
+        :meth:`extend` gives it more. Raises UsageError without a subscription.
+        """
+        if not self._subscribed:
+            raise UsageError("nothing is subscribed: call subscribe(topic) before the loop")
+        return received_loop(self, self._subscribed, self._instance.clock, count_max, invisible_ms)
+
     async def ack(self, received: Received) -> None:
         """Acknowledges a message: it does not come again. Too late or twice is no error. Raises as :meth:`receive`."""
         header = AckMessageHeader(
@@ -140,6 +148,7 @@ class SimpleConsumer(GroupClient):
             offset=received.message.queue_offset,
         )
         await self._ask(received, request(RequestCode.ACK_MESSAGE, header))
+        received.done = True
 
     async def extend(self, received: Received, invisible_ms: int) -> None:
         """Keeps a message away for ``invisible_ms`` from now on, and renews its receipt; 0 gives it back at once.
@@ -171,6 +180,7 @@ class SimpleConsumer(GroupClient):
     async def give_back(self, received: Received) -> None:
         """Lets a message come again at once, here or elsewhere. Raises as :meth:`extend`."""
         await self.extend(received, 0)
+        received.done = True
 
     async def _brokers(self, topic: str) -> list[str]:
         queues = await self._instance.routes.queues_to_read(topic)

@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Generic, Never, Protocol, Self, TypeVar, Unpack
 
 from pymq.client.handler import OnMessage
-from pymq.client.loop_thread import LoopThread, on_loop, shared
+from pymq.client.loop_thread import LoopThread, blocking_loop, on_loop, shared
 from pymq.client.options import ClientOptions, ConsumerOptions, ProducerOptions
 from pymq.client.producer import SEND_TIMEOUT_S, Producer, Selector
 from pymq.client.pull_consumer import PULL_COUNT_MAX, PullConsumer
 from pymq.client.push_consumer import PushConsumer
+from pymq.client.received import Received
 from pymq.client.requests import REQUEST_TIMEOUT_S
-from pymq.client.simple_consumer import INVISIBLE_MS, WAIT_MS, Received, SimpleConsumer
+from pymq.client.simple_consumer import INVISIBLE_MS, WAIT_MS, SimpleConsumer
 from pymq.client.subscription import EVERYTHING, TAG
 from pymq.client.sync_admin import SyncAdmin
 from pymq.client.transactions import TransactionListener, TransactionProducer, TransactionResult
@@ -281,10 +283,28 @@ class SyncPushConsumer(_Blocking[PushConsumer]):
         group: str,
         *,
         namesrv: str | Sequence[str] | None = None,
-        on_message: OnMessage,
+        on_message: OnMessage | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         super().__init__(lambda: PushConsumer(group, namesrv=namesrv, on_message=on_message, **options))
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        """Yields messages until the consumer stops, as PushConsumer.messages does."""
+        return blocking_loop(self._client.messages(threading.get_ident()))
+
+    def ack(self, message: StoredMessage) -> None:
+        """Acknowledges a message of a loop before the loop goes on."""
+        shared.call(self._client.ack(message))
+
+    def give_back(self, message: StoredMessage) -> None:
+        """Lets a message of a loop come again later."""
+        shared.call(self._client.give_back(message))
+
+    def stop(self) -> None:
+        """Leaves the group, as PushConsumer.stop does."""
+        taker = threading.get_ident()
+        shared.call(on_loop(lambda: self._made.leave_message(taker)))
+        super().stop()
 
     @property
     def assigned(self) -> list[MessageQueue]:
@@ -351,6 +371,18 @@ class SyncSimpleConsumer(_Blocking[SimpleConsumer]):
             topic, count_max, invisible_ms=invisible_ms, wait_ms=wait_ms, expression=expression, sql=sql
         )
         return shared.call(receiving)
+
+    def subscribe(self, topic: str, expression: str = EVERYTHING, *, sql: str | None = None) -> None:
+        """Names a topic for loops over this consumer, as SimpleConsumer.subscribe does."""
+        subscribe = self._client.subscribe
+        shared.call(on_loop(lambda: subscribe(topic, expression, sql=sql)))
+
+    def __iter__(self) -> Iterator[Received]:
+        return self.messages()
+
+    def messages(self, count_max: int = 16, *, invisible_ms: int = INVISIBLE_MS) -> Iterator[Received]:
+        """Yields messages of the subscribed topics without end, as SimpleConsumer.messages does."""
+        return blocking_loop(self._client.messages(count_max, invisible_ms=invisible_ms))
 
     def ack(self, received: Received) -> None:
         """Acknowledges a message: it does not come again."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pymq.testing.standalone import StandaloneProcess
+from tests.client.loop_scenarios import LOOP_SCENARIOS
 from tests.client.pop_scenarios import POP_SCENARIOS
 from tests.client.scenarios import SCENARIOS
 from tests.client.sending_scenarios import SENDING_SCENARIOS
@@ -23,7 +24,11 @@ def namesrv() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "scenario", [*SCENARIOS, *POP_SCENARIOS, *SENDING_SCENARIOS], ids=lambda scenario: scenario.__name__
+@pytest.mark.parametrize(
+    "scenario",
+    [*SCENARIOS, *POP_SCENARIOS, *LOOP_SCENARIOS, *SENDING_SCENARIOS],
+    ids=lambda scenario: scenario.__name__,
+)
 )
 def test_scenario(scenario: Any, namesrv: Any, tmp_path: Path) -> None:
     asyncio.run(scenario(namesrv, tmp_path))

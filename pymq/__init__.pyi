@@ -1,0 +1,3 @@
+from pymq.client.app import App as App
+
+__version__: str

@@ -1,0 +1,22 @@
+"""Received: a message that the broker handed out, with its receipt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pymq.model.record import StoredMessage
+
+
+@dataclass(slots=True)
+class Received:
+    """A message with its receipt, which :meth:`SimpleConsumer.extend` renews. ``message`` has body and properties."""
+
+    message: StoredMessage
+    receipt: str
+    topic: str  # where it is stored: a retry topic perhaps
+    broker_name: str
+    done: bool = False  # acknowledged or given back by this client
+
+    def content(self) -> bytes:
+        """Return the body as its producer wrote it. Raises InflateError."""
+        return self.message.content()

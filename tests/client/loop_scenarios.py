@@ -1,0 +1,120 @@
+"""Scenarios of loops over consumers against a running cluster, as those of :mod:`tests.client.scenarios`."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from pymq.client import PushConsumer, SimpleConsumer
+from pymq.client.sync import SyncPushConsumer, SyncSimpleConsumer
+from pymq.errors import UsageError
+from tests.client.scenarios import fresh, make_topic, numbers, send_numbers
+
+
+async def loop_over_a_push_consumer(namesrv: str, directory: Path) -> None:
+    """Messages whose bodies end are acknowledged; the one of a loop that breaks comes again, at a restart too."""
+    topic, group = await make_topic(namesrv, queue_count=1), fresh("G")
+    await send_numbers(namesrv, topic, 10)
+    seen: list[bytes] = []
+    consumer = PushConsumer(group, namesrv=namesrv, consume_from="first", orderly=True)
+    consumer.subscribe(topic)
+    async with consumer:
+        async for message in consumer:
+            seen.append(message.content())
+            if len(seen) == 5:
+                await consumer.stop()
+    assert seen == [b"%d" % n for n in range(5)]
+    # The fifth message was not acknowledged.
+    again = PushConsumer(group, namesrv=namesrv, consume_from="first", orderly=True)
+    again.subscribe(topic)
+    async with again:
+        async for message in again:
+            seen.append(message.content())
+            await again.ack(message)
+            if len(seen) == 11:
+                break
+    assert seen[5:] == [b"%d" % n for n in range(4, 10)]
+
+
+async def loop_left_early(namesrv: str, directory: Path) -> None:
+    """An orderly consumer hands the message that a loop's body failed on to the next loop, before all others."""
+    topic = await make_topic(namesrv, queue_count=1)
+    await send_numbers(namesrv, topic, 2)
+    consumer = PushConsumer(fresh("G"), namesrv=namesrv, consume_from="first", orderly=True, suspend_ms=1)
+    consumer.subscribe(topic)
+    with pytest.raises(UsageError, match="not started"):
+        aiter(consumer)
+    async with consumer:
+        with pytest.raises(ZeroDivisionError):
+            async for message in consumer:
+                assert message.content() == b"0"
+                raise ZeroDivisionError
+        rest: list[bytes] = []
+        async for message in consumer:
+            rest.append(message.content())
+            if len(rest) == 2:
+                await consumer.ack(message)
+                break
+        assert rest == [b"0", b"1"]
+
+
+async def loop_over_a_simple_consumer(namesrv: str, directory: Path) -> None:
+    """What the loop has done stays away; the rest comes again at once, also what was received ahead."""
+    topic, group = await make_topic(namesrv), fresh("G")
+    await send_numbers(namesrv, topic, 12)
+    async with SimpleConsumer(group, namesrv=namesrv) as consumer:
+        with pytest.raises(UsageError, match="nothing is subscribed"):
+            aiter(consumer)
+        consumer.subscribe(topic)
+        first: list[bytes] = []
+        async with aclosing(consumer.messages(4)) as messages:
+            async for received in messages:
+                if len(first) == 5:
+                    break
+                first.append(received.content())
+        rest: list[bytes] = []
+        async for received in consumer:
+            rest.append(received.content())
+            if len(rest) == 7:
+                await consumer.ack(received)
+                break
+        assert len(first) == 5 and {*first, *rest} == numbers(12)
+        assert await consumer.receive(topic, wait_ms=0) == []
+
+
+async def blocking_loops(namesrv: str, directory: Path) -> None:
+    """The blocking faces loop too, and a stop in the loop's body ends it."""
+    topic = await make_topic(namesrv)
+    await send_numbers(namesrv, topic, 6)
+
+    def block() -> None:
+        seen: set[bytes] = set()
+        push = SyncPushConsumer(fresh("G"), namesrv=namesrv, consume_from="first")
+        push.subscribe(topic)
+        with push:
+            for message in push:
+                seen.add(message.content())
+                push.ack(message)
+                if len(seen) == 6:
+                    push.stop()
+        with SyncSimpleConsumer(fresh("G"), namesrv=namesrv) as simple:
+            simple.subscribe(topic)
+            for received in simple:
+                seen.discard(received.content())
+                if not seen:
+                    simple.ack(received)
+                    break
+            assert simple.receive(topic, wait_ms=0) == []
+
+    await asyncio.to_thread(block)
+
+
+LOOP_SCENARIOS = [
+    loop_over_a_push_consumer,
+    loop_left_early,
+    loop_over_a_simple_consumer,
+    blocking_loops,
+]
