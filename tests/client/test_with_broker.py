@@ -24,11 +24,9 @@ def namesrv() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-@pytest.mark.parametrize(
     "scenario",
     [*SCENARIOS, *POP_SCENARIOS, *LOOP_SCENARIOS, *SENDING_SCENARIOS],
     ids=lambda scenario: scenario.__name__,
-)
 )
 def test_scenario(scenario: Any, namesrv: Any, tmp_path: Path) -> None:
     asyncio.run(scenario(namesrv, tmp_path))
