@@ -153,6 +153,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             writer=messages.writer,
             waiting_answers=messages.waiting_answers,
             cleaner=parts.upkeep.cleaner,
+            sliced_work=parts.sliced_work,
             runtime_info=RuntimeInfo(
                 config=config,
                 clock=clock,

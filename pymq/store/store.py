@@ -219,7 +219,8 @@ class MessageStore(StoreReader):
                 if self._digests is not None:
                     self._digests.work(self.settings.segment_size_bytes)
                 self._housekeeping.write()
-                self.sync()
+                self._log.sync()
+                self._checkpoints.save_last()
                 if self._digests is not None:
                     self._digests.write()  # now that the log is on the disk, full segments count as settled
                     self._digests.sync()
@@ -258,6 +259,11 @@ class MessageStore(StoreReader):
     def is_checkpoint_due(self) -> bool:
         """True when the next whole :meth:`sync` moves the checkpoint."""
         return self._checkpoints.is_due
+
+    @property
+    def is_checkpoint_wanted(self) -> bool:
+        """True when the checkpoint should move although nothing was stored: it counts queues that were deleted."""
+        return self._checkpoints.is_wanted
 
     def sync(self, *, log_only: bool = False) -> int:
         """Bring what was committed before the call to the disk; return the physical offset where that ends.
@@ -350,6 +356,7 @@ class MessageStore(StoreReader):
             (self._index.problem or self._index.rebuild_problem) if self._index is not None else None,
             self._mender.problem,
             self._expiry.problem,
+            self._queues.removed.problem,
             self._digests.problem if self._digests is not None else None,
             self._refusals.problem,
             self._cold_compressor.problem,
@@ -408,18 +415,16 @@ class MessageStore(StoreReader):
 
     # -- the rest -----------------------------------------------------------------------------------------------
 
-    def delete_topic(self, topic: str) -> int:
-        """Remove the topic's queues; returns their number. Its records stay in the log until their segment goes."""
+    def delete_topics(self, *topics: str) -> int:
+        """Remove the topics' queues; returns their number. Files go later, records with their segment of the log."""
         assert not self._appender.anything_staged, "commit before deleting"
         end = self._log.sync()
-        count = self._queues.delete_topic(topic, end)
-        self._appender.unconfirmed.forget_topic(topic)
-        self.confirm(end)  # a checkpoint can't lie behind an unconfirmed commit
-        if count:
-            # Recovery must not read the deleted topic's records again: move the checkpoint behind them now.
-            self._housekeeping.write()
-            self.checkpoint()
-        return count
+        gone = self._queues.delete_topics(topics, end)
+        for topic in topics:
+            self._appender.unconfirmed.forget_topic(topic)
+        self.confirm(end)
+        self._checkpoints.note_deleted(gone)
+        return len(gone)
 
     @property
     def deletions(self) -> DeletedTopics:
@@ -434,24 +439,18 @@ class MessageStore(StoreReader):
         StoreUnavailableError or OSError; then call again.
         """
         raised = [topic for topic, end in ends.items() if end > self.deletions.end(topic)]
-        count = self._queues.delete_below(ends)
+        gone = self._queues.delete_below(ends)
         if raised and self._follower is not None:
             self._follower.take_again({topic: ends[topic] for topic in raised})
-        if count:
-            self._housekeeping.write()
-            self.checkpoint()
+        self._checkpoints.note_deleted(gone)
         # Last: until then, the next answer of the master repeats all of it.
         self.deletions.raise_to(ends)
         return raised
 
     def delete_queues(self, doomed: list[tuple[str, int]]) -> None:
-        """Remove expired queues with their files. The offsets of a queue that is used again begin at 0."""
+        """Remove expired queues; their files go later. The offsets of a queue that is used again begin at 0."""
         assert not self._appender.anything_staged, "commit before deleting"
-        for topic, queue_id in doomed:
-            self._queues.delete_queue(topic, queue_id)
-        if doomed:
-            self._housekeeping.write()
-            self.checkpoint()  # it holds the number of units
+        self._checkpoints.note_deleted(self._queues.delete_queues(doomed))
 
     def refuse_writes(self, why: str | None, *, by: str = "retention") -> None:
         """Stop taking writes because of ``why``; None lifts it. Reads go on.

@@ -323,6 +323,8 @@ def store_queues(sizes: Sizes, directory: Path) -> list[Figure]:
         Figure("queues first stop", figures["first_stop_s"], "s CPU", None),
         Figure("queues start", figures["start_s"], "s CPU", 5.0),
         Figure("queues stop", figures["stop_s"], "s CPU", 5.0),
+        Figure("queues deletion of the topic", figures["delete_s"], "s CPU", 0.1),
+        Figure("queues removal of its files, by a thread", figures["removal_s"], "s CPU", None),
     ]
 
 

@@ -1,7 +1,8 @@
 """Measures a store with many queues, without a broker: ``python -m tests.benchmarks.store_queues``.
 
 ``scripts/bench queues`` runs it. It gives each queue one message, and stops and starts the store: the first stop makes
-all queue files, a start looks at each. Prints a JSON object: seconds of CPU time by step.
+all queue files, a start looks at each. Then it deletes the topic, and removes its files as a worker thread does. Prints
+a JSON object: seconds of CPU time by step.
 """
 
 from __future__ import annotations
@@ -44,6 +45,15 @@ def measure(directory: str, queue_count: int) -> dict[str, float]:
     begun_s = time.process_time()
     store.close()
     found["stop_s"] = time.process_time() - begun_s
+    store = opened(directory)
+    begun_s = time.process_time()
+    store.delete_topics("bench")
+    found["delete_s"] = time.process_time() - begun_s
+    begun_s = time.process_time()
+    while store.has_waste:
+        store.delete_segment(None)
+    found["removal_s"] = time.process_time() - begun_s
+    store.close()
     return found
 
 

@@ -11,10 +11,11 @@ from pymq.model.record import encode_record
 from pymq.store.disk.disk_snapshot import Image
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.queue.removed_queues import DELETED_QUEUES_DIRECTORY
 from pymq.store.store import MessageStore
 from tests.crash.driver import TABLE
 from tests.crash.ledger import Promise, Queue, Record, expected_queues
-from tests.store.support import BORN, HOST, die, make_store
+from tests.store.support import BORN, HOST, ROOT, die, make_store
 
 NEW_QUEUE = ("Fresh", 0)
 
@@ -81,6 +82,7 @@ class Checker:
         """Return what a start serves. Looks up keys and, depending on ``number``, sends more and crashes again."""
         store, files = self.start(image, now_ms)
         try:
+            self._finish_deletions(store, files)
             served = served_by(store)._replace(table=JsonTable(files, TABLE).load())
             self._check_log(store, promise, served)
             self._check_keys(store, promise, served, number)
@@ -91,6 +93,14 @@ class Checker:
         finally:
             die(store)
         return served
+
+    def _finish_deletions(self, store: MessageStore, files: MemoryFiles) -> None:
+        """Remove what deletions left. None of it may be a served queue's, and nothing may stay."""
+        while store.has_waste:
+            store.delete_segment(None)
+        left = files.listdir(f"{ROOT}/{DELETED_QUEUES_DIRECTORY}")
+        if left:
+            raise BrokenPromiseError(f"files of deleted queues stay: {left}")
 
     def _check_log(self, store: MessageStore, promise: Promise, served: Served) -> None:
         """Check the newest records, including those without a queue unit."""

@@ -313,11 +313,15 @@ class Driver:
     def delete_topic(self, topic: str) -> None:
         self.ledger.going = (topic,)
         end = self.store.physical_max_offset
-        count = self.store.delete_topic(topic)
+        count = self.store.delete_topics(topic)
         self.ledger.going = ()
         if count:
             self.ledger.gone[topic] = end
             self.ledger.synced_end = end
+
+    def remove_deleted(self, count_max: int) -> None:
+        """Remove at most so many of the queues that were deleted."""
+        self.store._queues.removed.work(count_max)
 
     def expire(self) -> None:
         """Delete the oldest segment, as retention does."""

@@ -38,6 +38,7 @@ from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue import queue_doubts, queue_ends, queue_table
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.deleted_topics import DeletedTopics
+from pymq.store.queue.removed_queues import RemovedQueues
 from pymq.store.replica.follower import Follower
 from pymq.store.scan import scanner
 from pymq.store.store import MessageStore
@@ -202,9 +203,9 @@ BUGS = (
     Bug("no abort file", Seam(AbortFile.write, does_nothing), ("singles",)),
     Bug("the abort file is removed before the last sync",
         Text(MessageStore.close,
-             "            self._housekeeping.write()\n            self.sync()\n",
-             "            self._abort_file.remove()\n            self._housekeeping.write()\n            self.sync()\n"
-             "            self._abort_file.write()\n"),
+             "            self._log.sync()\n            self._checkpoints.save_last()\n",
+             "            self._abort_file.remove()\n            self._log.sync()\n"
+             "            self._checkpoints.save_last()\n            self._abort_file.write()\n"),
         ("wide-properties", "restarts")),
     Bug("every start counts as clean", Seam(AbortFile.exists, gives(False)), ("singles",)),
     Bug("the checkpoint runs ahead of the log's sync",
@@ -238,7 +239,7 @@ BUGS = (
     Bug("offsets of damaged records are used again", Seam(queue_table.stands_for_damage, gives(False)),
         ("flips:commitlog-without-sums",)),
     Bug("a lost queue is not rebuilt",
-        Text(QueueRecovery.start, "queues.unit_count != durable.unit_count:", "False:"),
+        Text(QueueRecovery.start, "queues.unit_count != unit_count:", "False:"),
         ("damage:delete tree consumequeue",)),
     # -- damaged queue and index files
     Bug("sums of units are not compared",
@@ -334,12 +335,13 @@ BUGS = (
     Bug("the table is overwritten in place",
         Text(JsonTable._put, 'temporary = path + ".tmp"', "temporary = path"), ("tables",)),
     Bug("no backup of a table", Seam(JsonTable._put, _keeps_no_backup), ("flips:table",)),
-    Bug("a deletion is not saved", Seam(DeletedTopics.add, does_nothing),
+    Bug("a deletion is not saved", Seam(DeletedTopics.raise_to, does_nothing),
         ("deleted-topics", "mixed52", "mixed93")),
     Bug("deleted records come back in a rebuild",
         Text(QueueDispatcher.take, "if record.offset < self._queues.deleted_end(record.topic):\n        return",
              "pass"),
         ("deleted-topics", "mixed52")),
+    Bug("a start forgets the files of deleted queues", Seam(RemovedQueues.load, does_nothing), ("deleted-topics",)),
     # -- popped messages
     Bug("a hand-out has no check point",
         Text(Popper._hand_out,

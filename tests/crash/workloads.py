@@ -133,6 +133,7 @@ def _deleted_topics(d: Driver) -> None:
         d.delete_topic("Alpha")
         d.send("Beta", 0, (20,))
         d.send("Alpha", 0, (20, 20))
+        d.remove_deleted(3 - i)
 
 
 def _tables(d: Driver) -> None:

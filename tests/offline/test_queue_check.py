@@ -111,7 +111,7 @@ def test_records_older_than_a_recreated_topic_are_not_damage(tmp_path: Path) -> 
     store.open()
     for number in range(8):
         put(store, "orders", 0, b"old %d" % number)
-    store.delete_topic("orders")
+    store.delete_topics("orders")
     for number in range(3):
         put(store, "orders", 0, b"new %d" % number)
     store.close()
@@ -126,7 +126,7 @@ def test_a_topic_recreated_with_fewer_queues_is_repaired_without_the_old(tmp_pat
     store.open()
     for number in range(9):
         put(store, "orders", number % 3, b"old %d" % number)
-    store.delete_topic("orders")
+    store.delete_topics("orders")
     put(store, "orders", 1, b"new")
     store.close()
     report = check(root)

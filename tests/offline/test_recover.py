@@ -348,7 +348,7 @@ def test_readable_tables_stay_and_damaged_ones_are_set_aside() -> None:
 
 def test_deleted_topics_stay_deleted() -> None:
     source, _ = pair(30)
-    source.store.delete_topic("orders")
+    source.store.delete_topics("orders")
     fill(source.store, 12, 1000)
     files = MemoryFiles()
     assert recover(files, source).is_sound

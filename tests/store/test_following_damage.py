@@ -180,7 +180,7 @@ def test_a_queue_that_restarts_on_the_master_restarts_on_the_slave() -> None:
     for body in bodies(30):
         put(master, "T", 0, body)
         put(master, "Other", 0, body)
-    master.delete_topic("T")
+    master.delete_topics("T")
     put(master, "T", 0, b"first")
     slave = opened()
     follower = slave.follow()
@@ -200,7 +200,7 @@ def test_a_queue_that_restarted_before_a_broker_restart_is_found_by_any_two_mess
     master = opened()
     for body in bodies(30):
         put(master, "T", 0, body)
-    master.delete_topic("T")
+    master.delete_topics("T")
     put(master, "T", 0, b"first")
     files = MemoryFiles()
     slave = opened(files)

@@ -56,7 +56,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(topic=TOPICS)
     def delete_topic(self, topic: str) -> None:
-        self.store.delete_topic(topic)
+        self.store.delete_topics(topic)
         self.model = {key: queue for key, queue in self.model.items() if key[0] != topic}
 
     @rule(topic=TOPICS, queue_id=QUEUES, sizes=st.lists(SIZES, min_size=1, max_size=6))

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.report.stats import RateWindow, StatsManager
     from pymq.broker.upkeep.cleaner import Cleaner
+    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 
@@ -45,6 +46,7 @@ log = logging.getLogger(__name__)
 
 CONFIG_BODY_SIZE_BYTES_MAX = 64 * 1024
 QUEUE_ENTRY_COUNT_MAX = 1000
+QUEUES_AT_ONCE = 100  # that are deleted before the next rest: some 4 ms
 
 
 class BrokerAdminHandlers:
@@ -65,7 +67,9 @@ class BrokerAdminHandlers:
         waiting_answers: WaitingAnswers,
         cleaner: Cleaner,
         runtime_info: RuntimeInfo,
+        sliced_work: SlicedWork,
     ) -> None:
+        self._sliced_work = sliced_work
         self._config = config
         self._clock = clock
         self._store = store
@@ -168,19 +172,26 @@ class BrokerAdminHandlers:
                 fits = False
         return ConsumeQueueEntry(physic_offset=physical_offset, physic_size=size_bytes, tags_code=code, eval=fits)
 
-    def clean_expired_queues(self, request: Command, header: None, peer: Peer) -> Reply:
+    def clean_expired_queues(self, request: Command, header: None, peer: Peer) -> Reply | None:
         """Remove queues whose messages are all deleted, when no topic has them any more.
 
         Java's broker also removes those that a topic still has. Their offsets then begin at 0 again, below what
         consumers have committed.
         """
-        self._writer.commit()
-        gone = [queue for queue in self._store.expired_queues() if not self._is_in_use(*queue)]
-        self._store.delete_queues(gone)
-        for topic, queue_id in gone:
-            if not self._config.is_slave:  # a slave's offsets are its master's
-                self._cursors.forget_queue(topic, queue_id)
-            log.info("%s removed the expired queue %d of %s", peer.address, queue_id, topic)
+        return self._sliced_work.answer(request, peer, self._clean_expired(peer))
+
+    def _clean_expired(self, peer: Peer) -> Steps[Reply]:
+        expired = [queue for queue in self._store.expired_queues() if not self._is_in_use(*queue)]
+        for start in range(0, len(expired), QUEUES_AT_ONCE):
+            self._writer.commit()
+            batch = expired[start : start + QUEUES_AT_ONCE]
+            gone = [queue for queue in batch if self._store.is_expired(*queue) and not self._is_in_use(*queue)]
+            self._store.delete_queues(gone)
+            for topic, queue_id in gone:
+                if not self._config.is_slave:  # a slave's offsets are its master's
+                    self._cursors.forget_queue(topic, queue_id)
+                log.info("%s removed the expired queue %d of %s", peer.address, queue_id, topic)
+            yield
         return Reply()
 
     def _is_in_use(self, topic: str, queue_id: int) -> bool:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 
+TOPICS_AT_ONCE = 200  # that are deleted with one write of the file of deletions
 QUEUES_AT_ONCE = 32  # whose figures are read, with a record of the log each, before the next rest
 
 # Calls its argument when the name servers know the change, or can't be reached.
@@ -98,7 +99,7 @@ class TopicAdminHandlers:
         def finish() -> None:
             # The store must commit first what was sent to the topic in this turn.
             self._writer.commit()
-            self._store.delete_topic(header.topic)
+            self._store.delete_topics(header.topic)
             self._cursors.forget_topic(header.topic)
             self._request_modes.forget(topic=header.topic)
             self._order_infos.forget_topic(header.topic)
@@ -146,13 +147,17 @@ class TopicAdminHandlers:
         """Return the topics that every broker has."""
         return Reply(body=encode_admin_body(TopicList(topic_list=self._topics.system_names())))
 
-    def clean_unused(self, request: Command, header: None, peer: Peer) -> Reply:
+    def clean_unused(self, request: Command, header: None, peer: Peer) -> Reply | None:
         """Remove queues of topics that have no configuration any more."""
-        unused = {topic for topic, _ in self._store.queues() if self._topics.get(topic) is None}
-        if unused:
+        return self._sliced_work.answer(request, peer, self._clean_unused())
+
+    def _clean_unused(self) -> Steps[Reply]:
+        unused = sorted({topic for topic, _ in self._store.queues() if self._topics.get(topic) is None})
+        for start in range(0, len(unused), TOPICS_AT_ONCE):
+            batch = unused[start : start + TOPICS_AT_ONCE]
             self._writer.commit()
-        for topic in sorted(unused):
-            self._store.delete_topic(topic)
+            self._store.delete_topics(*(topic for topic in batch if self._topics.get(topic) is None))
+            yield
         return Reply()
 
     def _put(self, wanted: list[TopicConfig], request: Command, peer: Peer) -> None:

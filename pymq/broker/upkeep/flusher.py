@@ -78,7 +78,8 @@ class Flusher:
             self._ticked_offset = end
             self._checkpoint_due = True
             self.request()
-        if self._checkpoint_due and not self._is_checkpointing and self._store.is_checkpoint_due:
+        is_wanted = self._checkpoint_due or self._store.is_checkpoint_wanted
+        if is_wanted and not self._is_checkpointing and self._store.is_checkpoint_due:
             self._checkpoint_due = False
             self._is_checkpointing = True
             self._run_in_thread(self._store.sync, self._checkpoint_done)

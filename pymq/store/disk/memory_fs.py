@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from pymq.errors import StoreError
 from pymq.store.disk.disk_snapshot import (
@@ -146,6 +146,7 @@ class _MemoryLock:
 
 
 _Entry: TypeAlias = FileNode | DirectoryNode
+_EntryT = TypeVar("_EntryT", FileNode, DirectoryNode)
 
 
 class MemoryFiles:
@@ -212,9 +213,21 @@ class MemoryFiles:
 
     def replace(self, source: str, target: str) -> None:
         self.before("replace", target)
+        if source in self.directories:
+            self._move_directory(source, target)
+            return
         if source not in self.nodes:
             raise _missing(source)
         self.nodes[target] = self.nodes.pop(source)
+
+    def _move_directory(self, source: str, target: str) -> None:
+        self._move(self.directories, source, target)
+        self._move(self.nodes, source, target)
+
+    @staticmethod
+    def _move(entries: dict[str, _EntryT], source: str, target: str) -> None:
+        for path in [path for path in entries if path == source or path.startswith(source + "/")]:
+            entries[target + path[len(source) :]] = entries.pop(path)
 
     def remove(self, path: str) -> None:
         self.before("remove", path)

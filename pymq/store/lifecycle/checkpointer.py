@@ -51,10 +51,12 @@ class Checkpointer:
         # time, the number of units, and the position of the index. A checkpoint says so only after a sync.
         self._written: _Written = (0, 0, 0, (0, 0, 0, 0))
         self._next_ms = 0
+        self.is_wanted = False  # queues were deleted that the checkpoint counts
         self._log_end = 0  # at the last move of the checkpoint
         self._lock = Lock()
         self._sums_lock = Lock()  # keeps the noted ends of queues and the log offset they belong to together
         self._sums_next_ms = 0
+        self._sums_are_due = False
         self._sums_offset = -1  # the queue offset of the saved sums
 
     def load(self) -> Checkpoint:
@@ -90,6 +92,19 @@ class Checkpointer:
         with self._sums_lock:
             self._written = (*self._log.visible_end, self._queues.note_ends(), position)
 
+    def note_deleted(self, queues: list[ConsumeQueue]) -> None:
+        """Note that queues were deleted. The next checkpoint, which is due now, does not count their units.
+
+        Until then a start after a crash counts them too (:mod:`pymq.store.lifecycle.queue_recovery`), or makes all
+        queues again.
+        """
+        with self._sums_lock:
+            offset, store_ms, unit_count, position = self._written
+            self._written = (offset, store_ms, unit_count - sum(queue.noted_end for queue in queues), position)
+        if queues:
+            self._next_ms = 0
+            self.is_wanted = True
+
     @property
     def is_due(self) -> bool:
         """True when the checkpoint is old, far behind the log, or does not know of its newest segment.
@@ -102,9 +117,18 @@ class Checkpointer:
         is_rolled = newest_start > 0 and self._log_end <= newest_start < log.max_offset
         return is_rolled or self._clock.monotonic_ms() >= self._next_ms or behind >= self._settings.checkpoint_bytes
 
+    def save_last(self) -> None:
+        """Save the checkpoint of a store that closes, with the sums. Raises as :meth:`save`.
+
+        A start that finds the sums of this very checkpoint reads one page of each queue.
+        """
+        self._sums_are_due = True
+        self.save()
+
     def save_due(self) -> None:
         """Save the checkpoint; the next one is due an interval from now. Raises as :meth:`save`."""
         self._next_ms = self._clock.monotonic_ms() + self._settings.checkpoint_interval_ms
+        self.is_wanted = False
         self._log_end = self._log.synced_whole_offset
         self.save()
 
@@ -151,7 +175,7 @@ class Checkpointer:
         """
         queues = self._queues
         is_small = len(queues) <= _SMALL_QUEUES_MAX and queues.sum_count <= _SMALL_SUMS_MAX
-        is_due = is_small or self._clock.monotonic_ms() >= self._sums_next_ms
+        is_due = is_small or self._sums_are_due or self._clock.monotonic_ms() >= self._sums_next_ms
         with self._sums_lock:
             written = self._written
             if not queues.sums_outdated and not (is_due and written[0] != self._sums_offset):

@@ -119,17 +119,21 @@ class Expiry:
     @property
     def has_waste(self) -> bool:
         """True while :meth:`work` would have something to do."""
-        return bool(self._waste)
+        return bool(self._waste) or self._queues.removed.has_work
 
     def work(self, start: int | None) -> None:
         """The slow part: remove the oldest segment's file if it starts at ``start``, and the waste of earlier steps.
+
+        Without a segment, also some queues that were deleted.
 
         Raises OSError or StoreUnavailableError; then the segment stays.
         """
         with self._work_lock:
             while self._waste:
                 self._waste.pop()()
-            if start is not None and self._is_open and self._is_oldest(start):
+            if start is None and self._is_open:
+                self._queues.removed.work()
+            elif start is not None and self._is_open and self._is_oldest(start):
                 self._unlink(self._log.segments[0])
 
     def open(self) -> None:
@@ -191,7 +195,8 @@ class Expiry:
         return not self._unswept
 
     def sweep_again(self) -> None:
-        """Let the next sweep start over if the last one met a problem."""
+        """Let the next sweep start over if the last one met a problem, and deleted queues go that could not."""
+        self._queues.removed.try_again()
         if self.problem is not None:
             self.problem = None
             self._swept_for = None

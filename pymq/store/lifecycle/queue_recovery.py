@@ -61,8 +61,10 @@ class QueueRecovery:
                     queue.known_end = max(queue.known_end, queue.max_offset)  # no record in the log tells it
                 self._doubted.add(queue)
         is_counted = clean or below == durable.queue_offset
-        if not doubts and is_counted and queues.unit_count != durable.unit_count:
-            doubts.append(f"the queues hold {queues.unit_count} units, the checkpoint says {durable.unit_count}")
+        # A crash may come before the checkpoint that does not count a deleted topic.
+        unit_count = durable.unit_count - (queues.deleted_unit_count if is_exact else 0)
+        if not doubts and is_counted and queues.unit_count != unit_count:
+            doubts.append(f"the queues hold {queues.unit_count} units, the checkpoint says {unit_count}")
         if not doubts:
             return durable.queue_offset if clean else below
         self._notes.extend(f"{doubt}: all queues are made again from the log" for doubt in doubts[:_DOUBTS_NOTED_MAX])

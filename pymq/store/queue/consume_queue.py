@@ -76,12 +76,26 @@ class QueueFiles:
             self._open.popitem(last=False)[1].close()
         return file
 
-    def forget(self, prefix: str) -> None:
-        """Close every open file below a path."""
-        for path in [path for path in self._open if path.startswith(prefix)]:
+    def forget(self, path: str) -> None:
+        """Close the file: it is about to be removed."""
+        file = self._open.pop(path, None)
+        if file is not None:
+            file.close()
+        self.unsynced.discard(path)
+
+    def forget_below(self, directories: set[str]) -> None:
+        """Close every open file in these directories of queues or topics: they are about to be removed."""
+
+        def is_kept(path: str) -> bool:
+            above = path.rpartition("/")[0]
+            return above not in directories and above.rpartition("/")[0] not in directories
+
+        for path in [path for path in self._open if not is_kept(path)]:
             self._open.pop(path).close()
-        self.unsynced = {path for path in self.unsynced if not path.startswith(prefix)}
-        self.unsynced_directories = {path for path in self.unsynced_directories if not path.startswith(prefix)}
+        self.unsynced = {path for path in self.unsynced if is_kept(path)}
+        self.unsynced_directories = {
+            path for path in self.unsynced_directories - directories if path.rpartition("/")[0] not in directories
+        }
 
     def close(self) -> None:
         for file in self._open.values():

@@ -39,17 +39,10 @@ class DeletedTopics:
         """Records of the topic below this physical offset are deleted; 0 when none are."""
         return self._ends.get(topic, 0)
 
-    def add(self, topic: str, log_end: int) -> None:
-        """Count all records of the topic below ``log_end`` as deleted; the log is on the disk up to there. Durable.
-
-        Raises StoreUnavailableError; then nothing has changed.
-        """
-        self._save({**self._ends, topic: log_end})
-
     def raise_to(self, ends: Mapping[str, int]) -> None:
-        """Take over the deletions of another broker with the same log. Durable.
+        """Count all records of topics below these physical offsets as deleted. Durable.
 
-        Raises StoreUnavailableError; then nothing has changed.
+        What the log has of them is on the disk. Raises StoreUnavailableError; then nothing has changed.
         """
         raised = {topic: end for topic, end in ends.items() if end > self.end(topic)}
         if raised:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from threading import Lock
 
 from pymq.errors import UnreadableError
@@ -14,6 +15,7 @@ from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.consume_queue import ConsumeQueue, QueueFiles, UnitGuard
 from pymq.store.queue.deleted_topics import DeletedTopics
 from pymq.store.queue.first_page import filled_end
+from pymq.store.queue.removed_queues import DELETED_QUEUES_DIRECTORY, RemovedQueues
 from pymq.store.queue.sums_file import SavedQueue, SavedQueues, SumsFile
 from pymq.store.scan.scanner import record_in
 
@@ -40,6 +42,8 @@ class QueueTable:
         self._queue_files = QueueFiles(files, root, file_size_bytes, open_max)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self.deleted = deleted
+        self.removed = RemovedQueues(files, f"{root.rpartition('/')[0]}/{DELETED_QUEUES_DIRECTORY}")
+        self.deleted_unit_count = 0  # of deleted topics that the saved sums still count
         self._tails: list[ConsumeQueue] = []  # queues whose tails are being written some at a time
         self._lock = Lock()
 
@@ -50,6 +54,7 @@ class QueueTable:
     def load(self) -> list[str]:
         """Make an object for every queue directory. Returns the names that are not legal topics and are left alone."""
         make_directory(self._files, self._root)
+        self.removed.load()
         if self.deleted is not None:
             self.deleted.load()
         ignored = []
@@ -74,6 +79,8 @@ class QueueTable:
                 queue = self.make(one.topic, one.queue_id)
                 queue.known_end = one.end
                 queue.sums.load(one.first_block, array("I", one.sums), one.sums_end, one.open_sum)
+            elif saved.queue_offset <= self.deleted_end(one.topic):
+                self.deleted_unit_count += one.end
 
     def forget_known(self) -> None:
         """Let the saved ends of queues count for nothing: the log decides alone."""
@@ -222,57 +229,70 @@ class QueueTable:
         for queue in self:
             settle(queue, log, below, trusted=trusted, deleted_end=self.deleted_end(queue.topic))
 
-    def delete_queue(self, topic: str, queue_id: int) -> None:
-        """Remove one queue with its files. Raises OSError; then the queue is still there."""
-        path = f"{self._root}/{topic}/{queue_id}"
-        with self._lock:
-            self._queue_files.forget(path + "/")
-            if self._files.is_dir(path):
-                self._files.remove_tree(path)
-                self._files.sync_dir(f"{self._root}/{topic}")
-        del self._queues[topic, queue_id]
-        self.sums_outdated = True
+    def delete_queues(self, doomed: Iterable[tuple[str, int]]) -> list[ConsumeQueue]:
+        """Remove queues, and move their files aside; return them. Raises OSError; then some of them are still there."""
+        gone, topics = [], set()
+        for topic, queue_id in doomed:
+            path = f"{self._root}/{topic}/{queue_id}"
+            if self._move_aside([path]):
+                topics.add(f"{self._root}/{topic}")
+            gone.append(self._queues.pop((topic, queue_id)))
+            self.sums_outdated = True
+        if topics:
+            self.removed.sync(*sorted(topics))
+        return gone
 
     def deleted_end(self, topic: str) -> int:
         """The physical offset below which records of the topic belong to no queue: they were deleted with it."""
         return self.deleted.end(topic) if self.deleted is not None else 0
 
-    def delete_topic(self, topic: str, log_end: int) -> int:
-        """Remove all queues of a topic with their files; return their number.
+    def delete_topics(self, topics: Collection[str], log_end: int) -> list[ConsumeQueue]:
+        """Remove all queues of topics, and move their files aside; return the queues.
 
         ``log_end``: the end of the log, which is on the disk. Raises StoreUnavailableError when the file of deletions
-        can't be written; then the topic is still there.
+        can't be written; then the topics are still there.
         """
-        queues = [key for key in self._queues if key[0] == topic]
-        if queues and self.deleted is not None:
-            self.deleted.add(topic, log_end)
-        for key in queues:
-            del self._queues[key]
-        self.sums_outdated = self.sums_outdated or bool(queues)
-        path = f"{self._root}/{topic}"
-        with self._lock:
-            self._queue_files.forget(path + "/")
-            try:
-                if self._files.is_dir(path):
-                    self._files.remove_tree(path)
-                    self._files.sync_dir(self._root)
-            except OSError:
-                pass  # the next start tells old units from new ones, and drops them
-        return len(queues)
+        gone = [queue for key, queue in self._queues.items() if key[0] in topics]
+        if gone and self.deleted is not None:
+            self.deleted.raise_to({queue.topic: log_end for queue in gone})
+        for queue in gone:
+            del self._queues[queue.topic, queue.queue_id]
+        self.removed.keep(gone)
+        self.sums_outdated = self.sums_outdated or bool(gone)
+        # When the disk refuses, the next start tells old units from new ones, and drops them.
+        with suppress(OSError):
+            if self._move_aside([f"{self._root}/{topic}" for topic in sorted(topics)]):
+                self.removed.sync(self._root)
+        return gone
 
-    def delete_below(self, ends: Mapping[str, int]) -> int:
+    def _move_aside(self, directories: list[str]) -> bool:
+        """Move directories of topics or queues aside; False when none of them exists. Raises OSError."""
+        is_moved = False
+        with self._lock:
+            self._queue_files.forget_below(set(directories))
+            for path in directories:
+                if self._files.is_dir(path):
+                    self.removed.take(path)
+                    is_moved = True
+        return is_moved
+
+    def delete_below(self, ends: Mapping[str, int]) -> list[ConsumeQueue]:
         """Remove the queues of topics that another broker with the same log deleted below these physical offsets.
 
-        A queue whose newest unit lies behind belongs to a new topic of that name, and stays. Returns the number of
-        queues removed. Raises OSError; then some of them are still there.
+        A queue whose newest unit lies behind belongs to a new topic of that name, and stays. Returns the queues that
+        were removed. Raises OSError; then some of them are still there.
         """
-        old = [queue for queue in self if 0 <= queue.last_physical_offset < ends.get(queue.topic, 0)]
-        for queue in old:
-            self.delete_queue(queue.topic, queue.queue_id)
-        for topic in {queue.topic for queue in old} - {queue.topic for queue in self}:
-            if self._files.is_dir(f"{self._root}/{topic}"):
-                self._files.remove_tree(f"{self._root}/{topic}")
-        return len(old)
+        of_topics: dict[str, list[ConsumeQueue]] = {topic: [] for topic in ends}
+        for queue in self:
+            if queue.topic in of_topics:
+                of_topics[queue.topic].append(queue)
+        gone = []
+        for topic, queues in of_topics.items():
+            old = [queue for queue in queues if 0 <= queue.last_physical_offset < ends[topic]]
+            if old and len(old) == len(queues) and self._move_aside([f"{self._root}/{topic}"]):
+                self.removed.sync(self._root)
+            gone += self.delete_queues([(topic, queue.queue_id) for queue in old])
+        return gone
 
     def close(self) -> None:
         self.guard_with(None)

@@ -137,8 +137,13 @@ class StoreReader:
 
     def expired_queues(self) -> list[tuple[str, int]]:
         """(topic, queue id) of queues that had messages and whose records are all deleted."""
-        queues = (queue for queue in self._queues if 0 < queue.max_offset == queue.min_offset == queue.next_offset)
-        return [(queue.topic, queue.queue_id) for queue in queues]
+        names = [(queue.topic, queue.queue_id) for queue in self._queues]
+        return [name for name in names if self.is_expired(*name)]
+
+    def is_expired(self, topic: str, queue_id: int) -> bool:
+        """True for a queue that had messages and whose records are all deleted."""
+        queue = self._queues.get(topic, queue_id)
+        return queue is not None and 0 < queue.max_offset == queue.min_offset == queue.next_offset
 
     @property
     def physical_min_offset(self) -> int:

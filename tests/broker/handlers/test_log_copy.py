@@ -68,7 +68,7 @@ def test_digests_of_a_part(world: World) -> None:
 def test_deletions_are_listed_on_request(world: World) -> None:
     store = world.parts.store
     end = store.physical_max_offset
-    store.delete_topic("orders")
+    store.delete_topics("orders")
     assert digests(world, start=end).deleted_topics == {}
     assert digests(world, start=end, with_deletions=True).deleted_topics == {"orders": end}
 

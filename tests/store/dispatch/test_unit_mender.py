@@ -83,7 +83,7 @@ def test_a_queue_that_is_deleted_ends_its_scan() -> None:
     overwrite(files, queue_file(4), 0, bytes(200))
     with pytest.raises(UnreadableError):
         store.get("T", 0, 40, 32, 1 << 20)
-    store.delete_topic("T")
+    store.delete_topics("T")
     store.tick()
     assert not store._mender.is_busy
 

@@ -143,7 +143,7 @@ def test_a_deleted_queue_s_tail_is_not_written() -> None:
     for number in range(TAILS_A_TICK + 1):
         put(store, "T", number, b"x")
     tick(clock, store)
-    store.delete_topic("T")
+    store.delete_topics("T")
     tick(clock, store, 3)
     assert files.listdir("/store/consumequeue/T") == []
     store.close()

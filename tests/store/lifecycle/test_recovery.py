@@ -540,7 +540,7 @@ def test_a_deleted_topic_does_not_come_back_and_starts_at_offset_0() -> None:
     files = MemoryFiles()
     store = filled(files)
     put(store, "Other", 0, b"stays")
-    assert store.delete_topic("T") == 2
+    assert store.delete_topics("T") == 2
     assert put(store, "T", 0, b"new").queue_offset == 0
     die(store)
     store, _ = reopen(files)

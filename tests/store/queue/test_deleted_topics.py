@@ -31,7 +31,7 @@ def files() -> MemoryFiles:
     for i in range(25):
         put(store, "T", 0, b"old-%d" % i)
         put(store, "Other", 0, b"other-%d" % i)
-    assert store.delete_topic("T") == 1
+    assert store.delete_topics("T") == 1
     put(store, "T", 0, b"new")
     store.close()
     return files
@@ -65,15 +65,21 @@ def failing(files: MemoryFiles, call: str, after_count: int = 0) -> None:
     files.fault = fault
 
 
-@pytest.mark.parametrize("removed_count", [0, 1, 2])
+@pytest.mark.parametrize("call", ["replace consumequeue", "remove_tree"])
 @pytest.mark.parametrize("used_again", [False, True])
 @pytest.mark.parametrize("clean", [False, True])
-def test_a_start_drops_what_a_deletion_left(
-    files: MemoryFiles, removed_count: int, used_again: bool, clean: bool
-) -> None:
+def test_a_start_drops_what_a_deletion_left(files: MemoryFiles, call: str, used_again: bool, clean: bool) -> None:
     store = opened(files)
-    failing(files, "remove_tree", removed_count)
-    assert store.delete_topic("Other") == 1
+    name, _, _ = call.partition(" ")
+
+    def fault(called: str, path: str) -> None:
+        if called == name and "queue" in path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    files.fault = fault
+    assert store.delete_topics("Other") == 1
+    store.delete_segment(None)
+    assert files.is_dir(f"{ROOT}/deletedqueues/1") is (name == "remove_tree")
     files.fault = None
     if used_again:
         assert put(store, "Other", 0, b"anew").queue_offset == 0
@@ -88,7 +94,7 @@ def test_a_deletion_that_can_not_be_saved_does_not_happen(files: MemoryFiles) ->
     store = opened(files)
     failing(files, "replace")
     with pytest.raises(StoreUnavailableError, match="deletedTopics"):
-        store.delete_topic("Other")
+        store.delete_topics("Other")
     files.fault = None
     assert put(store, "Other", 0, b"next").queue_offset == 25
     store.close()
@@ -99,7 +105,7 @@ def test_a_topic_is_usable_when_its_deletion_may_have_reached_the_disk(files: Me
     store = opened(files)
     failing(files, "sync_dir")
     with pytest.raises(StoreUnavailableError, match="deletedTopics"):
-        store.delete_topic("Other")
+        store.delete_topics("Other")
     files.fault = None
     assert put(store, "Other", 0, b"next").queue_offset == 25
     die(store)
@@ -114,8 +120,8 @@ def test_a_deletion_is_forgotten_with_its_records() -> None:
     deleted = DeletedTopics(files, PATH)
     deleted.load()
     assert deleted.end("T") == 0
-    deleted.add("T", 1000)
-    deleted.add("U", 3000)
+    deleted.raise_to({"T": 1000})
+    deleted.raise_to({"U": 3000})
     again = DeletedTopics(files, PATH)
     again.load()
     assert (again.end("T"), again.end("U")) == (1000, 3000)

@@ -226,7 +226,7 @@ def test_a_deleted_topic_leaves_nothing_in_the_cache() -> None:
     store = filled(40, queue_file_size_bytes=2000)
     finding = Finding(b"body-23")
     assert offsets(finding.read(store, 0)) == [23]
-    store.delete_topic("T")
+    store.delete_topics("T")
     for number in range(40):
         put(store, "T", 0, b"body-%d" % (39 - number))
     assert offsets(finding.read(store, 0)) == [16]

@@ -156,7 +156,7 @@ def test_deleting_a_topic_confirms_the_others_first(store: MessageStore) -> None
     await_sync(store, b"1")
     stage(store, "Other", 0, b"2")
     store.commit(await_sync=True)
-    assert store.delete_topic("Other") == 1
+    assert store.delete_topics("Other") == 1
     assert seen(store) == [b"1"]
     die(store)
     again = make_store(store._files, segment_size_bytes=1 << 16)
@@ -168,7 +168,7 @@ def test_deleting_a_topic_confirms_nothing_that_slaves_lack(store: MessageStore)
     for topic, body in (("T", b"1"), ("Other", b"2"), ("T", b"3")):
         stage(store, topic, 0, body)
     store.commit(await_confirm=True)
-    assert store.delete_topic("Other") == 1
+    assert store.delete_topics("Other") == 1
     assert seen(store) == [] and store.queue_end("Other", 0) is None
     put(store, "Other", 0, b"new")
     store.confirm(confirm_offset=store.physical_max_offset)

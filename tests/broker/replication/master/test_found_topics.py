@@ -36,7 +36,7 @@ def test_a_copied_topic_stays_as_it_is() -> None:
 def test_a_deleted_topic_stays_deleted() -> None:
     world = World()
     world.put("Gone", b"1")
-    world.parts.store.delete_topic("Gone")
+    world.parts.store.delete_topics("Gone")
     assert promoted(world).parts.metadata.topics.get("Gone") is None
 
 
