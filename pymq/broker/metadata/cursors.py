@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Generator, Iterator
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any
 
 from pymq.broker.metadata.offset_table import OffsetTable, as_saved_table, as_table, read_offsets
@@ -267,14 +268,43 @@ class CursorManager:
         offsets = yield from self._all.copy_in_steps()
         return as_saved_table(offsets, self.data_version)
 
-    def changes_since(self, number: int) -> dict[str, Any] | None:
+    @property
+    def offset_count(self) -> int:
+        """The number of committed offsets: queues of all groups."""
+        return self._all.count
+
+    def changes_since(self, number: int, count_max: int = sys.maxsize) -> dict[str, Any] | None:
         """Return :meth:`as_table` with only the groups' topics that changed after ``number``, a past ``change_count``.
 
-        None when something was removed since then: the caller needs the whole table.
+        None when something was removed since then, or when they have more than ``count_max`` offsets: the caller needs
+        the whole table.
         """
         if number < self._removed_at:
             return None
-        return as_table({key: self._offsets[key] for key in self._changed_since(number)}, self.data_version)
+        changed: dict[tuple[str, str], dict[int, int]] = {}
+        for key in self._changed_since(number):
+            changed[key] = self._offsets[key]
+            count_max -= len(changed[key])
+            if count_max < 0:
+                return None
+        return as_table(changed, self.data_version)
+
+    def piece_at(self, start: int, number: int, count_max: int) -> tuple[dict[str, Any], int | None] | None:
+        """Return :meth:`as_table` with the groups' topics from the ``start``-th on, and where the next piece begins.
+
+        A piece has at least one group's topic, and ends with the first that brings it to ``count_max`` offsets. The
+        last one returns None as the next begin. None when something was removed after the change ``number``: then a
+        topic may have another place.
+        """
+        if number < self._removed_at:
+            return None
+        found: dict[tuple[str, str], dict[int, int]] = {}
+        for key, queues in islice(self._offsets.items(), start, None):
+            if count_max <= 0:
+                return as_table(found, self.data_version), start + len(found)
+            found[key] = queues
+            count_max -= len(queues)
+        return as_table(found, self.data_version), None
 
     def committed_since(self, number: int) -> Iterator[tuple[str, str, int, int]]:
         """Return (group, topic, queue id, offset) of all queues of groups' topics that changed after ``number``."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from pymq.broker.metadata.offset_table import as_offset_table
 from pymq.broker.metadata.order_infos import MEMBER as ORDER_INFOS_MEMBER
 from pymq.broker.metadata.request_modes import MEMBER as MODES_MEMBER
-from pymq.broker.replication.slave.cursors import LOG_BOUND, SlaveCursors
+from pymq.broker.replication.slave.cursors import LOG_BOUND, PIECE, SlaveCursors
 from pymq.config.values import ASYNC_MASTER, SYNC_MASTER
 from pymq.model.names import HALF_TOPIC, OP_HALF_TOPIC
 from pymq.model.tables import DataVersion
@@ -40,16 +40,20 @@ POP_OFFSETS = "popOffsets"
 TRANSACTIONS = "transactions"
 MASTER_ROLE = "masterRole"
 
+OFFSETS_AT_ONCE = 20_000  # consumer offsets in one answer to a slave: some 10 ms on each side
+
 
 # Compared in every turn; converted to text only for an answer to a slave.
 Stamp = tuple[DataVersion | int, ...]
 
 
 class TableRead(NamedTuple):
-    """A table as its file has it; with ``is_part`` only what changed since a version."""
+    """A table as its file has it; with ``is_part`` only what changed since a version, or a piece of a whole copy."""
 
     table: dict[str, Any]
     is_part: bool = False
+    version: str = ""  # of a piece; "" for the table's
+    is_last: bool = True  # False: the slave asks for the next piece at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +209,11 @@ class _RequestModes:
 
 
 class _Offsets:
-    """The consumer offsets. They change often, so a slave with a version of the same start gets the changes since."""
+    """The consumer offsets. They change often, so a slave with a version of the same start gets the changes since.
+
+    A large table goes in pieces of ``OFFSETS_AT_ONCE``: a turn for each on the master and on the slave, and no frame
+    gets too long. A piece's version is the one at the copy's begin, with the place of the next piece behind a "+".
+    """
 
     def __init__(self, cursors: CursorManager, start_id: str) -> None:
         self._cursors = cursors
@@ -215,12 +223,35 @@ class _Offsets:
         return self._cursors.change_count, self._cursors.data_version.counter
 
     def read(self, known: str) -> TableRead:
+        cursors = self._cursors
         number = _change_number(known, self._start_id)
-        part = None if number is None else self._cursors.changes_since(number)
-        log_bound = list(as_offset_table(self._cursors.log_bound_offsets()))
+        log_bound = list(as_offset_table(cursors.log_bound_offsets()))
+        _, _, place = known.partition("+")
+        if number is not None and place.isdigit():
+            piece = self._piece(int(place), number, log_bound)
+            return piece or self._begin(log_bound)
+        part = None if number is None else cursors.changes_since(number, OFFSETS_AT_ONCE)
         if part is not None:
             return TableRead(_without_log_bound(part, log_bound), is_part=True)
-        return TableRead({**_without_log_bound(self._cursors.as_table(), log_bound), LOG_BOUND: log_bound})
+        if cursors.offset_count > OFFSETS_AT_ONCE:
+            return self._begin(log_bound)
+        return TableRead({**_without_log_bound(cursors.as_table(), log_bound), LOG_BOUND: log_bound})
+
+    def _begin(self, log_bound: list[str]) -> TableRead:
+        piece = self._piece(0, self._cursors.change_count, log_bound)
+        assert piece is not None, "nothing is removed after the newest change"
+        return piece
+
+    def _piece(self, start: int, number: int, log_bound: list[str]) -> TableRead | None:
+        found = self._cursors.piece_at(start, number, OFFSETS_AT_ONCE)
+        if found is None:
+            return None
+        table, end = found
+        version = f"{self._start_id}.{number}.{self._cursors.data_version.counter}"
+        table = _without_log_bound(table, log_bound) | {PIECE: {"from": start, "isLast": end is None}}
+        if end is None:
+            return TableRead(table | {LOG_BOUND: log_bound}, is_part=True, version=version)
+        return TableRead(table, is_part=True, version=f"{version}+{end}", is_last=False)
 
     def take(self, table: dict[str, Any], is_part: bool) -> None:
         assert isinstance(self._cursors, SlaveCursors), "only a slave takes tables"

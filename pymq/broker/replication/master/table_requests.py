@@ -144,11 +144,12 @@ class TableRequests:
             if size >= ANSWER_BYTES:
                 answer.more = True
                 break
-            content, is_part = table.read(known.get(table.name, ""))
-            raw = msgspec.json.encode(content)
+            read = table.read(known.get(table.name, ""))
+            raw = msgspec.json.encode(read.table)
             size += len(raw)
-            answer.versions[table.name] = version
+            answer.versions[table.name] = read.version or version
             answer.tables[table.name] = msgspec.Raw(raw)
-            if is_part:
+            if read.is_part:
                 answer.parts.append(table.name)
+            answer.more = answer.more or not read.is_last
         return answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pymq.broker.metadata.cursors import CursorManager, MaxOffset
-from pymq.broker.metadata.offset_table import read_offsets
+from pymq.broker.metadata.offset_table import Offsets, read_offsets
 from pymq.broker.metadata.table_reading import read_version
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.replication.slave.pending_offsets import PendingOffsets
@@ -19,6 +19,7 @@ from pymq.wire.codes import ResponseCode
 # A slave's file follows its master's offsets closely. A large table is saved less often, because a save takes time.
 SAVE_INTERVAL_MS = 500
 KEYS_SAVED_PER_MS = 10
+PIECE = "piece"  # in a master's table of offsets: which piece of a whole copy it is
 LOG_BOUND = "logBound"  # in a master's table of offsets: the keys that come in a table of their own
 
 
@@ -40,6 +41,7 @@ class SlaveCursors(CursorManager):
     ) -> None:
         super().__init__(table, clock=clock, config=config, max_offset=max_offset)
         self._pending = pending
+        self._copied_keys: set[tuple[str, str]] = set()  # of the pieces of a whole copy that came so far
         self._log_bound_keys: set[tuple[str, str]] = set()  # of the last table that take_log_bound() took
         self._next_save_ms = clock.monotonic_ms()
 
@@ -72,7 +74,10 @@ class SlaveCursors(CursorManager):
         """
         taken = read_offsets(table.get("offsetTable"))
         self._pending.lay_over(taken, is_part=is_part)
-        if not is_part:
+        piece = table.get(PIECE)
+        if is_part and piece is not None:
+            self._take_piece(taken, piece, table.get(LOG_BOUND))
+        elif not is_part:
             elsewhere = set(table.get(LOG_BOUND) or ())
             self._log_bound_keys = {key for key in self._log_bound_keys if "@".join(key) in elsewhere}
             for (topic, group), queues in self._offsets.items():
@@ -82,6 +87,23 @@ class SlaveCursors(CursorManager):
         self._all.update(taken)
         self.data_version = read_version(table)
         self._dirty = True
+
+    def _take_piece(self, taken: Offsets, piece: dict[str, Any], log_bound: list[str] | None) -> None:
+        """Note the keys of a piece of a whole copy; with the last one drop the keys that were in none of them.
+
+        Until then offsets that the master no longer has stay: what the slave has is never less than before.
+        """
+        if piece["from"] == 0:
+            self._copied_keys = set()
+        self._copied_keys |= taken.keys()
+        if piece["isLast"]:
+            elsewhere = set(log_bound or ())
+            self._log_bound_keys = {key for key in self._log_bound_keys if "@".join(key) in elsewhere}
+            self._copied_keys |= {(pending.topic, pending.group) for pending in self._pending.all()}
+            for topic, group in self._offsets.keys() - self._copied_keys:
+                if group != TRANSACTION_GROUP and f"{topic}@{group}" not in elsewhere:
+                    self._all.remove((topic, group))
+            self._copied_keys = set()
 
     def take_log_bound(self, table: dict[str, Any]) -> None:
         """Take the offsets of a master's pops, whose check points are in this slave's log. Pending commits stay on top.
