@@ -24,24 +24,27 @@ def main() -> int:
     parser.add_argument("--from", dest="first", type=int, default=SEED_FIRST, help="the first seed (default 1)")
     parser.add_argument("--keep-going", action="store_true", help="report every failing seed, not only the first")
     parser.add_argument("--liar", action="store_true", help="have a liar in every seed")
+    parser.add_argument("--timers", action="store_true", help="send timer messages in every seed")
     parser.add_argument("--mutations", action="store_true", help="instead: plant each seeded bug and look for it")
     options = parser.parse_args()
     if options.mutations:
         from tests.simulation.mutations import look_for_all
 
         return look_for_all()
+    added = tuple(name for name, wanted in (("--liar", options.liar), ("--timers", options.timers)) if wanted)
     if options.seed is not None:
-        return _one(options.seed, tracing=options.trace, has_liar=options.liar)
-    return _many(options.first, options.minutes, keep_going=options.keep_going, has_liar=options.liar)
+        return _one(options.seed, options.trace, added)
+    return _many(options.first, options.minutes, added, keep_going=options.keep_going)
 
 
-def _plan(seed: int, *, has_liar: bool) -> Plan:
+def _plan(seed: int, added: tuple[str, ...]) -> Plan:
+    """Return the seed's plan, with a liar or timers if that is asked for."""
     plan = drawn(seed)
-    return replace(plan, has_liar=True) if has_liar else plan
+    return replace(plan, has_liar=plan.has_liar or "--liar" in added, has_timers="--timers" in added)
 
 
-def _one(seed: int, *, tracing: bool, has_liar: bool) -> int:
-    report = simulate(seed, tracing=tracing, plan=_plan(seed, has_liar=has_liar))
+def _one(seed: int, tracing: bool, added: tuple[str, ...]) -> int:
+    report = simulate(seed, tracing=tracing, plan=_plan(seed, added))
     print(*report.trace, sep="\n")
     tally = Tally()
     tally.add(report)
@@ -50,17 +53,17 @@ def _one(seed: int, *, tracing: bool, has_liar: bool) -> int:
     return 1 if report.violations else 0
 
 
-def _many(seed: int, minutes: float, *, keep_going: bool, has_liar: bool) -> int:
+def _many(seed: int, minutes: float, added: tuple[str, ...], *, keep_going: bool) -> int:
     end_s = time.monotonic() + minutes * 60
     tally, failures = Tally(), 0
     gc.freeze()  # the collection after each seed skips what exists now
     with suppress(KeyboardInterrupt):
         while time.monotonic() < end_s and (keep_going or not failures):
-            report = simulate(seed, plan=_plan(seed, has_liar=has_liar))
+            report = simulate(seed, plan=_plan(seed, added))
             tally.add(report)
             if report.violations:
                 failures += 1
-                _tell(report, " --liar" if has_liar else "")
+                _tell(report, "".join(f" {name}" for name in added))
             seed += 1
     print(tally)
     print(f"{failures} failing seeds")

@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pymq.broker.broker as composition
@@ -30,6 +31,7 @@ from tests.simulation.timeline import MS, SECOND, NodeClock, Process, Timeline
 ROOT = "/data"
 PORT = 10911
 SEGMENT_BYTES = 65_536
+TIMER_SLOT_COUNT = 8192  # more than two hours, by which clocks jump; the file has 512 KiB
 ID_IN_A_REFUSAL = re.compile(r"--id (\d+)")
 SYNC_DELAYS_US = (200, 2_000, 30_000)  # the usual duration of an fsync, by machine
 SMALL = {
@@ -39,6 +41,7 @@ SMALL = {
     "mappedFileSizeConsumeQueue": 2_000,
     "maxHashSlotNum": 50,
     "maxIndexNum": 400,
+    "mappedFileSizeTimerLog": 10_400,
     "traceTopicEnable": "false",
     "defaultTopicQueueNums": 1,
 }
@@ -107,15 +110,16 @@ class SimJobRunner:
 
 @contextmanager
 def simulated_parts(tick_us: int) -> Iterator[None]:
-    """Give simulated threads and jobs to the brokers that are made within this context."""
+    """Give simulated threads and jobs, and small timer wheels, to the brokers that are made within this context."""
     names: Any = composition
-    real = names.WorkerThreads, names.JobRunner
+    real = names.WorkerThreads, names.JobRunner, names.BrokerParts
     names.WorkerThreads, names.JobRunner = SimWorkerThreads, SimJobRunner
+    names.BrokerParts = partial(BrokerParts, timer_slot_count=TIMER_SLOT_COUNT)
     SimJobRunner.tick_us = tick_us
     try:
         yield
     finally:
-        names.WorkerThreads, names.JobRunner = real
+        names.WorkerThreads, names.JobRunner, names.BrokerParts = real
 
 
 class SimBroker:

@@ -125,24 +125,32 @@ class Producer(ClientNode):
             send = await self._send(address, content)
             is_fresh = send.outcome != ACKED
 
-    async def _send(self, address: str, content: bytes) -> Send:
-        queue_id = self._rng.randrange(QUEUE_COUNT)
-        send = Send(content, self.name, queue_id, address, self.now_us)
+    def begin(self, send: Send) -> None:
+        """Record a send that begins now."""
         self._history.begin(send)
-        self._history.operations["sends"] += 1
-        request = Command(
+
+    def request(self, send: Send) -> Command:
+        """Return the request of a send."""
+        return Command(
             RequestCode.SEND_MESSAGE_V2,
             ext={
-                "a": "producers", "b": TOPIC, "c": "TBW102", "d": "4", "e": str(queue_id), "f": "0",
-                "g": str(self.now_us // MS), "h": "0", "i": f"UNIQ_KEY\x01{content.partition(b'|')[0].decode()}\x02",
+                "a": "producers", "b": TOPIC, "c": "TBW102", "d": "4", "e": str(send.queue_id), "f": "0",
+                "g": str(self.now_us // MS), "h": "0",
+                "i": f"UNIQ_KEY\x01{send.content.partition(b'|')[0].decode()}\x02",
                 "j": "0", "k": "false", "m": "false",
             },
-            body=content,
+            body=send.content,
             version=479,
             serialize=self._rng.choice((SERIALIZE_JSON, SERIALIZE_ROCKETMQ)),
         )  # fmt: skip
+
+    async def _send(self, address: str, content: bytes) -> Send:
+        queue_id = self._rng.randrange(QUEUE_COUNT)
+        send = Send(content, self.name, queue_id, address, self.now_us)
+        self.begin(send)
+        self._history.operations["sends"] += 1
         try:
-            answer = await self.client.invoke_ok(address, request)
+            answer = await self.client.invoke_ok(address, self.request(send))
         except RefusedError as error:
             send.code = error.code
             send.outcome = UNSURE if error.code in NOT_SURE_CODES else REFUSED

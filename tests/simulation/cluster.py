@@ -17,6 +17,7 @@ from pymq.broker.parts import BrokerParts
 from pymq.broker.replication import epoch_history
 from pymq.broker.upkeep.bulk_work import BULK_MODULES
 from pymq.errors import PymqError
+from tests.simulation import timers
 from tests.simulation.beliefs import Beliefs
 from tests.simulation.broker_node import SimBroker, simulated_parts
 from tests.simulation.checking import Verdict, Watcher
@@ -34,6 +35,7 @@ from tests.simulation.operating import Operator
 from tests.simulation.plan import Plan, drawn
 from tests.simulation.remoting import run
 from tests.simulation.timeline import MS, SECOND, Timeline
+from tests.simulation.timers import ROLL_WINDOW_SLOTS, TimerProducer
 
 BROKER_NAME = "broker-a"
 START_UP_US = 20 * SECOND
@@ -79,7 +81,9 @@ class Cluster:
         ]
         addresses = [server.address for server in self.name_servers]
         deal_settings = DEAL_SETTINGS if plan.dealer_count else {}
-        settings = {**plan.settings, **deal_settings, "brokerName": BROKER_NAME, "namesrvAddr": ";".join(addresses)}
+        timer_settings = {"timerRollWindowSlot": ROLL_WINDOW_SLOTS} if plan.has_timers else {}
+        names = {"brokerName": BROKER_NAME, "namesrvAddr": ";".join(addresses)}
+        settings = {**plan.settings, **deal_settings, **timer_settings, **names}
         self.brokers = [
             SimBroker(
                 f"broker{i}", f"10.0.0.{i + 1}", i, settings,
@@ -106,7 +110,8 @@ class Cluster:
         ]
         for dealer in self.dealers:
             dealer.book, dealer.on_answer, dealer.epoch_at = self.book, self.watcher.answered, self._epoch_at
-        for producer in self.producers:
+        self.timer_producers = [self._make_timers(common)] if plan.has_timers else []
+        for producer in (*self.producers, *self.timer_producers):
             producer.on_answer, producer.epoch_at = self._answered, self._epoch_at
         for consumer in self.consumers:
             consumer.on_seen, consumer.epoch_at, consumer.is_master_at = self._seen, self._epoch_at, self._is_master_at
@@ -124,6 +129,12 @@ class Cluster:
         rng, brokers = random.Random(self.plan.seed ^ 0x11A2), [broker.address for broker in self.brokers]
         pace_us = max(rng.choice((100, 300, 1000)) * MS, self.plan.duration_us // LIES_MAX)
         return Liar("liar", "10.0.9.1", rng=rng, brokers=brokers, pace_us=pace_us, **common)
+
+    def _make_timers(self, common: dict[str, Any]) -> TimerProducer:
+        """Make a producer of timer messages, also with random numbers of its own."""
+        producer = TimerProducer("t0", "10.0.2.100", rng=random.Random(self.plan.seed ^ 0x7173), **common)
+        producer.cluster = self
+        return producer
 
     # -- what the clients are asked to note -----------------------------------------------------------------------
 
@@ -165,6 +176,8 @@ class Cluster:
         self._until(START_UP_US, self._is_working, "the cluster did not come up")
         for producer in self.producers:
             producer.start(plan.pace_us, plan.size_max_bytes)
+        for timer_producer in self.timer_producers:
+            timer_producer.start(plan.pace_us, plan.size_max_bytes)
         for consumer in self.consumers:
             consumer.start(plan.pace_us)
         for dealer in self.dealers:
@@ -184,6 +197,8 @@ class Cluster:
         master = self._master_parts()
         if master is not None:
             self.book.judge(master, verdict.may_be_lost)
+        if self.timer_producers:
+            timers.judge(self, verdict)
 
     def _is_working(self) -> bool:
         return self.operator.is_set_up
@@ -218,11 +233,13 @@ class Cluster:
         self._until(
             self.plan.quiet_us, lambda: self._is_well_since(since_us), "no send works again after the last fault"
         )
-        for producer in (*self.producers, *self.dealers):
+        for producer in (*self.producers, *self.dealers, *self.timer_producers):
             producer.is_stopping = True
         if self.dealers:
             self._end_all_deals()
         self.timeline.run_until(self.timeline.now_us + 5 * SECOND)
+        if self.timer_producers:
+            timers.let_all_come(self)
         self._until(self.plan.quiet_us, self._has_converged, "the slaves have not all there is")
         for client in (*self.consumers, self.operator):
             client.is_stopping = True
@@ -255,7 +272,7 @@ class Cluster:
 
     def end(self) -> None:
         """Kills every process."""
-        clients = (*self.producers, *self.dealers, *self.consumers, self.operator)
+        clients = (*self.producers, *self.dealers, *self.timer_producers, *self.consumers, self.operator)
         nodes: list[Any] = [*self.brokers, *self.name_servers, *clients]
         for node in nodes:
             node.process.die()

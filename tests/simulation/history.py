@@ -79,6 +79,7 @@ class History:
 
     sends: list[Send] = field(default_factory=list)
     sent: dict[bytes, Send] = field(default_factory=dict)  # the same sends by content
+    timer_sends: list[Send] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     incidents: list[Incident] = field(default_factory=list)

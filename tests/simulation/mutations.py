@@ -37,6 +37,7 @@ def hunting_plan(seed: int) -> Plan:
         is_impatient=True,
         has_liar=False,
         dealer_count=0,
+        has_timers=False,
     )
 
 
@@ -62,6 +63,8 @@ def _run(name: str) -> Report:
         return simulate(int(which), plan=replace(hunting_plan(int(which)), has_liar=True))
     if kind == "deal":
         return simulate(int(which), plan=replace(hunting_plan(int(which)), dealer_count=2))
+    if kind == "timers":
+        return simulate(int(which), plan=replace(hunting_plan(int(which)), has_timers=True))
     return simulate(int(which), plan=hunting_plan(int(which)))
 
 

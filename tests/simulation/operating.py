@@ -25,6 +25,7 @@ from tests.simulation.broker_node import SimBroker
 from tests.simulation.clients import QUEUE_COUNT, TOPIC, ClientNode
 from tests.simulation.loop import SimLoop, start
 from tests.simulation.timeline import SECOND, NodeClock
+from tests.simulation.timers import TIMER_TARGET
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
@@ -72,6 +73,8 @@ class Operator(ClientNode):
                 await self._make_topic(address, TOPIC, QUEUE_COUNT)
                 if self._cluster.dealers:
                     await self._make_topic(address, dealing.TOPIC, 1)
+                if self._cluster.timer_producers:
+                    await self._make_topic(address, TIMER_TARGET, 1)
                 for consumer in self._cluster.consumers:
                     await self._make_group(address, consumer.group)
             except PymqError:

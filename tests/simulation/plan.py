@@ -72,6 +72,7 @@ class Plan:
     is_impatient: bool = False  # the run ends with the first broken promise
     has_liar: bool = False  # see liar.py
     dealer_count: int = 0  # see dealing.py
+    has_timers: bool = False  # see timers.py
 
     @property
     def warm_up_us(self) -> int:

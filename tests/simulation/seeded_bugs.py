@@ -1,6 +1,7 @@
 """Bugs put into replication on purpose: a story or a seed must catch each.
 
-Each bug names the story or seed of a hunting plan that noticed it, which is tried first. After other changes of the
+Each bug names the story or seed of a hunting plan, with a liar or timers if it says so, that noticed it and is tried
+first. After other changes of the
 product another seed may be needed.
 """
 
@@ -31,6 +32,10 @@ from pymq.broker.replication.tail_recovery import recovery_fence
 from pymq.broker.replication.tail_recovery.tail_recovery import TailRecovery
 from pymq.broker.replication.tail_recovery.tail_search import TailSearch
 from pymq.broker.replication.tail_recovery.unsynced_replicas import UnsyncedReplicas
+from pymq.broker.timers import timer_records
+from pymq.broker.timers.open_slot import OpenSlot
+from pymq.broker.timers.timer_delivery import TimerDelivery
+from pymq.broker.timers.timer_service import TimerService
 from pymq.broker.transactions.checks import TransactionChecks
 from pymq.broker.transactions.transactions import Transactions
 from pymq.client.admin.promotion import Promotion
@@ -166,6 +171,20 @@ BUGS = (
         Text(Transactions.put_half, "HALF_TOPIC,\n        TRANSACTION_QUEUE_ID,", "topic,\n        queue_id,"),
         ("deal 1",)),
     Bug("producers are never asked", Seam(TransactionChecks.tick, does_nothing), ("deal 1",)),
+    # -- timer messages
+    Bug("a slave's wheel misses what its master's has",
+        Text(TimerService.take_over, "self._master_queue_offset = queue_offset",
+             "self._master_queue_offset = self.progress.queue_offset = queue_offset"),
+        ("timers 2",)),
+    Bug("when a timer rolls over depends on when it is read",
+        Text(timer_records.plan, "times.window_ms, times.precision_ms)\n    if rolls and slot_ms < begin_ms:",
+             "times.window_ms, times.precision_ms)\n    if True:"),
+        ("timers 31",)),
+    Bug("timers come half a second early",
+        Text(OpenSlot.take, "self._heap[0].due_ms <= now_ms", "self._heap[0].due_ms <= now_ms + 500"),
+        ("timers 1",)),
+    Bug("timers that roll over are lost",
+        Text(TimerDelivery._stage_due, "if due.is_roll:", "if due.is_roll and now_ms % 2:"), ("timers 1",)),
     # -- the log
     Bug("nothing is sent again after a reconnection",
         Text(HaConnection._begin, "self.sent_offset = self.ack_offset = self._begun_at = offset",

@@ -32,9 +32,11 @@ class Planned(NamedTuple):
     real_topic: str
 
 
-def plan(message: StoredMessage, write_ms: int, times: WheelTimes) -> Planned:
+def plan(message: StoredMessage, write_ms: int, times: WheelTimes, begin_ms: int = 0) -> Planned:
     """Return the unit of a record of the wheel's topic. ``write_ms``: now, rounded down to the precision.
 
+    When a record rolls over depends on when it was stored: so a master and its slaves choose the same slot, at whatever
+    time each of them reads the record. If that slot is before ``begin_ms``, it depends on ``write_ms``.
     Raises ValueError for a record that no broker wrote: it can't be delivered.
     """
     properties = message.properties
@@ -43,7 +45,10 @@ def plan(message: StoredMessage, write_ms: int, times: WheelTimes) -> Planned:
         raise ValueError(f"it lacks TIMER_OUT_MS, REAL_TOPIC or REAL_QID (TIMER_OUT_MS is {text[:30]!r})")
     out = int(text)
     due_slot_ms = out // times.precision_ms * times.precision_ms
-    slot_ms, rolls = timers.slot_ms(due_slot_ms, write_ms, times.window_ms, times.precision_ms)
+    stored_ms = message.store_timestamp_ms // times.precision_ms * times.precision_ms
+    slot_ms, rolls = timers.slot_ms(due_slot_ms, stored_ms, times.window_ms, times.precision_ms)
+    if rolls and slot_ms < begin_ms:
+        slot_ms, rolls = timers.slot_ms(due_slot_ms, max(write_ms, begin_ms), times.window_ms, times.precision_ms)
     magic = MAGIC_DEFAULT
     after_ms = 0
     if rolls:

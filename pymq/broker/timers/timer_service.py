@@ -253,14 +253,14 @@ class TimerService:
         """Move some records; False when the store takes no writes and one of them is due at once."""
         offset = self.progress.queue_offset
         messages, next_offset = self._read(offset, count)
-        write_ms = self._now_slot_ms()
+        write_ms, begin_ms = self._now_slot_ms(), self.progress.read_ms if self._is_master else 0
         planned: list[tuple[StoredMessage, Planned]] = []
         late: list[tuple[StoredMessage, Planned]] = []
         for message in messages:
             if self._linked and message.physical_offset in self._linked:
                 continue  # its unit was written behind the last checkpoint; a second one might roll to another slot
             try:
-                each = plan(message, write_ms, self.times)
+                each = plan(message, write_ms, self.times, begin_ms)
             except ValueError as error:
                 self._skip(message.queue_offset, str(error))
                 continue
@@ -289,13 +289,12 @@ class TimerService:
             self._wake(1)
 
     def _is_done_with(self, message: StoredMessage, each: Planned) -> bool:
-        """True for a record that was delivered, or rolled, before wheel and log were made again."""
-        if message.queue_offset >= self._remade_below and (
-            self._is_master or each.unit.slot_ms >= self.progress.read_ms
-        ):
+        """True for a record that was delivered, or rolled: by the master that a slave follows, or before wheel and log
+        were made again."""
+        if not self._is_master and each.unit.slot_ms < self.progress.read_ms:
+            return True
+        if message.queue_offset >= self._remade_below:
             return False
-        if not self._is_master and message.queue_offset >= self._remade_below:
-            return True  # its master delivered it at once
         stored_ms = message.store_timestamp_ms // self.times.precision_ms * self.times.precision_ms
         try:
             before = plan(message, stored_ms, self.times).unit
@@ -306,6 +305,7 @@ class TimerService:
 
     def _deliver_late(self, late: list[tuple[StoredMessage, Planned]]) -> bool:
         """Deliver what is due before it reached the wheel; False when that failed."""
+        assert self._is_master, "a slave's log holds what its master's holds, and nothing else"
         now_ms = self._clock.now_ms()
         recalled = {recalled_name(message) for message, each in late if each.unit.magic & MAGIC_DELETE}
         for message, each in late:

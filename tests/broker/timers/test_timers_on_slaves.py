@@ -52,3 +52,29 @@ def test_a_slave_waits_with_what_its_master_has_not_taken_in() -> None:
     promoted = pair.promote()
     settle(promoted, 50)
     assert bodies(promoted) == [b"m"]
+
+
+def test_the_progress_waits_for_the_slave_s_log() -> None:
+    pair = Pair()
+    pair.master.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4)])
+    now_ms = pair.clock.now_ms()
+    send(pair.master, b"m", TIMER_DELAY_MS="1500")
+    follow(pair)
+    run(pair.master, now_ms + 9000)
+    assert bodies(pair.master) == [b"m"]
+    pair.run(1000)  # the tables come, the log does not
+    promoted = pair.promote()
+    settle(promoted, 50)
+    assert bodies(promoted) == [b"m"]
+
+
+def test_a_slave_chooses_its_master_s_slot_for_a_message_that_rolls_over() -> None:
+    pair = Pair()
+    pair.master.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4)])
+    times = pair.master.parts.messages.timers.times
+    send(pair.master, b"m", TIMER_DELAY_MS=str(times.window_ms + times.window_ms // 3 + 1500))
+    settle(pair.master)
+    pair.clock.advance(5000)
+    follow(pair)
+    wheels = [world.parts.messages.timers._timers.wheel for world in (pair.master, pair.slave)]
+    assert dict(wheels[0].slots()) == dict(wheels[1].slots()) != {}
