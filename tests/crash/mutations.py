@@ -67,7 +67,7 @@ def _run(suite: str) -> None:
         _damage(name)
     elif kind == "pop":
         for seed in range(POP_SEEDS):
-            run_pop(seed, loses_power=name == "power")
+            run_pop(seed, loses_power=name == "power", is_ordered=name == "ordered")
     elif kind == "timer":
         for seed in range(TIMER_SEEDS):
             run_timers(seed, loses_power=name == "power")

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.wire.codes import RequestCode
 from tests.broker.handlers.test_pop import Found, Popping
+from tests.broker.handlers.test_pop_orderly import Ordered
 from tests.broker.world import World
 
 MESSAGE_COUNT = 24
@@ -43,11 +45,13 @@ class Model:
 class Run:
     """A client that pops at random from a broker that crashes."""
 
+    popping_class: type[Popping] = Popping
+
     def __init__(self, seed: int, *, loses_power: bool) -> None:
         self.rng = random.Random(seed)
         self.loses_power = loses_power
         self.model = Model()
-        self.popping = Popping(World(**SETTINGS))
+        self.popping = self.popping_class(World(**SETTINGS))
         self.popping.world.parts.metadata.topics.ensure_internal("T", 2)
         for number in range(MESSAGE_COUNT):
             self.popping.world.put("T", b"%d" % number, queue_id=number % 2)
@@ -79,7 +83,7 @@ class Run:
     def _reopen(self) -> None:
         assert self.image is not None
         world = World(self.image, self.popping.world.clock, **SETTINGS)
-        self.popping = Popping(world)
+        self.popping = self.popping_class(world)
         self.image = None
 
     def step(self) -> None:
@@ -127,8 +131,65 @@ class Run:
         assert self.model.tried == {b"%d" % number for number in range(MESSAGE_COUNT)}, "messages are lost"
 
 
-def run(seed: int, *, loses_power: bool) -> None:
-    one = Run(seed, loses_power=loses_power)
+class OrderedRun(Run):
+    """A client that pops in order. What comes of a queue begins at its first message without an acknowledgement or
+    before, in one piece; between crashes nothing comes of a queue whose messages are out."""
+
+    popping_class = Ordered
+
+    def __init__(self, seed: int, *, loses_power: bool) -> None:
+        self.out_until = [0, 0]  # by queue
+        super().__init__(seed, loses_power=loses_power)
+
+    def _reopen(self) -> None:
+        super()._reopen()
+        self.out_until = [0, 0]
+
+    def _act(self) -> None:
+        p, rng = self.popping, self.rng
+        now_ms, action = p.world.clock.now_ms(), rng.randrange(10)
+        if action < 4:
+            self._take(p.pop(count=rng.randrange(1, 8), invisible_ms=2000), now_ms)
+        elif action < 8 and self.model.receipts:
+            body = rng.choice(sorted(self.model.receipts))
+            self.model.tried.add(body)
+            p.ask(RequestCode.ACK_MESSAGE, consumerGroup="g", **self.model.receipts.pop(body))
+            self.out_until[int(body) % 2] = 0  # it may have been the last one
+        else:
+            p.wait(rng.choice([10, 400, 1500]))
+            for table in (p.world.parts.metadata.cursors, p.world.parts.metadata.order_infos):
+                table.tick()
+            if rng.random() < 0.3:
+                p.world.parts.store.sync()
+
+    def _take(self, found: Found, now_ms: int) -> None:
+        for queue_id in (0, 1):
+            numbers = [int(body) // 2 for body in found.bodies if int(body) % 2 == queue_id]
+            if not numbers:
+                continue
+            assert now_ms >= self.out_until[queue_id], f"queue {queue_id} is out"
+            left = [n for n in range(MESSAGE_COUNT // 2) if b"%d" % (2 * n + queue_id) not in self.model.tried]
+            assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), numbers
+            assert not left or numbers[0] <= left[0], f"queue {queue_id} skips {left[0]}"
+            self.out_until[queue_id] = now_ms + 2000
+        for number, body in enumerate(found.bodies):
+            self.model.receipts[body] = found.receipt(number)
+
+    def finish(self) -> None:
+        """Acknowledge all that comes until nothing does."""
+        self.popping.world.files.fault = None
+        for _ in range(3 * MESSAGE_COUNT):
+            self.popping.wait(2000)
+            found = self.popping.pop(invisible_ms=2000)
+            self._take(found, self.popping.world.clock.now_ms())
+            for number, body in enumerate(found.bodies):
+                assert self.popping.ack(found.receipt(number)) == 0
+                self.model.tried.add(body)
+        assert len(self.model.tried) == MESSAGE_COUNT, "messages are lost"
+
+
+def run(seed: int, *, loses_power: bool, is_ordered: bool = False) -> None:
+    one = (OrderedRun if is_ordered else Run)(seed, loses_power=loses_power)
     for _ in range(STEP_COUNT):
         one.step()
     one.finish()

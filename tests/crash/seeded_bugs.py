@@ -2,7 +2,8 @@
 
 Their ``suites``: a workload's name (power loss), ``errors:`` and a workload's name (failing calls), ``flips:`` and a
 part of the store, ``damage:`` and a kind of damage to derived files, ``lost:`` and a workload's name (missing
-segments), ``pop:kill`` and ``pop:power`` (popped messages), or ``timer:kill`` and ``timer:power`` (timer messages).
+segments), ``pop:kill``, ``pop:power`` and ``pop:ordered`` (popped messages), or ``timer:kill`` and ``timer:power``
+(timer messages).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pymq.broker.pop.check_points import CheckPoints
+from pymq.broker.pop.ordered_queues import OrderedQueues
 from pymq.broker.pop.popper import Popper
 from pymq.broker.pop.revive_log import ReviveLog
 from pymq.broker.pop.reviver import Reviver
@@ -357,6 +359,10 @@ BUGS = (
     Bug("messages come again too early",
         Text(Reviver.tick, "self._deliver_due(wall_ms)", "self._deliver_due(wall_ms + 400)"),
         ("pop:kill",)),
+    Bug("an acknowledgement moves an ordered queue past a message that is left",
+        Text(OrderedQueues.ack, "max(info.next_offset, committed)", "offset + 1"), ("pop:ordered",)),
+    Bug("an ordered queue hands out while its messages are out",
+        Seam(OrderedQueues.is_blocked, gives(False)), ("pop:ordered",)),
     # -- timer messages
     Bug("a start passes over records that were put and are not in the wheel",
         Text(TimerService.open, "self.progress = progress", "self.progress = TimerProgress(progress.read_ms, high)"),

@@ -15,3 +15,9 @@ def test_after_kills_each_message_is_acknowledged_once_or_comes_again_in_time(se
 @pytest.mark.parametrize("seed", range(6))
 def test_after_power_losses_no_message_is_lost(seed: int) -> None:
     run(seed, loses_power=True)
+
+
+@pytest.mark.parametrize("loses_power", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_after_crashes_ordered_queues_skip_nothing(seed: int, loses_power: bool) -> None:
+    run(seed, loses_power=loses_power, is_ordered=True)

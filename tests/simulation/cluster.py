@@ -33,6 +33,8 @@ from tests.simulation.name_server import SimNameServer
 from tests.simulation.network import SimNetwork
 from tests.simulation.operating import Operator
 from tests.simulation.plan import Plan, drawn
+from tests.simulation.pops import GROUP as POPS_GROUP
+from tests.simulation.pops import Popper
 from tests.simulation.remoting import run
 from tests.simulation.timeline import MS, SECOND, Timeline
 from tests.simulation.timers import ROLL_WINDOW_SLOTS, TimerProducer
@@ -117,6 +119,8 @@ class Cluster:
             consumer.on_seen, consumer.epoch_at, consumer.is_master_at = self._seen, self._epoch_at, self._is_master_at
             consumer.life_at = self._life_at
         self.liar = self._make_liar(common) if plan.has_liar else None
+        rng = random.Random(plan.seed ^ 0x909)  # its own, as the liar's
+        self.poppers = [Popper("pops", "10.0.5.1", rng=rng, **common)] if plan.has_popper else []
         self.beliefs = Beliefs(self)
         self.operator = Operator("operator", "10.0.4.1", cluster=self, rng=self._fork(), **common)
         self.faults = Faults(self, self._fork())
@@ -182,6 +186,8 @@ class Cluster:
             consumer.start(plan.pace_us)
         for dealer in self.dealers:
             dealer.start(plan.pace_us, plan.size_max_bytes)
+        for popper in self.poppers:
+            popper.start(plan)
         if self.liar is not None:  # not before: a name server that knows nothing of a group believes the first one
             timeline.after(plan.warm_up_us, self.liar.start)
         if story is None:
@@ -241,7 +247,8 @@ class Cluster:
         if self.timer_producers:
             timers.let_all_come(self)
         self._until(self.plan.quiet_us, self._has_converged, "the slaves have not all there is")
-        for client in (*self.consumers, self.operator):
+        self._drain()
+        for client in (*self.consumers, *self.poppers, self.operator):
             client.is_stopping = True
         self.timeline.run_until(self.timeline.now_us + 15 * SECOND)
 
@@ -259,6 +266,18 @@ class Cluster:
     def _master_parts(self) -> BrokerParts | None:
         return next((broker.parts for broker in self.brokers if broker.is_master), None)
 
+    def _drain(self) -> None:
+        """Have all messages popped and acknowledged."""
+        for popper in self.poppers:
+            popper.is_draining = True
+            what = f"an end of all messages for {POPS_GROUP} did not come"
+            if not self._until(self.plan.quiet_us, lambda popper=popper: not self._left(popper), what):
+                self.history.violated(f"messages that came to no consumer: {sorted(self._left(popper))[:5]}")
+
+    def _left(self, popper: Popper) -> set[bytes]:
+        master = self._master_parts()
+        return {b"no master"} if master is None else popper.left(master)
+
     def _is_well_since(self, since_us: int) -> bool:
         masters = [broker for broker in self.brokers if broker.is_master]
         if len(masters) != 1 or not all(broker.parts is not None for broker in self.brokers):
@@ -272,7 +291,7 @@ class Cluster:
 
     def end(self) -> None:
         """Kills every process."""
-        clients = (*self.producers, *self.dealers, *self.timer_producers, *self.consumers, self.operator)
+        clients = (*self.producers, *self.dealers, *self.timer_producers, *self.consumers, *self.poppers, self.operator)
         nodes: list[Any] = [*self.brokers, *self.name_servers, *clients]
         for node in nodes:
             node.process.die()

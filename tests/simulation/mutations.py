@@ -6,6 +6,7 @@ import logging
 import sys
 import time
 from dataclasses import replace
+from typing import Any
 
 from tests.planting import Bug
 from tests.simulation.cluster import Report, simulate
@@ -15,13 +16,20 @@ from tests.simulation.stories import tell
 from tests.simulation.timeline import MS, SECOND
 
 SEEDS_MAX = 60
+# What a kind of seed besides "seed" adds to its hunting plan.
+WITH: dict[str, Any] = {
+    "liar": {"has_liar": True},
+    "deal": {"dealer_count": 2},
+    "timers": {"has_timers": True},
+    "pops": {"has_popper": True},
+}
 FAIL_OVERS = (
     "kill the master", "power loss of the master", "fail over", "hand over", "kill a broker", "cut connections",
 )  # fmt: skip
 
 
 def hunting_plan(seed: int) -> Plan:
-    """Return the seed's plan without a liar or dealers, but short and dense: a bug shows soon or with another seed.
+    """Return the seed's plan without liar, dealers, timers and popper, but short and dense: a bug shows soon.
 
     Every other plan is only about masters that die and slaves that take over.
     """
@@ -38,6 +46,7 @@ def hunting_plan(seed: int) -> Plan:
         has_liar=False,
         dealer_count=0,
         has_timers=False,
+        has_popper=False,
     )
 
 
@@ -59,13 +68,7 @@ def _run(name: str) -> Report:
     kind, _, which = name.partition(" ")
     if kind == "story":
         return tell(which)
-    if kind == "liar":
-        return simulate(int(which), plan=replace(hunting_plan(int(which)), has_liar=True))
-    if kind == "deal":
-        return simulate(int(which), plan=replace(hunting_plan(int(which)), dealer_count=2))
-    if kind == "timers":
-        return simulate(int(which), plan=replace(hunting_plan(int(which)), has_timers=True))
-    return simulate(int(which), plan=hunting_plan(int(which)))
+    return simulate(int(which), plan=replace(hunting_plan(int(which)), **WITH.get(kind, {})))
 
 
 def look_for_all() -> int:

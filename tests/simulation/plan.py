@@ -21,6 +21,7 @@ ERA_EVERY = 5  # seeds
 LIAR_EVERY = 3  # seeds
 DEALS_EVERY = 4  # seeds
 LOG_BYTES_MAX = 48 * 1024 * 1024  # that one plan's producers write, about: each broker keeps it twice in memory
+POPPER_EVERY = 4  # seeds
 MIN_ENTRIES_MAX = 5  # a shorter epoch history can't be merged
 
 # kind of fault -> how often it happens, relative to the others
@@ -73,6 +74,7 @@ class Plan:
     has_liar: bool = False  # see liar.py
     dealer_count: int = 0  # see dealing.py
     has_timers: bool = False  # see timers.py
+    has_popper: bool = False  # see pops.py
 
     @property
     def warm_up_us(self) -> int:
@@ -161,5 +163,6 @@ def _storm(seed: int) -> Plan:
         kinds=kinds,
         has_liar=seed % LIAR_EVERY == 0,
         dealer_count=0 if seed % DEALS_EVERY else 1 + own_chance.getrandbits(1),
+        has_popper=seed % POPPER_EVERY == 2,
         epoch_entries_max=own_chance.choice((MIN_ENTRIES_MAX, 12, epoch_history.ENTRIES_MAX)),
     )

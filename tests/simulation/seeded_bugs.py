@@ -15,7 +15,10 @@ import msgspec
 from pymq.broker.handlers.offsets import OffsetHandlers
 from pymq.broker.messages.writer import Writer
 from pymq.broker.parts import BrokerParts
-from pymq.broker.replication import epoch_history
+from pymq.broker.pop.check_points import CheckPoints
+from pymq.broker.pop.revive_log import ReviveLog
+from pymq.broker.pop.reviver import Reviver
+from pymq.broker.replication import epoch_history, replicated_tables
 from pymq.broker.replication.epoch_file import EpochFile
 from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
 from pymq.broker.replication.master import join
@@ -185,6 +188,22 @@ BUGS = (
         ("timers 1",)),
     Bug("timers that roll over are lost",
         Text(TimerDelivery._stage_due, "if due.is_roll:", "if due.is_roll and now_ms % 2:"), ("timers 1",)),
+    # -- pops
+    Bug("a slave has a pop's offset before its check point",
+        Text(replicated_tables.replicated_tables, "_PopOffsets(metadata.cursors), waits_for_log=True",
+             "_PopOffsets(metadata.cursors)"),
+        ("story fail over without check points",)),
+    Bug("check points are forgotten by a restart", Seam(ReviveLog.load, does_nothing), ("pops 10",)),
+    Bug("open check points count as finished",
+        Text(CheckPoints.finished_offset, "(self._ends[revive_queue_id] if oldest is None else oldest)",
+             "self._ends[revive_queue_id]"),
+        ("pops 1",)),
+    Bug("messages that are due again are dropped",
+        Text(Reviver._deliver, "self._stage(message, point, topic, flag, group)", "pass"), ("pops 1",)),
+    Bug("popped messages come again too early",
+        Text(ReviveLog.put_check_point, "due_ms=revive_ms", "due_ms=revive_ms - invisible_ms // 2"), ("pops 4",)),
+    Bug("a clock that is set back makes popped messages wait",
+        Seam(CheckPoints.clock_went_back, does_nothing), ("pops 7",)),
     # -- the log
     Bug("nothing is sent again after a reconnection",
         Text(HaConnection._begin, "self.sent_offset = self.ack_offset = self._begun_at = offset",

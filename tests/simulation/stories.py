@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from pymq.errors import RefusedError
+from pymq.model.record import decode_records
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
@@ -134,6 +136,19 @@ class Stage:
         await operator.client.invoke_ok(broker.address, command)
         now_us, epoch = operator.now_us, broker.entry[0]
         history.commits.append(Commit(now_us, GROUP, 0, offset, broker.address, broker.is_master, epoch))
+
+    async def pop(self, broker: SimBroker) -> set[bytes]:
+        """Pop for the story's group, without an acknowledgement. Raises PymqError."""
+        fields = {
+            "consumerGroup": GROUP, "topic": TOPIC, "queueId": "-1", "maxMsgNums": "8", "invisibleTime": "3000",
+            "pollTime": "0", "bornTime": "0", "initMode": "0",
+        }  # fmt: skip
+        command = Command(RequestCode.POP_MESSAGE, ext=fields, version=479)
+        try:
+            answer = await self.cluster.operator.client.invoke_ok(broker.address, command)
+        except RefusedError:  # nothing is there
+            return set()
+        return {message.body for message in decode_records(answer.body)}
 
     def committed(self, broker: SimBroker) -> int:
         """Return the offset that the broker has now; -1 while it is not open."""
@@ -278,6 +293,21 @@ async def fail_over_with_what_came_behind_a_copy(stage: Stage) -> None:
     await stage.fail_over()
 
 
+async def fail_over_without_check_points(stage: Stage) -> None:
+    """The slave has messages that are popped, not the check point of the pop: they come again."""
+    await stage.until(lambda: stage.queue_end(stage.slave) > SENDS_TO_LOSE, "messages on the slave")
+    stage.silence("10912")
+    popped = await stage.pop(stage.master)
+    await stage.wait(2 * SECOND)  # the slave copies tables
+    await stage.fail_over()
+    end_us, again = stage.cluster.timeline.now_us + SOON_US, set[bytes]()
+    while not popped <= again and stage.cluster.timeline.now_us < end_us:
+        again |= await stage.pop(stage.slave)
+        await stage.wait(100 * MS)
+    if not popped or not popped <= again:
+        stage.cluster.history.violated(f"of {len(popped)} messages that were popped, {len(popped & again)} came again")
+
+
 async def start_a_slave_as_the_master(stage: Stage) -> None:
     """A slave dies between two of its saves, with only its pending offsets on the disk, and starts with id 0."""
     stage.kill(stage.master)
@@ -383,6 +413,7 @@ STORIES: dict[str, Story] = {
         commit_to_a_slave_what_its_master_hides,
         fail_over_with_what_came_last,
         fail_over_with_what_came_behind_a_copy,
+        fail_over_without_check_points,
         start_a_slave_as_the_master,
         catch_up_with_megabytes,
         come_back_with_a_divergent_tail,

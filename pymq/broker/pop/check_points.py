@@ -182,10 +182,13 @@ class CheckPoints:
         self._number += 1
         heapq.heappush(self._due, (due_ms, self._number, point))
 
-    def clock_went_back(self, now_ms: int) -> None:
-        """Make no check point wait longer than its invisible time from now on: the clock was set back."""
+    def clock_went_back(self, now_ms: int, grace_ms: int = 0) -> None:
+        """Make no check point wait longer than its invisible time from now on: the clock was set back.
+
+        Those that would wait up to ``grace_ms`` longer stay as they are.
+        """
         for point in list(self._open.values()):
-            if point.due_ms - now_ms > point.invisible_ms:
+            if point.due_ms - now_ms > point.invisible_ms + grace_ms:
                 self.put_off(point, now_ms + point.invisible_ms)
 
     def _is_current(self, entry: tuple[int, int, CheckPoint]) -> bool:

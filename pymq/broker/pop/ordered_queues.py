@@ -45,7 +45,7 @@ class OrderedQueues:
         self._clock = clock
         self._infos = infos
         self._cursors = cursors
-        self._last_ms = 0  # of the wall clock
+        self._last_ms: int | None = None  # of the wall clock
         self._free: list[tuple[int, OrderedQueue]] = []  # (Unix ms, queue), a heap; entries may be outdated
         self._compact_at = COMPACT_SLACK_COUNT
 
@@ -118,7 +118,7 @@ class OrderedQueues:
     def tick(self) -> None:
         """Tell of queues that became free because time has passed."""
         now_ms = self._clock.now_ms()
-        if now_ms < self._last_ms - CLOCK_STEP_MS:
+        if self._last_ms is None or now_ms < self._last_ms - CLOCK_STEP_MS:  # it may have been while no broker ran
             self._clock_went_back(now_ms)
         self._last_ms = now_ms
         while self._free and self._free[0][0] <= now_ms:

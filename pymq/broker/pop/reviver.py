@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pymq.broker.pop.check_points import CheckPoint
 from pymq.broker.pop.popper import without_receipt
-from pymq.broker.pop.revive_log import ReviveLog
+from pymq.broker.pop.revive_log import TIMER_GRACE_MS, ReviveLog
 from pymq.clock import Clock
 from pymq.errors import CorruptRecordError, PymqError, Refusal, StoreError
 from pymq.model import pop
@@ -78,14 +78,16 @@ class Reviver:
         self._log = revive_log
         self._host = store_host
         self._is_failing = False
-        self._last_ms = 0  # of the wall clock
+        self._last_ms: int | None = None  # of the wall clock
         self._next_save_ms = clock.monotonic_ms()
 
     def tick(self) -> bool:
         """Deliver again what is due, and save how far the revive topic is not needed. Return True for deliveries."""
         self._log.catch_up()
         wall_ms = self._clock.now_ms()
-        if wall_ms < self._last_ms - CLOCK_STEP_MS:
+        if self._last_ms is None:  # the clock may have been set back while no broker ran
+            self._log.check_points.clock_went_back(wall_ms, TIMER_GRACE_MS)
+        elif wall_ms < self._last_ms - CLOCK_STEP_MS:
             self._log.check_points.clock_went_back(wall_ms)
         self._last_ms = wall_ms
         delivered = self._deliver_due(wall_ms)

@@ -654,12 +654,15 @@ def test_a_reset_wakes_a_pop_that_waits() -> None:
     assert p.found(p.late()).bodies == [b"a"]
 
 
-def test_a_clock_that_is_set_back_delays_nothing_by_more_than_the_invisible_time() -> None:
+@pytest.mark.parametrize("while_down", [False, True])
+def test_a_clock_that_is_set_back_delays_nothing_by_more_than_the_invisible_time(while_down: bool) -> None:
     p = Popping()
     p.world.put("T", b"a")
     p.pop(invisible_ms=5000)
     p.tick()
     p.world.clock.set_wall(p.world.clock.now_ms() - 3_600_000)
+    if while_down:
+        p = Popping(p.world.reopened())
     p.wait(0)
     p.wait(4_999)
     assert p.pop().code == ResponseCode.POLLING_TIMEOUT

@@ -214,12 +214,15 @@ def test_a_reset_forgets_the_hand_out(target: int) -> None:
     assert p.found(p.late()).bodies == [b"0", b"1", b"2", b"3"][target:]
 
 
-def test_a_clock_that_is_set_back_blocks_a_queue_no_longer_than_its_invisible_time() -> None:
+@pytest.mark.parametrize("while_down", [False, True])
+def test_a_clock_that_is_set_back_blocks_a_queue_no_longer_than_its_invisible_time(while_down: bool) -> None:
     p = Ordered()
     p.fill(1)
     p.pop(invisible_ms=5000)
     p.tick()
     p.world.clock.set_wall(p.world.clock.now_ms() - 3_600_000)
+    if while_down:
+        p = p.restarted()
     p.tick()
     p.wait(4999)
     assert p.pop().code == ResponseCode.POLLING_TIMEOUT
