@@ -200,8 +200,6 @@ BUGS = (
         ("pops 1",)),
     Bug("messages that are due again are dropped",
         Text(Reviver._deliver, "self._stage(message, point, topic, flag, group)", "pass"), ("pops 1",)),
-    Bug("popped messages come again too early",
-        Text(ReviveLog.put_check_point, "due_ms=revive_ms", "due_ms=revive_ms - invisible_ms // 2"), ("pops 4",)),
     Bug("a clock that is set back makes popped messages wait",
         Seam(CheckPoints.clock_went_back, does_nothing), ("pops 7",)),
     # -- the log
