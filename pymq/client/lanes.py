@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 
 from pymq.client.in_flight import InFlight
 from pymq.client.parcel import Item, Parcel
+from pymq.client.preparing import Prepared
 from pymq.clock import Clock
 from pymq.errors import ClosedError, PymqError, RequestTimeoutError, UsageError
 from pymq.model.layout import BATCH_COUNT_MAX
-from pymq.model.message import MessageQueue, SendResult
+from pymq.model.message import Message, MessageQueue, SendResult
 
 Deliver = Callable[[Parcel, "MessageQueue | None", bool], Awaitable[None]]
 Place = tuple[str, "MessageQueue | None", bool]  # topic, queue, whether ordered
@@ -61,17 +62,27 @@ class Lanes:
         return len(self._lanes)
 
     def put(
-        self, item: Item, queue: MessageQueue | None, deadline_ms: float, *, is_ordered: bool
+        self,
+        message: Message,
+        prepared: Prepared,
+        size_bytes: int,
+        queue: MessageQueue | None,
+        deadline_ms: float,
+        *,
+        is_ordered: bool = False,
     ) -> asyncio.Future[SendResult]:
         """Sends a message with the next request of its lane, and returns the future of its result.
 
         ``queue`` None: any queue of the topic.
         """
-        place = (item.topic, queue, is_ordered)
+        body, properties, message_id, sys_flag, is_alone = prepared
+        item = (body, properties, message_id, message.flag)
+        place = (message.topic, queue, is_ordered)
         lane = self._lanes.get(place)
         if lane is None:
             lane = self._lanes[place] = _Lane(self, place)
-        return lane.put(item, deadline_ms)
+        future = lane.join(item, message.wait_store, size_bytes, deadline_ms) if not is_alone else None
+        return future or lane.begin(item, message.wait_store, size_bytes, deadline_ms, sys_flag, is_alone)
 
     async def flush(self) -> None:
         """Sends what lingers, and returns when all that was put in before has its result or its error."""
@@ -110,29 +121,49 @@ class _Lane:
         self._waiting: deque[Parcel] = deque()
         self._under_way: set[Parcel] = set()
 
-    def put(self, item: Item, deadline_ms: float) -> asyncio.Future[SendResult]:
-        lanes = self._lanes
+    def join(
+        self, item: Item, wait_store: bool, size_bytes: int, deadline_ms: float
+    ) -> asyncio.Future[SendResult] | None:
+        """Adds a message to the last parcel, if that takes it."""
+        if not self._waiting:
+            return None
+        parcel, lanes = self._waiting[-1], self._lanes
+        size_after = parcel.size_bytes + size_bytes
+        if parcel.is_due or parcel.wait_store is not wait_store or size_after > lanes.batch_bytes_max:
+            return None
         future: asyncio.Future[SendResult] = self._loop.create_future()
-        parcel = self._waiting[-1] if self._waiting else None
-        if parcel is None or not parcel.takes(item, lanes.batch_count_max, lanes.batch_bytes_max):
-            if parcel is not None:
-                parcel.is_due = True
-            parcel = Parcel()
-            self._waiting.append(parcel)
+        # As Parcel.add, without the call.
+        items = parcel.items
+        items.append(item)
+        parcel.futures.append(future)
+        parcel.deadlines_ms.append(deadline_ms)
+        parcel.size_bytes = size_after
+        if deadline_ms < parcel.wake_ms:
             self._arm(parcel, deadline_ms)
-            if item.is_alone or lanes.batch_count_max == 1:
-                parcel.is_due = True
-            elif lanes.linger_ms:
-                self._loop.call_later(lanes.linger_ms / 1000, self._lingered, parcel)
-            else:
-                self._loop.call_soon(self._lingered, parcel)
-        elif deadline_ms < parcel.wake_ms:
-            self._arm(parcel, deadline_ms)
-        parcel.add(item, future, deadline_ms)
-        if len(parcel.items) >= lanes.batch_count_max or parcel.size_bytes >= lanes.batch_bytes_max:
+        if len(items) >= lanes.batch_count_max or size_after >= lanes.batch_bytes_max:
             parcel.is_due = True
-        if parcel.is_due or len(self._waiting) > 1:
             self._send_due()
+        return future
+
+    def begin(
+        self, item: Item, wait_store: bool, size_bytes: int, deadline_ms: float, sys_flag: int, is_alone: bool
+    ) -> asyncio.Future[SendResult]:
+        """Adds a message to a parcel of its own, which later ones may join."""
+        lanes = self._lanes
+        if self._waiting:
+            self._waiting[-1].is_due = True
+        parcel = Parcel(self._place[0], wait_store, sys_flag)
+        future: asyncio.Future[SendResult] = self._loop.create_future()
+        parcel.add(item, future, deadline_ms, size_bytes)
+        self._waiting.append(parcel)
+        self._arm(parcel, deadline_ms)
+        if is_alone or lanes.batch_count_max == 1 or size_bytes >= lanes.batch_bytes_max:
+            parcel.is_due = True
+        elif lanes.linger_ms:
+            self._loop.call_later(lanes.linger_ms / 1000, self._lingered, parcel)
+        else:
+            self._loop.call_soon(self._lingered, parcel)
+        self._send_due()
         return future
 
     def _lingered(self, parcel: Parcel) -> None:

@@ -196,13 +196,23 @@ def fits_batch(message: Message, properties: bytes) -> bool:
     )
 
 
-def send_result(answer: Command, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendResult:
+def send_result(answer: Command, message_id: str, queue: MessageQueue, address: str) -> SendResult:
     """Converts the broker's answer. Raises RefusedError, and ProtocolViolation when the answer lacks a field."""
     status = _STATUS.get(answer.code)
     if status is None:
         raise RefusedError(answer.code, answer.remark, address)
+    ext = answer.ext
+    number, offset = ext.get("queueId", ""), ext.get("queueOffset", "")
+    if "msgId" in ext and "recallHandle" not in ext and _is_short_number(number) and _is_short_number(offset):
+        # As below, which takes three times as long.
+        if int(number) != queue.queue_id:
+            queue = MessageQueue(queue.topic, queue.broker_name, int(number))
+        return SendResult(status, message_id, ext["msgId"], queue, int(offset))
     stored = read_answer(SendMessageAnswer, answer, address)
     if stored.queue_id != queue.queue_id:
         queue = MessageQueue(queue.topic, queue.broker_name, stored.queue_id)
-    handle = stored.recall_handle or ""
-    return SendResult(status, outgoing.message_id, stored.message_id, queue, stored.queue_offset, handle)
+    return SendResult(status, message_id, stored.message_id, queue, stored.queue_offset, stored.recall_handle or "")
+
+
+def _is_short_number(text: str) -> bool:
+    return len(text) < 10 and text.isascii() and text.isdigit()

@@ -11,16 +11,9 @@ from pymq.client.group_client import GroupClient
 from pymq.client.in_flight import BYTES_MAX, COUNT_MAX, WAIT, InFlight
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
 from pymq.client.lanes import Lanes
-from pymq.client.outgoing import (
-    BODY_SIZE_MAX_BYTES,
-    Outgoing,
-    fits_batch,
-    own_properties,
-    pack_body,
-    prepare_batch,
-    wait_property,
-)
-from pymq.client.parcel import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Item, batch_entry_size
+from pymq.client.outgoing import BODY_SIZE_MAX_BYTES, Outgoing, prepare_batch
+from pymq.client.parcel import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from pymq.client.preparing import ID_SIZE_BYTES, Prepared, Preparer
 from pymq.client.queue_picker import queue_of_key
 from pymq.client.requests import REQUEST_TIMEOUT_S, OpenRequests, no_reply, reply_message, request_message
 from pymq.client.sender import Deadline, Sender
@@ -28,6 +21,7 @@ from pymq.client.tracing import Tracer
 from pymq.clock import Clock, SystemClock
 from pymq.errors import NotFoundError, RefusedError, UsageError
 from pymq.model import sysflag
+from pymq.model.layout import BATCH_ENTRY_OVERHEAD_BYTES
 from pymq.model.message import DELAY_LEVEL_MAX, Message, MessageQueue, SendResult
 from pymq.model.names import check_topic, reply_topic
 from pymq.model.properties import encode_properties
@@ -42,6 +36,7 @@ Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 COMPRESS_ABOVE_BYTES = 4096
 SEND_TIMEOUT_S = 3.0
 RETRY_COUNT = 2
+_ENTRY_SIZE_BYTES = BATCH_ENTRY_OVERHEAD_BYTES + ID_SIZE_BYTES  # of a batch, without body and other properties
 
 
 class Producer(GroupClient):
@@ -92,10 +87,8 @@ class Producer(GroupClient):
             poll_interval_s=poll_interval_s,
         )
         super().__init__(group, instance)
-        self._compress = compress
-        self._compress_above_bytes = compress_above_bytes
         self._body_size_max_bytes = body_size_max_bytes
-        self._delay_level_max = delay_level_max
+        self._preparer = Preparer(instance, compress, compress_above_bytes, body_size_max_bytes, delay_level_max)
         self._clock = self._instance.clock
         self._tracer = Tracer(self._instance, group, "PRODUCE") if trace else None
         self._sender = Sender(self._instance, group, retry_count, self._tracer, avoids_slow=avoid_slow_brokers)
@@ -161,16 +154,23 @@ class Producer(GroupClient):
                     message, timeout_s=timeout_s, queue=queue, selector=selector, ordering_key=ordering_key
                 )
             )
-        deadline = Deadline(self._clock, timeout_s)
-        outgoing = self._prepare(message)
-        size_bytes = len(outgoing.body)
+        prepared = self._preparer.prepare(message)
+        body, properties, message_id, _, _ = prepared
+        size_bytes = len(body)
         if not self._room.try_take(size_bytes):
+            begun_ms = self._clock.monotonic_ms()
             await self._room.take(size_bytes, timeout_s)
+            timeout_s = self._left_s(begun_ms + timeout_s * 1000)
         try:
             if queue is None and selector is None:
-                return await self._sender.anywhere(outgoing, deadline)
-            chosen = queue or await self._select(selector, message, deadline.left_s())
-            return await self._sender.attempt(outgoing, chosen, deadline)
+                if not message_id:
+                    return await self._sender.plain(message, properties, timeout_s)
+                return await self._sender.anywhere(
+                    self._preparer.request(message, prepared), Deadline(self._clock, timeout_s)
+                )
+            deadline = Deadline(self._clock, timeout_s)
+            chosen = queue or await self._select(selector, message, timeout_s)
+            return await self._sender.attempt(self._preparer.request(message, prepared), chosen, deadline)
         finally:
             self._room.give(1, size_bytes)
 
@@ -189,33 +189,38 @@ class Producer(GroupClient):
         what the look-up of the topic raises.
         """
         end_ms = self._clock.monotonic_ms() + timeout_s * 1000
-        item = self._item(message, ordering_key)
+        prepared = self._preparer.prepare(message, ordering_key)
+        size_bytes = _ENTRY_SIZE_BYTES + len(prepared[0]) + len(prepared[1])
         if ordering_key is not None:
             if queue is not None or selector is not None:
                 raise UsageError("ordering_key chooses the queue: leave queue and selector out")
-            future = await self._enqueue_in_order(item, ordering_key, end_ms)
+            future = await self._enqueue_in_order(message, prepared, size_bytes, ordering_key, end_ms)
         else:
             if selector is not None:
                 queue = await self._select(selector, message, timeout_s)
-            if not self._room.try_take(item.size_bytes):
-                await self._room.take(item.size_bytes, self._left_s(end_ms))
-            future = self._lanes.put(item, queue, end_ms, is_ordered=False)
+            if not self._room.try_take(size_bytes):
+                await self._room.take(size_bytes, self._left_s(end_ms))
+            future = self._lanes.put(message, prepared, size_bytes, queue, end_ms)
         if self._lanes.has_sent:
             self._lanes.has_sent = False
             await asyncio.sleep(0)
         return future
 
-    async def _enqueue_in_order(self, item: Item, ordering_key: str, end_ms: float) -> asyncio.Future[SendResult]:
+    async def _enqueue_in_order(
+        self, message: Message, prepared: Prepared, size_bytes: int, ordering_key: str, end_ms: float
+    ) -> asyncio.Future[SendResult]:
         """Accepts a message behind all earlier ones with a key."""
-        queues = self._instance.routes.known_queues(item.topic)
-        if queues is not None and not self._in_order_count and self._room.try_take(item.size_bytes):
-            return self._lanes.put(item, queue_of_key(queues, ordering_key), end_ms, is_ordered=True)
+        queues = self._instance.routes.known_queues(message.topic)
+        if queues is not None and not self._in_order_count and self._room.try_take(size_bytes):
+            queue = queue_of_key(queues, ordering_key)
+            return self._lanes.put(message, prepared, size_bytes, queue, end_ms, is_ordered=True)
         self._in_order_count += 1
         try:
             async with self._in_order:
-                queues = await self._instance.routes.queues_to_write(item.topic, self._left_s(end_ms))
-                await self._room.take(item.size_bytes, self._left_s(end_ms))
-                return self._lanes.put(item, queue_of_key(queues, ordering_key), end_ms, is_ordered=True)
+                queues = await self._instance.routes.queues_to_write(message.topic, self._left_s(end_ms))
+                await self._room.take(size_bytes, self._left_s(end_ms))
+                queue = queue_of_key(queues, ordering_key)
+                return self._lanes.put(message, prepared, size_bytes, queue, end_ms, is_ordered=True)
         finally:
             self._in_order_count -= 1
 
@@ -239,7 +244,7 @@ class Producer(GroupClient):
         self, message: Message, *, queue: MessageQueue | None = None, selector: Selector | None = None
     ) -> None:
         """Sends without waiting for an answer: failures in the broker go unnoticed. Raises for earlier failures."""
-        outgoing = self._prepare(message)
+        outgoing = self._preparer.outgoing(message)
         chosen = queue
         if chosen is None and selector is not None:
             chosen = await self._select(selector, message, None)
@@ -258,7 +263,7 @@ class Producer(GroupClient):
         """
         deadline = Deadline(self._clock, timeout_s)
         for message in messages:
-            self._check(message)
+            self._preparer.check(message)
         outgoing = prepare_batch(messages, self._instance.ids, self._body_size_max_bytes)
         if queue is not None:
             return await self._sender.attempt(outgoing, queue, deadline)
@@ -306,7 +311,7 @@ class Producer(GroupClient):
         """
         deadline = Deadline(self._clock, timeout_s)
         message = reply_message(request, reply)
-        outgoing = self._prepare(message)
+        outgoing = self._preparer.outgoing(message)
         outgoing.code = RequestCode.SEND_REPLY_MESSAGE_V2
         queues = await self._instance.routes.queues_to_write(message.topic, deadline.left_s())
         # The requester is known to the broker that it sent the request to.
@@ -366,41 +371,6 @@ class Producer(GroupClient):
                 except (NotFoundError, RefusedError):
                     continue  # of a cluster without such a topic: the brokers of the request's topic are known
         await self._instance.announce()
-
-    def _prepare(self, message: Message) -> Outgoing:
-        self._check(message)
-        body, sys_flag = pack_body(message.body, self._compress, self._compress_above_bytes)
-        properties, unique_key = own_properties(message, self._instance.ids.next_id())
-        text = properties.decode() + wait_property(message.wait_store)
-        return Outgoing(message.topic, body, text, unique_key, message.flag, sys_flag, False)
-
-    def _item(self, message: Message, ordering_key: str | None) -> Item:
-        self._check(message)
-        body, sys_flag = pack_body(message.body, self._compress, self._compress_above_bytes)
-        properties, unique_key = own_properties(message, self._instance.ids.next_id(), ordering_key)
-        return Item(
-            message.topic,
-            body,
-            properties,
-            unique_key,
-            message.flag,
-            sys_flag,
-            message.wait_store,
-            bool(sys_flag) or not fits_batch(message, properties),
-            batch_entry_size(body, properties),
-        )
-
-    def _check(self, message: Message) -> None:
-        check_topic(message.topic)
-        message.check(self._delay_level_max)
-        size = len(message.body)
-        if size == 0:
-            raise UsageError("the message's body is empty: brokers refuse that, send at least one byte")
-        if size > self._body_size_max_bytes:
-            raise UsageError(
-                f"the message's body has {size} bytes, the limit is {self._body_size_max_bytes}: split it, or raise "
-                "body_size_max_bytes here and maxMessageSize at the broker"
-            )
 
     async def _select(self, selector: Selector | None, message: Message, timeout_s: float | None) -> MessageQueue:
         assert selector is not None

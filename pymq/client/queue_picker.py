@@ -43,6 +43,11 @@ class BrokerHealth:
         """False while the broker's rest runs."""
         return not self._resting or self._clock.monotonic_ms() >= self.rest_end_ms(broker_name)
 
+    @property
+    def is_all_well(self) -> bool:
+        """True while no broker rests."""
+        return not self._resting
+
     def rest_end_ms(self, broker_name: str) -> int:
         """Returns the monotonic time at which the broker may be used again, 0 when it may now."""
         rest = self._resting.get(broker_name)
@@ -72,6 +77,9 @@ class QueuePicker:
         start = self._next.get(topic)
         if start is None:
             start = self._rng.randrange(count)
+        if avoid is None and self._health.is_all_well:
+            self._next[topic] = start + 1
+            return queues[start % count]
         for step in range(count):
             queue = queues[(start + step) % count]
             if queue.broker_name != avoid and self._health.is_usable(queue.broker_name):

@@ -133,6 +133,11 @@ class RouteCache:
             raise UnreachableError(f"broker {queue.broker_name} has no master now: no name server knows its address")
         return address
 
+    def known_address(self, queue: MessageQueue) -> str | None:
+        """Returns what :meth:`write_address` returns at once, None if that must look it up."""
+        broker = self._brokers.get(queue.broker_name)
+        return None if broker is None else broker.master_address
+
     async def read_address(self, queue: MessageQueue, broker_id: int = 0) -> str:
         """Returns the address to read ``queue`` from: that of ``broker_id``, else of the master, else of any broker.
 

@@ -76,7 +76,7 @@ async def _send_copy(
         born_ms = message.born_timestamp_ms
         command = outgoing.retry_command(INNER_PRODUCER_GROUP, queue, born_ms, reconsume_times, max_times)
         address = await instance.routes.write_address(queue)
-        send_result(await instance.remoting.invoke(address, command, TIMEOUT_S), outgoing, queue, address)
+        send_result(await instance.remoting.invoke(address, command, TIMEOUT_S), outgoing.message_id, queue, address)
         return True
     except PymqError as error:
         log.warning("a copy of %s could not be sent to %s: %s", message.message_id, topic, error)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 
 from pymq.client.instance import ClientInstance
-from pymq.client.outgoing import Outgoing, send_result
+from pymq.client.outgoing import Outgoing, send_result, wait_property
 from pymq.client.parcel import Parcel
+from pymq.client.preparing import with_id
 from pymq.client.queue_picker import BrokerHealth, QueuePicker
+from pymq.client.send_frames import SendFrames
 from pymq.client.tracing import Tracer
 from pymq.clock import Clock
 from pymq.errors import ClosedError, PymqError, RefusedError, UnreachableError
-from pymq.model.message import MessageQueue, SendResult
-from pymq.wire.codes import ResponseCode
+from pymq.model.message import Message, MessageQueue, SendResult
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command
 
 # Java: DefaultMQProducer.retryResponseCodes. Another broker may accept a message that one refuses with these codes.
 RETRY_CODES = frozenset(
@@ -63,16 +66,69 @@ class Sender:
         self._avoids_slow = avoids_slow
         self.health = BrokerHealth(self._clock)
         self.picker = QueuePicker(self.health, instance.rng)
+        self._frames = SendFrames(group, instance.remoting.language, instance.remoting.version)
 
-    async def anywhere(self, outgoing: Outgoing, deadline: Deadline, first: MessageQueue | None = None) -> SendResult:
-        """Tries different brokers, ``first`` first, until one accepts it, or the attempts or the time are used up."""
+    async def plain(self, message: Message, start: bytes, timeout_s: float) -> SendResult:
+        """Sends a plain message, prepared up to its id: a first attempt by the shortest way, then :meth:`anywhere`."""
+        instance = self._instance
+        begun_ms = self._clock.monotonic_ms()
+        message_id = instance.ids.next_id()
+        attempt, failed_broker = 0, None
+        queues = instance.routes.known_queues(message.topic)
+        if queues is not None and self._tracer is None:
+            queue = self.picker.pick(message.topic, queues)
+            answering = self._begin_plain(message, start, message_id, queue, timeout_s)
+            if answering is not None:
+                try:
+                    result = send_result(await answering[0], message_id, queue, answering[1])
+                    took_ms = self._clock.monotonic_ms() - begun_ms
+                    self.health.succeeded(queue.broker_name, took_ms if self._avoids_slow else 0)
+                    return result
+                except (RefusedError, UnreachableError) as error:
+                    self._failed(queue, error)
+                    attempt, failed_broker = 1, queue.broker_name
+                    is_over = self._clock.monotonic_ms() - begun_ms >= timeout_s * 1000
+                    if is_over or not self._retry_count or not may_retry(error):
+                        raise
+        text = with_id(start, message_id).decode() + wait_property(message.wait_store)
+        outgoing = Outgoing(message.topic, message.body, text, message_id, message.flag, 0, False)
+        outgoing.attempt = attempt
+        left_s = timeout_s - (self._clock.monotonic_ms() - begun_ms) / 1000
+        return await self.anywhere(outgoing, Deadline(self._clock, left_s), avoid=failed_broker)
+
+    def _begin_plain(
+        self, message: Message, start: bytes, message_id: str, queue: MessageQueue, timeout_s: float
+    ) -> tuple[asyncio.Future[Command], str] | None:
+        """Writes a plain message. Returns the future of the answer and the broker's address, None if it must wait."""
+        remoting, address = self._instance.remoting, self._instance.routes.known_address(queue)
+        if address is None or not remoting.is_ready(address):
+            return None
+        opaque = remoting.next_opaque()
+        frame = self._frames.frame(
+            queue, start, message.wait_store, message_id, message.body, message.flag, self._clock.now_ms(), opaque
+        )
+        if frame is None:
+            return None
+        future = remoting.call_frame(address, frame, opaque, RequestCode.SEND_MESSAGE_V2, timeout_s)
+        return None if future is None else (future, address)
+
+    async def anywhere(
+        self,
+        outgoing: Outgoing,
+        deadline: Deadline,
+        first: MessageQueue | None = None,
+        avoid: str | None = None,
+    ) -> SendResult:
+        """Tries different brokers until one accepts it, or the attempts or the time are used up.
+
+        ``first`` is the first queue; ``avoid`` the broker of an attempt before.
+        """
         routes = self._instance.routes
-        last_broker: str | None = None
         while True:
             queues = routes.known_queues(outgoing.topic)
             if queues is None:
                 queues = await routes.queues_to_write(outgoing.topic, deadline.left_s())
-            queue = first or self.picker.pick(outgoing.topic, queues, last_broker)
+            queue = first or self.picker.pick(outgoing.topic, queues, avoid)
             first = None
             try:
                 return await self.attempt(outgoing, queue, deadline)
@@ -80,7 +136,7 @@ class Sender:
                 if outgoing.attempt >= self._retry_count or deadline.is_over or not may_retry(error):
                     raise
                 outgoing.attempt += 1
-                last_broker = queue.broker_name
+                avoid = queue.broker_name
 
     async def at_queue(self, outgoing: Outgoing, queue: MessageQueue, deadline: Deadline) -> SendResult:
         """Sends to ``queue``, and to no other: repeats there after a pause what may succeed later."""
@@ -97,25 +153,30 @@ class Sender:
     async def attempt(self, outgoing: Outgoing, queue: MessageQueue, deadline: Deadline) -> SendResult:
         """Sends once, to ``queue``. Raises RefusedError, UnreachableError."""
         instance = self._instance
-        begun_ms = self._clock.now_ms()
-        command = outgoing.command(self._group, queue, begun_ms)
+        begun_ms, born_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+        command = outgoing.command(self._group, queue, born_ms)
         address = ""
+        result: SendResult | None = None
         try:
             address = await instance.routes.write_address(queue, deadline.left_s())
             answer = await instance.remoting.invoke(address, command, deadline.left_s())
-            result = send_result(answer, outgoing, queue, address)
+            result = send_result(answer, outgoing.message_id, queue, address)
+            return result
         except (RefusedError, UnreachableError) as error:
-            if may_retry(error):
-                self.health.failed(queue.broker_name)
-                instance.renew_route(queue.topic)
-            if self._tracer is not None:
-                self._tracer.sent(outgoing, None, address, begun_ms, self._clock.now_ms() - begun_ms)
+            self._failed(queue, error)
             raise
-        took_ms = self._clock.now_ms() - begun_ms
-        self.health.succeeded(queue.broker_name, took_ms if self._avoids_slow else 0)
-        if self._tracer is not None:
-            self._tracer.sent(outgoing, result, address, begun_ms, took_ms)
-        return result
+        finally:
+            took_ms = self._clock.monotonic_ms() - begun_ms
+            if result is not None:
+                self.health.succeeded(queue.broker_name, took_ms if self._avoids_slow else 0)
+            if self._tracer is not None:
+                self._tracer.sent(outgoing, result, address, born_ms, took_ms)
+
+    def _failed(self, queue: MessageQueue, error: RefusedError | UnreachableError) -> None:
+        """Avoids the broker for a while and renews the topic's route, if another attempt may succeed."""
+        if may_retry(error):
+            self.health.failed(queue.broker_name)
+            self._instance.renew_route(queue.topic)
 
     async def deliver(self, parcel: Parcel, queue: MessageQueue | None, is_ordered: bool) -> None:
         """Sends a parcel and gives its messages their results. Never raises anything but a cancellation."""
@@ -134,7 +195,7 @@ class Sender:
 
     async def _send(self, parcel: Parcel, queue: MessageQueue | None, is_ordered: bool) -> SendResult:
         deadline = Deadline(self._clock, (max(parcel.deadlines_ms) - self._clock.monotonic_ms()) / 1000)
-        outgoing = parcel.outgoing()
+        outgoing = parcel.outgoing(self._instance.ids)
         if queue is None:
             return await self.anywhere(outgoing, deadline)
         if is_ordered:

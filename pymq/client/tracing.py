@@ -221,7 +221,7 @@ class Tracer:
         queue: MessageQueue = instance.rng.choice(queues)
         address = await instance.routes.write_address(queue, SEND_TIMEOUT_S)
         command = outgoing.command(self._producer_group, queue, instance.clock.now_ms())
-        send_result(await instance.remoting.invoke(address, command, SEND_TIMEOUT_S), outgoing, queue, address)
+        send_result(await instance.remoting.invoke(address, command, SEND_TIMEOUT_S), message_id, queue, address)
 
 
 def _is_traced(message: StoredMessage) -> bool:

@@ -176,7 +176,7 @@ class TransactionProducer(Producer):
         return sent
 
     def _half(self, message: Message) -> Outgoing:
-        outgoing = self._prepare(message)
+        outgoing = self._preparer.outgoing(message)
         outgoing.properties += self._added
         outgoing.sys_flag |= sysflag.TRANSACTION_PREPARED
         return outgoing

@@ -37,14 +37,33 @@ class UniqueIdMaker:
         self._counter = 0
         self._month_start_ms = 0
         self._month_end_ms = 0
+        self._last_ms = -1
+        self._last_start = ""
 
     def next_id(self) -> str:
         """Return a new id, unique among 65,536 of the same millisecond."""
+        start = self._start()
+        self._counter = counter = (self._counter + 1) & 0xFFFF
+        return f"{start}{counter:04X}"
+
+    def next_ids(self, count: int) -> list[str]:
+        """Return ``count`` new ids, in order."""
+        start, first = self._start(), self._counter + 1
+        self._counter = (self._counter + count) & 0xFFFF
+        if first + count > 0x10000:
+            return [f"{start}{n & 0xFFFF:04X}" for n in range(first, first + count)]
+        digits = struct.pack(f">{count}H", *range(first, first + count)).hex().upper()
+        return [start + digits[at : at + 4] for at in range(0, 4 * count, 4)]
+
+    def _start(self) -> str:
+        """Return the part that the ids of one millisecond share."""
         now_ms = self._clock.now_ms()
-        if not self._month_start_ms <= now_ms < self._month_end_ms:
-            self._enter_month(now_ms)
-        self._counter = (self._counter + 1) & 0xFFFF
-        return f"{self._prefix}{(now_ms - self._month_start_ms) & 0xFFFFFFFF:08X}{self._counter:04X}"
+        if now_ms != self._last_ms:
+            if not self._month_start_ms <= now_ms < self._month_end_ms:
+                self._enter_month(now_ms)
+            self._last_ms = now_ms
+            self._last_start = f"{self._prefix}{(now_ms - self._month_start_ms) & 0xFFFFFFFF:08X}"
+        return self._last_start
 
     def _enter_month(self, now_ms: int) -> None:
         now = datetime.fromtimestamp(now_ms / 1000, UTC)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
+import msgspec
+
 from pymq.errors import UsageError
 from pymq.model import properties as names
 from pymq.model.record import StoredMessage, decode_records
@@ -175,8 +177,7 @@ class SendStatus(Enum):
     FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
 
 
-@dataclass(slots=True, frozen=True)
-class SendResult:
+class SendResult(msgspec.Struct, frozen=True, gc=False):
     """``message_id`` is the unique key (comma-joined for a batch), ``offset_message_id`` is the broker's id.
 
     ``recall_handle`` is what :meth:`pymq.client.producer.Producer.recall` takes for a timer message, else empty.

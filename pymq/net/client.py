@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from pymq.clock import Clock
 from pymq.errors import ClosedError, ProtocolViolation, RefusedError, RequestTimeoutError, UnreachableError
@@ -88,6 +88,15 @@ class RemotingClient:
             return None
         return connection.call(command, timeout_s)
 
+    def call_frame(
+        self, address: str, frame: bytes, opaque: int, code: int, timeout_s: float
+    ) -> asyncio.Future[Command] | None:
+        """As :meth:`call`, for a frame that is encoded, with an opaque of :meth:`next_opaque`."""
+        connection = self._connections.get(address)
+        if connection is None or connection.writable is not None:
+            return None
+        return connection.call_frame(frame, opaque, code, timeout_s)
+
     async def invoke_ok(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
         """As :meth:`invoke`, but raises RefusedError when the answer's code is not 0."""
         answer = await self.invoke(address, command, timeout_s)
@@ -106,6 +115,11 @@ class RemotingClient:
     def is_connected(self, address: str) -> bool:
         """Return whether a connection to ``address`` is open."""
         return address in self._connections
+
+    def is_ready(self, address: str) -> bool:
+        """Return whether a request to ``address`` can be written now."""
+        connection = self._connections.get(address)
+        return connection is not None and connection.writable is None
 
     def check_open(self) -> None:
         """Raises ClosedError after :meth:`close`, and in a forked child if the parent used the client."""
@@ -263,13 +277,8 @@ def _failure(command: Command, error: Exception) -> Reply:
     return Reply(ResponseCode.SYSTEM_ERROR, f"{request_name(command.code)} failed: {type(error).__name__}: {error}")
 
 
-class _Pending(NamedTuple):
-    """An open request. Times are monotonic."""
-
-    future: asyncio.Future[Command]
-    sent_ms: int
-    deadline_ms: int
-    code: int
+# An open request: the future of its answer, when it was sent, when it must be answered (both monotonic), its code.
+_Pending = tuple["asyncio.Future[Command]", int, int, int]
 
 
 class _Connection(asyncio.Protocol):
@@ -296,11 +305,19 @@ class _Connection(asyncio.Protocol):
     def call(self, command: Command, timeout_s: float) -> asyncio.Future[Command]:
         """Sends ``command`` and returns a future of its answer; it fails with RequestTimeoutError or
         UnreachableError."""
+        self.send(command)
+        return self._expect(command.opaque, command.code, timeout_s)
+
+    def call_frame(self, frame: bytes, opaque: int, code: int, timeout_s: float) -> asyncio.Future[Command]:
+        """As :meth:`call`, for a frame that is encoded, with an opaque of :meth:`RemotingClient.next_opaque`."""
+        self._write(frame)
+        return self._expect(opaque, code, timeout_s)
+
+    def _expect(self, opaque: int, code: int, timeout_s: float) -> asyncio.Future[Command]:
         future: asyncio.Future[Command] = self._loop.create_future()
         now_ms = self._clock.monotonic_ms()
         deadline_ms = now_ms + int(timeout_s * 1000)
-        self.send(command)
-        self._pending[command.opaque] = _Pending(future, now_ms, deadline_ms, command.code)
+        self._pending[opaque] = (future, now_ms, deadline_ms, code)
         if deadline_ms < self._sweep_at_ms:
             self._arm_sweep(deadline_ms)
         return future
@@ -359,7 +376,7 @@ class _Connection(asyncio.Protocol):
         """
         now_ms = self._clock.monotonic_ms()
         self._sweeper, self._sweep_at_ms = None, _NEVER_MS
-        overdue = [opaque for opaque, pending in self._pending.items() if pending.deadline_ms <= now_ms]
+        overdue = [opaque for opaque, pending in self._pending.items() if pending[2] <= now_ms]
         for opaque in overdue:
             future, sent_ms, _, code = self._pending.pop(opaque)
             if self._heard_ms <= sent_ms and not self._retiring:
@@ -368,7 +385,7 @@ class _Connection(asyncio.Protocol):
             if not future.done():
                 future.set_exception(RequestTimeoutError(f"{self.address} did not answer {request_name(code)} in time"))
         if self._pending:
-            earliest_ms = min(pending.deadline_ms for pending in self._pending.values())
+            earliest_ms = min(deadline_ms for _, _, deadline_ms, _ in self._pending.values())
             self._arm_sweep(max(earliest_ms, now_ms + SWEEP_INTERVAL_MIN_MS))
         elif self._retiring and self._transport is not None:
             self._transport.abort()
@@ -395,8 +412,8 @@ class _Connection(asyncio.Protocol):
             self._client.serve(self, command)
             return
         entry = self._pending.pop(command.opaque, None)
-        if entry is not None and not entry.future.done():
-            entry.future.set_result(command)
+        if entry is not None and not entry[0].done():
+            entry[0].set_result(command)
         if command.code == ResponseCode.GO_AWAY:
             self._retiring = True
             self._client.retire(self)
@@ -411,9 +428,9 @@ class _Connection(asyncio.Protocol):
             self._sweeper.cancel()
         self._client.retire(self)
         failure = f"the connection to {self.address} closed before the answer came: {self._reason}"
-        for pending in self._pending.values():
-            if not pending.future.done():
-                pending.future.set_exception(UnreachableError(failure))
+        for future, _, _, _ in self._pending.values():
+            if not future.done():
+                future.set_exception(UnreachableError(failure))
         self._pending.clear()
         self.resume_writing()
         if not self.ended.done():

@@ -7,9 +7,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pymq.client.outgoing import Outgoing, _all_properties, own_properties
-from pymq.errors import UsageError
+from pymq.client.outgoing import Outgoing, _all_properties, own_properties, send_result, wait_property
+from pymq.client.preparing import with_id
+from pymq.client.send_frames import SendFrames
+from pymq.errors import ProtocolViolation, UsageError
 from pymq.model.message import Message, MessageQueue
+from pymq.wire.command import Command, encode_command
 from pymq.wire.header import decode_header, encode_header
 from pymq.wire.headers.send import SendMessageV2Header, send_v2_fields
 
@@ -63,3 +66,43 @@ def test_the_short_way_to_properties_equals_the_long_one(tags: str, keys: str) -
     except UsageError as error:
         found = str(error)
     assert found == expected
+
+
+NAMES = st.text("abz09-_%|", min_size=1, max_size=12)
+
+
+@given(NAMES, NAMES, NAMES, PLAIN, st.booleans(), st.integers(0, 2**31 - 1))
+def test_frames_from_templates_equal_encoded_commands(
+    group: str, topic: str, broker: str, tags: str, wait_store: bool, opaque: int
+) -> None:
+    if "\x01" in tags or "\x02" in tags:
+        return
+    queue, born_ms, body = MessageQueue(topic, broker, opaque % 9), 1_790_000_000_000 + opaque, b"body %d"
+    start = (f"TAGS\x01{tags}\x02" if tags else "").encode() + b"UNIQ_KEY\x01"
+    text = with_id(start, "7F00AB").decode() + wait_property(wait_store)
+    command = Outgoing(topic, body, text, "7F00AB", 0, 0, False).command(group, queue, born_ms)
+    command.opaque, command.language, command.version = opaque, "PYTHON", 479
+    frames = SendFrames(group, "PYTHON", 479)
+    for _ in range(2):
+        assert frames.frame(queue, start, wait_store, "7F00AB", body, 0, born_ms, opaque) == encode_command(command)
+    assert frames.frame(queue, start, wait_store, "7F00AB", body, 1, born_ms, opaque) is None
+
+
+def test_the_short_way_to_a_result_equals_the_typed_one() -> None:
+    queue = MessageQueue("T", "b", 3)
+    for fields in (
+        {"msgId": "A", "queueId": "3", "queueOffset": "5"},
+        {"msgId": "A", "queueId": "1", "queueOffset": "12345678901"},
+        {"msgId": "A", "queueId": "3", "queueOffset": "7", "recallHandle": "h"},
+        {"msgId": "A", "queueId": "3", "queueOffset": "-1"},
+        {"msgId": "A", "queueId": "٣", "queueOffset": "5"},
+        {"msgId": "A", "queueId": "3"},
+        {"queueId": "3", "queueOffset": "5"},
+    ):
+        found: list[Any] = []
+        for ext in (fields, {"recallHandle": "", **fields}):  # with it the typed way is taken
+            try:
+                found.append(send_result(Command(0, ext=ext), "U", queue, "a:1"))
+            except ProtocolViolation as error:
+                found.append(str(error))
+        assert found[0] == found[1]
