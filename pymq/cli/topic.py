@@ -1,8 +1,8 @@
-"""``pymq topic``: list, create, update, delete, describe, route, stats."""
+"""``pymq topic``: list, create, update, shrink, expand, delete, describe, route, stats."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,9 +10,13 @@ from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, parse_perm
 from pymq.cli.output import Column, OutputFormat, print_json, print_listing, print_note
 from pymq.cli.session import with_admin
+from pymq.cli.topic_resize import expand, shrink
 from pymq.errors import EXIT_FAILED
 
-app = new_app("List, create, update, delete and inspect topics.")
+if TYPE_CHECKING:
+    from pymq.client.admin import Admin
+
+app = new_app("List, create, update, resize, delete and inspect topics.")
 
 TopicArgument = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
 ClusterOption = Annotated[
@@ -86,7 +90,7 @@ def create(
         typer.Option(
             "--type",
             metavar="TYPE",
-            help="Take only messages of this type: normal, fifo, delay or transaction; without it, of all.",
+            help="Take only messages of this type: normal, fifo, delay, transaction; mixed (the default): of all.",
         ),
     ] = None,
     output: OutputOption = OutputFormat.table,
@@ -128,24 +132,46 @@ def update(
     write_queues: WriteQueuesOption = None,
     read_queues: ReadQueuesOption = None,
     perm: PermOption = None,
+    message_type: Annotated[
+        str | None,
+        typer.Option("--type", metavar="TYPE", help="The only type taken: normal, fifo, delay, transaction, or mixed."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Lower --rq also when groups have messages to read.")] = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Change a topic's queues or permission; other settings stay as they are on each broker.
+    """Change a topic's queues, permission or type; other settings stay as they are on each broker.
 
-    To shrink a topic without loss: lower --wq, wait until the upper queues are read, then lower --rq.
+    pymq topic shrink lowers the number of queues without loss.
     """
     from pymq.cli import topic_work as work
     from pymq.errors import UsageError
 
-    if write_queues is None and read_queues is None and perm is None:
-        raise UsageError("nothing to change: give --wq, --rq or --perm")
-    changes = {"write_queues": write_queues, "read_queues": read_queues, "perm": parse_perm(perm)}
+    if write_queues is None and read_queues is None and perm is None and message_type is None:
+        raise UsageError("nothing to change: give --wq, --rq, --perm or --type")
+    changes = {
+        "write_queues": write_queues,
+        "read_queues": read_queues,
+        "perm": parse_perm(perm),
+        "attributes": work.type_attribute(message_type),
+    }
     topic = name if name is not None else _choose_topic(namesrv)
-    records = with_admin(namesrv, lambda admin: work.update_topic(admin, topic, clusters or [], brokers or [], changes))
+    records = with_admin(
+        namesrv, lambda admin: work.update_topic(admin, topic, clusters or [], brokers or [], changes, force=force)
+    )
     columns = [*CONFIG_COLUMNS, Column("before")]
     print_listing(records, columns, output)
     _warn_of_unread_queues(records)
+
+
+app.command(
+    epilog=examples(
+        "pymq topic shrink orders --to 8             shows the plan",
+        "pymq topic shrink orders --to 8 --yes",
+        "pymq topic shrink orders --to 8 --yes --without old-audit",
+    )
+)(shrink)
+app.command(epilog=examples("pymq topic expand orders --to 16", "pymq topic expand orders --to 16 -b broker-a"))(expand)
 
 
 def _warn_of_unread_queues(records: list[dict[str, Any]]) -> None:
@@ -182,28 +208,48 @@ def _choose_topic(namesrv: str) -> str:
     raise UsageError(f"{answer!r} is not one of the listed topics: type a number or a name from the list")
 
 
-@app.command(epilog=examples("pymq topic delete orders --yes", "pymq topic delete orders -b broker-a --yes"))
+@app.command(
+    epilog=examples(
+        "pymq topic delete orders",
+        "pymq topic delete orders --yes --with-retries",
+        "pymq topic delete orders -b broker-a --yes --force",
+    )
+)
 def delete(
     name: TopicArgument,
     clusters: ClusterOption = None,
     brokers: BrokerOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="With --yes: also when groups read it or are behind.")] = False,
+    with_retries: Annotated[
+        bool,
+        typer.Option("--with-retries", help="Also the retry and dead-letter topics of groups that read only this one."),
+    ] = False,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Delete a topic and its messages, everywhere or only on the named brokers."""
+    """Delete a topic and its messages, everywhere or only on the named brokers.
+
+    It shows what would be lost and which groups still read the topic, and asks.
+    """
     import sys
 
-    from pymq.cli import topic_work as work
+    from pymq.cli import topic_delete_work as work
     from pymq.errors import UsageError
 
-    if not yes:
-        if not sys.stdin.isatty():
-            raise UsageError(f"deleting {name!r} deletes its messages: give --yes to confirm")
-        if not typer.confirm(f"Delete topic {name!r} and all its messages?", err=True):
-            print_note("nothing is deleted")
-            raise typer.Exit(EXIT_FAILED)
-    addresses = with_admin(namesrv, lambda admin: work.delete_topic(admin, name, clusters or [], brokers or []))
-    print(f"deleted {name} on {', '.join(addresses)}")
+    async def run(admin: Admin) -> list[str]:
+        plan = await work.plan(admin, name, clusters or [], brokers or [], with_retries=with_retries)
+        if yes:
+            plan.check(is_forced=force)
+        else:
+            print_note(plan.text())
+            if not sys.stdin.isatty():
+                raise UsageError(f"deleting {name!r} deletes its messages: give --yes to confirm")
+            if not typer.confirm(f"Delete topic {name!r}?", err=True):
+                print_note("nothing is deleted")
+                raise typer.Exit(EXIT_FAILED)
+        return await work.delete(admin, plan)
+
+    print("\n".join(with_admin(namesrv, run)))
 
 
 @app.command(epilog=examples("pymq topic describe orders", "pymq topic describe orders -o json"))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from pymq.cli.topic_resize_work import refuse_hiding
 from pymq.client.admin import Admin, BrokerTarget
 from pymq.errors import NotFoundError, RefusedError, UsageError
-from pymq.model.message_types import TYPE_ATTRIBUTE, TYPES
+from pymq.model.message_types import TYPE_ATTRIBUTE, TYPES, UNCHECKED
 from pymq.model.names import is_user_topic
 from pymq.model.tables import TopicConfig, perm_text
 from pymq.wire.codes import ResponseCode
@@ -49,8 +50,8 @@ def type_attribute(message_type: str | None) -> dict[str, str]:
     """Returns the attribute of a topic that takes only messages of this type. Raises UsageError."""
     if message_type is None:
         return {}
-    if message_type.upper() not in TYPES:
-        raise UsageError(f"--type {message_type!r}: use {', '.join(TYPES).lower()}")
+    if message_type.upper() not in (*TYPES, *UNCHECKED):
+        raise UsageError(f"--type {message_type!r}: use {', '.join(TYPES).lower()}, or mixed for all of them")
     return {TYPE_ATTRIBUTE: message_type.upper()}
 
 
@@ -69,29 +70,24 @@ async def create_topic(
 
 
 async def update_topic(
-    admin: Admin, topic: str, clusters: list[str], brokers: list[str], changes: dict[str, int | None]
+    admin: Admin, topic: str, clusters: list[str], brokers: list[str], changes: dict[str, Any], *, force: bool
 ) -> list[dict[str, Any]]:
-    """Applies the changes on the chosen brokers, by default those that hold the topic."""
+    """Applies the changes on the chosen brokers, by default those that hold the topic.
+
+    Raises UnsafeError, unless ``force``, when fewer read queues would hide messages from a group.
+    """
     if clusters or brokers:
         targets = await admin.cluster.select(clusters, brokers)
     else:
         targets = await admin.topics.targets(topic)
+    if changes["read_queues"] is not None and not force:
+        await refuse_hiding(admin, topic, targets, changes["read_queues"])
     changed = await admin.topics.update(topic, targets, **changes)
     return [
         config_record(target, after)
         | {"before": f"{before.read_queue_nums}/{before.write_queue_nums} {perm_text(before.perm)}"}
         for target, before, after in changed
     ]
-
-
-async def delete_topic(admin: Admin, name: str, clusters: list[str], brokers: list[str]) -> list[str]:
-    """Deletes the topic and returns the names of the brokers it was deleted on."""
-    holders = await admin.topics.targets(name)
-    named = bool(clusters or brokers)
-    targets = await admin.cluster.select(clusters, brokers) if named else holders
-    everywhere = set(holders) <= set(targets)
-    await admin.topics.delete(name, targets, everywhere=everywhere)
-    return [target.name or target.address for target in targets]
 
 
 async def describe_topic(admin: Admin, name: str) -> dict[str, Any]:

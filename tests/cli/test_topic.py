@@ -136,6 +136,20 @@ def test_stats_by_queue(pymq: Pymq) -> None:
     assert pymq("topic", "stats", "counted").out.splitlines()[1].endswith("-")
 
 
+def test_delete_is_refused_while_a_group_is_behind(pymq: Pymq) -> None:
+    pymq("topic", "create", "still_read", "--wq", "2")
+    pymq("send", "still_read", stdin="".join(f"m{number}\n" for number in range(6)))
+    pymq("offset", "reset", "slow_group", "--topic", "still_read", "--to", "start", "--yes")
+    outcome = pymq("topic", "delete", "still_read", "--yes")
+    assert outcome.code == EXIT_REFUSED and "slow_group (offline) has 6 unread" in outcome.err
+    outcome = pymq("topic", "delete", "still_read")
+    assert outcome.code == EXIT_USAGE and "still_read: 6 messages on broker-a" in outcome.err
+    assert pymq("topic", "create", "%RETRY%slow_group").code == EXIT_OK
+    outcome = pymq("topic", "delete", "still_read", "--yes", "--force", "--with-retries")
+    assert outcome.code == EXIT_OK
+    assert outcome.out == "deleted still_read on broker-a\ndeleted %RETRY%slow_group on broker-a\n"
+
+
 def test_delete_requires_a_confirmation(pymq: Pymq) -> None:
     pymq("topic", "create", "deleted")
     assert pymq("topic", "delete", "deleted").code == EXIT_USAGE

@@ -8,6 +8,7 @@ from types import TracebackType
 from pymq.client.admin.brokers import BrokerAdmin
 from pymq.client.admin.cluster import ClusterAdmin
 from pymq.client.admin.connection import DEFAULT_TIMEOUT_S, AdminConnection
+from pymq.client.admin.draining import DrainAdmin
 from pymq.client.admin.filters import FilterAdmin
 from pymq.client.admin.groups import GroupAdmin
 from pymq.client.admin.messages import MessageAdmin
@@ -21,7 +22,7 @@ from pymq.clock import Clock, SystemClock
 
 
 class Admin:
-    """Admin calls by noun: ``cluster``, ``topics``, ``groups``, ``offsets``, ``filters``, ``brokers``,
+    """Admin calls by noun: ``cluster``, ``topics``, ``groups``, ``offsets``, ``draining``, ``filters``, ``brokers``,
     ``replication``, ``messages``, ``traces``, ``namesrv``.
 
     ``namesrv``: "host:port" texts, or one text with several joined by ``;``; without them NAMESRV_ADDR from the
@@ -44,6 +45,7 @@ class Admin:
         self.topics = TopicAdmin(self._connection, self.cluster)
         self.groups = GroupAdmin(self._connection, self.cluster)
         self.offsets = OffsetAdmin(self._connection, self.topics, self.groups)
+        self.draining = DrainAdmin(self.topics, self.groups, self.offsets)
         self.brokers = BrokerAdmin(self._connection)
         self.filters = FilterAdmin(self.cluster, self.topics, self.groups, self.brokers)
         self.replication = ReplicationAdmin(self._connection, self.brokers)

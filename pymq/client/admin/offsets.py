@@ -45,13 +45,17 @@ class OffsetAdmin:
         self._topics = topics
         self._groups = groups
 
-    async def places(self, group: str, topic: str) -> dict[MessageQueue, Place]:
-        """Returns the group's place in every queue of the topic, sorted; the group need not exist.
+    async def places(
+        self, group: str, topic: str, queues: Sequence[MessageQueue] | None = None
+    ) -> dict[MessageQueue, Place]:
+        """Returns the group's place in these queues of the topic, by default in all, sorted; the group need not exist.
 
         Raises NotFoundError (no topic).
         """
         addresses = await self._addresses(topic)
         stats = {queue: at for queue, at in (await self._topics.stats(topic)).items() if queue.broker_name in addresses}
+        if queues is not None:
+            stats = {queue: at for queue, at in stats.items() if queue in queues}
 
         async def place(queue: MessageQueue) -> Place:
             committed = await self._committed(addresses[queue.broker_name], group, queue)

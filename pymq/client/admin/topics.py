@@ -111,6 +111,7 @@ class TopicAdmin:
         read_queues: int | None = None,
         write_queues: int | None = None,
         perm: int | None = None,
+        attributes: dict[str, str] | None = None,
     ) -> list[tuple[BrokerTarget, TopicConfig, TopicConfig]]:
         """Changes the given values and keeps each broker's others; returns (broker, before, after) for each broker.
 
@@ -125,10 +126,11 @@ class TopicAdmin:
                 raise NotFoundError(
                     f"no topic {topic!r} on {target.name or target.address}: pymq topic create makes it"
                 )
-            plan.append((target, before, msgspec.structs.replace(before, **given)))
+            merged = {**before.attributes, **(attributes or {})}
+            plan.append((target, before, msgspec.structs.replace(before, **given, attributes=merged)))
         for target, _, after in plan:
-            # The attributes are there already, and 5.x brokers refuse to set unchangeable ones again.
-            await self.put(target.address, msgspec.structs.replace(after, attributes={}))
+            # Other attributes are there already, and 5.x brokers refuse to set unchangeable ones again.
+            await self.put(target.address, msgspec.structs.replace(after, attributes=attributes or {}))
         return plan
 
     async def delete(self, topic: str, targets: Sequence[BrokerTarget], *, everywhere: bool) -> None:
