@@ -204,6 +204,7 @@ def pull_frame(
     suspend_ms: int = 0,
     sql: str | None = None,
     filter_class: str | None = None,
+    header: int = JSON_HEADER,
 ) -> bytes:
     """Returns a pull as the Java client's pull consumer sends it; ``suspend_ms`` above zero makes it a long poll.
 
@@ -227,7 +228,8 @@ def pull_frame(
         "subVersion": "0",
         "consumerGroup": group,
     }
-    return encode_json(PULL_MESSAGE, opaque, ext)
+    encode = encode_binary if header == BINARY_HEADER else encode_json
+    return encode(PULL_MESSAGE, opaque, ext)
 
 
 def _write_digits(rows: npt.NDArray[np.uint8], at: int, numbers: npt.NDArray[np.int64], width: int, base: int) -> None:

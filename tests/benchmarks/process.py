@@ -38,6 +38,11 @@ def own_cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND if fields else 0.0
 
 
+def scheduled_ns(pid: int) -> int:
+    """Returns the time that the threads of the process were on a CPU so far, in ns; its descendants don't count."""
+    return sum(int(task.read_text().split()[0]) for task in Path(f"/proc/{pid}/task").glob("*/schedstat"))
+
+
 def resident_bytes(pid: int) -> int:
     """Returns the resident memory of the process and its descendants; shared pages count for each of them."""
     pages = 0
