@@ -19,7 +19,7 @@ from pymq.broker.replication.read_advice import ReadAdvice
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.report.stats import StatsManager
 from pymq.broker.timers.timer_puts import TimerPuts
-from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, Job
+from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, HastenJob, Job
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.model.ids import UniqueIdMaker
@@ -29,7 +29,7 @@ from pymq.net.memory_budget import MemoryBudget
 from pymq.store.store import MessageStore, tags_codes
 from pymq.wire.dispatch import Peer
 
-POP_TICK_PERIOD_MS = 50  # the waiting time of a pop ends this long before the client gives up
+POP_JOB = "waiting pops"
 
 
 class MessageRequests:
@@ -51,6 +51,7 @@ class MessageRequests:
         read_advice: ReadAdvice,
         schedule_turn_end: Callable[[], None],
         budget: MemoryBudget,
+        hasten_job: HastenJob,
     ) -> None:
         """``store_host``: this broker's packed address, part of every message id."""
         self._is_master = role.is_master
@@ -106,6 +107,7 @@ class MessageRequests:
             revive_log=pop.revive_log,
             ordered_queues=pop.ordered_queues,
             budget=budget,
+            wake_in=lambda delay_ms: hasten_job(POP_JOB, delay_ms),
         )
         self.pop_polls = self.pops.polls
         pop.reviver.on_revived = self.pop_polls.wake_group
@@ -131,10 +133,10 @@ class MessageRequests:
         return self.fast_sends if self._is_master else self.fast_pulls
 
     def jobs(self) -> list[Job]:
-        """Return the job that answers pulls whose time is over."""
+        """Return the jobs that answer pulls and pops whose time is over."""
         return [
             Job("parked pulls", TICK_PERIOD_MS, self.long_polls.tick),
-            Job("waiting pops", POP_TICK_PERIOD_MS, self.pop_polls.tick),
+            Job(POP_JOB, TICK_PERIOD_MS, self.pop_polls.tick),
         ]
 
     def wake_waiting(self) -> bool:

@@ -221,6 +221,7 @@ class BrokerParts:
             ),
             schedule_turn_end=schedule_turn_end,
             budget=budget,
+            hasten_job=hasten_job,
         )
         self.upkeep = Upkeep(config=config, clock=clock, store=store, run_in_thread=run_in_thread)
 

@@ -6,6 +6,7 @@ The checks come in the order of Java's PopMessageProcessor and AckMessageProcess
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pymq.broker.messages.message_filter import MessageFilter
@@ -72,7 +73,9 @@ class PopHandlers:
         revive_log: ReviveLog,
         ordered_queues: OrderedQueues,
         budget: MemoryBudget,
+        wake_in: Callable[[int], None],
     ) -> None:
+        """``wake_in`` has the tick of :attr:`polls` called in so many ms."""
         self._config = config
         self._clock = clock
         self._store = store
@@ -91,6 +94,7 @@ class PopHandlers:
             budget=budget,
             count_max=lambda: config.max_pop_polling_size,
             queue_count_max=lambda: config.pop_polling_size,
+            wake_in=wake_in,
         )
 
     # -- pop -----------------------------------------------------------------------------------------------------

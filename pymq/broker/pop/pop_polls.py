@@ -66,9 +66,10 @@ class PopPolls:
         budget: MemoryBudget,
         count_max: Callable[[], int],
         queue_count_max: Callable[[], int],
+        wake_in: Callable[[int], None],
     ) -> None:
         """``give_up`` answers a request of a peer that reads no answers. ``count_max``: waiters of this broker;
-        ``queue_count_max``: of one queue id of a group's topic."""
+        ``queue_count_max``: of one queue id of a group's topic. ``wake_in`` has :meth:`tick` called in so many ms."""
         self.count = 0
         self.turn_bytes = 0
         self._clock = clock
@@ -77,6 +78,7 @@ class PopPolls:
         self._budget = budget
         self._count_max = count_max
         self._queue_count_max = queue_count_max
+        self._wake_in = wake_in
         # topic -> group -> queue id -> waiters
         self._topics: dict[str, dict[str, dict[int, _Waiters]]] = {}
         self._by_peer: dict[Peer, _Waiters] = {}
@@ -117,7 +119,8 @@ class PopPolls:
         if self.count >= self._count_max() or self.waiting_count(group, topic, queue_id) >= self._queue_count_max():
             return False
         self._budget.check_room(PARKED_BYTES + message_filter.size_bytes, "a waiting pop")
-        deadline_ms = self._clock.monotonic_ms() + min(wait_ms, WAIT_MAX_MS)
+        wait_ms = min(wait_ms, WAIT_MAX_MS)
+        deadline_ms = self._clock.monotonic_ms() + wait_ms
         self._number += 1
         parked = ParkedPop(
             peer, request.envelope(), ask, group, topic, queue_id, message_filter, deadline_ms, self._number
@@ -125,6 +128,8 @@ class PopPolls:
         self._budget.hold_for(peer, PARKED_REQUESTS, parked.size_bytes)
         self._by_peer.setdefault(peer, {})[parked.number] = parked
         heapq.heappush(self._deadlines, (deadline_ms, parked.number, parked))
+        if self._deadlines[0][2] is parked:
+            self._wake_in(wait_ms)
         self.count += 1
         self._list(parked)
         if is_due:
@@ -152,6 +157,8 @@ class PopPolls:
     def wake(self) -> bool:
         """Look again for waiters that are due. Return True when more are. Called once a turn, after the commit."""
         self.turn_bytes = 0
+        if not self._due:
+            return False
         end_ms = self._clock.monotonic_ms() + SLICE_MS
         for _ in range(len(self._due)):
             if self.is_turn_full or self._clock.monotonic_ms() >= end_ms:
@@ -168,6 +175,8 @@ class PopPolls:
             self._finish(heapq.heappop(self._deadlines)[2])
             if self._clock.monotonic_ms() >= end_ms:
                 break
+        if self._deadlines:
+            self._wake_in(max(0, self._deadlines[0][0] - now_ms))
         self.wake()
 
     def disconnect(self, peer: Peer) -> None:
