@@ -136,7 +136,8 @@ class Server(ConnectionTable["Connection"]):
         finally:
             # Only now: answers that the turn's end itself makes are written here, not in another turn.
             self._turn_scheduled = False
-            self._write_answers()
+            if self._dirty:
+                self._write_answers()
             if is_more_left:
                 self.schedule_turn_end()
             self.turns.end(begun_s, "end of a turn")

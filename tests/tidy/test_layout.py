@@ -12,6 +12,7 @@ LAYOUT = ("pymq/model/layout.py", "pymq/model/layout_dtypes.py")
 OTHERS = {
     "pymq/broker/fast/header.py": "wire frames",
     "pymq/broker/fast/pull.py": "wire frames",
+    "pymq/broker/fast/pull_header.py": "wire frames",
     "pymq/broker/fast/send.py": "wire frames",
     "pymq/client/send_frames.py": "wire frames",
     "pymq/filter/java_numbers.py": "bits of a double",

@@ -1,7 +1,7 @@
-"""FastPulls: the fast path of a pull with a JSON header that finds messages: fewer objects, the same bytes.
+"""FastPulls: the fast path of a pull that finds messages, or parks: fewer objects, the same bytes.
 
-Any other pull (nothing found, parking, resets, refusals, other codecs) returns False and takes the plain path through
-:class:`~pymq.broker.handlers.pull.PullHandlers`. A test compares the two.
+Any other pull (nothing found and no wish to wait, resets, refusals, record filters) returns False and takes the plain
+path through :class:`~pymq.broker.handlers.pull.PullHandlers`. A property test compares the two.
 """
 
 from __future__ import annotations
@@ -9,62 +9,83 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from pymq.broker.fast.pull_header import PullHeads
 from pymq.errors import PymqError
 from pymq.wire.codes import VERSION_5_3_3
-from pymq.wire.command import FLAG_ONEWAY, SERIALIZE_JSON
-from pymq.wire.header import Int32
-from pymq.wire.headers.pull import PullMessageHeader
+from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, SERIALIZE_JSON, SERIALIZE_ROCKETMQ
 
 if TYPE_CHECKING:
     from pymq.broker.handlers.pull import PullHandlers
     from pymq.net.server import Connection
+    from pymq.store.store import GetResult
 
-_STARTS = (b'{"code":11,', b'{"code":361,')
+_NO_QUESTION = FLAG_ONEWAY | FLAG_RESPONSE
 _FRAME_HEAD = struct.Struct(">iI")
-_ANSWER = (
+_JSON_ANSWER = (
     b'{"code":0,"extFields":{"suggestWhichBrokerId":"%d","nextBeginOffset":"%d","minOffset":"%d","maxOffset":"%d",'
     b'"topicSysFlag":"0","groupSysFlag":"0"},"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
     b'"version":' + str(VERSION_5_3_3).encode() + b',"remark":"FOUND"}'
 )
-
-
-class _Head(msgspec.Struct, gc=False):
-    code: int
-    opaque: Int32
-    extFields: PullMessageHeader
-    flag: int = 0
-
-
-_decode = msgspec.json.Decoder(_Head, strict=False).decode
+_BINARY_FIELDS = (
+    b"\x00\x14suggestWhichBrokerId\x00\x00\x00%c%b\x00\x0fnextBeginOffset\x00\x00\x00%c%b\x00\x09minOffset\x00\x00\x00%c%b"
+    b"\x00\x09maxOffset\x00\x00\x00%c%b\x00\x0ctopicSysFlag\x00\x00\x00\x010\x00\x0cgroupSysFlag\x00\x00\x00\x010"
+)
+_BINARY_REMARK = b"FOUND"
+# The frame's length, the header's and its codec; code, language, version, opaque, flag, remark, length of the fields
+_BINARY_HEAD = struct.Struct(f">iIhBhiii{len(_BINARY_REMARK)}si")
+_BINARY_HEADER_SIZE_BYTES = _BINARY_HEAD.size - 8
 
 
 class FastPulls:
-    """A server calls it for every frame. It returns True when the frame was a pull that it has answered."""
+    """A server calls it for every frame. It returns True when the frame was a pull that it has answered or parked."""
 
     def __init__(self, handlers: PullHandlers) -> None:
         self._handlers = handlers
+        self._decode = PullHeads().decode
         self.count = 0
 
     def __call__(self, connection: Connection, payload: bytes) -> bool:
-        if payload[0] != SERIALIZE_JSON or not payload.startswith(_STARTS, 4):
-            return False
-        end = 4 + (payload[1] << 16 | payload[2] << 8 | payload[3])
-        if end > len(payload):
-            return False
         try:
-            head = _decode(payload[4:end])
-            if head.flag & FLAG_ONEWAY:
+            head = self._decode(payload)
+            if head is None or head.flag & _NO_QUESTION:
                 return False
-            found = self._handlers.found(head.extFields)
+            serialize = payload[0]
+            found = self._handlers.quickly(head.extFields, connection, head.code, head.opaque, serialize)
         except (ValueError, RecursionError, PymqError, OSError):  # ValueError: bad JSON, bad UTF-8
             return False  # the plain path meets the same error and answers with it
-        if found is None:
+        if not isinstance(found, bool):
+            result, broker_id = found
+            encode = _json_answer if serialize == SERIALIZE_JSON else _binary_answer
+            connection.write(b"".join((encode(head.opaque, broker_id, result), *result.chunks)))
+        elif not found:
             return False
-        result, broker_id = found
-        answer = _ANSWER % (broker_id, result.next_offset, result.min_offset, result.max_offset, head.opaque)
-        size = len(answer)
-        connection.write(b"".join((_FRAME_HEAD.pack(4 + size + result.size_bytes, size), answer, *result.chunks)))
         self.count += 1
         return True
+
+
+def _json_answer(opaque: int, broker_id: int, result: GetResult) -> bytes:
+    """Return the begin of the answer's frame, before the messages."""
+    header = _JSON_ANSWER % (broker_id, result.next_offset, result.min_offset, result.max_offset, opaque)
+    size = len(header)
+    return _FRAME_HEAD.pack(4 + size + result.size_bytes, size) + header
+
+
+def _binary_answer(opaque: int, broker_id: int, result: GetResult) -> bytes:
+    """As :func:`_json_answer`, with a binary header."""
+    broker, next_offset = b"%d" % broker_id, b"%d" % result.next_offset
+    least, most = b"%d" % result.min_offset, b"%d" % result.max_offset
+    fields = _BINARY_FIELDS % (len(broker), broker, len(next_offset), next_offset, len(least), least, len(most), most)
+    size = _BINARY_HEADER_SIZE_BYTES + len(fields)
+    head = _BINARY_HEAD.pack(
+        4 + size + result.size_bytes,
+        size | SERIALIZE_ROCKETMQ << 24,
+        0,
+        0,
+        VERSION_5_3_3,
+        opaque,
+        FLAG_RESPONSE,
+        len(_BINARY_REMARK),
+        _BINARY_REMARK,
+        len(fields),
+    )
+    return head + fields

@@ -80,33 +80,43 @@ class PullHandlers:
         if reset is not None:
             return self._reset_reply(header, reset)
         if self.long_polls.is_turn_full:
-            self.long_polls.defer(peer, request, _without_filter(header), message_filter)
+            self.long_polls.defer(peer, request.envelope(), _without_filter(header), message_filter)
             return None
         outcome = self._look(header, message_filter)
         if (
             outcome.code == ResponseCode.PULL_NOT_FOUND
             and self._may_suspend(header)
-            and self.long_polls.park(peer, request, _without_filter(header), message_filter, self._suspend_ms(header))
+            and self._park(request.envelope(), header, message_filter, peer)
         ):
             return None
         self.long_polls.turn_bytes += outcome.result.size_bytes
         return self._reply(header, outcome)
 
-    def found(self, header: PullMessageHeader) -> tuple[GetResult, int] | None:
-        """Return the messages and the suggested broker id that :meth:`pull` would answer with.
+    def quickly(
+        self, header: PullMessageHeader, peer: Peer, code: int, opaque: int, serialize: int
+    ) -> tuple[GetResult, int] | bool:
+        """Do what :meth:`pull` does, if that is to find messages or to park.
 
-        None when it finds no messages, its answer holds more or comes later. Raises Refusal as :meth:`pull` does.
+        Return the messages and the suggested broker id, or True when the pull was parked; False for everything else,
+        which changes nothing. Raises Refusal as :meth:`pull` does.
         """
         self._check_target(header)
         message_filter = self._filter_of(header)
         # A filter of records may read many of them and accept none: don't do that work twice.
         if self._cursors.has_resets or message_filter.accept is not None or self.long_polls.is_turn_full:
-            return None
+            return False
         outcome = self._read(header, message_filter)
-        if outcome.code != ResponseCode.SUCCESS:
-            return None
+        code = outcome.code
+        if code != ResponseCode.SUCCESS and (
+            code != ResponseCode.PULL_NOT_FOUND or not self._may_suspend(header) or self.long_polls.is_full
+        ):
+            return False
         if header.sys_flag & sysflag.PULL_COMMIT_OFFSET:
             self._cursors.commit_from_pull(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        if code != ResponseCode.SUCCESS:
+            is_parked = self._park(Command(code, opaque=opaque, serialize=serialize), header, message_filter, peer)
+            self._stats.missed_pulls += is_parked
+            return is_parked
         self._count(header, outcome.result)
         self.long_polls.turn_bytes += outcome.result.size_bytes
         return outcome.result, self._suggestion(header, outcome.result)
@@ -244,6 +254,10 @@ class PullHandlers:
     def _suggestion(self, header: PullMessageHeader, result: GetResult) -> int:
         group = self._groups.get(header.consumer_group)
         return self._advice.broker_id(group, header.topic, header.queue_id, result)
+
+    def _park(self, envelope: Command, header: PullMessageHeader, message_filter: MessageFilter, peer: Peer) -> bool:
+        suspend_ms = self._suspend_ms(header)
+        return self.long_polls.park(peer, envelope, _without_filter(header), message_filter, suspend_ms)
 
     def _may_suspend(self, header: PullMessageHeader) -> bool:
         return bool(header.sys_flag & sysflag.PULL_SUSPEND) and header.suspend_timeout_millis > 0

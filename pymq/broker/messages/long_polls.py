@@ -63,7 +63,7 @@ class ParkedPull:
         number: int,
     ) -> None:
         self.peer = peer
-        self.request = request.envelope()
+        self.request = request
         self.header = header
         self.message_filter = message_filter
         self.deadline_ms = deadline_ms
@@ -133,9 +133,10 @@ class LongPolls:
     def park(self, peer: Peer, request: Command, header: Any, message_filter: MessageFilter, suspend_ms: int) -> bool:
         """Park a pull for at most ``suspend_ms`` (clamped to 30 s). Return False when the table is full.
 
-        Raises Refusal when the memory budget has no room.
+        ``request`` is kept: the :meth:`Command.envelope` of the pull. Raises Refusal when the memory budget has no
+        room.
         """
-        if self.count >= self._count_max:
+        if self.is_full:
             self.refused_count += 1
             return False
         self._budget.check_room(PARKED_BYTES + message_filter.size_bytes, "a waiting pull")
@@ -149,7 +150,7 @@ class LongPolls:
         return True
 
     def defer(self, peer: Peer, request: Command, header: Any, message_filter: MessageFilter) -> None:
-        """Let a pull wait for another turn, because this one is full.
+        """Let a pull wait for another turn, because this one is full. ``request`` as for :meth:`park`.
 
         Raises Refusal when the memory budget has no room.
         """
@@ -174,6 +175,11 @@ class LongPolls:
         self.count += 1
         self._compact()
         return parked
+
+    @property
+    def is_full(self) -> bool:
+        """True when no further pull may park."""
+        return self.count >= self._count_max
 
     @property
     def is_turn_full(self) -> bool:
@@ -240,7 +246,7 @@ class LongPolls:
         for peer in [peer for peer in self._behind if peer.closed or not peer.is_behind]:
             self._due.extend(self._behind.pop(peer))
         self._lacks_room = False
-        self._is_time_over = True
+        self._is_time_over = bool(self._deadlines)
         self.wake()
         self._compact()
 
@@ -299,7 +305,7 @@ class LongPolls:
     def _take_overdue(self) -> bool:
         """Answer the pull whose deadline comes first. Return False when it has not come."""
         deadlines = self._deadlines
-        if not deadlines or (deadlines[0][0] > self._clock.monotonic_ms() and not deadlines[0][2].done):
+        if not deadlines or deadlines[0][0] > self._clock.monotonic_ms():
             return False
         self._finish_late(heapq.heappop(deadlines)[2])
         return True

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from pymq.broker.messages.long_polls import TURN_BYTES_MAX
 from pymq.model.record import decode_records
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.wire.codes import RequestCode as Code
@@ -289,6 +290,16 @@ def test_a_parked_pull_has_committed_too(world: World) -> None:
     sys_flag = SUBSCRIPTION | SUSPEND | COMMIT
     assert caller.ask(Code.PULL_MESSAGE, **fields(queueOffset=10, commitOffset=9, sysFlag=sys_flag)) is None
     assert world.parts.metadata.cursors.query("g", "T", 0) == 9
+
+
+def test_a_waiting_pull_keeps_no_body_and_no_fields_of_its_request(world: World) -> None:
+    caller, polls = Caller(world), world.parts.requests.long_polls
+    asked = fields(queueOffset=10, sysFlag=SUBSCRIPTION | SUSPEND)
+    assert caller.ask(Code.PULL_MESSAGE, b"much", **asked) is None
+    polls.turn_bytes = TURN_BYTES_MAX + 1
+    assert caller.ask(Code.PULL_MESSAGE, b"much", **asked) is None
+    kept = [(parked.request.ext, parked.request.body) for _, _, parked in polls._deadlines]
+    assert kept == [({}, b"")] * 2 and polls.count == 2
 
 
 def test_pulls_that_find_nothing_are_counted_each_time_they_look(world: World) -> None:

@@ -189,17 +189,6 @@ def test_the_pulls_of_an_ended_connection_are_dropped() -> None:
     assert table.retried == ["c"] and table.polls.count == 0
 
 
-def test_a_parked_pull_keeps_no_body_and_no_fields_of_its_request() -> None:
-    table = Table()
-    table.park("a")
-    table.park("b")
-    (group,) = table.polls._by_queue["T", 0].values()
-    assert [(each.request.opaque, each.request.ext, each.request.body) for each in group.pulls.values()] == [
-        (0, {}, b""),
-        (1, {}, b""),
-    ]
-
-
 def test_parked_pulls_count_until_they_are_answered() -> None:
     table = Table()
     table.park("a", message_filter=MessageFilter(size_bytes=500))
