@@ -94,7 +94,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             routes=parts.topic_routes,
         ),
         locks=LockHandlers(config=config, topics=topics, groups=groups, leaser=metadata.leaser),
-        query=QueryHandlers(config=config, store=store, topics=topics),
+        query=QueryHandlers(config=config, store=store, topics=topics, sliced_work=parts.sliced_work),
         topics_admin=TopicAdminHandlers(
             config=config,
             topics=topics,

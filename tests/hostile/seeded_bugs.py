@@ -206,6 +206,9 @@ BUGS = (
     Bug("long turns aren't noticed", Seam(TurnWatch._judge, does_nothing), ("tests/net/test_turn_watch.py",)),
     Bug("a look-up walks a whole slot", Text(index_file.Walk.__init__, "self.left = left", "self.left = 1 << 60"),
         ("tests/store/test_index.py",)),
+    Bug("a look-up walks a chain without a rest",
+        Text(index_file.IndexFile._walk_some, "min(STEP_COUNT, walk.left)", "walk.left"),
+        ("tests/store/test_index.py",)),
     # -- log lines
     Bug("peers fill the log",
         Text(RateLimitedLog.write, "if self._line_count >= LINES_MAX:", "if False:"),

@@ -104,22 +104,55 @@ def test_golden_bytes() -> None:
     assert file.full
 
 
+def found_in(
+    file: IndexFile, key_hash: int, begin_ms: int, end_ms: int, count_max: int, walk: Walk | None = None
+) -> list[int]:
+    steps = file.find_in_steps(key_hash, begin_ms, end_ms, count_max, walk or Walk())
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            found: list[int] = stop.value
+            return found
+
+
+def test_a_long_walk_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_file, "STEP_COUNT", 10)
+    file, _ = new_file(slots=1, entries=200)
+    file.insert([(7 if number == 0 else 1, number, 10_000) for number in range(95)])
+    assert len(list(file.find_in_steps(7, 0, 1 << 60, 10, Walk()))) == 9
+    assert found_in(file, 7, 0, 1 << 60, 10) == [0]
+    assert len(list(file.find_in_steps(1, 0, 1 << 60, 3, Walk()))) == 0, "what is near needs no rest"
+
+
+def test_a_walk_ends_when_its_file_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_file, "STEP_COUNT", 10)
+    file, _ = new_file(slots=1, entries=200)
+    file.insert([(7, number, 10_000) for number in range(95)])
+    steps = file.find_in_steps(7, 0, 1 << 60, 99, Walk())
+    next(steps)
+    file.close()
+    with pytest.raises(StopIteration) as stop:
+        next(steps)
+    assert stop.value.value == list(range(94, 84, -1))
+
+
 def test_find_walks_a_chain_newest_first_within_the_time() -> None:
     file, _ = new_file(slots=1)
     file.insert([(n % 2, n, 1_000_000 + n * 10_000) for n in range(10)])
-    assert file.find(1, 0, 1 << 60, 99) == [9, 7, 5, 3, 1]
-    assert file.find(1, 0, 1 << 60, 2) == [9, 7]
-    assert file.find(1, 1_030_000, 1_070_000, 99) == [7, 5, 3]
-    assert file.find(4, 0, 1 << 60, 99) == []
+    assert found_in(file, 1, 0, 1 << 60, 99) == [9, 7, 5, 3, 1]
+    assert found_in(file, 1, 0, 1 << 60, 2) == [9, 7]
+    assert found_in(file, 1, 1_030_000, 1_070_000, 99) == [7, 5, 3]
+    assert found_in(file, 4, 0, 1 << 60, 99) == []
 
 
 def test_a_walk_along_a_chain_ends_at_its_limit() -> None:
     file, _ = new_file(slots=1, entries=200)
     file.insert([(7 if number == 0 else 1, number, 10_000) for number in range(100)])
-    assert file.find(7, 0, 1 << 60, 10, Walk(100)) == [0]
+    assert found_in(file, 7, 0, 1 << 60, 10, Walk(100)) == [0]
     walk = Walk(99)
-    assert file.find(7, 0, 1 << 60, 10, walk) == [] and walk.left == 0
-    assert file.find(1, 0, 1 << 60, 3, Walk(3)) == [99, 98, 97]
+    assert found_in(file, 7, 0, 1 << 60, 10, walk) == [] and walk.left == 0
+    assert found_in(file, 1, 0, 1 << 60, 3, Walk(3)) == [99, 98, 97]
 
 
 def test_a_look_up_in_a_crowded_slot_ends_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from pymq.wire.headers.pull import QueryMessageAnswer, QueryMessageHeader, ViewM
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.topics import TopicManager
+    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 
@@ -26,22 +27,28 @@ KEY_LENGTH_MAX = 32_767
 class QueryHandlers:
     """Finds messages without reading queues."""
 
-    def __init__(self, *, config: BrokerConfig, store: MessageStore, topics: TopicManager) -> None:
+    def __init__(
+        self, *, config: BrokerConfig, store: MessageStore, topics: TopicManager, sliced_work: SlicedWork
+    ) -> None:
+        self._sliced_work = sliced_work
         self._config = config
         self._store = store
         self._topics = topics
 
-    def by_key(self, request: Command, header: QueryMessageHeader, peer: Peer) -> Reply:
+    def by_key(self, request: Command, header: QueryMessageHeader, peer: Peer) -> Reply | None:
         """Return messages of a topic that have a key, or a unique key, and were stored in a span of time."""
         if not header.key or len(header.key) > KEY_LENGTH_MAX:
             text = f"the key has {len(header.key)} characters: use 1 to {KEY_LENGTH_MAX}"
             raise Refusal(ResponseCode.INVALID_PARAMETER, text)
+        return self._sliced_work.answer(request, peer, self._by_key(header))
+
+    def _by_key(self, header: QueryMessageHeader) -> Steps[Reply]:
         config = self._config
         wanted = config.default_query_max_num if header.unique_key else min(header.max_num, config.max_msgs_num_batch)
         found: list[memoryview] = []
         if wanted > 0:
             begin_ms, end_ms = header.begin_timestamp, header.end_timestamp
-            found = self._store.find_by_key(header.topic, header.key, wanted, begin_ms, end_ms)
+            found = yield from self._store.find_by_key_in_steps(header.topic, header.key, wanted, begin_ms, end_ms)
         if not found:
             text = f"can not find message: none in topic {header.topic} has the key {header.key[:100]!r} in that time"
             raise Refusal(ResponseCode.QUERY_NOT_FOUND, text)

@@ -7,6 +7,7 @@ disk space is reserved first, so that a full disk is an error code and not a sig
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from pymq.errors import StoreError
@@ -30,7 +31,8 @@ _REPAIR_COUNT = 1 << 18
 _CLEAR_BYTES = 1 << 16
 _PLAIN_COUNT_MAX = 1 << 13  # with more entries a roll back uses numpy
 
-WALK_COUNT_MAX = 100_000  # entries that one look-up reads, in some 50 ms; in a full table a chain has about four
+WALK_COUNT_MAX = 100_000  # entries that one look-up reads, in some 40 ms; in a full table a chain has about four
+STEP_COUNT = 4_000  # entries that it reads between two rests: some 2 ms
 
 IndexEntry = tuple[int, int, int]  # key hash, physical offset, store timestamp ms
 
@@ -66,6 +68,7 @@ class IndexFile:
         self.name = int(path.rpartition("/")[2])
         self._slot_count = slot_count
         self._entry_limit = entry_count
+        self._is_closed = False
         self._entries_at = INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * slot_count
         size = index_file_size(slot_count, entry_count)
         self._file: File = files.open(path, create=create, size=size)
@@ -273,14 +276,17 @@ class IndexFile:
         )
         return entry
 
-    def find(self, key_hash: int, begin_ms: int, end_ms: int, count_max: int, walk: Walk | None = None) -> list[int]:
-        """Physical offsets of entries with this hash and a store time in the range (whole seconds), newest first.
+    def find_in_steps(
+        self, key_hash: int, begin_ms: int, end_ms: int, count_max: int, walk: Walk
+    ) -> Generator[None, None, list[int]]:
+        """Return physical offsets of entries with this hash and a store time in the range, newest first.
 
+        The range is in whole seconds.
         A file in which times went back, because a clock had been wrong, knows no times: all its entries count. Ends
-        when ``walk`` has no steps left. Raises DamagedEntryError for a chain that can't have been written.
+        when ``walk`` has no steps left, and when the file is closed meanwhile. Yields after ``STEP_COUNT`` entries.
+        Raises DamagedEntryError for a chain that can't have been written.
         """
         found: list[int] = []
-        walk = walk or Walk()
         if self.end_ms < self.begin_ms:
             begin_ms, end_ms = 0, max(self.begin_ms, end_ms) + 1000 * INDEX_TIME_DIFF_MAX_S
         if self.count <= 1 or self.begin_ms > end_ms or self.end_ms < begin_ms:
@@ -289,23 +295,40 @@ class IndexFile:
         number = INDEX_SLOT.unpack_from(self._readable(), INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * slot)[0]
         if not 0 <= number < self.count:
             raise DamagedEntryError(self, f"slot {slot} names entry {number} of {self.count - 1}")
-        while number and len(found) < count_max and walk.left > 0:
+        while number and not self._is_closed and number < self.count:
+            number = self._walk_some(number, slot, (key_hash, begin_ms, end_ms, count_max), walk, found)
+            if number:
+                yield
+        return found
+
+    def _walk_some(
+        self, number: int, slot: int, wanted: tuple[int, int, int, int], walk: Walk, found: list[int]
+    ) -> int:
+        """Walk at most ``STEP_COUNT`` entries of a chain from ``number`` on; return where to go on, 0 at its end."""
+        key_hash, begin_ms, end_ms, count_max = wanted
+        view, entries_at, unpack = self._readable(), self._entries_at, INDEX_ENTRY.unpack_from
+        slot_count, begin_offset, end_offset = self._slot_count, self.begin_offset, self.end_offset
+        for _ in range(min(STEP_COUNT, walk.left)):
+            entry_hash, physical_offset, diff_s, before = unpack(view, entries_at + INDEX_ENTRY_SIZE_BYTES * number)
             walk.left -= 1
-            entry_hash, physical_offset, diff_s, before = self.entry(number)
             if (
-                entry_hash % self._slot_count != slot
-                or not self.begin_offset <= physical_offset <= self.end_offset
+                entry_hash % slot_count != slot
+                or not begin_offset <= physical_offset <= end_offset
                 or not 0 <= before < number
                 or diff_s < 0
             ):
                 raise DamagedEntryError(self, f"entry {number} does not belong to slot {slot}")
             store_ms = self.begin_ms + diff_s * 1000
             if store_ms + 999 < begin_ms:
-                break
+                return 0
             if entry_hash == key_hash and store_ms <= end_ms:
                 found.append(physical_offset)
+                if len(found) >= count_max:
+                    return 0
+            if not before:
+                return 0
             number = before
-        return found
+        return number if walk.left > 0 else 0
 
     def _readable(self) -> memoryview:
         if self._view is None:
@@ -321,6 +344,7 @@ class IndexFile:
         self._file.sync()
 
     def close(self) -> None:
+        self._is_closed = True
         self._arrays = None
         self._view = None
         self._file.close()

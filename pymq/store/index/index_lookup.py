@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from pymq.errors import CorruptRecordError, NotFoundError, SearchLimitError, StoreError, UnreadableError
 from pymq.model.javahash import index_key_hash
@@ -14,12 +14,13 @@ from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import Scanned, parse_record
 
 
-def find_records(
+def find_records_in_steps(
     files: Sequence[IndexFile], log: CommitLog, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
-) -> list[memoryview]:
+) -> Generator[None, None, list[memoryview]]:
     """Return the topic's records with the key, newest first. The record itself proves topic and key.
 
-    Raises as :meth:`IndexService.find`, and DamagedEntryError for an index file that can't be what was written.
+    Yields now and then in a long chain of entries. Raises as :meth:`IndexService.find`, and DamagedEntryError for an
+    index file that can't be what was written.
     """
     key_hash = index_key_hash(topic, key)
     wanted = key.encode()
@@ -29,7 +30,7 @@ def find_records(
     walk = Walk(WALK_COUNT_MAX)
     for file in reversed(files):
         # Other keys may share the hash, so more entries are looked up than records are wanted.
-        for offset in file.find(key_hash, begin_ms, end_ms, count_max * 4 + 64, walk):
+        for offset in (yield from file.find_in_steps(key_hash, begin_ms, end_ms, count_max * 4 + 64, walk)):
             if offset in seen:
                 continue
             seen.add(offset)

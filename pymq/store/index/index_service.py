@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from threading import Lock
 
@@ -13,7 +13,7 @@ from pymq.store.disk.checkpoint import Checkpoint
 from pymq.store.disk.fs import Files, lacked_room, make_directory
 from pymq.store.index.index_doubts import find_doubt, next_offset
 from pymq.store.index.index_file import DamagedEntryError, IndexFile, index_file_size
-from pymq.store.index.index_lookup import find_records
+from pymq.store.index.index_lookup import find_records_in_steps
 from pymq.store.index.keyed_records import KeyColumns, KeyedRecords, KeyRows, joined
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import has_index_entries
@@ -400,13 +400,30 @@ class IndexService:
         them may be the record that is looked for. A look-up ends after ``WALK_COUNT_MAX`` entries. Without a record by
         then, raises SearchLimitError. A damaged index file is made again: until then raises StoreUnavailableError.
         """
+        steps = self.find_in_steps(topic, key, count_max, begin_ms, end_ms)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                found: list[memoryview] = stop.value
+                return found
+
+    def find_in_steps(
+        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
+    ) -> Generator[None, None, list[memoryview]]:
+        """Do as :meth:`find`, with rests in which the index may change."""
+        asked = (topic, key, count_max, begin_ms, end_ms)
         self._complete()
         try:
-            return find_records(self.files, self._log, topic, key, count_max, begin_ms, end_ms)
+            found = yield from find_records_in_steps(self.files[:], self._log, *asked)
         except DamagedEntryError as damage:
-            self._make_again(damage)
-        self._complete()
-        return find_records(self.files, self._log, topic, key, count_max, begin_ms, end_ms)
+            if damage.file in self.files:  # not yet made again because of another look-up
+                self._make_again(damage)
+            self._complete()
+            return (yield from find_records_in_steps(self.files[:], self._log, *asked))
+        if self.rebuild_problem is not None:
+            self._complete()  # files that were to be read are being made again: look-ups are refused meanwhile
+        return found
 
     def _make_again(self, damage: DamagedEntryError) -> None:
         """Remove the damaged file and those behind it, and insert their keys from the log."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from pymq.store.index.index_service import IndexService
 from pymq.store.integrity.checked_read import read_record
@@ -130,6 +130,15 @@ class StoreReader:
         if self._index is None:
             return []
         return self._index.find(topic, key, min(count_max, self.settings.query_count_max), begin_ms, end_ms)
+
+    def find_by_key_in_steps(
+        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
+    ) -> Generator[None, None, list[memoryview]]:
+        """Do as :meth:`find_by_key`. Yields now and then when many keys share the place of this one."""
+        if self._index is None:
+            return []
+        count_max = min(count_max, self.settings.query_count_max)
+        return (yield from self._index.find_in_steps(topic, key, count_max, begin_ms, end_ms))
 
     def queues(self) -> Iterator[tuple[str, int]]:
         """(topic, queue id) of every queue that has or had messages."""
