@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pymq.broker.fast.pull import FastPulls
 from pymq.broker.fast.send import FastSends
 from pymq.broker.fast.targets import SendTargets
+from pymq.broker.fast.timer import FastTimerPuts
 from pymq.broker.handlers.pop import PopHandlers
 from pymq.broker.handlers.pull import PullHandlers
 from pymq.broker.handlers.replies import ReplyHandlers
@@ -116,11 +117,13 @@ class MessageRequests:
         self._schedule_turn_end = schedule_turn_end
         stager = store.plain_stager()
         self.fast_pulls = FastPulls(self.pulls)
+        targets = SendTargets(metadata.topics, stager, stats)
         self.fast_sends = FastSends(
             config=config,
             writer=messages.writer,
             stager=stager,
-            targets=SendTargets(metadata.topics, stager, stats),
+            targets=targets,
+            timer_puts=FastTimerPuts(self.timer_puts, messages.writer, stager, targets),
             ids=ids,
             store_host=store_host,
             otherwise=self.fast_pulls,

@@ -33,31 +33,44 @@ _HANDLE_VERSION = "v1"
 HANDLE_LENGTH_MAX = 1024
 
 
-def is_delayed(raw: bytes) -> bool:
-    """Return True when these properties make a timer message: a delay, no TIMER_OUT_MS.
+def delay_of(raw: bytes) -> tuple[bytes, bytes] | None:
+    """Return name and text of the delay that makes a message with these properties a timer message; None for none.
 
     A message with TIMER_OUT_MS was a timer before, for example one that a consumer gave back.
     """
-    return (
-        b"TIMER_DEL" in raw
-        and any(find_property(raw, name) is not None for name in DELAYS)
-        and find_property(raw, OUT_MS) is None
-    )
+    if b"TIMER_DEL" not in raw or (OUT_MS in raw and find_property(raw, OUT_MS) is not None):
+        return None
+    return _first_delay(raw)
+
+
+def is_delayed(raw: bytes) -> bool:
+    """Return True when these properties make a timer message: a delay, no TIMER_OUT_MS."""
+    return delay_of(raw) is not None
+
+
+def delay_ends_ms(name: bytes, text: bytes, now_ms: int) -> int:
+    """Return when a message with this delay is due (Unix ms). Raises ValueError when that is no 64-bit number."""
+    if not _LONG.fullmatch(text) or abs(int(text)) > _LONG_MAX:
+        raise ValueError(f"{name.decode()} is {text[:30].decode('utf-8', 'replace')!r}: write a whole number")
+    number = int(text)
+    if name == DELIVER_MS:
+        return number
+    return now_ms + (number * 1000 if name == DELAY_SEC else number)
 
 
 def requested_ms(raw: bytes, now_ms: int) -> int:
     """Return when a message with these properties is due (Unix ms). Raises ValueError when that is no 64-bit number."""
+    found = _first_delay(raw)
+    if found is None:
+        raise ValueError("the message has none of the properties " + ", ".join(name.decode() for name in DELAYS))
+    return delay_ends_ms(*found, now_ms)
+
+
+def _first_delay(raw: bytes) -> tuple[bytes, bytes] | None:
     for name in DELAYS:
-        text = find_property(raw, name)
-        if text is None:
-            continue
-        if not _LONG.fullmatch(text) or abs(int(text)) > _LONG_MAX:
-            raise ValueError(f"{name.decode()} is {text[:30].decode('utf-8', 'replace')!r}: write a whole number")
-        number = int(text)
-        if name == DELIVER_MS:
-            return number
-        return now_ms + (number * 1000 if name == DELAY_SEC else number)
-    raise ValueError("the message has none of the properties " + ", ".join(name.decode() for name in DELAYS))
+        if name in raw and (text := find_property(raw, name)) is not None:
+            return name, text
+    return None
 
 
 def out_ms(deliver_ms: int, precision_ms: int) -> int:

@@ -18,6 +18,7 @@ from tests.benchmarks.latency import LatencyLoad
 from tests.benchmarks.result import Rate
 from tests.benchmarks.sends import SendLoad, SendPlan
 from tests.benchmarks.sql import sql_load
+from tests.benchmarks.timers import TIMER_TOPIC, DueLoad
 from tests.benchmarks.transactions import TransactionLoad
 
 QUEUES = 8
@@ -123,6 +124,28 @@ def send_sync(bench: Bench) -> list[Figure]:
     """Measures single sends of 64 senders with one in flight each; SYNC_FLUSH answers each after an fsync."""
     plan = SendPlan(bench.fresh_topic("sync"), QUEUES, connections=SYNC_SENDERS, in_flight=1)
     return _measure_sends(bench, "send-sync", plan, bench.sizes.sync_messages, 25_500, 47.7)
+
+
+def timer_put(bench: Bench) -> list[Figure]:
+    """Measures single sends of timer messages that are due in an hour; their way into the wheel counts."""
+    plan = SendPlan(
+        bench.fresh_topic("timers"), QUEUES, properties="TIMER_DELAY_SEC\x013600\x02", stored_in=TIMER_TOPIC
+    )
+    return _measure_sends(bench, "timer-put", plan, bench.sizes.send_messages, 106_000, 12.0)
+
+
+def timers_due(bench: Bench) -> list[Figure]:
+    """Measures how late timers come of which 100,000 are due in a minute."""
+    load = DueLoad(bench.server.broker, bench.fresh_topic("due"), QUEUES)
+    try:
+        late = load.run(5 * bench.sizes.latency_messages)
+    finally:
+        load.close()
+    return [
+        Figure("timers-due late p50", late.p50_ms, "ms", None),
+        Figure("timers-due late p99", late.p99_ms, "ms", 100.0),
+        Figure("timers-due late max", late.max_ms, "ms", 100.0),
+    ]
 
 
 def _measure_sends(
@@ -257,6 +280,8 @@ CASES: dict[str, Case] = {
     "send": send,
     "send-binary": send_binary,
     "send-batch": send_batch,
+    "timer-put": timer_put,
+    "timers-due": timers_due,
     "transactions": transactions,
     "backlog": backlog,
     "sql": sql,

@@ -85,6 +85,7 @@ class SendStream:
         header: ``JSON_HEADER`` or ``BINARY_HEADER``.
         batch: messages per frame; 1 sends code 310, more sends code 320.
         first_number: number of the first message; streams of one run must not overlap, or unique keys repeat.
+        properties: added to those of each single message.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class SendStream:
         header: int = JSON_HEADER,
         batch: int = 1,
         first_number: int = 0,
+        properties: str = "",
     ) -> None:
         assert 1 <= queues <= 10
         self.batch = batch
@@ -102,7 +104,7 @@ class SendStream:
         self._number = first_number
         self._frame_number = 0
         body = b"x" * body_bytes
-        ext = self._ext(topic)
+        ext = self._ext(topic, properties)
         payload = batch_body(batch, body) if batch > 1 else body
         code = SEND_BATCH_MESSAGE if batch > 1 else SEND_MESSAGE_V2
         encode = encode_binary if header == BINARY_HEADER else encode_json
@@ -119,10 +121,10 @@ class SendStream:
         self._chunk = b""
         self._at = 0
 
-    def _ext(self, topic: str) -> dict[str, str]:
+    def _ext(self, topic: str, added: str) -> dict[str, str]:
         # Java's batch has its own unique key; keys and tags are in the entries.
         tags = "" if self.batch > 1 else "TAGS\x01TagA\x02"
-        properties = f"UNIQ_KEY\x01{unique_key()}\x02WAIT\x01true\x02{tags}"
+        properties = f"UNIQ_KEY\x01{unique_key()}\x02WAIT\x01true\x02{tags}{added}"
         return {
             "a": "pymq_bench",
             "b": topic,

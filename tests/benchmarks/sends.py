@@ -17,7 +17,10 @@ NUMBERS_PER_CONNECTION = 1 << 28  # messages before unique keys repeat
 
 @dataclass(frozen=True, slots=True)
 class SendPlan:
-    """The parameters of a send load; ``in_flight`` is the number of frames per connection."""
+    """The parameters of a send load; ``in_flight`` is the number of frames per connection.
+
+    ``properties`` are added to each message; ``stored_in`` is the topic with one queue that gets them instead.
+    """
 
     topic: str
     queues: int = 8
@@ -26,6 +29,8 @@ class SendPlan:
     batch: int = 1
     connections: int = 4
     in_flight: int = 64
+    properties: str = ""
+    stored_in: str = ""
 
 
 @dataclass(slots=True)
@@ -62,6 +67,7 @@ class SendLoad:
                     plan.header,
                     plan.batch,
                     first_number + place * NUMBERS_PER_CONNECTION,
+                    plan.properties,
                 ),
                 0,
             )
@@ -92,7 +98,7 @@ class SendLoad:
     def _drive(self, messages: int) -> tuple[int, int, float]:
         """Returns ``(messages accepted, messages refused, seconds)``."""
         plan = self._plan
-        before = sum(self._control.max_offsets(plan.topic, plan.queues))
+        before = self._stored_count()
         frames_per_connection = -(-messages // (plan.batch * plan.connections))
         for sender in self._senders:
             sender.quota = frames_per_connection
@@ -133,9 +139,13 @@ class SendLoad:
     def _settle(self, expected: int) -> None:
         """Waits until the queues have all messages: an Apache broker answers before its dispatch thread adds them."""
         wait_until(
-            lambda: sum(self._control.max_offsets(self._plan.topic, self._plan.queues)) >= expected,
-            f"the queues of {self._plan.topic} to hold {expected} messages",
+            lambda: self._stored_count() >= expected, f"the queues of {self._plan.topic} to hold {expected} messages"
         )
-        count = sum(self._control.max_offsets(self._plan.topic, self._plan.queues))
+        count = self._stored_count()
         if count != expected:
             raise BenchError(f"{self._plan.topic} has {count} messages, expected were {expected}")
+
+    def _stored_count(self) -> int:
+        plan = self._plan
+        topic, queues = (plan.stored_in, 1) if plan.stored_in else (plan.topic, plan.queues)
+        return sum(self._control.max_offsets(topic, queues))

@@ -1,8 +1,8 @@
 """FastSends: the fast path of the commonest requests: one plain message, or a batch of them, to a known queue.
 
 It does what :class:`~pymq.broker.handlers.send.SendHandlers` does, with fewer objects. It returns False for anything
-unusual (delays, transactions, retry topics, refusals, odd fields), which then takes the plain path. A property test
-compares records and answers of the two.
+unusual (delay levels, transactions, retry topics, refusals, odd fields), which then takes the plain path. A property
+test compares records and answers of the two.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, SERIALIZE_JSON, SERIAL
 
 if TYPE_CHECKING:
     from pymq.broker.fast.targets import SendTargets
+    from pymq.broker.fast.timer import FastTimerPuts
     from pymq.broker.messages.writer import Writer
     from pymq.config import BrokerConfig
     from pymq.model.ids import UniqueIdMaker
@@ -50,6 +51,7 @@ _JSON_ANSWER = (
     b'"serializeTypeCurrentRPC":"JSON","version":' + str(VERSION_5_3_3).encode() + b"}"
 )
 _JSON_ONE = _JSON_ANSWER.replace(b'"msgId":"%b"', b'"msgId":"%b%016X"')
+_JSON_TIMER = _JSON_ONE.replace(b'"MSG_REGION"', b'%b"MSG_REGION"')
 _BINARY_FIELDS = (
     b"\x00\x05msgId%b%b\x00\x07queueId\x00\x00\x00%c%b\x00\x0bqueueOffset\x00\x00\x00%c%b"
     b"\x00\x0dtransactionId%b%b\x00\x0aMSG_REGION\x00\x00\x00\x0dDefaultRegion\x00\x08TRACE_ON\x00\x00\x00\x04true"
@@ -73,6 +75,7 @@ class FastSends:
         writer: Writer,
         stager: PlainStager,
         targets: SendTargets,
+        timer_puts: FastTimerPuts,
         ids: UniqueIdMaker,
         store_host: bytes,
         otherwise: Callable[[Connection, bytes], bool],
@@ -84,6 +87,7 @@ class FastSends:
         self._stager = stager
         self._stage = stager.stage
         self._targets = targets
+        self._timer_puts = timer_puts
         self._ids = ids
         self._host_hex = store_host.hex().upper().encode()
         self._enrichment = writer.enrichment
@@ -113,7 +117,6 @@ class FastSends:
             or (ext.f and contradiction(ext.f))
             or not 0 < len(payload) - body_at <= self._config.max_message_size_bytes
             or _DELAY in properties
-            or _TIMER in properties
             or _HALF in properties
             or not self._config.broker_permission & PERM_WRITE
             or len(connection.host_bytes) != HOST_V4_SIZE_BYTES
@@ -132,6 +135,12 @@ class FastSends:
             unique_key = self._ids.next_id().encode()
             raw += _UNIQUE + unique_key + b"\x02"
         try:
+            if _TIMER in properties:
+                return (
+                    kind == ONE
+                    and not ext.m
+                    and self._timer(connection, payload[body_at:], head, ext, raw, unique_key, is_json)
+                )
             if kind == ONE and not ext.m:
                 return self._one(connection, payload[body_at:], head, ext, raw, unique_key, is_json)
             return kind == BATCH and self._batch(connection, payload[body_at:], head, ext, raw, unique_key, is_json)
@@ -190,6 +199,37 @@ class FastSends:
             held.append(frame)
         else:
             self._writer.hold(connection, frame, raw)
+        return True
+
+    def _timer(
+        self,
+        connection: Connection,
+        body: bytes,
+        head: SendHead,
+        ext: SendExt,
+        raw: bytes,
+        unique_key: bytes,
+        is_json: bool,
+    ) -> bool:
+        put = self._timer_puts.put(connection, body, ext, raw, unique_key)
+        if put is None:
+            return False
+        self.count += 1
+        if head.flag & FLAG_ONEWAY:
+            return True
+        host, opaque, physical_offset, queue_offset = self._host_hex, head.opaque, put.physical_offset, put.queue_offset
+        if is_json:
+            fields = (host, physical_offset, ext.e, queue_offset, unique_key, put.json_field, opaque)
+            answer = _JSON_TIMER % fields
+            frame = _FRAME_HEAD.pack(4 + len(answer), len(answer)) + answer
+        else:
+            number, offset = b"%d" % ext.e, b"%d" % queue_offset
+            key_size = _I32.pack(len(unique_key))
+            binary = _BINARY_ONE % (
+                host, physical_offset, len(number), number, len(offset), offset, key_size, unique_key
+            )  # fmt: skip
+            frame = _binary_frame(opaque, binary + put.binary_field)
+        self._writer.hold(connection, frame, raw)
         return True
 
     def _batch(

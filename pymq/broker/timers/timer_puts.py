@@ -46,7 +46,8 @@ class TimerPuts:
         """
         if level > 0:
             return TimerTarget(topic, queue_id, without_properties(properties, timers.DELAYS))
-        if not timers.is_delayed(properties):
+        delay = timers.delay_of(properties)
+        if delay is None:
             return TimerTarget(topic, queue_id, properties)
         config = self._config
         if not config.timer_wheel_enable:
@@ -57,7 +58,7 @@ class TimerPuts:
             )
         now_ms = self._clock.now_ms()
         try:
-            deliver_ms = timers.requested_ms(properties, now_ms)
+            deliver_ms = timers.delay_ends_ms(*delay, now_ms)
         except ValueError as error:
             raise self._illegal(str(error)) from error
         if deliver_ms <= now_ms:

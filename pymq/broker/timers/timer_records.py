@@ -5,6 +5,7 @@ Java: TimerMessageStore.doEnqueue, convert.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from pymq.model import timers
@@ -15,6 +16,8 @@ from pymq.model.record import StoredMessage
 from pymq.store.timer.timer_store import MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, NO_POSITION, TimerUnit
 
 NEVER_ENQUEUED_MS = 2**63 - 1  # TIMER_ENQUEUE_MS of a message that was due before it reached the wheel
+_REAL_TOPIC, _REAL_QUEUE = REAL_TOPIC.encode(), REAL_QUEUE_ID.encode()
+_NEWEST = re.compile(rb"TIMER_OUT_MS\x01([0-9]{1,18})\x02REAL_TOPIC\x01([^\x01\x02]+)\x02REAL_QID\x01[0-9]+\x02")
 _OUT = timers.OUT_MS.decode()
 
 
@@ -39,11 +42,8 @@ def plan(message: StoredMessage, write_ms: int, times: WheelTimes, begin_ms: int
     time each of them reads the record. If that slot is before ``begin_ms``, it depends on ``write_ms``.
     Raises ValueError for a record that no broker wrote: it can't be delivered.
     """
-    properties = message.properties
-    text, topic = properties.get(_OUT, ""), properties.get(REAL_TOPIC, "")
-    if not text.isdecimal() or len(text) > 18 or not topic or not properties.get(REAL_QUEUE_ID, "").isdecimal():
-        raise ValueError(f"it lacks TIMER_OUT_MS, REAL_TOPIC or REAL_QID (TIMER_OUT_MS is {text[:30]!r})")
-    out = int(text)
+    raw = message.raw_properties
+    out, real_topic = _target(raw)
     due_slot_ms = out // times.precision_ms * times.precision_ms
     stored_ms = message.store_timestamp_ms // times.precision_ms * times.precision_ms
     slot_ms, rolls = timers.slot_ms(due_slot_ms, stored_ms, times.window_ms, times.precision_ms)
@@ -54,10 +54,10 @@ def plan(message: StoredMessage, write_ms: int, times: WheelTimes, begin_ms: int
     if rolls:
         magic |= MAGIC_ROLL
     else:
-        rolled = timers.ROLL_TIMES.decode() in properties
+        rolled = b"TIMER_ROLL_TIMES\x01" in raw
         store_ms = -1 if rolled else message.store_timestamp_ms
-        after_ms = timers.due_after_ms(message.raw_properties, due_slot_ms, times.precision_ms, store_ms)
-    if timers.DELETE_KEY.decode() in properties:
+        after_ms = timers.due_after_ms(raw, due_slot_ms, times.precision_ms, store_ms)
+    if b"TIMER_DEL_UNIQKEY\x01" in raw:
         magic |= MAGIC_DELETE
     unit = TimerUnit(
         previous=NO_POSITION,
@@ -66,10 +66,22 @@ def plan(message: StoredMessage, write_ms: int, times: WheelTimes, begin_ms: int
         delay_ms=slot_ms - write_ms,
         physical_offset=message.physical_offset,
         size_bytes=message.size_bytes,
-        topic_hash=tags_code(topic),
+        topic_hash=tags_code(real_topic),
         due_after_ms=after_ms if after_ms < times.precision_ms else 0,
     )
-    return Planned(unit, topic)
+    return Planned(unit, real_topic)
+
+
+def _target(raw: bytes) -> tuple[int, str]:
+    """Return TIMER_OUT_MS and REAL_TOPIC. Raises ValueError without them or REAL_QID."""
+    at = raw.rfind(b"TIMER_OUT_MS\x01")
+    found = _NEWEST.fullmatch(raw, at) if at >= 0 else None  # what TimerPuts appends, if nothing follows it
+    if found is not None:
+        return int(found[1]), found[2].decode("utf-8", "replace")
+    text, topic = find_property(raw, timers.OUT_MS) or b"", find_property(raw, _REAL_TOPIC) or b""
+    if not text.isdigit() or len(text) > 18 or not topic or not (find_property(raw, _REAL_QUEUE) or b"").isdigit():
+        raise ValueError(f"it lacks TIMER_OUT_MS, REAL_TOPIC or REAL_QID (TIMER_OUT_MS is {text[:30]!r})")
+    return int(text), topic.decode("utf-8", "replace")
 
 
 def is_of_slot(message: StoredMessage, size_bytes: int, slot_ms: int, end_ms: int, *, rolls: bool) -> bool:

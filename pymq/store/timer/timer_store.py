@@ -110,7 +110,7 @@ class TimerStore:
         for position, unit in zip(self.log.next_positions(len(units)), units, strict=True):
             slot_ms = unit.slot_ms
             slot = slots.get(slot_ms) or self.wheel.slot(slot_ms) or Slot(NO_POSITION, NO_POSITION, 0)
-            linked.append(unit._replace(previous=slot.last))
+            linked.append(TimerUnit(slot.last, *unit[1:]))
             first = position if slot.first == NO_POSITION else slot.first
             count = slot.num + (-1 if unit.magic & MAGIC_DELETE else 1)
             slots[slot_ms] = Slot(first, position, count, slot.magic)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pymq.broker.wiring import broker_dispatcher
 from pymq.model.hosts import pack_host
+from pymq.model.names import TIMER_TOPIC
 from pymq.model.record import decode_records, encode_batch_entry
 from pymq.model.tables import TopicConfig
 from pymq.wire.command import SERIALIZE_ROCKETMQ, Command, decode_command, encode_command
@@ -35,7 +36,12 @@ def outcome(world: World, peer: FakePeer) -> tuple[Any, ...]:
     """Return what a send left behind: answers and every record. Store times are equal because the clock stands."""
     world.parts.messages.writer.commit()
     records = [list(world.messages(TOPIC, queue_id)) for queue_id in range(QUEUES)]
-    return ([vars_of(frame) for frame in peer.frames], records, world.messages("SCHEDULE_TOPIC_XXXX", 0))
+    return (
+        [vars_of(frame) for frame in peer.frames],
+        records,
+        world.messages("SCHEDULE_TOPIC_XXXX", 0),
+        world.messages(TIMER_TOPIC),
+    )
 
 
 def vars_of(command: Command) -> dict[str, Any]:
@@ -105,6 +111,24 @@ def test_a_batch_stores_the_same_on_the_fast_path(make: Any) -> None:
     assert fast[0][0]["ext"]["msgId"].count(",") == 2
 
 
+@pytest.mark.parametrize("make", [payload_of, binary_payload])
+@pytest.mark.parametrize(
+    "properties",
+    [
+        "TIMER_DELAY_SEC\x01600\x02",
+        "TAGS\x01A\x02KEYS\x01k\x02TIMER_DELAY_MS\x011",
+        "TIMER_DELAY_MS\x015000\x02UNIQ_KEY\x01b\x02",
+    ],
+)
+def test_a_timer_message_stores_the_same_on_the_fast_path(make: Any, properties: str) -> None:
+    took, fast, plain = send_both_ways(make(ordinary(i=f"UNIQ_KEY\x01a\x02{properties}"), b"body"))
+    assert took
+    assert fast == plain
+    assert fast[0][0]["ext"]["recallHandle"] and fast[0][0]["ext"]["queueId"] == "1"
+    (record,) = fast[3]
+    assert record.properties["REAL_TOPIC"] == TOPIC and record.body == b"body"
+
+
 def test_broken_batches_are_declined() -> None:
     good = encode_batch_entry(b"body", b"KEYS\x01k\x02")
     for body in (good[:-1], good + b"\0", good[:4], b"\0" * 22, good + encode_batch_entry(b"b", b"DELAY\x011\x02")):
@@ -139,7 +163,10 @@ def test_unusual_sends_are_declined() -> None:
         ordinary(e="-1"),
         ordinary(i="UNIQ_KEY\x01a\x02DELAY\x011\x02"),
         ordinary(i="UNIQ_KEY\x01a\x02TRAN_MSG\x01true\x02"),
-        ordinary(i="UNIQ_KEY\x01a\x02TIMER_DELAY_MS\x0155\x02"),
+        ordinary(i="UNIQ_KEY\x01a\x02TIMER_DELAY_MS\x010\x02"),
+        ordinary(i="UNIQ_KEY\x01a\x02TIMER_DELAY_MS\x01soon\x02"),
+        ordinary(i="UNIQ_KEY\x01a\x02TIMER_DELAY_SEC\x01999999\x02"),
+        ordinary(i="UNIQ_KEY\x01a\x02TIMER_DELAY_MS\x0155\x02TIMER_OUT_MS\x011\x02"),
         ordinary(i='UNIQ_KEY\x01"}\x02'),
         ordinary(m="true"),
         ordinary(j="2"),
