@@ -59,7 +59,7 @@ class MessageRequests:
         self._reader = messages.reader
         self._delays = messages.delays
         self._timers = messages.timers
-        self.timer_puts = TimerPuts(config, clock, messages.timers.slot_count)
+        self.timer_puts = TimerPuts(config, clock, messages.timers)
         ids = UniqueIdMaker(clock, store_host[:4], config.listen_port, rng.getrandbits(32))
         self.sends = SendHandlers(
             config=config,

@@ -6,7 +6,6 @@ The plain path is :class:`~pymq.broker.timers.timer_puts.TimerPuts` within
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 from pymq.errors import Refusal
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from pymq.store.store import PlainStager
 
 _NO_TRANSACTION = ~sysflag.TRANSACTION_MASK
-_I32 = struct.Struct(">i")
 
 
 class TimerPut:
@@ -45,7 +43,7 @@ class TimerPut:
     def binary_field(self) -> bytes:
         """The handle as a field of a binary answer; empty for none."""
         handle = self.recall_handle.encode()
-        return b"\x00\x0crecallHandle" + _I32.pack(len(handle)) + handle if handle else b""
+        return b"\x00\x0crecallHandle" + len(handle).to_bytes(4, "big") + handle if handle else b""
 
 
 class FastTimerPuts:
@@ -82,6 +80,7 @@ class FastTimerPuts:
             ext.g,
             connection.host_bytes,
         )
+        self._timers.staged(goes, ext.b, queue_offset, physical_offset, size)
         meter = target.meter
         meter.count += 1
         meter.calls += 1

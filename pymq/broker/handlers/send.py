@@ -117,6 +117,8 @@ class SendHandlers:
             born_host=peer.host_bytes,
             reconsume_times=reconsume_times,
         )
+        if target.deliver_ms:
+            self._timers.staged(target, name, placed.queue_offset, placed.physical_offset, placed.size_bytes)
         self._stats.message_put(topic.topic_name, 1, placed.size_bytes)
         self._hold_answer(request, peer, [placed], queue_id, unique_key, properties, target.recall_handle)
         return None

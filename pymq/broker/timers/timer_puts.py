@@ -5,8 +5,7 @@ Java: HookUtils.handleScheduleMessage, SendMessageProcessor.attachRecallHandle.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
@@ -17,26 +16,32 @@ from pymq.model.names import RETRY_PREFIX, TIMER_TOPIC
 from pymq.model.properties import append_properties, find_property, without_properties
 from pymq.wire.codes import ResponseCode
 
+if TYPE_CHECKING:
+    from pymq.broker.timers.timer_service import TimerService
+
 UNLIMITED_COUNT = 2**31 - 1  # timerCongestNumEachSlot's default: no limit
 
 
 class TimerTarget(NamedTuple):
-    """Where a message goes now. ``recall_handle`` is empty for one that can't be recalled."""
+    """Where a message goes now. ``recall_handle`` is empty for one that can't be recalled.
+
+    ``deliver_ms``: when it is due (Unix ms); 0 for one that does not go to the wheel's topic.
+    """
 
     topic: str
     queue_id: int
     properties: bytes
     recall_handle: str = ""
+    deliver_ms: int = 0
 
 
 class TimerPuts:
     """Decides about the delay of one message that is being sent."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, slot_count: Callable[[int], int]) -> None:
-        """``slot_count`` returns how many messages wait in the slot that begins then (Unix ms)."""
+    def __init__(self, config: BrokerConfig, clock: Clock, service: TimerService) -> None:
         self._config = config
         self._clock = clock
-        self._slot_count = slot_count
+        self._service = service
 
     def redirect(self, topic: str, queue_id: int, properties: bytes, level: int, unique_key: str) -> TimerTarget:
         """Return the place in the wheel's topic, or the given one for a message that is due already.
@@ -80,11 +85,16 @@ class TimerPuts:
         handle = ""
         if config.recall_message_enable and not topic.startswith(RETRY_PREFIX):
             handle = timers.RecallHandle(topic, config.broker_name, slot_ms + 1, unique_key).encode()
-        return TimerTarget(TIMER_TOPIC, 0, append_properties(properties, added), handle)
+        return TimerTarget(TIMER_TOPIC, 0, append_properties(properties, added), handle, deliver_ms)
+
+    def staged(self, target: TimerTarget, real_topic: str, queue_offset: int, physical_offset: int, size: int) -> None:
+        """Tell the wheel of a message that was staged, so that it need not read it."""
+        if b"TIMER_DEL_UNIQKEY" not in target.properties:
+            self._service.note_put(queue_offset, physical_offset, size, real_topic, target.deliver_ms)
 
     def _check_room(self, slot_ms: int) -> None:
         limit = self._config.timer_congest_num_each_slot
-        if limit < UNLIMITED_COUNT and self._slot_count(slot_ms) >= limit:
+        if limit < UNLIMITED_COUNT and self._service.slot_count(slot_ms) >= limit:
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,
                 f"timer message is under flow control, {limit} messages (timerCongestNumEachSlot) wait for {slot_ms}: "

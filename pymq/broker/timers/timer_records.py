@@ -72,6 +72,30 @@ def plan(message: StoredMessage, write_ms: int, times: WheelTimes, begin_ms: int
     return Planned(unit, real_topic)
 
 
+def plan_put(
+    physical_offset: int, size_bytes: int, real_topic: str, deliver_ms: int, write_ms: int, times: WheelTimes
+) -> Planned | None:
+    """Return what :func:`plan` returns for a message that is stored now; None for one that rolls over.
+
+    ``deliver_ms``: when it is due.
+    """
+    slot_ms = timers.out_ms(deliver_ms, times.precision_ms)
+    if slot_ms - write_ms >= times.window_ms - times.precision_ms:
+        return None
+    after_ms = (deliver_ms - slot_ms) % times.precision_ms
+    unit = TimerUnit(
+        NO_POSITION,
+        MAGIC_DEFAULT,
+        write_ms,
+        slot_ms - write_ms,
+        physical_offset,
+        size_bytes,
+        tags_code(real_topic),
+        after_ms,
+    )
+    return Planned(unit, real_topic)
+
+
 def _target(raw: bytes) -> tuple[int, str]:
     """Return TIMER_OUT_MS and REAL_TOPIC. Raises ValueError without them or REAL_QID."""
     at = raw.rfind(b"TIMER_OUT_MS\x01")

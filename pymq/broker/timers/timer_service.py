@@ -7,13 +7,15 @@ so that the slave can go on when it is promoted. Java: TimerMessageStore.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pymq.broker.timers.noted_puts import NotedPuts
 from pymq.broker.timers.open_slot import DueMessage, OpenSlot
 from pymq.broker.timers.timer_counts import TimerCounts
 from pymq.broker.timers.timer_delivery import TimerDelivery
-from pymq.broker.timers.timer_records import Planned, WheelTimes, plan, recalled_name
+from pymq.broker.timers.timer_records import Planned, WheelTimes, plan, plan_put, recalled_name
 from pymq.clock import Clock
 from pymq.errors import CorruptRecordError, StoreError, StoreUnavailableError, UnreadableError
 from pymq.model.names import TIMER_TOPIC
@@ -79,6 +81,7 @@ class TimerService:
             window_slots = timers.slot_count - RESERVED_SLOTS
         self.times = WheelTimes(timers.precision_ms, window_slots * timers.precision_ms)
         self._slot: OpenSlot | None = None
+        self._noted = NotedPuts()
         self._is_open = False
         self._is_master = False
         self._master_queue_offset = 0  # on a slave: its master's
@@ -186,6 +189,12 @@ class TimerService:
         """Take note of a new record in the wheel's topic."""
         self._wake(GATHER_MS)
 
+    def note_put(self, queue_offset: int, physical_offset: int, size: int, real_topic: str, deliver_ms: int) -> None:
+        """Take note of a message for the wheel's topic that was staged and is due later."""
+        planned = plan_put(physical_offset, size, real_topic, deliver_ms, self._now_slot_ms(), self.times)
+        if planned is not None:
+            self._noted.note(queue_offset, planned, self._writer.failed_commit_count)
+
     def slot_count(self, slot_ms: int) -> int:
         """Return how many messages wait in the slot that begins then."""
         slot = self._timers.wheel.slot(slot_ms)
@@ -244,10 +253,19 @@ class TimerService:
         """Move records from the topic into the wheel; True when more are there."""
         end = self.progress.queue_offset + ENQUEUES_PER_TICK
         limit = self._queue_limit()
+        self._fill_noted(min(limit, end))
         while self.progress.queue_offset < min(limit, end):
             if not self._fill_some(min(READ_COUNT, limit - self.progress.queue_offset)):
                 return False
         return self.progress.queue_offset < limit
+
+    def _fill_noted(self, limit: int) -> None:
+        """Move records whose units were noted when they were put; one whose slot is over is read, to be delivered."""
+        planned = self._noted.take(self.progress.queue_offset, limit, self._writer.failed_commit_count)
+        read_ms = self.progress.read_ms
+        if planned and min(each.unit.slot_ms for each in planned) >= read_ms:
+            self._add(planned)
+            self.progress.queue_offset += len(planned)
 
     def _fill_some(self, count: int) -> bool:
         """Move some records; False when the store takes no writes and one of them is due at once."""
@@ -283,8 +301,10 @@ class TimerService:
         for each in planned:
             if slot is not None and each.unit.slot_ms == slot.slot_ms:
                 slot.add(each.unit)
-            if self._is_master and not each.unit.magic & MAGIC_DELETE:
-                self.counts.add(each.real_topic, 1)
+        if self._is_master:
+            topics = Counter(each.real_topic for each in planned if not each.unit.magic & MAGIC_DELETE)
+            for topic, count in topics.items():
+                self.counts.add(topic, count)
         if slot is not None and slot.deletions and slot.is_loaded:
             self._wake(1)
 

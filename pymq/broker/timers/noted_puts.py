@@ -1,0 +1,39 @@
+"""NotedPuts: units of messages that were put a moment ago, so that the wheel need not read their records."""
+
+from __future__ import annotations
+
+from pymq.broker.timers.timer_records import Planned
+
+NOTED_MAX = 16_384  # some ticks' work; more are read from the topic
+
+
+class NotedPuts:
+    """A run of units by consecutive queue offsets. Empty after any commit that failed: its offsets are given again."""
+
+    def __init__(self) -> None:
+        self._first_offset = 0
+        self._units: list[Planned] = []
+        self._failure_count = 0
+
+    def note(self, queue_offset: int, planned: Planned, failure_count: int) -> None:
+        """Add a unit. ``failure_count``: of commits, until now."""
+        units = self._units
+        if queue_offset != self._first_offset + len(units) or failure_count != self._failure_count:
+            self._units = units = []
+            self._first_offset, self._failure_count = queue_offset, failure_count
+        if len(units) < NOTED_MAX:
+            units.append(planned)
+
+    def take(self, queue_offset: int, limit: int, failure_count: int) -> list[Planned]:
+        """Return the units from an offset on, of records below ``limit``; they and those before them are forgotten."""
+        if failure_count != self._failure_count:
+            self._units = []
+        begin = queue_offset - self._first_offset
+        if not 0 <= begin < len(self._units):
+            return []
+        end = min(limit - self._first_offset, len(self._units))
+        found = self._units[begin:end]
+        if end > begin:
+            del self._units[:end]
+            self._first_offset += end
+        return found
