@@ -24,9 +24,18 @@ _UNKNOWN_VERSION = DataVersion(counter=-1)
 class BrokerManager:
     """clusters -> broker names -> ids -> addresses, and the live brokers behind them."""
 
-    def __init__(self, clock: Clock, id_kept_ms: Callable[[], int] = lambda: ID_KEPT_MS) -> None:
-        """``id_kept_ms`` returns how long the id and the address of a broker that left are kept for it."""
+    def __init__(
+        self,
+        clock: Clock,
+        id_kept_ms: Callable[[], int] = lambda: ID_KEPT_MS,
+        count: Callable[[int], None] = lambda size_bytes: None,
+    ) -> None:
+        """``id_kept_ms`` returns how long the id and the address of a broker that left are kept for it.
+
+        ``count`` gets by how many bytes the tables have grown (below 0: shrunk).
+        """
         self._clock = clock
+        self._count = count
         self.id_kept_ms = id_kept_ms
         self._clusters: dict[str, dict[str, None]] = {}  # values are ordered sets of broker names
         self._brokers: dict[str, BrokerData] = {}
@@ -102,6 +111,8 @@ class BrokerManager:
                 del data.broker_addrs[broker_id]
         first = identity.broker_id not in data.broker_addrs
         data.broker_addrs[identity.broker_id] = identity.address
+        before = self._live.get(identity.address)
+        self._count(broker.size_bytes - (before.size_bytes if before is not None else 0))
         self._live[identity.address] = broker
         return first
 
@@ -153,6 +164,7 @@ class BrokerManager:
         data = self._brokers.get(identity.broker_name)
         if live is not None and live.identity.broker_name == identity.broker_name:
             del self._live[identity.address]
+            self._count(-live.size_bytes)
             self._note_left(identity.address, live.host)
             if data is not None:
                 self._memories[identity.broker_name].note_left(identity.address, live.host, identity.broker_id)

@@ -11,6 +11,9 @@ from pymq.model.tables import DataVersion, TopicConfig
 # Connections beside the first one over which a broker has reported its present registration. A restarted broker makes
 # one while its former connection still looks open.
 STANDBY_COUNT_MAX = 4
+# What a broker takes in memory, and a name of it; with up to four bytes a character on top.
+BROKER_BYTES = 4_000
+NAME_BYTES = 150
 
 
 @dataclass(slots=True, frozen=True)
@@ -53,6 +56,12 @@ class Registration:
     epoch: int = 0
     slaves: Sequence[str] | None = None
 
+    @property
+    def size_bytes(self) -> int:
+        """What the name server keeps of the broker, without its topics: about so many bytes."""
+        names = (*self.filter_servers, *(self.slaves or ()), self.identity.broker_name, self.identity.cluster)
+        return BROKER_BYTES + sum(NAME_BYTES + 4 * len(name) for name in names)
+
 
 @dataclass(slots=True)
 class Standby:
@@ -76,6 +85,7 @@ class LiveBroker:
     timeout_ms: int
     last_seen_ms: int
     filter_servers: list[str]
+    size_bytes: int = 0  # as the budget of memory counts it
     epoch: int = 0  # a PyMQ master's newest epoch; 0 for others
     host: str = ""
     names_slaves: bool = False  # a PyMQ master

@@ -37,7 +37,8 @@ class NameServer:
     ) -> None:
         """``budget``: the process's, when another role shares it; ``now_s`` measures how long work takes."""
         self.config = config or NamesrvConfig()
-        self.table = RouteTable(clock, self.config)
+        budget = budget or make_budget(self.config.memory_budget_bytes)
+        self.table = RouteTable(clock, self.config, budget)
         self.kv = KvConfig()
         self.dispatcher = Dispatcher(namesrv_routes(self.table, self.kv, self.config), "name server")
         self.server = Server(
@@ -45,7 +46,7 @@ class NameServer:
             clock=clock,
             limits=server_limits(self.config),
             on_disconnect=self._connection_closed,
-            budget=budget or make_budget(self.config.memory_budget_bytes),
+            budget=budget,
             now_s=now_s,
         )
         self.address = ""

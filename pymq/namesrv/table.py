@@ -15,7 +15,7 @@ topics (RocketMQ under a controller). :mod:`.claims` has the rules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -33,6 +33,7 @@ from pymq.namesrv.brokers import (
 )
 from pymq.namesrv.registration import BrokerIdentity, LiveBroker, Registration, Standby
 from pymq.namesrv.topics import TopicManager
+from pymq.net.memory_budget import REGISTRATIONS, MemoryBudget
 
 
 @dataclass(slots=True, frozen=True)
@@ -46,16 +47,32 @@ class MasterInfo:
 class RouteTable:
     """Registrations go in, routes come out."""
 
-    def __init__(self, clock: Clock, config: NamesrvConfig | None = None) -> None:
+    def __init__(self, clock: Clock, config: NamesrvConfig | None = None, budget: MemoryBudget | None = None) -> None:
         self._clock = clock
-        self.topics = TopicManager()
+        self._budget = budget or MemoryBudget()
+        self.topics = TopicManager(self._hold)
         config = config or NamesrvConfig()
-        self.brokers = BrokerManager(clock, lambda: config.broker_id_kept_ms)
+        self.brokers = BrokerManager(clock, lambda: config.broker_id_kept_ms, self._hold)
         # Counted since the start, for metrics: accepted reports, and removed brokers by cause.
         self.registration_count = 0
         self.unregistration_count = 0
         self.expired_count = 0
         self.lost_count = 0
+
+    def check_memory(self, report: Registration) -> None:
+        """Raise Refusal(SYSTEM_BUSY) when what a report brings does not fit into the budget of memory."""
+        identity = report.identity
+        known, name = self.brokers.live(identity.address), identity.broker_name
+        growth = report.size_bytes - (known.size_bytes if known is not None else 0)
+        growth += sum(self.topics.growth(topic, name) for topic in report.topics)
+        self._budget.check_registration(growth)
+
+    def check_topic_memory(self, topic: str, broker_names: Iterable[str]) -> None:
+        """Raise as :meth:`check_memory`, for one topic on some broker names."""
+        self._budget.check_registration(sum(self.topics.growth(topic, name) for name in broker_names))
+
+    def _hold(self, size_bytes: int) -> None:
+        self._budget.hold(REGISTRATIONS, size_bytes)
 
     def problem(self, report: Registration) -> str:
         """Return why ``report`` must be refused, for the operator; empty when it may be registered."""
@@ -198,6 +215,7 @@ class RouteTable:
             timeout_ms=min(max(timeout_ms, HEARTBEAT_TIMEOUT_MIN_MS), HEARTBEAT_TIMEOUT_MAX_MS),
             last_seen_ms=self._clock.monotonic_ms(),
             filter_servers=list(report.filter_servers),
+            size_bytes=report.size_bytes,
             epoch=report.epoch,
             host=report.host,
             names_slaves=report.slaves is not None,

@@ -12,12 +12,17 @@ from pymq.model.tables import PERM_READ_WRITE, PERM_WRITE, TopicConfig
 # Java: TopicSysFlag. "Units" are a deployment scheme; only the three topic lists remain of it.
 SYS_FLAG_UNIT = 0x1
 SYS_FLAG_UNIT_SUBSCRIPTION = 0x2
+# What an entry takes in memory, as measured; a topic's name comes on top, with two bytes a character.
+TOPIC_BYTES = 280
+SHARE_BYTES = 120
 
 
 class TopicManager:
     """topic -> broker name -> queues. Pure state without a clock: brokers report, clients look up."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: Callable[[int], None] = lambda size_bytes: None) -> None:
+        """``count`` gets by how many bytes the table has grown (below 0: shrunk)."""
+        self._count = count
         self._queues: dict[str, dict[str, QueueData]] = {}
         self.share_count = 0  # entries of one topic on one broker name
 
@@ -53,9 +58,17 @@ class TopicManager:
 
     def put_queues(self, topic: str, queues: QueueData) -> None:
         """Creates or replaces one broker's share of a topic, given as route data."""
+        self._count(self.growth(topic, queues.broker_name))
         shares = self._queues.setdefault(topic, {})
         self.share_count += queues.broker_name not in shares
         shares[queues.broker_name] = queues
+
+    def growth(self, topic: str, broker_name: str) -> int:
+        """Return how many bytes more the table has with a topic on a broker name."""
+        shares = self._queues.get(topic)
+        if shares is None:
+            return TOPIC_BYTES + 2 * len(topic) + SHARE_BYTES
+        return 0 if broker_name in shares else SHARE_BYTES
 
     def remove(self, topic: str, broker_names: Iterable[str] | None = None) -> None:
         """Removes a topic, on every broker or on the named ones."""
@@ -63,9 +76,12 @@ class TopicManager:
         if shares is None:
             return
         for broker_name in list(shares) if broker_names is None else broker_names:
-            self.share_count -= shares.pop(broker_name, None) is not None
+            if shares.pop(broker_name, None) is not None:
+                self.share_count -= 1
+                self._count(-SHARE_BYTES)
         if not shares:
             del self._queues[topic]
+            self._count(-TOPIC_BYTES - 2 * len(topic))
 
     def remove_broker(self, broker_name: str) -> None:
         """Removes every topic's share on one broker name."""

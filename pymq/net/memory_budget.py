@@ -22,12 +22,16 @@ WAITING_FRAMES = "waiting_frames"
 UNREAD_ANSWERS = "unread_answers"
 PARKED_REQUESTS = "parked_requests"
 CLIENT_TABLES = "client_tables"
-KINDS = (UNFINISHED_FRAMES, WAITING_FRAMES, UNREAD_ANSWERS, PARKED_REQUESTS, CLIENT_TABLES)
+REGISTRATIONS = "registrations"
+KINDS = (UNFINISHED_FRAMES, WAITING_FRAMES, UNREAD_ANSWERS, PARKED_REQUESTS, CLIENT_TABLES, REGISTRATIONS)
 
 # Connections are closed until an eighth of the limit is free. With less, every few KiB would begin the search again.
 FREED_SHARE = 8
 # Answers of unknown size wait while more than half of the limit is held, so that they don't close connections.
 ROOM_SHARE = 2
+# Registrations are of no connection, so that a search for the greediest one never ends a broker's. They get at most
+# half of the limit, whatever strangers hold.
+REGISTRATIONS_SHARE = 2
 
 
 class Holder(Protocol):
@@ -119,7 +123,7 @@ class MemoryBudget:
 
     def has_room(self) -> bool:
         """Return True when answers of unknown size may be made."""
-        room_bytes = self.limit_bytes // ROOM_SHARE
+        room_bytes = (self.limit_bytes + self.held[REGISTRATIONS]) // ROOM_SHARE  # of what they leave
         return self.total_bytes <= room_bytes or self._measure() <= room_bytes
 
     def check_room(self, size_bytes: int, what: str) -> None:
@@ -132,6 +136,17 @@ class MemoryBudget:
             f"{what} needs {size_bytes} bytes, and this server holds {self.total_bytes} bytes for its clients; the "
             f"limit is {self.limit_bytes} (memoryBudgetBytes): try again in a moment, or raise it",
         )
+
+    def check_registration(self, size_bytes: int) -> None:
+        """Raise Refusal(SYSTEM_BUSY) when registrations would hold more than their share of the limit."""
+        limit_bytes, held_bytes = self.limit_bytes // REGISTRATIONS_SHARE, self.held[REGISTRATIONS]
+        if size_bytes > 0 and held_bytes + size_bytes > limit_bytes:
+            self.refused_count += 1
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY,
+                f"the registration needs {size_bytes} bytes beside {held_bytes} of others; the limit is {limit_bytes} "
+                "(half of memoryBudgetBytes): delete topics, or raise it",
+            )
 
     def relieve(self) -> None:
         """Close the greediest connections until less than the limit is held.

@@ -13,13 +13,17 @@ import pytest
 from pymq.clock import ManualClock
 from pymq.config import NamesrvConfig
 from pymq.model import fastjson
+from pymq.model.route import QueueData, TopicRoute
 from pymq.model.tables import DataVersion, TopicConfig
 from pymq.namesrv.handlers.broker import BROKERS_PER_CONNECTION_MAX, FILTER_SERVER_COUNT_MAX, SLAVE_COUNT_MAX
 from pymq.namesrv.kv import KvConfig
+from pymq.namesrv.registration import BROKER_BYTES, NAME_BYTES
 from pymq.namesrv.routes import namesrv_routes
 from pymq.namesrv.table import RouteTable
+from pymq.namesrv.topics import SHARE_BYTES, TOPIC_BYTES
+from pymq.net.memory_budget import REGISTRATIONS, MemoryBudget
 from pymq.wire.bodies_registration import body_crc32, encode_registration
-from pymq.wire.bodies_route import decode_cluster_info, decode_route
+from pymq.wire.bodies_route import decode_cluster_info, decode_route, encode_route
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Dispatcher
@@ -35,7 +39,8 @@ class World:
 
     def __init__(self) -> None:
         self.config = NamesrvConfig()
-        self.table = RouteTable(ManualClock())
+        self.budget = MemoryBudget()
+        self.table = RouteTable(ManualClock(), budget=self.budget)
         self.kv = KvConfig()
         self.dispatcher = Dispatcher(namesrv_routes(self.table, self.kv, self.config), "name server")
         self.peer = FakePeer()
@@ -294,6 +299,47 @@ def test_entries_of_topics_have_a_limit_over_all_brokers(world: World) -> None:
     assert world.register(topics, brokerName="b0", brokerAddr="h:1").code == 0, "a known broker reports on"
     assert world.ask(104, {**WHO, "brokerName": "b0", "brokerAddr": "h:1"}).code == 0
     assert world.register(topics, brokerName="b2", brokerAddr="h:3").code == 0, "what left makes room"
+
+
+def test_registrations_count_until_they_go(world: World) -> None:
+    world.register()
+    first = world.budget.held[REGISTRATIONS]
+    topics = 2 * (TOPIC_BYTES + SHARE_BYTES) + 2 * len("TTBW102")
+    assert first == BROKER_BYTES + 2 * NAME_BYTES + 4 * len("broker-aC") + topics
+    assert world.budget.held_for(world.peer) == 0, "no connection is closed because of them"
+    world.register()
+    assert world.budget.held[REGISTRATIONS] == first, "a repetition costs nothing"
+    world.register(brokerName="b", brokerAddr="h:1")
+    world.ask(104, {**WHO, "brokerName": "b", "brokerAddr": "h:1"})
+    assert world.budget.held[REGISTRATIONS] == first
+    world.table.delete_topic("T")
+    assert world.budget.held[REGISTRATIONS] == first - TOPIC_BYTES - SHARE_BYTES - 2
+    world.table.connection_closed(world.peer)
+    assert world.budget.total_bytes == 0
+
+
+def test_registrations_get_half_of_the_budget(world: World) -> None:
+    world.register()
+    held = world.budget.held[REGISTRATIONS]
+    more = [*TOPICS, TopicConfig(topic_name="Next")]
+    needed = TOPIC_BYTES + SHARE_BYTES + 2 * len("Next")
+    world.budget.limit_bytes = 2 * (held + needed) - 2
+    answer = world.register(more)
+    assert answer.code == 2 and f"the limit is {held + needed - 1} " in (answer.remark or "")
+    assert world.topic_list(206) == ["T", "TBW102"] and world.register().code == 0
+    world.budget.limit_bytes += 2
+    world.budget.hold("unfinished_frames", 10 * world.budget.limit_bytes)
+    assert world.register(more).code == 0, "what strangers hold keeps no broker out"
+    assert world.budget.held[REGISTRATIONS] == held + needed
+
+
+def test_one_topic_that_does_not_fit_is_refused(world: World) -> None:
+    world.register()
+    world.budget.limit_bytes = 2 * world.budget.held[REGISTRATIONS]
+    route = TopicRoute(queue_datas=[QueueData(broker_name="broker-a", read_queue_nums=1, write_queue_nums=1, perm=6)])
+    assert world.ask(217, {"topic": "One"}, encode_route(route)).code == 2
+    world.budget.limit_bytes *= 2
+    assert world.ask(217, {"topic": "One"}, encode_route(route)).code == 0
 
 
 def test_strangers_unregister_nothing(world: World) -> None:

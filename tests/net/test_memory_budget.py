@@ -12,6 +12,7 @@ from pymq.net.memory_budget import (
     CLIENT_TABLES,
     MIB,
     PARKED_REQUESTS,
+    REGISTRATIONS,
     UNFINISHED_FRAMES,
     UNREAD_ANSWERS,
     MemoryBudget,
@@ -119,6 +120,18 @@ def test_there_is_room_for_answers_until_half_of_the_limit_is_held() -> None:
     assert table.budget.has_room()
     table.hold(1)
     assert not table.budget.has_room()
+
+
+def test_registrations_leave_room_for_answers_and_close_no_connection() -> None:
+    table = Table()
+    table.budget.hold(REGISTRATIONS, LIMIT_BYTES // 2)
+    assert table.budget.has_room()
+    table.budget.check_registration(0)
+    with pytest.raises(Refusal, match=r"needs 1 bytes beside 400 of others; the limit is 400 ") as caught:
+        table.budget.check_registration(1)
+    assert caught.value.code == 2
+    clerk, reader = Peer(table, "a", 1), Peer(table, "b", LIMIT_BYTES // 2)
+    assert reader.is_aborted and not clerk.is_aborted
 
 
 def test_kinds_add_up_and_end_at_zero() -> None:

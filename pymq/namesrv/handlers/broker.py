@@ -138,6 +138,7 @@ class BrokerPacketHandler:
         if header.topic not in self._table.topics and len(self._table.topics) >= self._config.topic_count_max:
             raise self._topics_full(1)
         self._check_share_room(sum(not self._table.topics.has(header.topic, name) for name in configs))
+        self._table.check_topic_memory(header.topic, configs)
         self._table.register_topic(header.topic, queues)
         return Reply()
 
@@ -160,6 +161,7 @@ class BrokerPacketHandler:
             if new_count and len(table.topics) + new_count > config.topic_count_max:
                 raise self._topics_full(new_count)
             self._check_share_room(sum(not table.topics.has(topic, identity.broker_name) for topic in report.topics))
+            table.check_memory(report)
         except Refusal:
             table.heartbeat(identity.address, report.connection)  # the broker keeps its current entry
             raise
