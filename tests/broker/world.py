@@ -98,6 +98,7 @@ class World:
         network: Network | None = None,
         registration_requests: RegistrationRequests | None = None,
         seed: int = 7,
+        timer_slot_count: int = TIMER_SLOT_COUNT,
         **settings: Any,
     ) -> None:
         self.clock = clock or ManualClock()
@@ -129,7 +130,7 @@ class World:
             network=network or NoNetwork(),
             change_role=self.role_changes.append,
             registration_requests=registration_requests or AlwaysRegistered(self.config),
-            timer_slot_count=TIMER_SLOT_COUNT,
+            timer_slot_count=timer_slot_count,
             on_master_role=self.master_roles.append,
         )
         if open_at_once:

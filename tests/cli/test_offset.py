@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pymq.client import MessageQueue
-from pymq.client.sync import SyncProducer, SyncPushConsumer
+from pymq.client.sync import SyncProducer, SyncPushConsumer, SyncSimpleConsumer
 from pymq.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_OK, EXIT_USAGE
 from pymq.model.message import Message
 from pymq.testing.standalone import StandaloneProcess
@@ -189,3 +189,26 @@ def test_a_refused_move_is_shown_with_its_queue(pymq: Pymq, monkeypatch: pytest.
     monkeypatch.setattr("pymq.client.admin.offsets.OffsetAdmin.move", move)
     outcome = pymq("offset", "reset", "refused", "--topic", "refusing", "--to", "end", "--yes")
     assert outcome.code == EXIT_FAILED and "no, because" in outcome.out
+
+
+def test_a_group_that_pops_moves(pymq: Pymq, server: StandaloneProcess) -> None:
+    """Its offset is behind what was handed out; a move takes effect with the next pop, and receipts stay valid."""
+    filled(pymq, "popping")
+    on_topic = ("--topic", "popping", "--yes")
+
+    def bodies(group: str, count: int) -> list[bytes]:
+        with SyncSimpleConsumer(group, namesrv=server.namesrv) as consumer:
+            return [one.message.body for one in consumer.receive("popping", count, invisible_ms=600_000)]
+
+    with SyncSimpleConsumer("popper", namesrv=server.namesrv) as consumer:
+        first, *_ = consumer.receive("popping", 4, invisible_ms=600_000)
+        assert committed(pymq, "popper", "popping") == [4]
+        assert pymq("offset", "skip", "popper", "--count", "2", *on_topic).code == EXIT_OK
+        assert bodies("popper", 1) == [b"6"]
+        assert pymq("offset", "copy", "popper", "popper2", *on_topic).code == EXIT_OK
+        assert bodies("popper2", 1) == [b"7"]
+        assert pymq("offset", "reset", "popper", "--to", "start", *on_topic).code == EXIT_OK
+        consumer.ack(first)
+        assert bodies("popper", 2) == [b"0", b"1"]
+        assert pymq("offset", "reset", "popper", "--to", "end", *on_topic).code == EXIT_OK
+        assert consumer.receive("popping", wait_ms=0) == []

@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 
 READ_COUNT = 512
 READ_SIZE_BYTES = 1024 * 1024
-# A check point that came out of RocketMQ's timer precedes its acknowledgements, which come out up to this much later.
+# A check point that came out of RocketMQ's timer precedes its acknowledgements, which come out up to this much later,
+# also when a start finds all of them overdue.
 TIMER_GRACE_MS = 3000
 # Unreadable records are logged up to this number; their count goes on.
 LOGGED_COUNT_MAX = 20
@@ -221,13 +222,15 @@ class ReviveLog:
         if self._saved_ms is not None and record.pop_time_ms >= self._saved_ms:
             end = min(record.start_offset + distances[-1] + 1, self._store.max_offset(record.topic, record.queue_id))
             self._cursors.advance(record.group, record.topic, record.queue_id, end)
-        grace_ms = TIMER_GRACE_MS if _TIMER_OUT in message.properties else 0
+        due_ms = record.pop_time_ms + record.invisible_ms
+        if _TIMER_OUT in message.properties:
+            due_ms = max(due_ms, self._clock.now_ms()) + TIMER_GRACE_MS
         self.check_points.add(
             CheckPoint(
                 CheckPointKey(record.topic, record.group, record.queue_id, record.start_offset, record.pop_time_ms),
                 [record.start_offset + distance for distance in distances],
                 invisible_ms=record.invisible_ms,
-                due_ms=record.pop_time_ms + record.invisible_ms + grace_ms,
+                due_ms=due_ms,
                 revive_queue_id=message.queue_id,
                 revive_offset=message.queue_offset,
                 acked_bits=record.acked_bits & _INT32_BITS,

@@ -644,6 +644,22 @@ def test_a_reset_is_followed_while_messages_are_handed_out() -> None:
     assert found.bodies == [b"a", b"b"]
 
 
+def test_a_reset_leaves_messages_in_retry_topics_of_both_versions() -> None:
+    p = Popping()
+    for body in (b"a", b"b", b"c"):
+        p.world.put("T", body)
+    p.pop(count=1, invisible_ms=1000)
+    p.pop(count=1, invisible_ms=2000)
+    p.wait(1000)
+    p.world.config.enable_retry_topic_v2 = True
+    p.wait(1000)
+    fields: dict[str, Any] = {"topic": "T", "group": "g", "timestamp": -1, "offset": 3, "queueId": 0}
+    p.caller.ok(Code.INVOKE_BROKER_TO_RESET_OFFSET, **fields, isForce="true")
+    found = p.pop(invisible_ms=1000)
+    assert sorted(found.bodies) == [b"a", b"b"]
+    assert sorted(part.split(" ")[0] for part in found.ext["startOffsetInfo"].split(";")) == ["1", "2"]
+
+
 def test_a_reset_wakes_a_pop_that_waits() -> None:
     p = Popping()
     p.world.put("T", b"a")
@@ -671,12 +687,13 @@ def test_a_clock_that_is_set_back_delays_nothing_by_more_than_the_invisible_time
 
 
 @pytest.mark.parametrize("tag", ["ack", "bAck", ""])
-def test_records_that_come_out_of_rocketmqs_timer_count(tag: str) -> None:
+@pytest.mark.parametrize("overdue_ms", [0, 3_600_000])
+def test_records_that_come_out_of_rocketmqs_timer_count(tag: str, overdue_ms: int) -> None:
     """A check point that another broker wrote comes first, its acknowledgement up to 3 s later."""
     p = Popping(reviveQueueNum="1")
     p.world.put("T", b"a")
     p.world.parts.metadata.cursors.hand_out("g", "T", 0, 1)
-    now = p.world.clock.now_ms()
+    now = p.world.clock.now_ms() - overdue_ms
     named = {"bn": "broker-a", "pt": now, "q": 0, "so": 0, "t": "T"}
     point = {**named, "bm": 0, "c": "g", "d": [0], "it": 1000, "n": 1, "reviveTime": now + 1000, "ro": 0}
     p.world.put(REVIVE, json.dumps(point).encode(), TAGS="ck", TIMER_OUT_MS=str(now))

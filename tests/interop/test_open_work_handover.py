@@ -1,19 +1,26 @@
-"""Open transactions in a directory that PyMQ and Apache RocketMQ 5.3.3 serve in turn: each ends the other's."""
+"""Open transactions and popped messages in a directory that PyMQ and Apache RocketMQ 5.3.3 serve in turn.
+
+Each broker ends the other's transactions and delivers again what the other handed out.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from pymq.client import Admin, Message, PushConsumer, TransactionProducer, TransactionState
 from pymq.model.tables import TopicConfig
 from tests.client.scenarios import Inbox, Ledger, until
+from tests.interop.support import popped
 from tests.interop.support.apache import CHECKS_SOON, SEGMENT_SIZE_BYTES, ApacheServer
 from tests.interop.support.pymq_server import PymqServer
 
 TOPIC, GROUP = "transfers", "transfer-producer"
 SEND_TIMEOUT_S = 30.0
 COMMIT, ROLLBACK, UNKNOWN = TransactionState.COMMIT, TransactionState.ROLLBACK, TransactionState.UNKNOWN
+SETTINGS = {"mappedFileSizeCommitLog": str(SEGMENT_SIZE_BYTES), **CHECKS_SOON}
 Server = ApacheServer | PymqServer
 
 
@@ -58,20 +65,54 @@ async def _consumed(server: Server, count: int) -> dict[bytes, int]:
     return dict(inbox.bodies)
 
 
-def test_open_transactions_of_pymq_end_at_apache(tmp_path: Path) -> None:
-    settings = {"mappedFileSizeCommitLog": str(SEGMENT_SIZE_BYTES), **CHECKS_SOON}
-    first = PymqServer(tmp_path / "first", settings)
+class Handover:
+    """What came of transactions and of pops of PyMQ at Apache; errors are kept."""
+
+    def __init__(self) -> None:
+        self.transactions: dict[bytes, int] | BaseException = {}
+        self.pops: BaseException | None = None
+        self._left = popped.Left()
+
+    async def begin(self, server: Server) -> None:
+        await asyncio.gather(_begin(server, "pymq"), popped.begin(server, self._left))
+
+    async def end(self, server: Server) -> None:
+        async def transactions() -> dict[bytes, int]:
+            await _end(server, "pymq")
+            return await _consumed(server, 3)
+
+        self.transactions, self.pops = await asyncio.gather(
+            transactions(), popped.end(server, self._left), return_exceptions=True
+        )
+
+
+@pytest.fixture(scope="module")
+def from_pymq(tmp_path_factory: pytest.TempPathFactory) -> Handover:
+    """PyMQ's directory at Apache: both kinds of work at once, to start one broker only."""
+    handover, directory = Handover(), tmp_path_factory.mktemp("from-pymq")
+    first = PymqServer(directory / "first", SETTINGS)
     try:
-        asyncio.run(_begin(first, "pymq"))
+        asyncio.run(handover.begin(first))
     finally:
         assert first.stop() == 0, first.log_tail()
-    second = ApacheServer(tmp_path / "second", store=first.store)
+    second = ApacheServer(directory / "second", store=first.store)
     try:
-        asyncio.run(_end(second, "pymq"))
-        found = asyncio.run(_consumed(second, 3))
+        asyncio.run(handover.end(second))
     finally:
         second.stop()
-    assert found == {b"pymq yes": 1, b"pymq checked yes": 1, b"pymq young yes": 1}
+    return handover
+
+
+def test_open_transactions_of_pymq_end_at_apache(from_pymq: Handover) -> None:
+    if isinstance(from_pymq.transactions, BaseException):
+        raise from_pymq.transactions
+    assert from_pymq.transactions == {b"pymq yes": 1, b"pymq checked yes": 1, b"pymq young yes": 1}
+
+
+def test_what_pymq_handed_out_comes_again_at_apache(from_pymq: Handover) -> None:
+    """The reverse is in tests/broker/test_apache_popped.py, with a directory that Apache left."""
+    if from_pymq.pops is not None:
+        raise from_pymq.pops
 
 
 def test_open_transactions_of_apache_end_at_pymq(tmp_path: Path) -> None:
@@ -81,8 +122,7 @@ def test_open_transactions_of_apache_end_at_pymq(tmp_path: Path) -> None:
         first.close_store()
     finally:
         first.stop()
-    settings = {"mappedFileSizeCommitLog": str(SEGMENT_SIZE_BYTES), **CHECKS_SOON}
-    second = PymqServer(tmp_path / "second", settings, store=first.store)
+    second = PymqServer(tmp_path / "second", SETTINGS, store=first.store)
     try:
         asyncio.run(_end(second, "apache"))
         found = asyncio.run(_consumed(second, 3))
