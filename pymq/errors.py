@@ -65,6 +65,12 @@ class NotFoundError(PymqError):
     exit_code = EXIT_NOT_FOUND
 
 
+class NoQueueError(NotFoundError):
+    """The topic exists, but no queue of it can be written, or read: its permission, or brokers without a master."""
+
+    exit_code = EXIT_REFUSED
+
+
 class UnreachableError(PymqError):
     """A server can't be connected, or does not answer in time."""
 

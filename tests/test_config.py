@@ -56,6 +56,14 @@ def test_unknown_keys_of_a_file_are_kept_and_warned_about(tmp_path: Path) -> Non
     assert "one event loop" in config.warnings[0] and "madeUp" in config.warnings[1]
 
 
+def test_a_misspelled_key_of_a_file_is_told_with_the_nearest_one(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text("brokerNme=a\nqqq=1\n")
+    first, second = load_broker_config(str(file)).warnings
+    assert first == "brokerNme: PyMQ does not know this key, did you mean brokerName?; it has no effect"
+    assert second == "qqq: PyMQ does not know this key; it has no effect"
+
+
 def test_an_unknown_flag_is_an_error_with_near_matches() -> None:
     with pytest.raises(ConfigError, match="maxMessageSize"):
         load_broker_config(None, {"maxMesageSize": "1"})

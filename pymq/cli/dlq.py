@@ -10,7 +10,7 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, split_addresses
-from pymq.cli.output import Column, OutputFormat, print_fields, print_json, print_listing, print_note
+from pymq.cli.output import Column, OutputFormat, is_styled, print_fields, print_json, print_listing, print_note
 from pymq.cli.session import with_admin
 from pymq.cli.times import local_time
 from pymq.errors import EXIT_FAILED, UsageError
@@ -73,7 +73,7 @@ def show(
     from pymq.cli.message_work import check_format
 
     check_format(output)
-    to_bytes = formatter(MessageFormat(output), color=sys.stdout.isatty())
+    to_bytes = formatter(MessageFormat(output), color=is_styled())
     if not _write(namesrv, _wanted(group, ids, origin, begin, end, count_max), sys.stdout.buffer, to_bytes):
         print_note("no dead letter matches")
 

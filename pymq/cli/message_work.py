@@ -8,7 +8,7 @@ from typing import Any
 from pymq.cli.dlq_work import NOT_SENT_AGAIN
 from pymq.cli.message_text import MessageFormat, formatter, printable, shown_body
 from pymq.cli.options import split_addresses
-from pymq.cli.output import print_fields
+from pymq.cli.output import is_styled, print_fields
 from pymq.cli.times import local_time
 from pymq.client import Producer
 from pymq.client.admin import Admin
@@ -58,6 +58,7 @@ async def find_by_id(admin: Admin, message_id: str, topic: str | None) -> list[S
     try:
         return [await _by_offset_id(admin, message_id)]
     except (UsageError, UnreachableError, NotFoundError) as error:
+        await admin.cluster.info()  # raises UnreachableError when it is the name servers that can't be reached
         # Both kinds of id are hex digits: a producer's id, decoded as a broker's, names a random address.
         if topic is not None:
             raise NotFoundError(f"no message {message_id} in {topic}") from error
@@ -128,7 +129,7 @@ def print_messages(messages: list[StoredMessage], output: str, *, whole: bool) -
                 print()
             _print_whole(message)
         return
-    to_bytes = formatter(MessageFormat(output), color=sys.stdout.isatty())
+    to_bytes = formatter(MessageFormat(output), color=is_styled())
     for message in messages:
         sys.stdout.buffer.write(to_bytes(message))
     sys.stdout.buffer.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -68,9 +69,14 @@ def print_table(records: Sequence[Mapping[str, Any]], columns: Sequence[Column])
     rows = [[column.text(record) for column in columns] for record in records]
     widths = [max(len(column.heading), *(len(row[at]) for row in rows)) for at, column in enumerate(columns)]
     heading = _aligned([column.heading for column in columns], columns, widths)
-    lines = [f"\033[1m{heading}\033[0m" if sys.stdout.isatty() else heading]
+    lines = [f"\033[1m{heading}\033[0m" if is_styled() else heading]
     lines += [_aligned(row, columns, widths) for row in rows]
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+def is_styled() -> bool:
+    """Returns whether stdout shows bold text and colors: a terminal, not a dumb one, without NO_COLOR."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
 
 
 def print_section(title: str, records: Sequence[Mapping[str, Any]], columns: Sequence[Column], empty: str) -> None:

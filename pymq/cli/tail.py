@@ -105,6 +105,7 @@ def tail(
 
     from pymq.cli import tail_work as work
     from pymq.cli.message_text import MessageFormat, formatter
+    from pymq.cli.output import is_styled
     from pymq.cli.session import until_done_or_stopped
     from pymq.net.runtime import run
 
@@ -119,7 +120,7 @@ def tail(
         commit=commit,
         namesrv=namesrv,
     )
-    to_bytes = formatter(MessageFormat(output), color=sys.stdout.isatty(), inflation_ratio_max=inflate_ratio)
+    to_bytes = formatter(MessageFormat(output), color=is_styled(), inflation_ratio_max=inflate_ratio)
     run(until_done_or_stopped(work.Tail(options, to_bytes, sys.stdout.buffer).run()))
 
 

@@ -18,7 +18,16 @@ from pymq.cli.tail_start import Start, StartKind
 from pymq.cli.topic_work import user_topics
 from pymq.client import Admin, MessageQueue, PullConsumer, PullStatus, StoredMessage
 from pymq.client.local_filter import LocalFilter
-from pymq.errors import ExpressionError, NotFoundError, PymqError, RefusedError, UnreachableError, UsageError
+from pymq.client.route_cache import why_not_read
+from pymq.errors import (
+    ExpressionError,
+    NoQueueError,
+    NotFoundError,
+    PymqError,
+    RefusedError,
+    UnreachableError,
+    UsageError,
+)
 
 PULL_COUNT = 1024  # brokers have their own limits
 SUSPEND_MS = 15_000
@@ -141,6 +150,8 @@ class Tail:
                     raise
                 continue  # deleted since it was listed
             chosen = [queue for queue in queues if self._options.queue_id in (None, queue.queue_id)]
+            if not queues and self._options.topics:
+                raise NoQueueError(why_not_read(topic, await admin.topics.route(topic)))
             if not chosen and self._options.topics:
                 raise NotFoundError(f"no queue {self._options.queue_id} in {topic}: it has {len(queues)} queues")
             found += chosen

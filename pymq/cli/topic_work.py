@@ -18,6 +18,8 @@ ROUTES_AT_ONCE = 256
 
 async def list_topics(admin: Admin, show_all: bool, cluster: str | None) -> list[dict[str, Any]]:
     """Returns a record per topic: brokers, the sum of their queues, permission."""
+    if cluster is not None:
+        await admin.cluster.select([cluster])  # raises NotFoundError for an unknown one
     names = await admin.topics.names(cluster) if show_all else await user_topics(admin, cluster)
 
     async def record(name: str) -> dict[str, Any] | None:

@@ -9,10 +9,11 @@ from collections.abc import Callable
 import msgspec
 
 from pymq.client.name_servers import NameServers
-from pymq.errors import NotFoundError, PymqError, RefusedError, RequestTimeoutError, UnreachableError
+from pymq.errors import NoQueueError, NotFoundError, PymqError, RefusedError, RequestTimeoutError, UnreachableError
 from pymq.model.message import MessageQueue
 from pymq.model.names import AUTO_CREATE_TOPIC
 from pymq.model.route import BrokerData, TopicRoute
+from pymq.model.tables import perm_text
 from pymq.wire.bodies_route import decode_route
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import request
@@ -44,6 +45,26 @@ def read_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
         if data.readable:
             queues += [MessageQueue(topic, data.broker_name, i) for i in range(data.read_queue_nums)]
     return queues
+
+
+def why_not_written(topic: str, route: TopicRoute) -> str:
+    """Returns the reason why a topic has no queue to write to, by broker."""
+    reasons = []
+    for data in sorted(route.queue_datas, key=lambda one: one.broker_name):
+        broker = route.broker(data.broker_name)
+        if not data.writable:
+            reasons.append(f"its permission on {data.broker_name} is {perm_text(data.perm)}")
+        elif broker is None or broker.master_address is None:
+            reasons.append(f"{data.broker_name} has no master now")
+        else:
+            reasons.append(f"it has {data.write_queue_nums} write queues on {data.broker_name}")
+    return f"topic {topic} has no queue to write to: {', '.join(reasons) or 'no broker has it'}"
+
+
+def why_not_read(topic: str, route: TopicRoute) -> str:
+    """Returns the reason why a topic has no queue to read from, by broker."""
+    perms = [f"its permission on {data.broker_name} is {perm_text(data.perm)}" for data in route.queue_datas]
+    return f"topic {topic} has no queue to read from: {', '.join(sorted(perms)) or 'no broker has it'}"
 
 
 def _ordered_queues(topic: str, order_conf: str) -> list[MessageQueue]:
@@ -89,8 +110,8 @@ class RouteCache:
         """Returns the writable queues; for an unknown topic those that its first message will create.
 
         Waits at most ``timeout_s`` if it is given; the look-up goes on and serves the next call.
-        Raises NotFoundError when the topic is unknown and can't be created, or has no writable queue; UnreachableError,
-        RequestTimeoutError.
+        Raises NotFoundError when the topic is unknown and can't be created, NoQueueError when it has no writable queue;
+        UnreachableError, RequestTimeoutError.
         """
         queues = self._write_queues.get(topic)
         if queues is not None:
@@ -111,7 +132,7 @@ class RouteCache:
             route = await self._expect(topic, missing)
         queues = write_queues(topic, route)
         if not queues:
-            raise NotFoundError(f"topic {topic} has no queue to write to: no broker of it is writable and has a master")
+            raise NoQueueError(why_not_written(topic, route))
         self._write_queues[topic] = queues
         return queues
 

@@ -165,8 +165,7 @@ class Config:
                 self.set(name, text, origin)
             else:
                 self.unknown[name] = text
-                why = self.IGNORED.get(name)
-                self.warnings.append(f"{name}: {why or 'PyMQ does not know this key'}; it has no effect")
+                self.warnings.append(f"{name}: {self.IGNORED.get(name) or self._guess(name)}; it has no effect")
 
     def change_at_runtime(self, values: Mapping[str, str]) -> list[str]:
         """Changes keys of the allow-list, all or none, and returns the names whose value changed.
@@ -226,6 +225,10 @@ class Config:
         if name not in known:
             raise ConfigError(self._unknown_text(name))
         return known[name]
+
+    def _guess(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self.settings(), n=1, cutoff=0.8)
+        return "PyMQ does not know this key" + (f", did you mean {near[0]}?" if near else "")
 
     def _unknown_text(self, name: str) -> str:
         near = difflib.get_close_matches(name, self.settings(), n=3, cutoff=0.6)

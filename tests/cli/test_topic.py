@@ -38,6 +38,20 @@ def test_list_has_user_topics_only_unless_all_are_asked_for(pymq: Pymq) -> None:
     assert everything > listed.keys() | {"TBW102", "DefaultCluster"}
 
 
+def test_an_unknown_cluster_is_not_an_empty_list(pymq: Pymq) -> None:
+    outcome = pymq("topic", "list", "-c", "Nope")
+    assert outcome.code == EXIT_NOT_FOUND and "there are DefaultCluster" in outcome.err
+
+
+@pytest.mark.parametrize(("perm", "command"), [("R", ["send", "{}", "x"]), ("W", ["tail", "{}", "-F"])])
+def test_a_permission_that_stops_a_command_is_named(pymq: Pymq, perm: str, command: list[str]) -> None:
+    name = f"only_{perm}"
+    pymq("topic", "create", name, "--perm", perm)
+    outcome = pymq(*(part.format(name) for part in command))
+    assert outcome.code == EXIT_REFUSED
+    assert f"its permission on broker-a is {'R--' if perm == 'R' else '-W-'}" in outcome.err
+
+
 def test_the_table_has_a_heading(pymq: Pymq) -> None:
     pymq("topic", "create", "tabled")
     lines = pymq("topic", "list").out.splitlines()

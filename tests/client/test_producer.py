@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pymq.client import Message, MessageQueue, Producer, SendStatus
-from pymq.errors import NotFoundError, RefusedError, RequestTimeoutError, UnreachableError, UsageError
+from pymq.errors import NoQueueError, NotFoundError, RefusedError, RequestTimeoutError, UnreachableError, UsageError
 from pymq.model import sysflag
 from pymq.model.properties import decode_properties
 from pymq.model.record import decode_batch
@@ -127,7 +127,7 @@ def test_an_unknown_topic_without_a_template_is_not_found() -> None:
 def test_a_topic_without_write_permission_is_not_found_writable() -> None:
     async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         serve_routes(namesrv, {"T": route_reply({"broker-0": brokers[0].address}, perm=4)})
-        with pytest.raises(NotFoundError, match="no queue to write to"):
+        with pytest.raises(NoQueueError, match="no queue to write to: its permission on broker-0 is R--"):
             await producer.send(Message("T", b"x"))
 
     run(scenario)
