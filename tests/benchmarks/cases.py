@@ -209,6 +209,33 @@ def backlog(bench: Bench) -> list[Figure]:
     ]
 
 
+def client_push(bench: Bench) -> list[Figure]:
+    """Measures PyMQ's push consumer on a backlog in 8 queues, with a handler that does nothing, on a CPU of its own."""
+    topic = bench.fresh_topic("push")
+    fill = SendLoad(
+        bench.server.broker, SendPlan(topic, QUEUES, batch=32, connections=2, in_flight=16), bench.numbers()
+    )
+    count = bench.sizes.send_messages
+    try:
+        fill.run(count)
+    finally:
+        fill.close()
+    figures = []
+    for handler, rate_target in (("coroutine", 150_000), ("function", None)):
+        process.settle_cpu(1.0)
+        command = [sys.executable, "-m", "tests.benchmarks.client_pushes", handler]
+        command += ["--namesrv", bench.server.namesrv, "--topic", topic, "--messages", str(count)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        if done.returncode:
+            raise BenchError(f"the push consumer failed: {done.stderr[-2000:]}")
+        measured = json.loads(done.stdout)
+        figures += [
+            Figure(f"client-push {handler}, rate", measured["rate"], "msg/s", rate_target, True),
+            Figure(f"client-push {handler}, client CPU", measured["cpu_us"], "us/msg", None),
+        ]
+    return figures
+
+
 def _read_measured(bench: Bench, load: BacklogLoad | FilteredLoad) -> tuple[Rate, float]:
     """Runs a load of pulls; returns its rate and the broker's CPU time per message in us."""
     before = process.cpu_seconds(bench.server.broker_pid)
@@ -286,6 +313,7 @@ CASES: dict[str, Case] = {
     "backlog": backlog,
     "sql": sql,
     "latency": latency,
+    "client-push": client_push,
     "topic-list": topic_list,
 }
 
