@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
+from pymq.client.consumer_settings import FIRST
 from pymq.client.group_client import GroupClient
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
+from pymq.client.pulled_loop import PulledLoop
 from pymq.client.pulling import filter_result, pull_once
 from pymq.client.queue_offsets import QueueOffsets
 from pymq.client.subscription import EVERYTHING, TAG, Subscription
 from pymq.client.subscription_options import SubscriptionOptions
 from pymq.clock import Clock
-from pymq.errors import UnreachableError
+from pymq.errors import UnreachableError, UsageError
 from pymq.model import sysflag
 from pymq.model.message import MessageQueue, PullResult
 from pymq.model.names import check_topic
+from pymq.model.record import StoredMessage
 
 PULL_COUNT_MAX = 32
 SUBSCRIPTION_COUNT_MAX = 64
@@ -43,6 +46,8 @@ class PullConsumer(GroupClient):
         super().__init__(group, instance)
         self._offsets = QueueOffsets(self._instance)
         self._broker_ids: dict[MessageQueue, int] = {}  # suggested by brokers: a slave for messages far behind the end
+        self._subscribed: dict[str, SubscriptionOptions] = {}
+        self._reached: dict[MessageQueue, int] = {}  # by loops over this consumer
         self._subscriptions: dict[tuple[str, SubscriptionOptions], Subscription] = {}  # least recently used first
 
     async def queues(self, topic: str) -> list[MessageQueue]:
@@ -80,6 +85,21 @@ class PullConsumer(GroupClient):
         server answers), FilterStopError.
         """
         options = SubscriptionOptions(expression, sql, expression_type, filter, on_error, via)
+        return await self.pull_as(
+            queue, offset, options, count_max=count_max, bytes_max=bytes_max, suspend_ms=suspend_ms
+        )
+
+    async def pull_as(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        options: SubscriptionOptions,
+        *,
+        count_max: int = PULL_COUNT_MAX,
+        bytes_max: int | None = None,
+        suspend_ms: int = 0,
+    ) -> PullResult:
+        """As :meth:`pull`, with the selection as one object."""
         subscription = self._subscription(queue.topic, options)
         try:
             result = await pull_once(
@@ -112,6 +132,44 @@ class PullConsumer(GroupClient):
                 del self._subscriptions[next(iter(self._subscriptions))]
         self._subscriptions[key] = found
         return found
+
+    def subscribe(
+        self,
+        topic: str,
+        expression: str = EVERYTHING,
+        *,
+        sql: str | None = None,
+        expression_type: str = TAG,
+        filter: str | None = None,
+        on_error: str = "skip",
+        via: str | None = None,
+    ) -> None:
+        """Names a topic, with the messages wanted of it, for loops over this consumer. Raises UsageError."""
+        options = SubscriptionOptions(expression, sql, expression_type, filter, on_error, via)
+        self._subscription(check_topic(topic), options)
+        self._subscribed[topic] = options
+
+    def __aiter__(self) -> AsyncIterator[StoredMessage]:
+        return self.messages()
+
+    def messages(self, consume_from: str | int = FIRST) -> AsyncGenerator[StoredMessage, None]:
+        """Yields messages of all queues of the subscribed topics, without end; ``async for`` over the consumer too.
+
+        The loop begins at the offsets that the group committed, else at ``consume_from``: first, last, or Unix ms. It
+        commits a message's offset once the loop asks for the next one: every 5 seconds, and when the loop ends. The
+        message of a loop that ends early, by ``break`` or an exception, comes again in the next one, unless
+        :meth:`ack` was called. Only one process may run such a loop for a group: members don't share the queues out.
+
+        Raises UsageError without a subscription.
+        """
+        if not self._subscribed:
+            raise UsageError("nothing is subscribed: call subscribe(topic) before the loop")
+        return PulledLoop(self, self._subscribed, self._instance.clock, consume_from, self._reached).messages()
+
+    async def ack(self, message: StoredMessage) -> None:
+        """Has the loop commit the offset behind ``message``, and so all messages in front of it in its queue."""
+        queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
+        self._reached[queue] = message.queue_offset + 1
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Returns the first offset that is still stored."""

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Generic, Never, Protocol, Self, TypeVar, Unpack
 
+from pymq.client.consumer_settings import FIRST
 from pymq.client.handler import OnMessage
 from pymq.client.loop_thread import LoopThread, blocking_loop, on_loop, shared
 from pymq.client.options import ClientOptions, ConsumerOptions, ProducerOptions
@@ -404,6 +405,44 @@ class SyncPullConsumer(_Blocking[PullConsumer]):
         self, group: str, *, namesrv: str | Sequence[str] | None = None, **options: Unpack[ClientOptions]
     ) -> None:
         super().__init__(lambda: PullConsumer(group, namesrv=namesrv, **options))
+
+    def subscribe(
+        self,
+        topic: str,
+        expression: str = EVERYTHING,
+        *,
+        sql: str | None = None,
+        expression_type: str = TAG,
+        filter: str | None = None,
+        on_error: str = "skip",
+        via: str | None = None,
+    ) -> None:
+        """Names a topic for loops over this consumer, as PullConsumer.subscribe does."""
+        client = self._client
+        shared.call(
+            on_loop(
+                lambda: client.subscribe(
+                    topic,
+                    expression,
+                    sql=sql,
+                    expression_type=expression_type,
+                    filter=filter,
+                    on_error=on_error,
+                    via=via,
+                )
+            )
+        )
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        return self.messages()
+
+    def messages(self, consume_from: str | int = FIRST) -> Iterator[StoredMessage]:
+        """Yields messages of all queues of the subscribed topics, as PullConsumer.messages does."""
+        return blocking_loop(self._client.messages(consume_from))
+
+    def ack(self, message: StoredMessage) -> None:
+        """Has the loop commit the offset behind ``message``."""
+        shared.call(self._client.ack(message))
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Returns the readable queues of ``topic``, sorted."""

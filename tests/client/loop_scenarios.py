@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pymq.client import PushConsumer, SimpleConsumer
-from pymq.client.sync import SyncPushConsumer, SyncSimpleConsumer
+from pymq.client import Message, Producer, PullConsumer, PushConsumer, SimpleConsumer
+from pymq.client.sync import SyncPullConsumer, SyncPushConsumer, SyncSimpleConsumer
 from pymq.errors import UsageError
 from tests.client.scenarios import fresh, make_topic, numbers, send_numbers
 
@@ -85,6 +85,46 @@ async def loop_over_a_simple_consumer(namesrv: str, directory: Path) -> None:
         assert await consumer.receive(topic, wait_ms=0) == []
 
 
+async def loop_over_a_pull_consumer(namesrv: str, directory: Path) -> None:
+    """Each loop goes on where the one before it was done, in this consumer and in the next one; tags select."""
+    topic, group = await make_topic(namesrv), fresh("G")
+    await send_numbers(namesrv, topic, 12, tags="A")
+    await send_numbers(namesrv, topic, 3, tags="B")
+    seen: list[bytes] = []
+    async with PullConsumer(group, namesrv=namesrv) as consumer:
+        with pytest.raises(UsageError, match="nothing is subscribed"):
+            aiter(consumer)
+        consumer.subscribe(topic, "A")
+        for taken in (3, 5):
+            async with aclosing(consumer.messages()) as messages:
+                async for message in messages:
+                    if len(seen) == taken:
+                        break
+                    seen.append(message.content())
+    async with PullConsumer(group, namesrv=namesrv) as another:
+        another.subscribe(topic, "A")
+        async for message in another:
+            seen.append(message.content())
+            if len(seen) == 12:
+                await another.ack(message)
+                await another.stop()
+    assert set(seen) == numbers(12) and len(seen) == 12
+
+
+async def a_loop_over_a_pull_consumer_waits(namesrv: str, directory: Path) -> None:
+    """A loop gets what is sent while it waits."""
+    topic = await make_topic(namesrv, queue_count=2)
+    async with PullConsumer(fresh("G"), namesrv=namesrv) as consumer:
+        consumer.subscribe(topic)
+        async with aclosing(consumer.messages()) as messages:
+            waiting = asyncio.ensure_future(anext(messages))
+            await asyncio.sleep(0.3)
+            assert not waiting.done()
+            async with Producer(fresh("P"), namesrv=namesrv) as producer:
+                await producer.send(Message(topic, b"later"))
+            assert (await waiting).content() == b"later"
+
+
 async def blocking_loops(namesrv: str, directory: Path) -> None:
     """The blocking faces loop too, and a stop in the loop's body ends it."""
     topic = await make_topic(namesrv)
@@ -108,6 +148,12 @@ async def blocking_loops(namesrv: str, directory: Path) -> None:
                     simple.ack(received)
                     break
             assert simple.receive(topic, wait_ms=0) == []
+        with SyncPullConsumer(fresh("G"), namesrv=namesrv) as pull:
+            pull.subscribe(topic)
+            for message in pull:
+                seen.add(message.content())
+                if len(seen) == 6:
+                    break
 
     await asyncio.to_thread(block)
 
@@ -116,5 +162,7 @@ LOOP_SCENARIOS = [
     loop_over_a_push_consumer,
     loop_left_early,
     loop_over_a_simple_consumer,
+    loop_over_a_pull_consumer,
+    a_loop_over_a_pull_consumer_waits,
     blocking_loops,
 ]

@@ -7,6 +7,7 @@ import random
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from pymq.client import Admin, Message, MessageQueue, Producer
 from pymq.model.tables import TopicConfig
@@ -138,12 +139,14 @@ class GroupSoak:
         self._members[ledger.name].append(member)
 
     async def _drain(self) -> None:
-        with suppress(AssertionError):  # what is missing is in the result
-            await until(
-                lambda: not any(self._missing(one) for one in self._ledgers),
-                "all messages",
-                DRAIN_S + (LOCK_LIFE_S if self._plan.kills_in_order else 0),
-            )
+        """Waits until all is handled, or none of it for a while: what is missing is then in the result."""
+        pause_s = DRAIN_S + (LOCK_LIFE_S if self._plan.kills_in_order else 0)
+        with suppress(AssertionError):
+            while missing := sum(map(self._missing, self._ledgers)):
+                await until(partial(self._has_less_than, missing), "a further message", pause_s)
+
+    def _has_less_than(self, missing: int) -> bool:
+        return sum(map(self._missing, self._ledgers)) < missing
 
     def _missing(self, ledger: Ledger) -> int:
         return sum(self._sent) - len(ledger.handled)
