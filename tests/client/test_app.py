@@ -237,6 +237,38 @@ def test_a_signal_ends_the_app_after_its_running_handlers(broker: TestBroker, nu
         assert look.committed(queue) == look.max_offset(queue)
 
 
+HANGING = """
+    import sys, threading
+    import pymq
+
+    app = pymq.App(namesrv=sys.argv[1], group="hanging", consume_from="first", stop_timeout_s=0.1)
+
+    @app.on("app_hanging")
+    def handle(message):
+        print("begin", flush=True)
+        threading.Event().wait()
+
+    app.run()
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_a_handler_that_hangs_does_not_keep_the_process_alive(broker: TestBroker) -> None:
+    broker.create_topic("app_hanging", queue_count=1)
+    asyncio.run(send(broker, "app_hanging", "x"))
+    program = textwrap.dedent(HANGING)
+    with subprocess.Popen(
+        [sys.executable, "-c", program, broker.namesrv], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begin\n"
+        process.terminate()
+        assert process.wait(60) == 0
+    with SyncPullConsumer("hanging", namesrv=broker.namesrv) as look:
+        (queue,) = look.queues("app_hanging")
+        assert not look.committed(queue)  # the message comes again
+
+
 def test_pymq_exports_it() -> None:
     assert pymq.App is App
     with pytest.raises(AttributeError, match="Application"):

@@ -28,7 +28,7 @@ SEND_TIMEOUT_S = 30.0
 class SoakPlan:
     """``seconds`` of load on ``queues`` queues, with up to ``members`` members, of which one changes every ``pause_s``.
 
-    ``kills_in_order``: orderly members are killed too; their queues then wait for a minute.
+    ``kills_in_order``: orderly members are killed too; their queues then wait for a minute. ``invisible_ms``: of pops.
     """
 
     seconds: float
@@ -37,6 +37,7 @@ class SoakPlan:
     pause_s: float
     seed: int
     kills_in_order: bool = True
+    invisible_ms: int = 5_000
 
 
 @dataclass(slots=True)
@@ -132,8 +133,12 @@ class GroupSoak:
 
     async def _join(self, ledger: Ledger) -> None:
         self._made += 1
-        kind = PopMember if ledger.name.startswith("pop") else PushMember
-        member = kind(f"{ledger.name}-{self._made}", ledger, self._rng, self._namesrv, self._topic)
+        name = f"{ledger.name}-{self._made}"
+        member: Member
+        if ledger.name.startswith("pop"):
+            member = PopMember(name, ledger, self._rng, self._namesrv, self._topic, self._plan.invisible_ms)
+        else:
+            member = PushMember(name, ledger, self._rng, self._namesrv, self._topic)
         ledger.changes += 1
         await member.join()
         self._members[ledger.name].append(member)

@@ -14,7 +14,6 @@ from tests.soak.ledger import Ledger
 HANDLER_MAX_S = 0.002
 PULL_COUNT_MAX = 32
 POP_COUNT_MAX = 4
-INVISIBLE_MS = 5_000
 REBALANCE_INTERVAL_S = 1.0
 COMMIT_INTERVAL_S = 0.5
 
@@ -90,10 +89,13 @@ class PushMember(Member):
 class PopMember(Member):
     """A loop over a simple consumer."""
 
-    def __init__(self, name: str, ledger: Ledger, rng: random.Random, namesrv: str, topic: str) -> None:
+    def __init__(
+        self, name: str, ledger: Ledger, rng: random.Random, namesrv: str, topic: str, invisible_ms: int
+    ) -> None:
         super().__init__(name, ledger, rng)
         self.client = self._consumer = SimpleConsumer(ledger.name, namesrv=namesrv)
         self._consumer.subscribe(topic)
+        self._invisible_ms = invisible_ms
         self._loop: asyncio.Task[None] | None = None
 
     async def join(self) -> None:
@@ -101,7 +103,7 @@ class PopMember(Member):
         self._loop = asyncio.ensure_future(self._run())
 
     async def _run(self) -> None:
-        async for received in self._consumer.messages(POP_COUNT_MAX, invisible_ms=INVISIBLE_MS):
+        async for received in self._consumer.messages(POP_COUNT_MAX, invisible_ms=self._invisible_ms):
             await self.handle(received.message)
 
     async def leave(self) -> None:

@@ -10,7 +10,7 @@ from tests.soak.ledger import Ledger
 
 
 def test_all_is_consumed_while_members_come_go_and_die() -> None:
-    plan = SoakPlan(seconds=3, members=9, queues=12, pause_s=0.2, seed=20, kills_in_order=False)
+    plan = SoakPlan(2, members=9, queues=12, pause_s=0.15, seed=20, kills_in_order=False, invisible_ms=1_000)
     with StandaloneProcess() as servers:
         result = asyncio.run(GroupSoak(servers.namesrv, plan).run())
     assert not result.faults, "\n".join([*result.lines(), *result.faults])
