@@ -133,6 +133,7 @@ class BrokerParts:
             hasten_job=hasten_job,
             files=files,
             timer_slot_count=timer_slot_count,
+            budget=budget,
         )
         self.pop = PopParts(
             config=config,

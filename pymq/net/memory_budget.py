@@ -23,7 +23,16 @@ UNREAD_ANSWERS = "unread_answers"
 PARKED_REQUESTS = "parked_requests"
 CLIENT_TABLES = "client_tables"
 REGISTRATIONS = "registrations"
-KINDS = (UNFINISHED_FRAMES, WAITING_FRAMES, UNREAD_ANSWERS, PARKED_REQUESTS, CLIENT_TABLES, REGISTRATIONS)
+HELD_ANSWERS = "held_answers"
+KINDS = (
+    UNFINISHED_FRAMES,
+    WAITING_FRAMES,
+    UNREAD_ANSWERS,
+    PARKED_REQUESTS,
+    CLIENT_TABLES,
+    REGISTRATIONS,
+    HELD_ANSWERS,
+)
 
 # Connections are closed until an eighth of the limit is free. With less, every few KiB would begin the search again.
 FREED_SHARE = 8

@@ -10,6 +10,7 @@ from typing import Any
 
 from pymq.broker.handlers.replies import ReplyHandlers
 from pymq.broker.messages.long_polls import LongPolls
+from pymq.broker.messages.waiting_answers import WaitingAnswers
 from pymq.broker.metadata.clients import ClientManager
 from pymq.broker.replication import epoch_history, log_proof
 from pymq.broker.replication.master.ha_connection import HaConnection
@@ -168,6 +169,11 @@ BUGS = (
     Bug("the budget has no limit", Seam(MemoryBudget.is_over, gives(False)), (BUDGET,)),
     Bug("no connection is closed over the budget", Seam(MemoryBudget.relieve, does_nothing), (BUDGET,)),
     Bug("parked requests need no room", Seam(MemoryBudget.check_room, does_nothing), (BUDGET,)),
+    Bug("registrations take the whole budget", Seam(MemoryBudget.check_registration, does_nothing),
+        (BUDGET, "tests/namesrv/test_routes.py")),
+    Bug("any number of answers waits",
+        Text(WaitingAnswers._count, "if not self._is_full and held_bytes > limit_bytes:", "if False:"),
+        ("tests/broker/messages/test_waiting_answers.py",)),
     Bug("what a closed connection held stays counted", Seam(MemoryBudget.forget, does_nothing), (BUDGET,)),
     Bug("many small connections outlive a large one",
         Text(MemoryBudget.relieve, "by_host.setdefault(holder.host, [])", "by_host.setdefault(str(number), [])"),

@@ -23,6 +23,7 @@ from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, HastenJob, Job
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
+from pymq.net.memory_budget import MemoryBudget
 from pymq.store.disk.fs import Files
 from pymq.store.store import MessageStore
 from pymq.store.timer.timer_store import TimerStore
@@ -50,12 +51,17 @@ class Messages:
         hasten_job: HastenJob,
         files: Files,
         timer_slot_count: int,
+        budget: MemoryBudget,
     ) -> None:
         """``store_host``: this broker's packed address; ``copies`` says what replication requires of a send."""
         self._config = config
         self._store = store
         self.waiting_answers = WaitingAnswers(
-            store=store, clock=clock, copies=copies, sync_timeout_ms=lambda: config.sync_flush_timeout_ms
+            store=store,
+            clock=clock,
+            copies=copies,
+            sync_timeout_ms=lambda: config.sync_flush_timeout_ms,
+            budget=budget,
         )
         self.flusher = Flusher(
             store, run_in_thread, schedule_turn_end, clock=clock, config=config, waiting_answers=self.waiting_answers

@@ -12,8 +12,14 @@ from typing import NamedTuple, Protocol
 
 from pymq.broker.messages.held_answers import HeldAnswers, refuse, release
 from pymq.clock import Clock
+from pymq.net.memory_budget import HELD_ANSWERS, MemoryBudget
 from pymq.store.store import MessageStore
 from pymq.wire.codes import ResponseCode
+
+# What a waiting answer takes in memory, with its message's unit and keys.
+ANSWER_BYTES = 1024
+LIMIT_SHARE = 4  # all together take at most a quarter of the memory budget
+_REFUSER = "waiting answers"
 
 
 class LateReply(Protocol):
@@ -60,17 +66,26 @@ class _Waiting(NamedTuple):
     disk_deadline_ms: int | None
     slaves_deadline_ms: int | None
     held: HeldAnswers
+    size_bytes: int
 
 
 class WaitingAnswers:
     """The queue of committed, unanswered sends, in the order of the log. Belongs to the event loop's thread."""
 
     def __init__(
-        self, *, store: MessageStore, clock: Clock, copies: Copies, sync_timeout_ms: Callable[[], int]
+        self,
+        *,
+        store: MessageStore,
+        clock: Clock,
+        copies: Copies,
+        sync_timeout_ms: Callable[[], int],
+        budget: MemoryBudget,
     ) -> None:
         """``sync_timeout_ms`` (how long an answer waits for its fsync) and what ``copies`` says may change at any
-        time."""
+        time. ``budget`` counts what waits."""
         self._store = store
+        self._budget = budget
+        self._is_full = False
         self._clock = clock
         self._copies = copies
         self._sync_timeout_ms = sync_timeout_ms
@@ -87,7 +102,9 @@ class WaitingAnswers:
             now_ms = self._clock.monotonic_ms()
             disk_deadline_ms = now_ms + self._sync_timeout_ms() if needs_disk else None
             slaves_deadline_ms = now_ms + self._copies.timeout_ms if needs_slaves else None
-            self._waiting.append(_Waiting(position, disk_deadline_ms, slaves_deadline_ms, held))
+            size_bytes = sum(map(len, held.values())) * ANSWER_BYTES
+            self._waiting.append(_Waiting(position, disk_deadline_ms, slaves_deadline_ms, held, size_bytes))
+            self._count(size_bytes)
             if needs_disk:
                 self._sync_wanted = position
         if needs_slaves:
@@ -117,6 +134,7 @@ class WaitingAnswers:
         for each in waiting:
             if self._lacks_disk(each):
                 refuse(each.held, ResponseCode.FLUSH_DISK_TIMEOUT, remark, is_stored=True)
+                self._count(-each.size_bytes)
             else:
                 self._waiting.append(each)
         self._release_ready()
@@ -135,7 +153,7 @@ class WaitingAnswers:
             self.release_confirmed()
         now_ms = self._clock.monotonic_ms() if self._waiting else 0
         while self._waiting and self._refuse_if_late(self._waiting[0], now_ms):
-            self._waiting.popleft()
+            self._count(-self._waiting.popleft().size_bytes)
             self._release_ready()
 
     def give_up(self, why: str) -> None:
@@ -144,6 +162,7 @@ class WaitingAnswers:
         for each in waiting:
             code = ResponseCode.FLUSH_DISK_TIMEOUT if self._lacks_disk(each) else ResponseCode.FLUSH_SLAVE_TIMEOUT
             refuse(each.held, code, f"the message is stored, but not confirmed: {why}", is_stored=True)
+            self._count(-each.size_bytes)
 
     @property
     def waiting_count(self) -> int:
@@ -176,7 +195,25 @@ class WaitingAnswers:
     def _release_ready(self) -> None:
         waiting = self._waiting
         while waiting and not self._lacks_disk(waiting[0]) and not self._lacks_slaves(waiting[0]):
-            release(waiting.popleft().held)
+            ready = waiting.popleft()
+            release(ready.held)
+            self._count(-ready.size_bytes)
+
+    def _count(self, size_bytes: int) -> None:
+        """Count what waits in the budget. The store takes no sends from the limit on until half of it waits."""
+        self._budget.hold(HELD_ANSWERS, size_bytes)
+        held_bytes, limit_bytes = self._budget.held[HELD_ANSWERS], self._budget.limit_bytes // LIMIT_SHARE
+        if not self._is_full and held_bytes > limit_bytes:
+            self._is_full = True
+            self._budget.refused_count += 1
+            self._store.refuse_writes(
+                f"{held_bytes // ANSWER_BYTES} answers wait for the disk or for slaves, {limit_bytes // ANSWER_BYTES} "
+                "is the limit (a quarter of memoryBudgetBytes): send again in a moment",
+                by=_REFUSER,
+            )
+        elif self._is_full and held_bytes <= limit_bytes // 2:
+            self._is_full = False
+            self._store.refuse_writes(None, by=_REFUSER)
 
     def _refuse_if_late(self, waiting: _Waiting, now_ms: int) -> bool:
         """Refuse ``waiting`` after its deadline; return True then. When disk and slaves are late, name the disk."""
