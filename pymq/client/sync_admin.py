@@ -11,6 +11,7 @@ from pymq.client.admin import Admin
 from pymq.client.admin.brokers import BrokerAdmin
 from pymq.client.admin.cluster import ClusterAdmin
 from pymq.client.admin.connection import DEFAULT_TIMEOUT_S
+from pymq.client.admin.draining import DrainAdmin
 from pymq.client.admin.filters import FilterAdmin
 from pymq.client.admin.groups import GroupAdmin
 from pymq.client.admin.messages import MessageAdmin
@@ -164,6 +165,12 @@ class SyncOffsetAdmin(_Part[OffsetAdmin]):
     move = _blocking(OffsetAdmin.move)
 
 
+class SyncDrainAdmin(_Part[DrainAdmin]):
+    """The blocking form of :class:`~pymq.client.admin.draining.DrainAdmin`."""
+
+    look = _blocking(DrainAdmin.look)
+
+
 class SyncTraceAdmin(_Part[TraceAdmin]):
     """The blocking form of :class:`~pymq.client.admin.traces.TraceAdmin`."""
 
@@ -188,6 +195,7 @@ class SyncAdmin:
         self.namesrv = SyncNamesrvAdmin(lambda: self._admin.namesrv)
         self.cluster = SyncClusterAdmin(lambda: self._admin.cluster)
         self.topics = SyncTopicAdmin(lambda: self._admin.topics)
+        self.draining = SyncDrainAdmin(lambda: self._admin.draining)
         self.groups = SyncGroupAdmin(lambda: self._admin.groups)
         self.offsets = SyncOffsetAdmin(lambda: self._admin.offsets)
         self.brokers = SyncBrokerAdmin(lambda: self._admin.brokers)

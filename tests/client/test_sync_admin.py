@@ -12,7 +12,19 @@ from pymq.client.sync import SyncAdmin
 from pymq.errors import ClosedError, UnreachableError
 
 NO_SERVER = "127.0.0.1:1"
-PARTS = ["namesrv", "cluster", "topics", "groups", "offsets", "brokers", "filters", "replication", "messages", "traces"]
+PARTS = [
+    "namesrv",
+    "cluster",
+    "topics",
+    "draining",
+    "groups",
+    "offsets",
+    "brokers",
+    "filters",
+    "replication",
+    "messages",
+    "traces",
+]
 
 
 def public(of: Any) -> dict[str, Any]:
