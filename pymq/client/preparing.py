@@ -50,6 +50,8 @@ class Preparer:
 
         Most messages get no id here: a batch makes the ids of all its messages at once.
         """
+        if not isinstance(message, Message):
+            raise UsageError(f"{message!r:.60} is no message: write Message(topic, body)")
         body = message.body
         if (
             ordering_key is not None
@@ -86,6 +88,8 @@ class Preparer:
 
     def _prepare(self, message: Message, ordering_key: str | None) -> Prepared:
         self.check(message)
+        if ordering_key is not None and (not isinstance(ordering_key, str) or not ordering_key):
+            raise UsageError(f"ordering_key is {ordering_key!r:.60}: give text with at least one character, or None")
         body, sys_flag = pack_body(message.body, self._compress, self._compress_above_bytes)
         properties, message_id = own_properties(message, self._instance.ids.next_id(), ordering_key)
         is_alone = bool(sys_flag) or not fits_batch(message, properties)
@@ -107,6 +111,8 @@ class Preparer:
 
     def check(self, message: Message) -> None:
         """Raises UsageError for a message that no broker accepts, or that would become another one."""
+        if not isinstance(message.topic, str):
+            raise UsageError(f"the message's topic is {message.topic!r:.60}: it is text")
         check_topic(message.topic)
         message.check(self._level_max)
         size = len(message.body)

@@ -28,6 +28,7 @@ from tests.benchmarks.cases import (
     store_follow,
     store_queues,
 )
+from tests.benchmarks.client_cases import CLIENT_CASES
 from tests.benchmarks.control import BenchError
 from tests.benchmarks.export import export
 from tests.benchmarks.filter_servers import CASE as FILTER_SERVER_CASE
@@ -47,8 +48,8 @@ APPEND_CASE = "store-append"
 FOLLOW_CASE = "store-follow"
 QUEUES_CASE = "queues"
 ALL_CASES = [
-    START_CASE, *CASES, *TURN_CASES, *TABLE_CASES, *SYNC_CASES, APPEND_CASE, FOLLOW_CASE, QUEUES_CASE, *RESTART_CASES,
-    *REPLICA_CASES, *REPLICA_SYNC_CASES, FILTER_SERVER_CASE, EXPORT_CASE,
+    START_CASE, *CASES, *CLIENT_CASES, *TURN_CASES, *TABLE_CASES, *SYNC_CASES, APPEND_CASE, FOLLOW_CASE, QUEUES_CASE,
+    *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES, FILTER_SERVER_CASE, EXPORT_CASE,
 ]  # fmt: skip
 
 
@@ -114,8 +115,9 @@ class Run:
         """
         if START_CASE in self._names:
             self._start_cases()
-        if set(self._names) & {*CASES, EXPORT_CASE}:
-            self._load_cases("load", {**CASES, EXPORT_CASE: self._export}, {})
+        load_cases = {**CASES, **CLIENT_CASES, EXPORT_CASE: self._export}
+        if set(self._names) & set(load_cases):
+            self._load_cases("load", load_cases, {})
         if set(self._names) & set(TURN_CASES):
             self._load_cases("turns", TURN_CASES, TURN_SETTINGS)
         if set(self._names) & set(TABLE_CASES):

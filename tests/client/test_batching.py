@@ -298,6 +298,9 @@ def test_a_key_and_a_chosen_queue_contradict() -> None:
     async def scenario(_: Any, brokers: Any, producer: Any) -> None:
         with pytest.raises(UsageError, match="ordering_key chooses the queue"):
             await producer.send(Message("T", b"x"), ordering_key="k", queue=QUEUES[0])
+        for key in ("", 7):
+            with pytest.raises(UsageError, match="give text with at least one character"):
+                await producer.send(Message("T", b"x"), ordering_key=key)
 
     run(scenario)
 

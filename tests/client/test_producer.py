@@ -303,6 +303,8 @@ def test_invalid_batches_are_refused_by_the_client(messages: Any, problem: Any) 
         (Message("T", b"x" * 1001), "limit is 1000"),
         (Message("bad/topic", b"x"), "outside"),
         (Message("", b"x"), "empty"),
+        (Message(None, b"x"), "topic is None: it is text"),  # type: ignore[call-overload]
+        ("a text", "is no message: write Message"),
         (Message("T", b"x", properties={"TRAN_MSG": "true"}), "RocketMQ's own"),
         (Message("T", b"x", properties={"a": "\x01"}), "separator"),
         (Message("T", b"x", properties={"a": "\x02b"}), "separator"),

@@ -1,0 +1,47 @@
+"""PyMQ's own client under measurement: its rate, its CPU time and the broker's, each on one core."""
+
+import json
+import os
+import subprocess
+import sys
+
+from tests.benchmarks import process
+from tests.benchmarks.cases import Bench, Case, Figure
+from tests.benchmarks.control import BenchError
+
+
+def client_send(bench: Bench) -> list[Figure]:
+    """Measures 64 tasks that each await every send of one producer."""
+    return _measured(bench, "client-send", "awaited", bench.sizes.send_messages, 60_000)
+
+
+def client_batch(bench: Bench) -> list[Figure]:
+    """Measures one task that enqueues messages, which the producer sends in batches by itself."""
+    return _measured(bench, "client-batch", "batched", bench.sizes.batch_messages, 300_000)
+
+
+def _measured(bench: Bench, name: str, load: str, messages: int, target: float) -> list[Figure]:
+    command = [sys.executable, "-m", "tests.benchmarks.client_sends", load, "--messages", str(messages)]
+    command += ["--namesrv", bench.server.namesrv, "--topic", bench.fresh_topic("client")]
+    pid = bench.server.broker_pid
+    allowed = os.sched_getaffinity(pid)
+    if len(allowed) > 1:
+        os.sched_setaffinity(pid, allowed - {max(os.sched_getaffinity(0))})  # the client's own
+    try:
+        before = process.cpu_seconds(pid)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        process.settle_cpu()
+        cpu_s = process.cpu_seconds(pid) - before
+    finally:
+        os.sched_setaffinity(pid, allowed)
+    if done.returncode:
+        raise BenchError(f"{name} failed: {done.stderr[-500:]}")
+    found = json.loads(done.stdout)
+    return [
+        Figure(f"{name} rate", found["rate"], "msg/s", target, True),
+        Figure(f"{name} client CPU", found["cpu_us"], "us/msg", 1e6 / target),
+        Figure(f"{name} broker CPU", cpu_s / found["sent"] * 1e6, "us/msg", 1e6 / target),
+    ]
+
+
+CLIENT_CASES: dict[str, Case] = {"client-send": client_send, "client-batch": client_batch}
