@@ -37,10 +37,11 @@ class InFlight:
 
     def try_take(self, size_bytes: int) -> bool:
         """Counts one message in and returns True, unless it must wait."""
-        if self._waiting or not self._has_room(size_bytes):
+        count, after_bytes = self.count, self.bytes + size_bytes
+        if self._waiting or count >= self._count_max or (after_bytes > self._bytes_max and count):
             return False
-        self.count += 1
-        self.bytes += size_bytes
+        self.count = count + 1
+        self.bytes = after_bytes
         return True
 
     async def take(self, size_bytes: int, timeout_s: float) -> None:

@@ -81,8 +81,24 @@ class Lanes:
         lane = self._lanes.get(place)
         if lane is None:
             lane = self._lanes[place] = _Lane(self, place)
-        future = lane.join(item, message.wait_store, size_bytes, deadline_ms) if not is_alone else None
-        return future or lane.begin(item, message.wait_store, size_bytes, deadline_ms, sys_flag, is_alone)
+        elif lane.waiting and not is_alone:
+            parcel = lane.waiting[-1]
+            size_after = parcel.size_bytes + size_bytes
+            if (
+                not parcel.is_due
+                and parcel.wait_store is message.wait_store
+                and size_after < self.batch_bytes_max
+                and len(parcel.items) + 1 < self.batch_count_max
+                and deadline_ms >= parcel.wake_ms
+            ):
+                # The commonest case: one more message, and room for others.
+                future: asyncio.Future[SendResult] = lane.loop.create_future()
+                parcel.items.append(item)
+                parcel.futures.append(future)
+                parcel.deadlines_ms.append(deadline_ms)
+                parcel.size_bytes = size_after
+                return future
+        return lane.put(item, message.wait_store, size_bytes, deadline_ms, sys_flag, is_alone)
 
     async def flush(self) -> None:
         """Sends what lingers, and returns when all that was put in before has its result or its error."""
@@ -112,59 +128,52 @@ class Lanes:
 class _Lane:
     """One lane: parcels that wait, the last of which may still grow, and parcels on their way."""
 
-    __slots__ = ("_lanes", "_loop", "_place", "_under_way", "_waiting")
+    __slots__ = ("_lanes", "_place", "_under_way", "loop", "waiting")
 
     def __init__(self, lanes: Lanes, place: Place) -> None:
         self._lanes = lanes
         self._place = place
-        self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Parcel] = deque()
+        self.loop = asyncio.get_running_loop()
+        self.waiting: deque[Parcel] = deque()
         self._under_way: set[Parcel] = set()
 
-    def join(
-        self, item: Item, wait_store: bool, size_bytes: int, deadline_ms: float
-    ) -> asyncio.Future[SendResult] | None:
-        """Adds a message to the last parcel, if that takes it."""
-        if not self._waiting:
-            return None
-        parcel, lanes = self._waiting[-1], self._lanes
-        size_after = parcel.size_bytes + size_bytes
-        if parcel.is_due or parcel.wait_store is not wait_store or size_after > lanes.batch_bytes_max:
-            return None
-        future: asyncio.Future[SendResult] = self._loop.create_future()
-        # As Parcel.add, without the call.
-        items = parcel.items
-        items.append(item)
-        parcel.futures.append(future)
-        parcel.deadlines_ms.append(deadline_ms)
-        parcel.size_bytes = size_after
-        if deadline_ms < parcel.wake_ms:
-            self._arm(parcel, deadline_ms)
-        if len(items) >= lanes.batch_count_max or size_after >= lanes.batch_bytes_max:
-            parcel.is_due = True
-            self._send_due()
-        return future
-
-    def begin(
+    def put(
         self, item: Item, wait_store: bool, size_bytes: int, deadline_ms: float, sys_flag: int, is_alone: bool
     ) -> asyncio.Future[SendResult]:
-        """Adds a message to a parcel of its own, which later ones may join."""
+        """Adds a message to the last parcel, or to a new one that later messages may join."""
         lanes = self._lanes
-        if self._waiting:
-            self._waiting[-1].is_due = True
-        parcel = Parcel(self._place[0], wait_store, sys_flag)
-        future: asyncio.Future[SendResult] = self._loop.create_future()
-        parcel.add(item, future, deadline_ms, size_bytes)
-        self._waiting.append(parcel)
-        self._arm(parcel, deadline_ms)
-        if is_alone or lanes.batch_count_max == 1 or size_bytes >= lanes.batch_bytes_max:
+        future: asyncio.Future[SendResult] = self.loop.create_future()
+        parcel = self.waiting[-1] if self.waiting else None
+        if parcel is not None and (
+            is_alone
+            or parcel.is_due
+            or parcel.wait_store is not wait_store
+            or parcel.size_bytes + size_bytes > lanes.batch_bytes_max
+        ):
             parcel.is_due = True
-        elif lanes.linger_ms:
-            self._loop.call_later(lanes.linger_ms / 1000, self._lingered, parcel)
-        else:
-            self._loop.call_soon(self._lingered, parcel)
+            parcel = None
+        if parcel is None:
+            parcel = Parcel(self._place[0], wait_store, sys_flag)
+            parcel.is_due = is_alone
+            self.waiting.append(parcel)
+            self._arm(parcel, deadline_ms)
+            self._linger(parcel)
+        elif deadline_ms < parcel.wake_ms:
+            self._arm(parcel, deadline_ms)
+        parcel.add(item, future, deadline_ms, size_bytes)
+        if len(parcel.items) >= lanes.batch_count_max or parcel.size_bytes >= lanes.batch_bytes_max:
+            parcel.is_due = True
         self._send_due()
         return future
+
+    def _linger(self, parcel: Parcel) -> None:
+        linger_ms = self._lanes.linger_ms
+        if parcel.is_due or linger_ms is None:
+            return
+        if linger_ms:
+            self.loop.call_later(linger_ms / 1000, self._lingered, parcel)
+        else:
+            self.loop.call_soon(self._lingered, parcel)
 
     def _lingered(self, parcel: Parcel) -> None:
         # Behind a request that is on its way, a parcel of an ordered lane goes on collecting.
@@ -173,7 +182,7 @@ class _Lane:
             self._send_due()
 
     def _send_due(self) -> None:
-        waiting, is_ordered = self._waiting, self._place[2]
+        waiting, is_ordered = self.waiting, self._place[2]
         while waiting and waiting[0].is_due and not (is_ordered and self._under_way):
             parcel = waiting.popleft()
             self._under_way.add(parcel)
@@ -186,10 +195,10 @@ class _Lane:
         finally:
             self._under_way.discard(parcel)
             self._ended(parcel)
-            if is_ordered and self._waiting:
-                self._waiting[0].is_due = True  # it lingered behind this one
+            if is_ordered and self.waiting:
+                self.waiting[0].is_due = True  # it lingered behind this one
             self._send_due()
-            if not self._waiting and not self._under_way:
+            if not self.waiting and not self._under_way:
                 self._lanes.forget(self._place)
 
     def _arm(self, parcel: Parcel, deadline_ms: float) -> None:
@@ -197,7 +206,7 @@ class _Lane:
             parcel.timer.cancel()
         parcel.wake_ms = deadline_ms
         delay_s = max(deadline_ms - self._lanes.clock.monotonic_ms(), 0) / 1000
-        parcel.timer = self._loop.call_later(delay_s + OVERDUE_SLACK_S, self._overdue, parcel)
+        parcel.timer = self.loop.call_later(delay_s + OVERDUE_SLACK_S, self._overdue, parcel)
 
     def _overdue(self, parcel: Parcel) -> None:
         topic = self._place[0]
@@ -207,10 +216,10 @@ class _Lane:
         next_ms = parcel.fail_overdue(self._lanes.clock.monotonic_ms(), error)
         if next_ms is not None:
             self._arm(parcel, next_ms)
-        elif parcel in self._waiting:
-            self._waiting.remove(parcel)
+        elif parcel in self.waiting:
+            self.waiting.remove(parcel)
             self._ended(parcel)
-            if not self._waiting and not self._under_way:
+            if not self.waiting and not self._under_way:
                 self._lanes.forget(self._place)
 
     def _ended(self, parcel: Parcel) -> None:
@@ -222,18 +231,18 @@ class _Lane:
 
     def flush(self) -> list[asyncio.Future[None]]:
         """Sends what lingers. Returns futures of the ends of all parcels."""
-        parcels = [*self._under_way, *self._waiting]
+        parcels = [*self._under_way, *self.waiting]
         for parcel in parcels:
             parcel.is_due = True
             if parcel.ended is None:
-                parcel.ended = self._loop.create_future()
+                parcel.ended = self.loop.create_future()
         self._send_due()
         return [parcel.ended for parcel in parcels if parcel.ended is not None]
 
     def end(self) -> None:
         """Fails what waits."""
         error: PymqError = ClosedError("the message was not sent: the producer was stopped")
-        while self._waiting:
-            parcel = self._waiting.popleft()
+        while self.waiting:
+            parcel = self.waiting.popleft()
             parcel.fail(error)
             self._ended(parcel)
