@@ -349,9 +349,18 @@ class Producer(GroupClient):
             handle = decode_handle(recall_handle)
         except ValueError as error:
             raise UsageError(str(error)) from error
-        deadline = Deadline(self._clock, timeout_s)
+        begun_ms, succeeded = self._clock.now_ms(), False
+        try:
+            message_id = await self._recall(topic, handle.broker_name, recall_handle, Deadline(self._clock, timeout_s))
+            succeeded = True
+        finally:
+            if self._tracer is not None:
+                self._tracer.recalled(topic, handle.unique_key, begun_ms, succeeded=succeeded)
+        return message_id
+
+    async def _recall(self, topic: str, broker_name: str, recall_handle: str, deadline: Deadline) -> str:
         await self._instance.routes.queues_to_write(check_topic(topic), deadline.left_s())
-        queue = MessageQueue(topic, handle.broker_name, 0)
+        queue = MessageQueue(topic, broker_name, 0)
         address = await self._instance.routes.write_address(queue, deadline.left_s())
         header = RecallMessageHeader(topic=topic, recall_handle=recall_handle, producer_group=self.group)
         command = command_of(RequestCode.RECALL_MESSAGE, header)

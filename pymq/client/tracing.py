@@ -125,6 +125,20 @@ class Tracer:
             )
         )
 
+    def recalled(self, topic: str, message_id: str, begun_ms: int, *, succeeded: bool) -> None:
+        """Notes a recall of a timer message; ``message_id`` is the unique key in its handle."""
+        self._note(
+            TraceRecord(
+                TraceKind.RECALLED,
+                message_id,
+                begun_ms,
+                REGION,
+                self._group,
+                topic,
+                success=succeeded,
+            )
+        )
+
     def delivered(self, messages: Sequence[StoredMessage]) -> str:
         """Notes that a handler is about to get messages, and returns the id of this delivery."""
         request_id = self._instance.ids.next_id()

@@ -16,8 +16,9 @@ from pymq.errors import RefusedError
 from pymq.model.names import TRACE_TOPIC
 from pymq.model.properties import decode_properties
 from pymq.model.record import StoredMessage
+from pymq.model.timers import RecallHandle
 from pymq.model.trace import EXCEPTION, FAILED, SUCCESS, TraceKind, TraceRecord, decode_traces
-from pymq.wire.codes import ResponseCode
+from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Reply
 from pymq.wire.header import decode_header
@@ -55,6 +56,26 @@ def test_a_producer_traces_its_sends() -> None:
         assert header.producer_group == "_INNER_TRACE_PRODUCER-PG-PRODUCE-0"
         keys = decode_properties(header.properties.encode())["KEYS"].split()
         assert keys[:3] == [result.message_id, "k1", "k2"] and len(keys) == 6
+
+    run(scenario, trace=True)
+
+
+def test_a_producer_traces_its_recalls_also_those_that_fail() -> None:
+    handle = RecallHandle("T", "broker-0", 1_700_000_000_001, "KEY").encode()
+
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
+        brokers[0].on(RequestCode.RECALL_MESSAGE, lambda command: Reply(ext={"msgId": "KEY"}))
+        assert await producer.recall("T", handle) == "KEY"
+        brokers[0].refuse(RequestCode.RECALL_MESSAGE, ResponseCode.ILLEGAL_OPERATION, "due")
+        with pytest.raises(RefusedError):
+            await producer.recall("T", handle)
+        await producer.stop()
+        records, (header,) = traced(brokers[0])
+        assert [(one.kind, one.topic, one.message_id, one.group) for one in records] == 2 * [
+            (TraceKind.RECALLED, "T", "KEY", "PG")
+        ]
+        assert [one.success for one in records] == [True, False] and records[0].time_ms > 0
+        assert decode_properties(header.properties.encode())["KEYS"].split() == ["KEY"]
 
     run(scenario, trace=True)
 

@@ -71,7 +71,7 @@ class TimerPuts:
                 raise self._illegal(f"a recall for {deliver_ms} ms, which is past ({now_ms})")
             return TimerTarget(topic, queue_id, properties)
         if deliver_ms - now_ms > config.timer_max_delay_s * 1000:
-            raise self._illegal(f"this one is {deliver_ms - now_ms} ms")
+            raise self._illegal(f"this one is {deliver_ms - now_ms} ms: send it later, or raise the limit")
         slot_ms = timers.out_ms(deliver_ms, config.timer_precision_ms)
         self._check_room(slot_ms)
         added = f"TIMER_OUT_MS\x01{slot_ms}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02".encode()

@@ -286,6 +286,21 @@ def test_a_lost_wheel_is_made_again_from_the_topic() -> None:
     assert bodies(world) == [b"early", b"late"]
 
 
+def test_delays_that_are_refused_say_value_and_limit() -> None:
+    world = world_with_topic()
+    for properties, words in (
+        ({"TIMER_DELAY_SEC": "259201"}, "this one is 259201000 ms: send it later, or raise the limit"),
+        ({"TIMER_DELAY_MS": "soon"}, "TIMER_DELAY_MS is 'soon': write a whole number"),
+        ({"TIMER_DELIVER_MS": "9" * 19}, "write a whole number"),
+        ({"TIMER_DELAY_MS": "-1", "TIMER_DEL_UNIQKEY": "T+K"}, "which is past"),
+    ):
+        code, remark = refused(world, **properties)
+        assert code == ResponseCode.MESSAGE_ILLEGAL and words in remark and "259200000ms (timerMaxDelaySec)" in remark
+    send(world, b"exactly", TIMER_DELAY_SEC="259200")
+    send(world, b"negative", TIMER_DELAY_MS="-5")
+    assert bodies(world) == [b"negative"]
+
+
 def test_a_full_slot_is_refused() -> None:
     world = world_with_topic(timerCongestNumEachSlot="2")
     for _ in range(2):
