@@ -34,7 +34,7 @@ class Appended(NamedTuple):
 
 
 def append_units(records: Records, queues: QueueTable) -> Appended:
-    """Append the units of the records that continue their queues."""
+    """Append the units of the records that continue their queues. Records that their queues have are passed over."""
     wanted = np.flatnonzero(records.sys_flags & NO_UNIT_FLAG == 0)
     if not len(wanted):
         return Appended([], 0, [])
@@ -52,17 +52,29 @@ def append_units(records: Records, queues: QueueTable) -> Appended:
     units = packed_units(records)[order].tobytes()
     grown: list[tuple[ConsumeQueue, int]] = []
     left: list[int] = []
+    passed_count = 0
     bounds = [*starts.tolist(), len(order)]
     heads = zip(topics[starts].tolist(), queue_ids[starts].tolist(), queue_offsets[starts].tolist(), strict=True)
     for number, (topic, queue_id, queue_offset) in enumerate(heads):
         start, stop = bounds[number], bounds[number + 1]
         queue = _queue_at(queues, records.names[topic], queue_id, queue_offset) if dense[number] else None
+        if queue is None and dense[number]:
+            known = queues.get(records.names[topic], queue_id)
+            newest = int(records.offsets[order[stop - 1]])
+            if known is not None and _has_units(known, queue_offset, stop - start, newest):
+                passed_count += stop - start
+                continue
         if queue is None:
             left += order[start:stop].tolist()
         else:
             queue.append_units(units[start * UNIT_SIZE_BYTES : stop * UNIT_SIZE_BYTES])
             grown.append((queue, queue_offset))
-    return Appended(grown, len(order) - len(left), sorted(left))
+    return Appended(grown, len(order) - len(left) - passed_count, sorted(left))
+
+
+def _has_units(queue: ConsumeQueue, queue_offset: int, count: int, newest: int) -> bool:
+    """Return True when a queue has these offsets, and has grown beyond their newest record, at a physical offset."""
+    return queue_offset >= 0 and queue_offset + count <= queue.max_offset and newest <= queue.last_physical_offset
 
 
 def _sortable(queue_ids: NDArray[np.int64]) -> NDArray[np.int64] | NDArray[np.uint16]:

@@ -7,7 +7,7 @@ queue is therefore a suspect and left out, until the next record of its queue fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import TYPE_CHECKING
 
 from pymq.model.layout import RECORD_OVERHEAD_BYTES
@@ -62,13 +62,13 @@ class QueueDispatcher:
         """Some records before the physical offset ``end`` can't be read: their queue offsets are lost."""
         self._damage_end = max(self._damage_end, end)
 
-    def begin_again(self) -> None:
-        """The log is taken from its begin on: what queues hold now are units of deleted records.
+    def begin_again(self, kept: Set[ConsumeQueue] = frozenset()) -> None:
+        """The log is taken from its begin on: what queues hold now, except ``kept``, are units of deleted records.
 
         Those may be damaged, so the first record of each queue says where the queue goes on.
         """
         if self._log.min_offset > 0:
-            self._unbegun = {(queue.topic, queue.queue_id) for queue in self._queues}
+            self._unbegun = {(queue.topic, queue.queue_id) for queue in self._queues if queue not in kept}
 
     def take(self, record: Scanned) -> None:
         """Append the record's unit if its place in the queue can be true. Raises OSError."""

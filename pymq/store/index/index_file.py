@@ -7,7 +7,7 @@ disk space is reserved first, so that a full disk is an error code and not a sig
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 from pymq.errors import StoreError
@@ -34,6 +34,12 @@ _PLAIN_COUNT_MAX = 1 << 13  # with more entries a roll back uses numpy
 WALK_COUNT_MAX = 100_000  # entries that one look-up reads, in some 40 ms; in a full table a chain has about four
 STEP_COUNT = 4_000  # entries that it reads between two rests: some 2 ms
 
+# Records that one look-up reads to compare their times with those of entries that it leaves out for their time.
+TIME_CHECK_COUNT_MAX = 64
+# Entries in a row that are older than what is looked for, after which older ones are not looked at. One alone proves
+# nothing: its time may be damaged, or a wrong clock's.
+OLDER_COUNT_MAX = 256
+
 IndexEntry = tuple[int, int, int]  # key hash, physical offset, store timestamp ms
 
 
@@ -51,12 +57,19 @@ class DamagedEntryError(Exception):
 
 
 class Walk:
-    """How many entries a look-up may still look at. All keys whose hashes meet in a slot are in one chain."""
+    """How many entries a look-up may still look at. All keys whose hashes meet in a slot are in one chain.
 
-    __slots__ = ("left",)
+    ``store_ms(physical_offset)`` returns the store time of a record, -1 when it can't be read; ``checks_left``: how
+    often it may still be called. ``older_count``: entries in a row that were too old.
+    """
 
-    def __init__(self, left: int = WALK_COUNT_MAX) -> None:
+    __slots__ = ("checks_left", "left", "older_count", "store_ms")
+
+    def __init__(self, left: int = WALK_COUNT_MAX, store_ms: Callable[[int], int] | None = None) -> None:
         self.left = left
+        self.older_count = 0
+        self.store_ms = store_ms
+        self.checks_left = TIME_CHECK_COUNT_MAX if store_ms is not None else 0
 
 
 class IndexFile:
@@ -295,6 +308,7 @@ class IndexFile:
         number = INDEX_SLOT.unpack_from(self._readable(), INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * slot)[0]
         if not 0 <= number < self.count:
             raise DamagedEntryError(self, f"slot {slot} names entry {number} of {self.count - 1}")
+        walk.older_count = 0
         while number and not self._is_closed and number < self.count:
             number = self._walk_some(number, slot, (key_hash, begin_ms, end_ms, count_max), walk, found)
             if number:
@@ -318,17 +332,39 @@ class IndexFile:
                 or diff_s < 0
             ):
                 raise DamagedEntryError(self, f"entry {number} does not belong to slot {slot}")
-            store_ms = self.begin_ms + diff_s * 1000
-            if store_ms + 999 < begin_ms:
+            # The time of the first entry counts from the file before it. Its record begins this file.
+            store_ms = self.begin_ms + (diff_s * 1000 if number > 1 else 0)
+            is_older = store_ms + 999 < begin_ms
+            walk.older_count = walk.older_count + 1 if is_older else 0
+            if walk.older_count > OLDER_COUNT_MAX:
                 return 0
-            if entry_hash == key_hash and store_ms <= end_ms:
-                found.append(physical_offset)
-                if len(found) >= count_max:
-                    return 0
+            if entry_hash == key_hash:
+                if is_older or store_ms > end_ms:
+                    self._check_time(number, walk)
+                else:
+                    found.append(physical_offset)
+                    if len(found) >= count_max:
+                        return 0
             if not before:
                 return 0
             number = before
         return number if walk.left > 0 else 0
+
+    def _check_time(self, number: int, walk: Walk) -> None:
+        """Compare the time of an entry that a look-up leaves out for it with its record's.
+
+        Raises DamagedEntryError for another one.
+        """
+        if walk.store_ms is None or not walk.checks_left or number <= 1:
+            return
+        walk.checks_left -= 1
+        _, physical_offset, diff_s, _ = self.entry(number)
+        store_ms = walk.store_ms(physical_offset)
+        if store_ms >= 0 and self._time_diff_s(store_ms) != diff_s:
+            raise DamagedEntryError(
+                self,
+                f"entry {number} is {diff_s} s younger than the first one, its record {store_ms - self.begin_ms} ms",
+            )
 
     def _readable(self) -> memoryview:
         if self._view is None:

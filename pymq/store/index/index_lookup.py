@@ -9,7 +9,7 @@ from pymq.model.javahash import index_key_hash
 from pymq.model.properties import find_property
 from pymq.store.index.index_doubts import key_hashes
 from pymq.store.index.index_file import WALK_COUNT_MAX, DamagedEntryError, IndexFile, Walk
-from pymq.store.integrity.checked_read import read_record
+from pymq.store.integrity.checked_read import read_record, record_store_ms
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import Scanned, parse_record
 
@@ -27,7 +27,7 @@ def find_records_in_steps(
     found: list[memoryview] = []
     seen: set[int] = set()
     damage: StoreError | None = None
-    walk = Walk(WALK_COUNT_MAX)
+    walk = Walk(WALK_COUNT_MAX, lambda offset: record_store_ms(log, offset))
     for file in reversed(files):
         # Other keys may share the hash, so more entries are looked up than records are wanted.
         for offset in (yield from file.find_in_steps(key_hash, begin_ms, end_ms, count_max * 4 + 64, walk)):

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from pymq.errors import CorruptRecordError, NotFoundError, UnreadableError
-from pymq.model.layout import MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES, RECORD_PLACE
+from pymq.model import sysflag
+from pymq.model.layout import (
+    HOST_V6_EXTRA_BYTES,
+    I32,
+    I64,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_OVERHEAD_BYTES,
+    RECORD_PLACE,
+    STORE_TIMESTAMP_AT,
+    SYS_FLAG_AT,
+)
 from pymq.store.integrity.digest_file import BLOCK_SIZE_BYTES
 from pymq.store.log.commit_log import CommitLog, Segment
 from pymq.store.log.doubts import Doubts
@@ -60,3 +71,15 @@ def read_record(log: CommitLog, offset: int) -> memoryview:
         log.on_corrupt(error)
         raise error
     return record
+
+
+def record_store_ms(log: CommitLog, physical_offset: int) -> int:
+    """Store timestamp of the record at a physical offset; -1 when no good record is there."""
+    try:
+        record = read_record(log, physical_offset)
+    except (NotFoundError, CorruptRecordError, UnreadableError):
+        return -1
+    at = STORE_TIMESTAMP_AT
+    if I32.unpack_from(record, SYS_FLAG_AT)[0] & sysflag.BORN_HOST_V6:
+        at += HOST_V6_EXTRA_BYTES
+    return I64.unpack_from(record, at)[0]  # type: ignore[no-any-return]

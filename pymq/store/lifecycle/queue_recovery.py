@@ -1,7 +1,7 @@
 """Finds at a start where the queues end and from where records have to be dispatched to them.
 
-Queues are derived from the log. When the checkpoint does not vouch for them, or their files can't be what it vouches
-for, all of them are made again from the log.
+Queues are derived from the log. When the checkpoint does not vouch for them, all of them are made again from the log.
+So is a queue whose files can't be what it vouches for: that queue alone, when the ends of all others are known.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class QueueRecovery:
         self._checkpoint = checkpoint
         self._notes = notes
         self._doubted: set[ConsumeQueue] = set()
+        self.kept: set[ConsumeQueue] = set()  # that hold their units while others are made again
 
     def start(self, *, clean: bool) -> int:
         """Find the end of every queue; return the physical offset from which on records have to be dispatched.
@@ -67,6 +68,12 @@ class QueueRecovery:
             doubts.append(f"the queues hold {queues.unit_count} units, the checkpoint says {unit_count}")
         if not doubts:
             return durable.queue_offset if clean else below
+        if is_exact and self._doubted:
+            self._notes.extend(f"{doubt}: it is made again from the log" for doubt in doubts[:_DOUBTS_NOTED_MAX])
+            self.kept = set(queues) - self._doubted
+            for queue in self._doubted:
+                _drop_units(queue)
+            return log.min_offset
         self._notes.extend(f"{doubt}: all queues are made again from the log" for doubt in doubts[:_DOUBTS_NOTED_MAX])
         return self.rebuild()
 
@@ -88,11 +95,10 @@ class QueueRecovery:
 
     def rebuild(self) -> int:
         """Drop every unit of a record that is still in the log; return the log's begin."""
+        self.kept = set()
         for queue in self._queues:
             if queue in self._doubted:
-                known_end = queue.known_end
-                queue.reset()
-                queue.known_end = known_end
+                _drop_units(queue)
                 continue
             queue.fit_sizes(queue.open_files())
             settle(queue, self._log, self._log.min_offset, deleted_end=self._queues.deleted_end(queue.topic))
@@ -114,3 +120,9 @@ class QueueRecovery:
                 physical_offset, size, _ = queue.unit(end - 1)
                 fill_lost(queue, known_end, physical_offset, size, segment_size_bytes)
                 self._notes.append(f"{name} lacks offsets {end} to {known_end - 1}: their records are gone or damaged")
+
+
+def _drop_units(queue: ConsumeQueue) -> None:
+    known_end = queue.known_end
+    queue.reset()
+    queue.known_end = known_end

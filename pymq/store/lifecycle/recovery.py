@@ -7,7 +7,7 @@ reported and stepped over, and no record behind it is lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -123,7 +123,7 @@ def recover(
     times = StoreTimes(max(checkpoint.physic_ms, checkpoint.logics_ms) if checkpoint.durable else 0, now_ms)
     run = _Run(log, queues, index, checkpoint, settings, times, report, progress)
     try:
-        run.scan_from(queue_start, index_start)
+        run.scan_from(queue_start, index_start, queue_recovery.kept)
     except _QueueGap as gap:
         report.notes.append(f"{gap}: all queues were made again from the log")
         distrust(queues=True)
@@ -187,15 +187,18 @@ class _Run:
             on_damage=self._note_damage, note=report.notes.append,
         )  # fmt: skip
 
-    def scan_from(self, queue_start: int, index_start: int) -> None:
-        """Dispatch to queues from ``queue_start`` and to the index from ``index_start``, then truncate the log."""
+    def scan_from(self, queue_start: int, index_start: int, kept: Set[ConsumeQueue] = frozenset()) -> None:
+        """Dispatch to queues from ``queue_start`` and to the index from ``index_start``, then truncate the log.
+
+        ``kept`` are queues that hold their units although others are made again from the log's begin on.
+        """
         start = max(min(queue_start, index_start), self._log.min_offset)
         self._report.scan_start = start
         self._times.restart()
         self.index_next = index_start
         self._queue_start = queue_start
         if queue_start <= self._log.min_offset:
-            self._dispatcher.begin_again()
+            self._dispatcher.begin_again(kept)
         total = self._log.end_of_files - start
         reported = start
         position = start

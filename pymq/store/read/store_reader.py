@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 
 from pymq.store.index.index_service import IndexService
-from pymq.store.integrity.checked_read import read_record
+from pymq.store.integrity.checked_read import read_record, record_store_ms
 from pymq.store.integrity.log_digests import chunk_bounds, chunk_digests, tail_digest
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.queue.queue_view import QueueView
 from pymq.store.read.reading import Accept, GetResult, Pace, RecordPrefilter, get_messages
-from pymq.store.read.time_lookup import offset_by_time, record_store_ms
+from pymq.store.read.time_lookup import offset_by_time
 from pymq.store.read.windows import WindowReader
 from pymq.store.settings import StoreSettings
 

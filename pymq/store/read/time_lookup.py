@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from pymq.errors import CorruptRecordError, NotFoundError, UnreadableError
-from pymq.model import sysflag
-from pymq.model.layout import HOST_V6_EXTRA_BYTES, I32, I64, STORE_TIMESTAMP_AT, SYS_FLAG_AT
-from pymq.store.integrity.checked_read import read_record
+from pymq.store.integrity.checked_read import record_store_ms
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.consume_queue import ConsumeQueue
 
 _BAD_RECORDS_MAX = 64  # read in a row while searching for a good one
-
-
-def record_store_ms(log: CommitLog, physical_offset: int) -> int:
-    """Store timestamp of the record at a physical offset; -1 when no good record is there."""
-    try:
-        record = read_record(log, physical_offset)
-    except (NotFoundError, CorruptRecordError, UnreadableError):
-        return -1
-    at = STORE_TIMESTAMP_AT
-    if I32.unpack_from(record, SYS_FLAG_AT)[0] & sysflag.BORN_HOST_V6:
-        at += HOST_V6_EXTRA_BYTES
-    return I64.unpack_from(record, at)[0]  # type: ignore[no-any-return]
 
 
 def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp_ms: int, upper: bool) -> int:

@@ -25,7 +25,18 @@ from pymq.store.lifecycle import recovery
 from pymq.store.lifecycle.recovery import RecoveryReport
 from pymq.store.scan import fast_scanner
 from pymq.store.store import MessageStore
-from tests.store.support import BORN, ROOT, bodies, die, everything, found_by_key, make_store, put, read_all
+from tests.store.support import (
+    BORN,
+    ROOT,
+    bodies,
+    die,
+    drop_oldest,
+    everything,
+    found_by_key,
+    make_store,
+    put,
+    read_all,
+)
 
 LOG = f"{ROOT}/commitlog/{0:020d}"
 
@@ -673,3 +684,45 @@ def test_a_start_after_a_kill_reads_little_of_a_long_log(by: str) -> None:
     assert report.log_end == end
     assert counting.of_log() < (3 << 20 if by == "time" else 9 << 20)
     assert store.max_offset("T", 0) == 14_005
+
+
+@pytest.mark.parametrize("is_first_deleted", [False, True], ids=["whole log", "log that begins later"])
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("bulk", [True, False])
+def test_a_doubtful_queue_is_made_again_alone(
+    is_first_deleted: bool, clean: bool, bulk: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if bulk:
+        monkeypatch.setattr(fast_scanner, "PLAIN_BYTES_MAX", 0)
+    files = MemoryFiles()
+    store = make_store(files)
+    store.open()
+    for number in range(90):
+        put(store, "T", number % 3, b"body-%d" % number)
+    store.close()
+    store = make_store(files)
+    store.open()
+    if is_first_deleted:
+        drop_oldest(store)
+    late_count = 0
+    if not clean:
+        late_count = 3
+        for queue_id in range(late_count):
+            put(store, "T", queue_id, b"late")
+    sound = everything(store)
+    if clean:
+        store.close()
+    else:
+        die(store)
+    kept = {name: bytes(files.nodes[name].data) for name in files.nodes if "/T/0/" in name or "/T/2/" in name}
+    lost = sorted(files.listdir(f"{ROOT}/consumequeue/T/1"))[-2]
+    files.remove(f"{ROOT}/consumequeue/T/1/{lost}")
+    store = make_store(files)
+    report = store.open()
+    assert everything(store) == sound
+    assert any("T queue 1" in note and "it is made again" in note for note in report.notes), report.notes
+    others = 0 if clean else late_count - 1
+    assert report.units_added == len(sound["T", 1]) + others, "the other queues keep their units"
+    if clean:
+        assert all(files.nodes[name].data == data for name, data in kept.items())
+    store.close()
