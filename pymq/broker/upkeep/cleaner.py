@@ -24,6 +24,7 @@ FIRST_PASS_DELAY_MS = 60_000
 CHANGED_DELAY_MS = 60_000
 PACED_FOR_MS = 600_000
 PLAN_COUNT_MAX = 1_000
+LOG_LIMIT = "commitLogBytesMax"  # the rule of a segment that goes because the log is too large
 MANUAL_PASS_COUNT = 20  # Java: CleanCommitLogService.MAX_MANUAL_DELETE_FILE_TIMES
 
 
@@ -38,7 +39,7 @@ class Cleaner:
         self._next_pass_ms = clock.monotonic_ms()
         self._deletes_from_ms = self._next_pass_ms + FIRST_PASS_DELAY_MS
         self._manual_passes = 0
-        self._settings = retention_settings(config)  # of the last pass
+        self._settings: RetentionSettings | None = None  # of the last pass
         self._paced_until_ms = self._next_pass_ms
         self._doomed: deque[Doomed] = deque()
         self._is_working = False
@@ -85,19 +86,25 @@ class Cleaner:
         return self._store.plan_deletions(every_hour).doomed
 
     def _note_changes(self, settings: RetentionSettings) -> None:
-        """Put deletions off, and slow them down, when settings changed so that more is deleted."""
+        """Put deletions off, and slow them down, when settings changed so that more goes, also before the start."""
         before, self._settings = self._settings, settings
         if before == settings:
             return
-        count = len(self._doomed_by(settings))
-        if count <= len(self._doomed_by(before)):
+        doomed = self._doomed_by(settings)
+        count = len(doomed)
+        if before is not None and count <= len(self._doomed_by(before)):
+            return
+        # What a first pass finds may be a change of the file. Age grows, and disks fill up, while a broker is stopped;
+        # its log does not: so a log far over its limit means that the limit was lowered.
+        if before is None and sum(each.reason.value == LOG_LIMIT for each in doomed) <= settings.batch_count:
             return
         now_ms = self._clock.monotonic_ms()
         self._deletes_from_ms = max(self._deletes_from_ms, now_ms + CHANGED_DELAY_MS)
         self._paced_until_ms = self._deletes_from_ms + PACED_FOR_MS
         log.warning(
-            "with the new settings %d segments are too many: the first is deleted in %d s, then one each pass (%d ms); "
+            "with the %ssettings %d segments are too many: the first is deleted in %d s, then one each pass (%d ms); "
             "set them back to keep the others",
+            "new " if before is not None else "",
             count,
             CHANGED_DELAY_MS // 1000,
             self._config.clean_resource_interval_ms,

@@ -309,6 +309,25 @@ def test_a_change_that_deletes_more_is_slow_for_ten_minutes_and_can_be_taken_bac
     assert retained.segment_count == 12
 
 
+@pytest.mark.parametrize(("limit", "is_slow"), [(3, True), (5, False)])
+def test_a_limit_that_was_lowered_in_the_file_is_slow_after_the_start(limit: int, is_slow: bool) -> None:
+    """The log has nine segments. Four fewer are one pass of four; six fewer mean that the limit was changed."""
+    filled = Retained(hour=9)
+    filled.fill(9)
+    assert filled.segment_count == 9
+    changed = {"commitLogBytesMax": limit * SEGMENT, "deleteFileBatchMax": 4, "cleanResourceInterval": 10_000}
+    settings = filled.settings | changed
+    retained = Retained(world=filled.world.reopened(**settings), **settings)
+    retained.let_pass(0)
+    retained.let_pass(CHANGED_DELAY_MS)
+    assert retained.segment_count == (8 if is_slow else 5)
+    retained.let_pass(10_000)
+    assert retained.segment_count == (7 if is_slow else 5)
+    change(retained, "commitLogBytesMax=0")
+    retained.let_pass(PACED_FOR_MS)
+    assert retained.segment_count == (7 if is_slow else 5), "what was taken back keeps the rest"
+
+
 def test_a_change_that_deletes_no_more_holds_nothing_up() -> None:
     retained = Retained(hour=9, commitLogBytesMax=4 * SEGMENT, cleanResourceInterval=10_000)
     retained.fill(4)
