@@ -12,7 +12,7 @@ from pymq.model.properties import decode_properties, encode_properties
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.wire.codes import ResponseCode
 from pymq.wire.headers.send import ConsumerSendMsgBackHeader
-from tests.broker.world import World
+from tests.broker.world import BORN_HOST, World
 
 VERSION = 479
 
@@ -79,7 +79,17 @@ def test_dead_letters_after_the_last_try(
         "REAL_TOPIC": "%RETRY%g",
         "REAL_QID": "0",
     }
-    placed = world.put("%RETRY%g", reconsume_times=times, **earlier)
+    placed = world.parts.messages.writer.put(  # as the delay level delivered it
+        "%RETRY%g",
+        0,
+        b"x",
+        encode_properties(earlier),
+        born_timestamp_ms=0,
+        born_host=BORN_HOST,
+        reconsume_times=times,
+        redirect_delay=False,
+    )
+    world.parts.messages.writer.commit()
     send_back(world, placed.physical_offset, level=level, version=version, max_reconsume_times=limit)
     dead = world.messages("%DLQ%g")
     assert bool(dead) == is_dead
