@@ -281,6 +281,7 @@ class BrokerParts:
     def end_turn(self) -> None:
         """Do what belongs at the end of each round of the event loop in which something came in."""
         self.messages.writer.commit()
+        self.requests.long_polls.wake_the_only_one()
         self.side.end_turn()
 
     def after_turn(self) -> bool:

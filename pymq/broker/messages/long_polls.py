@@ -224,22 +224,25 @@ class LongPolls:
         self.turn_bytes = 0
         if not self._due and not self._open and not self._is_time_over and not self._deferred:
             return False
-        if not self._wake_the_only_one():
-            end_ms = self._clock.monotonic_ms() + SLICE_MS
-            while self._take_step():
-                if self._clock.monotonic_ms() >= end_ms:
-                    break
+        end_ms = self._clock.monotonic_ms() + SLICE_MS
+        while self._take_step():
+            if self._clock.monotonic_ms() >= end_ms:
+                break
         self.turn_bytes = 0  # what comes in before the next turn's end is another turn
         return bool(self._deferred or self._open or self._is_time_over or (self._due and not self._lacks_room))
 
-    def _wake_the_only_one(self) -> bool:
-        """Answer the due pull if it is all that is to do, as when one consumer waits for a message. Saves the time of a
-        look at everything."""
-        if len(self._due) != 1 or self._open or self._is_time_over or self._deferred:
-            return False
-        if not self._lacks_room and not self.is_turn_full:
+    def wake_the_only_one(self) -> None:
+        """Answer the due pull if it is all that is to do, as when one consumer waits for a message.
+
+        Called once a turn, before :meth:`wake`. So its answer is written together with those to the turn's sends, and
+        nothing has to look at everything.
+        """
+        if (
+            len(self._due) == 1
+            and not (self._open or self._is_time_over or self._deferred or self._lacks_room)
+            and not self.is_turn_full
+        ):
             self._answer_due(self._due.popleft())
-        return True
 
     def tick(self) -> None:
         """Answer pulls whose time is over, as :meth:`wake` does. Take up those of peers that read again."""

@@ -103,6 +103,39 @@ def test_an_arrival_wakes_the_pulls_of_its_queue_only() -> None:
     assert table.polls.count == 1
 
 
+def test_a_single_due_pull_is_answered_before_the_turn_s_answers_are_written() -> None:
+    table = Table()
+    table.park("a")
+    table.polls.wake_the_only_one()
+    assert table.retried == []
+    table.arrive(0, [0])
+    table.polls.wake_the_only_one()
+    assert table.retried == ["a"] and table.polls.count == 0
+    assert not table.polls.wake()
+
+
+def test_of_several_due_pulls_none_is_answered_before_the_turn_s_answers_are_written() -> None:
+    table = Table()
+    for name in "ab":
+        table.park(name)
+    table.arrive(0, [0])
+    table.polls.wake_the_only_one()
+    assert table.retried == []
+    table.polls.wake()
+    assert table.retried == ["a", "b"]
+
+
+def test_a_single_due_pull_waits_for_the_next_turn_when_this_one_is_full() -> None:
+    table = Table()
+    table.park("a")
+    table.arrive(0, [0])
+    table.polls.turn_bytes = TURN_BYTES_MAX + 1
+    table.polls.wake_the_only_one()
+    assert table.retried == []
+    table.polls.wake()
+    assert table.retried == ["a"]
+
+
 def test_a_tag_that_does_not_fit_leaves_the_pull_parked() -> None:
     table = Table()
     table.park("a", message_filter=MessageFilter(frozenset({7})))
