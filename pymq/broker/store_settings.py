@@ -21,6 +21,7 @@ def store_settings(config: BrokerConfig) -> StoreSettings:
     return StoreSettings(
         segment_size_bytes=config.mapped_file_size_commit_log_bytes,
         queue_file_size_bytes=config.mapped_file_size_consume_queue_bytes,
+        batch_queue_file_size_bytes=config.mapper_file_size_batch_consume_queue_bytes,
         index_slot_count=config.max_hash_slot_num,
         index_entry_count=config.max_index_num,
         index_enabled=config.message_index_enable,

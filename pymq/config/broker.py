@@ -65,6 +65,7 @@ class BrokerConfig(Config):
     flush_disk_type: str = setting("flushDiskType", "ASYNC_FLUSH", "SYNC_FLUSH answers a send only after fdatasync.", choices=("ASYNC_FLUSH", "SYNC_FLUSH"), runtime=True)
     mapped_file_size_commit_log_bytes: int = setting("mappedFileSizeCommitLog", 1024 * MIB, "Size of a commit log segment.", minimum=64 * 1024, maximum=1024 * MIB, is_size=True)
     mapped_file_size_consume_queue_bytes: int = setting("mappedFileSizeConsumeQueue", 6_000_000, "Size of a consume queue file.", minimum=400, maximum=1024 * MIB, is_size=True)
+    mapper_file_size_batch_consume_queue_bytes: int = setting("mapperFileSizeBatchConsumeQueue", 13_800_000, "Size of a batch queue file (topics with queue.type=BatchCQ).", minimum=460, maximum=1024 * MIB, is_size=True)
     max_hash_slot_num: int = setting("maxHashSlotNum", 5_000_000, "Hash slots of an index file.", minimum=1, maximum=100_000_000)
     max_index_num: int = setting("maxIndexNum", 20_000_000, "Entries of an index file.", minimum=2, maximum=100_000_000)
     message_index_enable: bool = setting("messageIndexEnable", True, "Index messages by key.")

@@ -59,8 +59,8 @@ SYS_FLAG_V4_MASK = ~HOST_V6_FLAGS  # what a sysFlag keeps when both hosts are IP
 # Half messages and rollbacks have this bit of the transaction type. They alone have no consume queue unit.
 NO_UNIT_FLAG = sysflag.TRANSACTION_PREPARED & sysflag.TRANSACTION_ROLLBACK
 
-# Bits that neither a plain record nor its quick parsers know: IPv6 hosts, transactions.
-UNCOMMON_FLAGS = HOST_V6_FLAGS | sysflag.TRANSACTION_MASK
+# Bits that neither a plain record nor its quick parsers know: IPv6 hosts, transactions, inner batches.
+UNCOMMON_FLAGS = HOST_V6_FLAGS | sysflag.TRANSACTION_MASK | sysflag.INNER_BATCH
 
 CRC_MASK = 0x7FFFFFFF  # every CRC-32 of RocketMQ has its sign bit cleared
 TOPIC_V1_SIZE_MAX_BYTES = 127  # the length is one byte; version 2 has two
@@ -115,6 +115,15 @@ BLANK_UNIT = UNIT.pack(0, BLANK_UNIT_SIZE, 0)  # stands where no record exists (
 # blank unit RocketMQ passes over all later units of the log's first segment; here it reads the neighbor twice.
 PLACEHOLDER_CODE = 0x50594D514C4F5354
 EXT_ADDRESS_MAX = -2147483649  # a tags code at or below it is an address in consumequeue_ext: any tag may match
+
+# -- batch queue unit: the first 20 bytes are those of a consume queue unit --------------------------------------------
+
+# Physical offset, record size, tags code, store timestamp ms, first queue offset, messages, compacted offset, reserved.
+BATCH_UNIT = struct.Struct(">qiqqqhii")
+BATCH_UNIT_SIZE_BYTES = 46
+BATCH_UNIT_RANGE = struct.Struct(">28xqh8x")  # first queue offset, messages
+NOT_COMPACTED = -1  # the compacted offset of every unit: PyMQ compacts no topic
+INNER_COUNT_MAX = 32767  # messages of one inner batch
 
 # -- index file: header, slots, entries -------------------------------------------------------------------------------
 

@@ -35,6 +35,8 @@ TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
 TIMER_DELAY_MS = "TIMER_DELAY_MS"
 POP_CK = "POP_CK"
+INNER_NUM = "INNER_NUM"
+INNER_BASE = "INNER_BASE"
 SHARDING_KEY = "__SHARDINGKEY"
 RESEND = "PYMQ_RESEND"  # PyMQ's producer, on what it sends again: the number of attempts before
 # Request-reply.

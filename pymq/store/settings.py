@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pymq.model.layout import UNIT_SIZE_BYTES
+from pymq.model.layout import BATCH_UNIT_SIZE_BYTES, UNIT_SIZE_BYTES
 from pymq.model.names import SCHEDULE_TOPIC
 
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -22,6 +22,7 @@ class StoreSettings:
 
     segment_size_bytes: int = 1 << 30  # mappedFileSizeCommitLog
     queue_file_size_bytes: int = 6_000_000  # mappedFileSizeConsumeQueue
+    batch_queue_file_size_bytes: int = 13_800_000  # mapperFileSizeBatchConsumeQueue
     index_slot_count: int = 5_000_000  # maxHashSlotNum
     index_entry_count: int = 20_000_000  # maxIndexNum
     index_enabled: bool = True  # messageIndexEnable
@@ -49,6 +50,8 @@ class StoreSettings:
         # The same rounding as the Java broker's: a queue file holds whole units.
         whole = -(-self.queue_file_size_bytes // UNIT_SIZE_BYTES) * UNIT_SIZE_BYTES
         object.__setattr__(self, "queue_file_size_bytes", whole)
+        whole = -(-self.batch_queue_file_size_bytes // BATCH_UNIT_SIZE_BYTES) * BATCH_UNIT_SIZE_BYTES
+        object.__setattr__(self, "batch_queue_file_size_bytes", whole)
 
     def schedule_deliver_ms(self, level: int, store_timestamp_ms: int) -> int:
         """When a message of a delay level is due; an unknown level counts as one second."""

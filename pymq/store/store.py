@@ -30,7 +30,7 @@ from pymq.store.lifecycle.recovery import Progress, RecoveryReport, recover
 from pymq.store.lifecycle.retention import Decision, Doomed, RetentionSettings
 from pymq.store.log.cold_file import ColdFiles
 from pymq.store.log.commit_log import CommitLog
-from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
+from pymq.store.queue.deleted_topics import DeletedTopics
 from pymq.store.queue.queue_ends import drop_queue_ends, reach_queue_ends
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.queue.queue_view import QueueView, tags_codes
@@ -90,9 +90,7 @@ class MessageStore(StoreReader):
         log_directory = log_directory or f"{root}/commitlog"
         cold = ColdFiles(files, f"{root}/{COLD_DIRECTORY}")
         log = CommitLog(files, log_directory, s.segment_size_bytes, s.resident_bytes_max, cold)
-        deleted = DeletedTopics(files, f"{root}/config/{DELETED_TOPICS_FILE}")
-        queues = QueueTable(files, f"{root}/consumequeue", s.queue_file_size_bytes, s.open_queue_files_max, deleted)
-        queues.keep_sums(f"{root}/digests" if s.digests_enabled else None)
+        queues = QueueTable.of_store(files, root, s)
         index = IndexService(files, f"{root}/index", log, clock, s) if s.index_enabled else None
         super().__init__(log, queues, index, s)
         self._root = root
@@ -119,6 +117,8 @@ class MessageStore(StoreReader):
         self._appender = Appender(log, queues, index, clock, s, store_host)
         self.stage = self._appender.stage  # the hot ones: bound here, so that a send doesn't pay for a second call
         self.stage_many = self._appender.stage_many
+        self.stage_inner = self._appender.stage_inner
+        self.set_queue_kind = queues.set_kind
         self.commit = self._appender.commit
         self.confirm = self._appender.confirm
         self._housekeeping = Housekeeping(
@@ -167,7 +167,7 @@ class MessageStore(StoreReader):
         if self._index is not None:
             self._index.catch_up()
             self._index.release()
-        report.notes.extend(f"consumequeue/{name} is no legal topic name: left alone" for name in ignored)
+        report.notes.extend(f"{name} is no legal topic name: left alone" for name in ignored)
         access = open_to_others(self._root, self._files.mode(self._root))
         report.notes.extend(filter(None, (access, self._pauses.load(self._log.last_store_ms))))
         report.lost.extend(filter(None, lost))

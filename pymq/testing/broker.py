@@ -35,6 +35,7 @@ _DIRECTORY = "/data"
 _SETTINGS = {
     "mappedFileSizeCommitLog": "4194304",
     "mappedFileSizeConsumeQueue": "20000",
+    "mapperFileSizeBatchConsumeQueue": "46000",
     "maxHashSlotNum": "1000",
     "maxIndexNum": "4000",
 }

@@ -15,6 +15,7 @@ from pymq.model.names import topic_problem
 from pymq.store.index.bulk_keys import Properties, key_columns, templated_keys
 from pymq.store.index.key_hash import topic_hash
 from pymq.store.index.keyed_records import KeyColumns
+from pymq.store.queue.batch_queue import AnyQueue
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.scan.columns import Records
@@ -48,6 +49,7 @@ def append_units(records: Records, queues: QueueTable) -> Appended:
     starts = np.flatnonzero(first)
     group = np.cumsum(first) - 1
     follows = queue_offsets - queue_offsets[starts][group] == np.arange(len(order)) - starts[group]
+    follows &= records.sys_flags[order] & sysflag.INNER_BATCH == 0
     dense = np.logical_and.reduceat(follows, starts).tolist()
     units = packed_units(records)[order].tobytes()
     grown: list[tuple[ConsumeQueue, int]] = []
@@ -72,7 +74,7 @@ def append_units(records: Records, queues: QueueTable) -> Appended:
     return Appended(grown, len(order) - len(left) - passed_count, sorted(left))
 
 
-def _has_units(queue: ConsumeQueue, queue_offset: int, count: int, newest: int) -> bool:
+def _has_units(queue: AnyQueue, queue_offset: int, count: int, newest: int) -> bool:
     """Return True when a queue has these offsets, and has grown beyond their newest record, at a physical offset."""
     return queue_offset >= 0 and queue_offset + count <= queue.max_offset and newest <= queue.last_physical_offset
 
@@ -88,9 +90,10 @@ def _queue_at(queues: QueueTable, topic: str, queue_id: int, queue_offset: int) 
     expected = queue.max_offset if queue is not None else 0
     if queue_offset != expected or is_schedule_topic(topic) or queues.deleted_end(topic):
         return None
-    if queue is not None:
-        return queue
-    return queues.make(topic, queue_id) if topic_problem(topic) is None and queue_id >= 0 else None
+    if queue is None and (topic_problem(topic) is not None or queue_id < 0):
+        return None
+    queue = queue or queues.make(topic, queue_id)
+    return queue if isinstance(queue, ConsumeQueue) else None
 
 
 def packed_units(records: Records) -> NDArray[np.void]:

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from typing import TYPE_CHECKING
 
+from pymq.model import sysflag
+from pymq.model.inner_batch import message_count
 from pymq.model.layout import RECORD_OVERHEAD_BYTES
 from pymq.model.names import REPAIR_TOPIC, topic_problem
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import Scanned, has_queue_unit, unit_tags_code
-from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.queue.batch_queue import AnyQueue
 from pymq.store.queue.placeholder_units import fill_lost, traps
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.settings import StoreSettings
@@ -22,7 +24,7 @@ from pymq.store.settings import StoreSettings
 if TYPE_CHECKING:
     from pymq.store.scan.columns import Records
 
-OnGrown = Callable[[ConsumeQueue, int], None]  # units from this offset on are new
+OnGrown = Callable[[AnyQueue, int], None]  # units from this offset on are new
 OnGap = Callable[[str], None]
 OnDamage = Callable[[int, int, str], None]  # physical offsets of begin and end, and a sentence
 Note = Callable[[str], None]
@@ -68,7 +70,7 @@ class QueueDispatcher:
         Those may be damaged, so the first record of each queue says where the queue goes on.
         """
         if self._log.min_offset > 0:
-            self._unbegun = {(queue.topic, queue.queue_id) for queue in self._queues if queue not in kept}
+            self._unbegun = {(queue.topic, queue.queue_id) for queue in self._queues.units() if queue not in kept}
 
     def take(self, record: Scanned) -> None:
         """Append the record's unit if its place in the queue can be true. Raises OSError."""
@@ -79,13 +81,15 @@ class QueueDispatcher:
         if record.offset < self._queues.deleted_end(record.topic):
             return
         queue = self._queues.get(record.topic, record.queue_id)
+        if queue is not None and record.sys_flag & sysflag.INNER_BATCH and not queue.holds_batches:
+            queue = self._queues.make_batch_queue(record.topic, record.queue_id, self._log)
         expected = queue.max_offset if queue is not None else 0
         if queue is not None and (record.topic, record.queue_id) in self._unbegun and record.queue_offset >= 0:
             self._unbegun.discard((record.topic, record.queue_id))
             if record.queue_offset != expected:
-                known_end = queue.known_end
+                known_end = queue.units.known_end
                 queue.reset()
-                queue.known_end = known_end
+                queue.units.known_end = known_end
                 self._append(record, is_deleted_before=True)
                 return
         if queue is not None and record.queue_offset == expected:
@@ -117,7 +121,8 @@ class QueueDispatcher:
     def _append(self, *records: Scanned, is_deleted_before: bool = False) -> None:
         """Append units of records that follow each other. Offsets that the queue lacks before them are lost."""
         first = records[0]
-        queue = self._queues.make(first.topic, first.queue_id)
+        holds_batches = bool(first.sys_flag & sysflag.INNER_BATCH) or None
+        queue = self._queues.make(first.topic, first.queue_id, holds_batches=holds_batches)
         begin = queue.max_offset
         if first.queue_offset > begin:
             segment_size_bytes = self._settings.segment_size_bytes
@@ -128,14 +133,14 @@ class QueueDispatcher:
             else:
                 fill_lost(queue, first.queue_offset, first.offset, first.size, segment_size_bytes)
         for record in records:
-            queue.append(record.offset, record.size, unit_tags_code(record, self._settings))
+            queue.append_record(record, unit_tags_code(record, self._settings))
         self.unit_count += len(records)
         self._on_grown(queue, begin)
 
-    def _after_restart(self, queue: ConsumeQueue, record: Scanned) -> None:
+    def _after_restart(self, queue: AnyQueue, record: Scanned) -> None:
         """The record's offset is taken: its topic was deleted and made again, or the record is damaged."""
         before = self.suspects.get((record.topic, record.queue_id))
-        if before is not None and before.queue_offset == record.queue_offset - 1:
+        if before is not None and _follows(record, before):
             del self.suspects[record.topic, record.queue_id]
             self._note(f"{record.topic} queue {record.queue_id} starts again at {before.offset}")
             queue.reset()
@@ -144,14 +149,14 @@ class QueueDispatcher:
         else:
             self._suspect(record, f"repeats offset {record.queue_offset} of a queue that ends at {queue.max_offset}")
 
-    def _after_gap(self, record: Scanned, queue: ConsumeQueue | None) -> None:
+    def _after_gap(self, record: Scanned, queue: AnyQueue | None) -> None:
         """The record's offset is too far on: units were deleted by hand, records are gone, or it is damaged."""
         name = f"{record.topic} queue {record.queue_id}"
         expected, newest = (queue.max_offset, queue.last_physical_offset) if queue is not None else (0, -1)
         self._on_gap(f"{name} ends at {expected}, the log goes on at {record.queue_offset}")
         before = self.suspects.get((record.topic, record.queue_id))
         room = (record.offset - self._log.min_offset) // RECORD_OVERHEAD_BYTES
-        if before is not None and expected <= before.queue_offset == record.queue_offset - 1:
+        if before is not None and expected <= before.queue_offset and _follows(record, before):
             del self.suspects[record.topic, record.queue_id]
             self._append(before, record)
         elif expected == 0 and (self._log.min_offset > 0 or self._queues.deleted_end(record.topic)):
@@ -168,3 +173,8 @@ class QueueDispatcher:
         end = record.offset + record.size
         self.note_damage(end)
         self._on_damage(record.offset, end, f"the record at {record.offset} {why}: left out of the queue")
+
+
+def _follows(record: Scanned, before: Scanned) -> bool:
+    """True when the record's first queue offset is the one behind those of the record before it."""
+    return record.queue_offset == before.queue_offset + message_count(before.sys_flag, before.properties)

@@ -148,7 +148,7 @@ class QuickDispatcher:
             except UnicodeDecodeError:
                 return None
             queue = self._queues.get(topic, queue_id)
-            if queue is None or is_schedule_topic(topic) or self._queues.deleted_end(topic):
+            if not isinstance(queue, ConsumeQueue) or is_schedule_topic(topic) or self._queues.deleted_end(topic):
                 return None
             found = growing_queues[raw_topic, queue_id] = _GrowingQueue(queue, topic)
         return found

@@ -13,11 +13,14 @@ from dataclasses import dataclass
 
 from pymq.errors import UnreadableError
 from pymq.model.layout import BLANK_UNIT_SIZE, PLACEHOLDER_CODE, RECORD_OVERHEAD_BYTES, UNIT, UNIT_SIZE_BYTES
+from pymq.store.dispatch.batch_mender import BatchMender
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import Scanned, has_queue_unit, unit_tags_code
+from pymq.store.queue.batch_queue import BatchUnits
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.placeholder_units import lost_unit
-from pymq.store.queue.queue_table import QueueTable, leads_to_damage
+from pymq.store.queue.queue_table import QueueTable
+from pymq.store.queue.settling import leads_to_damage
 from pymq.store.queue.unit_sums import BLOCK_UNITS
 from pymq.store.scan.scanner import End, find_later_record, record_in, scan
 from pymq.store.settings import StoreSettings
@@ -76,7 +79,10 @@ class UnitMender:
         if queue.topic.startswith(LMQ_PREFIX):
             return
         try:
-            self._mend(queue, start, end)
+            if isinstance(queue, BatchUnits):
+                self._mend_batches(queue, start, end)
+            else:
+                self._mend(queue, start, end)
         except OSError as error:
             raise UnreadableError(
                 f"units {start} to {end - 1} of {queue.topic} queue {queue.queue_id} differ from the log and can't be "
@@ -102,6 +108,12 @@ class UnitMender:
         while mending.at < mending.stop:
             self._scan(mending, mending.stop)
         self._finish(mending)
+
+    def _mend_batches(self, queue: BatchUnits, start: int, end: int) -> None:
+        mender = BatchMender(self._log, self._settings, queue, self._queues.deleted_end(queue.topic))
+        units, lost = mender.right_units(start, end)
+        self._write(queue, start, bytearray(units))
+        self._note_lost(queue, lost, start, end)
 
     def begin(self) -> None:
         """Compare units with the log from now on. First finds every queue's begin with compared units. Raises OSError.
@@ -227,7 +239,7 @@ class UnitMender:
 
     def _stored(self, queue: ConsumeQueue, start: int, end: int) -> bytes:
         """Units from files, from more than one if need be."""
-        per_file = queue.file_size_bytes // UNIT_SIZE_BYTES
+        per_file = queue.units_per_file
         parts = []
         while start < end:
             stop = min(end, (start // per_file + 1) * per_file)
@@ -267,11 +279,14 @@ class UnitMender:
                 )
                 lost += 1
         self._write(queue, mending.first, mending.units)
+        self._note_lost(queue, lost, mending.first, mending.end)
+
+    def _note_lost(self, queue: ConsumeQueue, lost: int, first: int, end: int) -> None:
         if lost:
             self.lost_count += lost
             log.error(
-                "%s queue %d: %d offsets from %d to %d have no record in the log: their messages are lost",
-                queue.topic, queue.queue_id, lost, mending.first, mending.end - 1,
+                "%s queue %d: %d units from %d to %d have no record in the log: their messages are lost",
+                queue.topic, queue.queue_id, lost, first, end - 1,
             )  # fmt: skip
 
     def _may_stay(self, mending: _Mending, number: int, unit: tuple[int, int, int]) -> bool:
@@ -304,11 +319,11 @@ class UnitMender:
 
     def _write(self, queue: ConsumeQueue, first: int, units: bytearray) -> None:
         """Replace the units from queue offset ``first`` on where they differ."""
-        end = first + len(units) // UNIT_SIZE_BYTES
+        unit_size = queue.unit_size_bytes
+        end = first + len(units) // unit_size
         before = self._stored(queue, first, end)
         wrong = sum(
-            before[at : at + UNIT_SIZE_BYTES] != units[at : at + UNIT_SIZE_BYTES]
-            for at in range(0, len(before), UNIT_SIZE_BYTES)
+            before[at : at + unit_size] != units[at : at + unit_size] for at in range(0, len(before), unit_size)
         )
         if not wrong:
             return

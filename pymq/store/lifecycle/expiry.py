@@ -25,7 +25,7 @@ from pymq.store.index.index_service import IndexService
 from pymq.store.lifecycle.pauses import Pauses
 from pymq.store.lifecycle.retention import Decision, DiskFacts, RetentionSettings, SegmentFacts, decide
 from pymq.store.log.commit_log import CommitLog, Segment
-from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.queue.batch_queue import AnyQueue
 from pymq.store.queue.queue_table import QueueTable
 
 QUEUES_PER_SWEEP = 100
@@ -59,7 +59,7 @@ class Expiry:
         self._save_checkpoint = save_checkpoint
         self._clock = clock
         self._swept_for: int | None = None  # the log's minimum offset of the running or last sweep
-        self._unswept: list[ConsumeQueue] = []
+        self._unswept: list[AnyQueue] = []
         self._waste: list[Callable[[], None]] = []  # slow closing and removing of files that are out of use
         self._work_lock = Lock()  # held during work: the store waits for it before it closes
         self._is_open = False

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from pymq.errors import StoreError
-from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.store.disk.checkpoint import Checkpoint
 from pymq.store.lifecycle.checkpointer import Checkpointer
 from pymq.store.log.commit_log import CommitLog
@@ -76,7 +75,7 @@ def vouched_end(checkpoint: Checkpoint, root: str, ended_at: Callable[[], int], 
 
 def _vouched_by_queues(queues: QueueTable, log: CommitLog) -> Vouched:
     """Return what the ends of the queues say, for a directory that PyMQ did not close."""
-    ends = sorted(end for queue in queues for end in _last_ends(queue) if end > log.end_of_files)
+    ends = sorted(end for queue in queues.units() for end in _last_ends(queue) if end > log.end_of_files)
     # The second newest: the newest may be damaged.
     return Vouched(ends[-_WITNESSES_MIN] if len(ends) >= _WITNESSES_MIN else 0, "its queues")
 
@@ -84,7 +83,7 @@ def _vouched_by_queues(queues: QueueTable, log: CommitLog) -> Vouched:
 def _last_ends(queue: ConsumeQueue) -> Iterable[int]:
     """Return where the records of a queue's last units end."""
     for start in reversed(queue.open_files()):
-        first = start // UNIT_SIZE_BYTES
+        first = start // queue.unit_size_bytes
         low, high = first, queue.max_offset
         while low < high:
             middle = (low + high) // 2

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from pymq.store.disk.checkpoint import Checkpoint
 from pymq.store.log.commit_log import CommitLog
+from pymq.store.queue.batch_queue import BatchUnits
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.first_page import take_first_page
 from pymq.store.queue.placeholder_units import fill_lost
 from pymq.store.queue.queue_doubts import find_doubt
-from pymq.store.queue.queue_table import QueueTable, settle
+from pymq.store.queue.queue_table import QueueTable
+from pymq.store.queue.settling import settle
 
 _DOUBTS_NOTED_MAX = 20
 
@@ -54,7 +56,7 @@ class QueueRecovery:
             and durable.queue_offset <= below
         )
         doubts: list[str] = []
-        for queue in queues:
+        for queue in queues.units():
             doubt = self._settle(queue, below, is_exact=is_exact)
             if doubt is not None:
                 doubts.append(doubt)
@@ -70,7 +72,7 @@ class QueueRecovery:
             return durable.queue_offset if clean else below
         if is_exact and self._doubted:
             self._notes.extend(f"{doubt}: it is made again from the log" for doubt in doubts[:_DOUBTS_NOTED_MAX])
-            self.kept = set(queues) - self._doubted
+            self.kept = set(queues.units()) - self._doubted
             for queue in self._doubted:
                 _drop_units(queue)
             return log.min_offset
@@ -82,6 +84,7 @@ class QueueRecovery:
         log = self._log
         starts = queue.file_starts()
         if is_exact and starts == [0] and take_first_page(queue):
+            _take_known_end(queue)
             return None
         queue.open_files(starts)
         short = queue.fit_sizes(starts)
@@ -89,6 +92,7 @@ class QueueRecovery:
             settle(queue, log, below, trusted=True, deleted_end=self._queues.deleted_end(queue.topic))
         elif queue.known_end:
             queue.end_with(min(queue.known_end, queue.max_offset), starts)
+            _take_known_end(queue)
         else:
             queue.reset()
         return find_doubt(queue, log, starts, short)
@@ -96,7 +100,7 @@ class QueueRecovery:
     def rebuild(self) -> int:
         """Drop every unit of a record that is still in the log; return the log's begin."""
         self.kept = set()
-        for queue in self._queues:
+        for queue in self._queues.units():
             if queue in self._doubted:
                 _drop_units(queue)
                 continue
@@ -106,7 +110,13 @@ class QueueRecovery:
 
     def finish(self, segment_size_bytes: int) -> None:
         """Let no queue end before it ended at the checkpoint: offsets are not given twice, even if records are lost."""
-        for queue in self._queues:
+        for batch_queue in self._queues.batch_queues():
+            end, known_end = batch_queue.max_offset, batch_queue.units.known_message_end
+            if end < known_end:
+                batch_queue.skip_to(known_end)
+                lost = f"lacks offsets {end} to {known_end - 1}: their records are deleted, lost or damaged"
+                self._notes.append(f"{batch_queue.topic} queue {batch_queue.queue_id} {lost}")
+        for queue in self._queues.plain_queues():
             end, known_end = queue.max_offset, queue.known_end
             if end >= known_end:
                 continue
@@ -126,3 +136,9 @@ def _drop_units(queue: ConsumeQueue) -> None:
     known_end = queue.known_end
     queue.reset()
     queue.known_end = known_end
+
+
+def _take_known_end(queue: ConsumeQueue) -> None:
+    """A batch queue that ends where it was saved has as many messages as then: its last unit may be damaged."""
+    if isinstance(queue, BatchUnits) and queue.max_offset == queue.known_end:
+        queue.message_end = queue.known_message_end

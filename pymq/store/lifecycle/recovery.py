@@ -21,7 +21,7 @@ from pymq.store.lifecycle.queue_recovery import QueueRecovery
 from pymq.store.lifecycle.store_times import StoreTimes
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import Scanned, has_index_entries
-from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.queue.batch_queue import AnyQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.scan.fast_scanner import scan_fast
 from pymq.store.scan.scanner import End, find_later_record, record_in
@@ -271,7 +271,7 @@ class _Run:
         self._report.damaged.append((start, end))
         self._report.notes.append(text)
 
-    def _bound_tail(self, queue: ConsumeQueue) -> None:
+    def _bound_tail(self, queue: AnyQueue) -> None:
         """Write units to their files when one queue, or all together, hold too many in memory.
 
         A full disk does not stop the start: units stay in memory up to a limit. Raises StoreError, OSError.

@@ -6,9 +6,8 @@ memory and reach the queue's files in bulk. Readers see files and tail as one.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from itertools import pairwise
-from typing import Protocol
+from typing import ClassVar
 from zlib import crc32
 
 from pymq.model.layout import (
@@ -24,87 +23,23 @@ from pymq.model.layout import (
     UNIT,
     UNIT_SIZE_BYTES,
 )
-from pymq.store.disk.fs import File, Files
+from pymq.store.disk.fs import File
+from pymq.store.log.log_record import Scanned
 from pymq.store.log.zeroing import zero_from
-from pymq.store.queue.unit_sums import Blocks, UnitSums
+from pymq.store.queue.queue_files import QueueFiles
+from pymq.store.queue.unit_sums import UnitSums
 
 _BLANK_UNITS_READ = 1024  # units read at a time while skipping blank units
 
 
-class UnitGuard(Protocol):
-    """Compares units with the log, and makes them again where they are wrong."""
-
-    def mend(self, queue: ConsumeQueue, start: int, end: int) -> None:
-        """Make the units from queue offset ``start`` to ``end`` in the queue's files those that the log says.
-
-        Raises UnreadableError while that is not done, OSError.
-        """
-        ...
-
-
-class QueueFiles:
-    """Opens queue files, keeps the most recently used ones open, and notes which were written since the last sync."""
-
-    def __init__(self, files: Files, root: str, file_size_bytes: int, open_max: int) -> None:
-        self.files = files
-        self.root = root
-        self.file_size_bytes = file_size_bytes
-        self.blocks = Blocks.of(file_size_bytes)
-        self.guard: UnitGuard | None = None  # set while the store serves
-        self.unsynced: set[str] = set()
-        self.unsynced_directories: set[str] = set()
-        self._open: OrderedDict[str, File] = OrderedDict()
-        self._open_max = open_max
-
-    def directory(self, topic: str, queue_id: int) -> str:
-        return f"{self.root}/{topic}/{queue_id}"
-
-    def get(self, path: str, *, create: bool = False) -> File:
-        """The open file. Raises FileNotFoundError without ``create``."""
-        file = self._open.get(path)
-        if file is not None:
-            self._open.move_to_end(path)
-            return file
-        if create and not self.files.exists(path):
-            directory = path.rpartition("/")[0]
-            self.files.makedirs(directory)
-            parent = directory.rpartition("/")[0]
-            self.unsynced_directories.update((directory, parent, self.root))
-        file = self.files.open(path, create=create, size=self.file_size_bytes)
-        self._open[path] = file
-        if len(self._open) > self._open_max:
-            self._open.popitem(last=False)[1].close()
-        return file
-
-    def forget(self, path: str) -> None:
-        """Close the file: it is about to be removed."""
-        file = self._open.pop(path, None)
-        if file is not None:
-            file.close()
-        self.unsynced.discard(path)
-
-    def forget_below(self, directories: set[str]) -> None:
-        """Close every open file in these directories of queues or topics: they are about to be removed."""
-
-        def is_kept(path: str) -> bool:
-            above = path.rpartition("/")[0]
-            return above not in directories and above.rpartition("/")[0] not in directories
-
-        for path in [path for path in self._open if not is_kept(path)]:
-            self._open.pop(path).close()
-        self.unsynced = {path for path in self.unsynced if is_kept(path)}
-        self.unsynced_directories = {
-            path for path in self.unsynced_directories - directories if path.rpartition("/")[0] not in directories
-        }
-
-    def close(self) -> None:
-        for file in self._open.values():
-            file.close()
-        self._open.clear()
-
-
 class ConsumeQueue:
-    """Units ``min_offset`` to ``max_offset`` (exclusive). Offsets count units; files are named by bytes."""
+    """Units ``min_offset`` to ``max_offset`` (exclusive). Offsets count units; files are named by bytes.
+
+    :class:`~pymq.store.queue.batch_queue.BatchUnits` is the kind with larger units.
+    """
+
+    unit_size_bytes: ClassVar[int] = UNIT_SIZE_BYTES
+    holds_batches: ClassVar[bool] = False  # see pymq.store.queue.batch_queue.BatchQueue
 
     __slots__ = (
         "_files",
@@ -132,7 +67,7 @@ class ConsumeQueue:
 
     def __init__(self, files: QueueFiles, topic: str, queue_id: int) -> None:
         self._files = files
-        self._units_per_file = files.file_size_bytes // UNIT_SIZE_BYTES
+        self._units_per_file = files.file_size_bytes // self.unit_size_bytes
         self.topic = topic
         self.queue_id = queue_id
         self.directory = files.directory(topic, queue_id)
@@ -167,12 +102,12 @@ class ConsumeQueue:
     def publish(self, units: bytes) -> None:
         """Make units visible, in the order they were taken."""
         self.tail += units
-        self.max_offset += len(units) // UNIT_SIZE_BYTES
-        self.last_physical_offset = I64.unpack_from(units, len(units) - UNIT_SIZE_BYTES)[0]
+        self.max_offset += len(units) // self.unit_size_bytes
+        self.last_physical_offset = I64.unpack_from(units, len(units) - self.unit_size_bytes)[0]
 
     def drop_staged(self) -> None:
         # Not simply max_offset: units that were taken and wait to be published keep their offsets.
-        self.next_offset -= sum(map(len, self.staged)) // UNIT_SIZE_BYTES
+        self.next_offset -= sum(map(len, self.staged)) // self.unit_size_bytes
         self.staged = []
 
     def append(self, physical_offset: int, size: int, tags_code: int) -> None:
@@ -181,6 +116,15 @@ class ConsumeQueue:
         self.max_offset += 1
         self.next_offset = self.max_offset
         self.last_physical_offset = physical_offset
+
+    def append_record(self, record: Scanned, tags_code: int) -> None:
+        """Do as :meth:`append` for a record of the log."""
+        self.append(record.offset, record.size, tags_code)
+
+    @staticmethod
+    def packed_unit(record: Scanned, tags_code: int) -> bytes:
+        """The unit that leads to a record."""
+        return UNIT.pack(record.offset, record.size, tags_code)
 
     def append_units(self, units: bytes) -> None:
         """Do as :meth:`append` for packed units."""
@@ -218,10 +162,10 @@ class ConsumeQueue:
             self._files.unsynced.add(path)
             self.sums.extend(self.tail_offset, tail[:size])
             del tail[:size]
-            self.tail_offset += size // UNIT_SIZE_BYTES
+            self.tail_offset += size // self.unit_size_bytes
 
     def _place(self, offset: int) -> tuple[str, int]:
-        at = offset * UNIT_SIZE_BYTES
+        at = offset * self.unit_size_bytes
         start = at - at % self._files.file_size_bytes
         return f"{self.directory}/{start:020d}", at - start
 
@@ -234,17 +178,17 @@ class ConsumeQueue:
             return b""
         in_tail = offset - self.tail_offset
         if in_tail >= 0:
-            return self.tail[in_tail * UNIT_SIZE_BYTES : (end - self.tail_offset) * UNIT_SIZE_BYTES]
+            return self.tail[in_tail * self.unit_size_bytes : (end - self.tail_offset) * self.unit_size_bytes]
         path, at = self._place(offset)
-        size = min((min(end, self.tail_offset) - offset) * UNIT_SIZE_BYTES, self._files.file_size_bytes - at)
+        size = min((min(end, self.tail_offset) - offset) * self.unit_size_bytes, self._files.file_size_bytes - at)
         if self._files.guard is not None:
-            self._check(offset, offset + size // UNIT_SIZE_BYTES)
+            self._check(offset, offset + size // self.unit_size_bytes)
         try:
             units = self._files.get(path).pread(at, size)
         except FileNotFoundError:
             return b""
         if end > self.tail_offset and len(units) == size and at + size < self._files.file_size_bytes:
-            units += self.tail[: (end - self.tail_offset) * UNIT_SIZE_BYTES]
+            units += self.tail[: (end - self.tail_offset) * self.unit_size_bytes]
         return units
 
     def _check(self, first: int, end: int) -> None:
@@ -270,7 +214,7 @@ class ConsumeQueue:
     def stored(self, start: int, end: int) -> bytes:
         """The units of a range of one file as they are, unchecked; zeros where the file is short or missing."""
         path, at = self._place(start)
-        size = (end - start) * UNIT_SIZE_BYTES
+        size = (end - start) * self.unit_size_bytes
         try:
             return self._files.get(path).pread(at, size).ljust(size, b"\0")
         except FileNotFoundError:
@@ -280,7 +224,7 @@ class ConsumeQueue:
         """Replace units that are in files. Raises OSError."""
         at = 0
         while at < len(units):
-            path, position = self._place(start + at // UNIT_SIZE_BYTES)
+            path, position = self._place(start + at // self.unit_size_bytes)
             size = min(len(units) - at, self._files.file_size_bytes - position)
             self._files.get(path, create=True).pwrite(position, bytes(units[at : at + size]))
             self._files.unsynced.add(path)
@@ -289,7 +233,11 @@ class ConsumeQueue:
     def unit(self, offset: int) -> tuple[int, int, int]:
         """(physical offset, size, tags code) of one unit; (-1, 0, 0) when there is none."""
         raw = self.read(offset, 1)
-        return UNIT.unpack(raw) if len(raw) == UNIT_SIZE_BYTES else (-1, 0, 0)
+        return UNIT.unpack_from(raw) if len(raw) == self.unit_size_bytes else (-1, 0, 0)
+
+    def offset_of(self, number: int) -> int:
+        """The queue offset of a unit, by its number: the same here, where each message has a unit."""
+        return number
 
     def physical_offset_from(self, offset: int) -> int:
         """Where the first message from ``offset`` on begins in the log; -1 when there is none. Raises OSError."""
@@ -319,6 +267,19 @@ class ConsumeQueue:
     def file_size_bytes(self) -> int:
         return self._files.file_size_bytes
 
+    @property
+    def units_per_file(self) -> int:
+        return self._units_per_file
+
+    @property
+    def units(self) -> ConsumeQueue:
+        """What the queue's files hold: itself."""
+        return self
+
+    def tail_from(self, offset: int) -> bytes:
+        """The units of messages from ``offset`` on that are not yet in a file."""
+        return bytes(self.tail[max(offset - self.tail_offset, 0) * self.unit_size_bytes :])
+
     # -- opening, truncating, cleaning --------------------------------------------------------------------------
 
     def file_starts(self) -> list[int]:
@@ -332,8 +293,8 @@ class ConsumeQueue:
         """
         starts = self.file_starts() if starts is None else starts
         if starts:
-            self.base_offset = self.min_offset = starts[0] // UNIT_SIZE_BYTES
-            end = starts[-1] // UNIT_SIZE_BYTES + self._units_per_file
+            self.base_offset = self.min_offset = starts[0] // self.unit_size_bytes
+            end = starts[-1] // self.unit_size_bytes + self._units_per_file
             self.max_offset = self.next_offset = self.tail_offset = end
             self.tail.clear()
         return starts
@@ -363,11 +324,11 @@ class ConsumeQueue:
 
         A lost file makes those before it unreachable: the queue begins after it.
         """
-        starts = [start for start in all_starts if start < offset * UNIT_SIZE_BYTES]
+        starts = [start for start in all_starts if start < offset * self.unit_size_bytes]
         at = len(starts) - 1
         while at > 0 and starts[at - 1] + self._files.file_size_bytes == starts[at]:
             at -= 1
-        self.base_offset = self.min_offset = starts[at] // UNIT_SIZE_BYTES if starts else 0
+        self.base_offset = self.min_offset = starts[at] // self.unit_size_bytes if starts else 0
         self.truncate(offset, all_starts)
 
     def reset(self) -> None:
@@ -390,7 +351,7 @@ class ConsumeQueue:
         self.set_end(offset)
         path, at = self._place(offset)
         for start in reversed(self.file_starts() if starts is None else starts):
-            end = offset * UNIT_SIZE_BYTES
+            end = offset * self.unit_size_bytes
             if start >= end:
                 self._remove(f"{self.directory}/{start:020d}")
             elif start == end - at and zero_from(self._files.get(path), at, self._files.file_size_bytes):
@@ -404,7 +365,7 @@ class ConsumeQueue:
             in_file = (end - 1) % self._units_per_file + 1
             first = max(end - min(count, in_file), self.base_offset)
             units = self.read(first, end - first)
-            for at in range(len(units) - UNIT_SIZE_BYTES, -1, -UNIT_SIZE_BYTES):
+            for at in range(len(units) - self.unit_size_bytes, -1, -self.unit_size_bytes):
                 if units[at : at + UNIT_SIZE_BYTES] != BLANK_UNIT:
                     return int(I64.unpack_from(units, at)[0])
             end, count = first, _BLANK_UNITS_READ
@@ -460,10 +421,10 @@ class ConsumeQueue:
             units = self.read(offset, min(count, end - offset))
             if not units:
                 return offset  # a file that was deleted by hand
-            for at in range(0, len(units), UNIT_SIZE_BYTES):
+            for at in range(0, len(units), self.unit_size_bytes):
                 if units[at : at + UNIT_SIZE_BYTES] != BLANK_UNIT:
-                    return offset + at // UNIT_SIZE_BYTES
-            offset += len(units) // UNIT_SIZE_BYTES
+                    return offset + at // self.unit_size_bytes
+            offset += len(units) // self.unit_size_bytes
             count = _BLANK_UNITS_READ
         return end
 
@@ -479,12 +440,12 @@ class ConsumeQueue:
         starts = self.file_starts()
         removed = 0
         for start, after in pairwise(starts):
-            if after // UNIT_SIZE_BYTES >= self.min_offset or removed == count_max:
+            if after // self.unit_size_bytes >= self.min_offset or removed == count_max:
                 break
             self._remove(f"{self.directory}/{start:020d}")
-            self.base_offset = max(self.base_offset, after // UNIT_SIZE_BYTES)
+            self.base_offset = max(self.base_offset, after // self.unit_size_bytes)
             self.sums.drop_before(self.base_offset)
             removed += 1
         if starts:
-            self.oldest_offset = starts[removed] // UNIT_SIZE_BYTES
+            self.oldest_offset = starts[removed] // self.unit_size_bytes
         return removed

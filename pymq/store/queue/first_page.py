@@ -19,7 +19,8 @@ def take_first_page(queue: ConsumeQueue) -> bool:
     then nothing is taken, and the caller looks closely. Raises OSError.
     """
     end, sums = queue.known_end, queue.sums
-    size = end * UNIT_SIZE_BYTES
+    unit_size = queue.unit_size_bytes
+    size = end * unit_size
     if not 0 < size <= PAGE_BYTES or end > sums.blocks.bounds(0)[1] or sums.end != end:
         return False
     file = queue.file(0)
@@ -27,7 +28,7 @@ def take_first_page(queue: ConsumeQueue) -> bool:
     units, found = page[:size], crc32(page[:size])
     if sums.of(0, 0, end) != found or page.count(0, size) != len(page) - size or file.size() != queue.file_size_bytes:
         return False
-    first, last = units[:UNIT_SIZE_BYTES], units[-UNIT_SIZE_BYTES:]
+    first, last = units[:UNIT_SIZE_BYTES], units[size - unit_size :][:UNIT_SIZE_BYTES]
     if BLANK_UNIT in (first, last) or file.next_data(PAGE_BYTES) is not None:
         return False
     queue.base_offset = queue.min_offset = 0
@@ -44,8 +45,8 @@ def filled_end(queue: ConsumeQueue, start: int, end: int) -> int:
 
     A search for the last unit then reads no page of a hole. Raises OSError.
     """
-    in_page = -(-PAGE_BYTES // UNIT_SIZE_BYTES)
-    first = start // UNIT_SIZE_BYTES
+    in_page = -(-PAGE_BYTES // queue.unit_size_bytes)
+    first = start // queue.unit_size_bytes
     if end <= first + in_page or queue.file(start).next_data(PAGE_BYTES) is not None:
         return end
     return first + in_page

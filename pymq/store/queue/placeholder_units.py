@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from pymq.model.layout import BLANK_UNIT, BLANK_UNIT_SIZE, PLACEHOLDER_CODE, UNIT
 from pymq.model.names import is_system_topic
+from pymq.store.queue.batch_queue import AnyQueue, BatchQueue
 from pymq.store.queue.consume_queue import ConsumeQueue
 
 
-def traps(queue: ConsumeQueue, physical_offset: int, segment_size_bytes: int) -> bool:
+def traps(queue: AnyQueue, physical_offset: int, segment_size_bytes: int) -> bool:
     """True when a blank unit beside the record at ``physical_offset`` would make RocketMQ miss messages.
 
     RocketMQ reads its system queues unit by unit: they are not trapped, and must see nothing twice.
@@ -27,11 +28,16 @@ def lost_unit(queue: ConsumeQueue, physical_offset: int, size: int, segment_size
     return BLANK_UNIT
 
 
-def fill_lost(queue: ConsumeQueue, end: int, physical_offset: int, size: int, segment_size_bytes: int) -> None:
-    """Append units for lost offsets up to ``end``. ``physical_offset`` and ``size``: a record before or behind them."""
+def fill_lost(queue: AnyQueue, end: int, physical_offset: int, size: int, segment_size_bytes: int) -> None:
+    """Append units for lost offsets up to ``end``. ``physical_offset`` and ``size``: a record before or behind them.
+
+    A batch queue needs none: its units say which offsets they have.
+    """
     if end == queue.max_offset:
         return
-    if traps(queue, physical_offset, segment_size_bytes):
+    if isinstance(queue, BatchQueue):
+        queue.skip_to(end)
+    elif traps(queue, physical_offset, segment_size_bytes):
         queue.append_units(UNIT.pack(physical_offset, size, PLACEHOLDER_CODE) * (end - queue.max_offset))
     else:
         queue.skip_to(end)

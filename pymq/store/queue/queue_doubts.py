@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from pymq.model.layout import BLANK_UNIT_SIZE, PLACEHOLDER_CODE, RECORD_OVERHEAD_BYTES, UNIT_SIZE_BYTES
+from pymq.model.layout import BLANK_UNIT_SIZE, PLACEHOLDER_CODE, RECORD_OVERHEAD_BYTES
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.consume_queue import ConsumeQueue
-from pymq.store.queue.queue_table import stands_for_damage, unit_fits
+from pymq.store.queue.settling import stands_for_damage, unit_fits
 from pymq.store.scan.scanner import record_in
 
 
@@ -22,7 +22,8 @@ def find_doubt(queue: ConsumeQueue, log: CommitLog, starts: list[int], short: li
     may be, after a crash. Raises OSError.
     """
     name, size = f"{queue.topic} queue {queue.queue_id}", queue.file_size_bytes
-    starts = [start for start in starts if queue.base_offset <= start // UNIT_SIZE_BYTES < queue.max_offset]
+    unit_size = queue.unit_size_bytes
+    starts = [start for start in starts if queue.base_offset <= start // unit_size < queue.max_offset]
     if queue.max_offset < queue.known_end:
         return f"{name} ends at {queue.max_offset}, but had {queue.known_end} units"
     if not queue.max_offset:
@@ -38,8 +39,8 @@ def find_doubt(queue: ConsumeQueue, log: CommitLog, starts: list[int], short: li
     if queue.base_offset and is_real and log.min_offset <= base < log.end_of_files:
         return f"{name} begins with the file at {starts[0]}, whose first message is not the oldest one"
     for start in starts:
-        first = start // UNIT_SIZE_BYTES
-        end = min(first + size // UNIT_SIZE_BYTES, queue.max_offset)
+        first = start // unit_size
+        end = min(first + size // unit_size, queue.max_offset)
         if first < end and not _is_plausible(queue, log, first, end):
             return f"{queue.directory}/{start:020d} does not hold the units of {name}"
     queue.base_place = base if is_real else -1

@@ -8,19 +8,23 @@ from contextlib import suppress
 from threading import Lock
 
 from pymq.errors import UnreadableError
-from pymq.model.layout import BLANK_UNIT_SIZE, PLACEHOLDER_CODE, RECORD_OVERHEAD_BYTES, UNIT_SIZE_BYTES
+from pymq.model.layout import BATCH_UNIT_SIZE_BYTES, BLANK_UNIT_SIZE, PLACEHOLDER_CODE
 from pymq.model.names import topic_problem
 from pymq.store.disk.fs import Files, make_directory
 from pymq.store.log.commit_log import CommitLog
-from pymq.store.queue.consume_queue import ConsumeQueue, QueueFiles, UnitGuard
-from pymq.store.queue.deleted_topics import DeletedTopics
-from pymq.store.queue.first_page import filled_end
+from pymq.store.queue.batch_queue import AnyQueue, BatchQueue, BatchUnits
+from pymq.store.queue.batch_topics import load_batch_topics
+from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
+from pymq.store.queue.queue_files import QueueFiles, UnitGuard
 from pymq.store.queue.removed_queues import DELETED_QUEUES_DIRECTORY, RemovedQueues
-from pymq.store.queue.sums_file import SavedQueue, SavedQueues, SumsFile
+from pymq.store.queue.settling import settle
+from pymq.store.queue.sums_file import FileSizes, SavedQueue, SavedQueues, SumsFile
 from pymq.store.scan.scanner import record_in
+from pymq.store.settings import StoreSettings
 
+BATCH_QUEUES = "batchconsumequeue"  # the directory beside consumequeue
 _QUEUES_AT_ONCE = 500  # whose sums are copied while the lock is held
-_BAD_UNITS_MAX = 1000  # at a queue's end; with more, its files are another queue's or destroyed
 
 
 class QueueTable:
@@ -33,19 +37,38 @@ class QueueTable:
         file_size_bytes: int,
         open_max: int,
         deleted: DeletedTopics | None = None,
+        *,
+        batch_root: str = "",
+        batch_file_size_bytes: int = BATCH_UNIT_SIZE_BYTES,
     ) -> None:
+        """``batch_root``: the directory of batch queues; without it every queue is a plain one."""
         self._files = files
+        self.batch_topics: set[str] = set()  # topics whose queues are batch queues
         self.sums_file: SumsFile | None = None
         self.saved: SavedQueues | None = None  # what that file held at the start
         self.sums_outdated = True  # the file is of another run, or says the end of a queue that was deleted
         self._root = root
+        self._batch_root = batch_root
         self._queue_files = QueueFiles(files, root, file_size_bytes, open_max)
-        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._batch_files = QueueFiles(files, batch_root, batch_file_size_bytes, open_max, BATCH_UNIT_SIZE_BYTES)
+        self._queues: dict[tuple[str, int], AnyQueue] = {}
+        self._units: dict[tuple[str, int], ConsumeQueue] = {}  # what the files of each hold
         self.deleted = deleted
         self.removed = RemovedQueues(files, f"{root.rpartition('/')[0]}/{DELETED_QUEUES_DIRECTORY}")
         self.deleted_unit_count = 0  # of deleted topics that the saved sums still count
         self._tails: list[ConsumeQueue] = []  # queues whose tails are being written some at a time
         self._lock = Lock()
+
+    @classmethod
+    def of_store(cls, files: Files, root: str, settings: StoreSettings) -> QueueTable:
+        """The queues of a store directory. They are not loaded yet."""
+        table = cls(
+            files, f"{root}/consumequeue", settings.queue_file_size_bytes, settings.open_queue_files_max,
+            DeletedTopics(files, f"{root}/config/{DELETED_TOPICS_FILE}"), batch_root=f"{root}/{BATCH_QUEUES}",
+            batch_file_size_bytes=settings.batch_queue_file_size_bytes,
+        )  # fmt: skip
+        table.keep_sums(f"{root}/digests" if settings.digests_enabled else None)
+        return table
 
     def keep_sums(self, directory: str | None) -> None:
         """Keep the checksums of units in a file of this directory; None keeps them in memory only."""
@@ -57,49 +80,111 @@ class QueueTable:
         self.removed.load()
         if self.deleted is not None:
             self.deleted.load()
-        ignored = []
-        for topic in self._files.listdir(self._root):
-            if topic_problem(topic) is not None:
-                ignored.append(topic)
-                continue
-            for name in self._files.listdir(f"{self._root}/{topic}"):
-                if name.isdigit() and str(int(name)) == name:
-                    self.make(topic, int(name))
+        ignored: list[str] = []
+        if self._batch_root:
+            self.batch_topics = load_batch_topics(self._files, self._batch_root.rpartition("/")[0])
+            self._load_root(self._batch_root, ignored, holds_batches=True)
+        self._load_root(self._root, ignored, holds_batches=False)
         self._load_sums()
         return ignored
+
+    def _load_root(self, root: str, ignored: list[str], *, holds_batches: bool) -> None:
+        for topic in self._files.listdir(root) if self._files.is_dir(root) else []:
+            if topic_problem(topic) is not None:
+                ignored.append(f"{root.rpartition('/')[2]}/{topic}")
+                continue
+            for name in self._files.listdir(f"{root}/{topic}"):
+                if name.isdigit() and str(int(name)) == name:
+                    self.make(topic, int(name), holds_batches=holds_batches)
 
     def _load_sums(self) -> None:
         """Take over the saved sums. A queue that they know and the disk does not is there again, without units."""
         saved = self.sums_file.load() if self.sums_file is not None else None
-        if saved is None or saved.file_size_bytes != self._queue_files.file_size_bytes:
+        if saved is None or saved.file_sizes_bytes != self._file_sizes:
             return
         self.saved = saved
         for one in saved.queues:
             if topic_problem(one.topic) is None and saved.queue_offset > self.deleted_end(one.topic):
-                queue = self.make(one.topic, one.queue_id)
-                queue.known_end = one.end
-                queue.sums.load(one.first_block, array("I", one.sums), one.sums_end, one.open_sum)
+                self._take_saved(one)
             elif saved.queue_offset <= self.deleted_end(one.topic):
                 self.deleted_unit_count += one.end
+
+    def _take_saved(self, saved: SavedQueue) -> None:
+        holds_batches = saved.message_end >= 0
+        queue = self.make(saved.topic, saved.queue_id, holds_batches=holds_batches)
+        if queue.holds_batches == holds_batches:
+            queue.units.known_end = saved.end
+            queue.units.sums.load(saved.first_block, array("I", saved.sums), saved.sums_end, saved.open_sum)
+            if isinstance(queue, BatchQueue):
+                queue.units.known_message_end = saved.message_end
 
     def forget_known(self) -> None:
         """Let the saved ends of queues count for nothing: the log decides alone."""
         self.saved = None
-        for queue in self:
+        for queue in self.units():
             queue.known_end = 0
+        for batch_queue in self.batch_queues():
+            batch_queue.units.known_message_end = 0
 
-    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+    def get(self, topic: str, queue_id: int) -> AnyQueue | None:
         return self._queues.get((topic, queue_id))
 
-    def make(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue, made in memory when it is missing. Its directory is made with its first unit."""
+    def make(self, topic: str, queue_id: int, *, holds_batches: bool | None = None) -> AnyQueue:
+        """The queue, made in memory when it is missing. Its directory is made with its first unit.
+
+        ``holds_batches``: the kind of queue to make; by default its topic decides.
+        """
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             assert topic_problem(topic) is None and queue_id >= 0, "names are checked before they become paths"
-            queue = self._queues[topic, queue_id] = ConsumeQueue(self._queue_files, topic, queue_id)
+            if holds_batches is None:
+                holds_batches = topic in self.batch_topics
+            if holds_batches and self._batch_root:
+                queue = BatchQueue(self._batch_files, topic, queue_id)
+            else:
+                queue = ConsumeQueue(self._queue_files, topic, queue_id)
+            self._put(queue)
         return queue
 
-    def __iter__(self) -> Iterator[ConsumeQueue]:
+    def _put(self, queue: AnyQueue) -> None:
+        key = queue.topic, queue.queue_id
+        self._queues[key] = queue
+        self._units[key] = queue.units
+
+    def set_kind(self, topic: str, *, holds_batches: bool) -> None:
+        """Make batch queues, or plain ones, for the topic from now on. Queues that are there stay."""
+        (self.batch_topics.add if holds_batches else self.batch_topics.discard)(topic)
+
+    def make_batch_queue(self, topic: str, queue_id: int, log: CommitLog) -> BatchQueue:
+        """The batch queue. It takes over the units of a plain one of that place, which a slave has for a moment when
+        messages of a new topic come before its configuration. Raises OSError.
+        """
+        queue = self.make(topic, queue_id, holds_batches=True)
+        if isinstance(queue, BatchQueue):
+            return queue
+        batch = BatchQueue(self._batch_files, topic, queue_id)
+        for offset in range(queue.min_offset, queue.max_offset):
+            place, size, code = queue.unit(offset)
+            segment = log.find(place) if size != BLANK_UNIT_SIZE and code != PLACEHOLDER_CODE else None
+            record = record_in(segment, place) if segment is not None else None
+            if record is not None:
+                batch.append_record(record, code)
+        batch.skip_to(queue.max_offset)
+        self.delete_queues([(topic, queue_id)])
+        self._put(batch)
+        return batch
+
+    def units(self) -> Iterator[ConsumeQueue]:
+        """What the files of every queue hold."""
+        return iter(list(self._units.values()))
+
+    def batch_queues(self) -> Iterator[BatchQueue]:
+        return (queue for queue in list(self._queues.values()) if isinstance(queue, BatchQueue))
+
+    def plain_queues(self) -> Iterator[ConsumeQueue]:
+        return (queue for queue in list(self._queues.values()) if isinstance(queue, ConsumeQueue))
+
+    def __iter__(self) -> Iterator[AnyQueue]:
         return iter(list(self._queues.values()))
 
     def __len__(self) -> int:
@@ -108,41 +193,43 @@ class QueueTable:
     def find_begins(self, log_min_offset: int) -> None:
         """Move each queue's minimum to its first unit whose record is in the log, at a start. Raises OSError."""
         guard = self._queue_files.guard
-        for queue in self:
+        for queue in self.units():
             try:
                 queue.find_begin(log_min_offset)
             except UnreadableError:
-                self._queue_files.guard = None
+                self.guard_with(None)
                 queue.find_begin(log_min_offset)  # with what is there: readers get the error
-                self._queue_files.guard = guard
+                self.guard_with(guard)
 
     def guard_with(self, guard: UnitGuard | None) -> None:
         """Compare units before they are used from now on; None ends that."""
-        self._queue_files.guard = guard
+        self._queue_files.guard = self._batch_files.guard = guard
 
     def distrust_sums(self) -> None:
         """Compare every block of units again when it is used next: a disk may change what it returned before."""
-        for queue in self._queues.values():
+        for queue in self._units.values():
             queue.sums.distrust_all()
 
     @property
     def sum_count(self) -> int:
         """The number of blocks of units with a checksum."""
-        return sum(queue.sums.count for queue in self._queues.values())
+        return sum(queue.sums.count for queue in self._units.values())
 
     def note_ends(self) -> int:
         """Note every queue's end, for :meth:`save_sums`: all units are in files now. Returns their sum."""
         total = 0
         with self._lock:
-            for queue in self._queues.values():
+            for queue in self._units.values():
                 queue.noted_end = queue.max_offset
                 total += queue.max_offset
+            for batch_queue in self.batch_queues():
+                batch_queue.units.noted_message_end = batch_queue.max_offset
         return total
 
     def noted_ends(self) -> list[tuple[ConsumeQueue, int]]:
         """Every queue with the end that was noted last. Safe from another thread."""
         with self._lock:
-            return [(queue, queue.noted_end) for queue in self._queues.values()]
+            return [(queue, queue.noted_end) for queue in self._units.values()]
 
     def save_sums(self, queue_offset: int, ends: list[tuple[ConsumeQueue, int]]) -> None:
         """Save the sums, and ends that were noted when all units below ``queue_offset`` were in files.
@@ -155,12 +242,12 @@ class QueueTable:
         for start in range(0, len(ends), _QUEUES_AT_ONCE):
             with self._lock:
                 found += [
-                    SavedQueue(queue.topic, queue.queue_id, end, *queue.sums.saved())
+                    SavedQueue(queue.topic, queue.queue_id, end, _message_end(queue), *queue.sums.saved())
                     for queue, end in ends[start : start + _QUEUES_AT_ONCE]
                     if end
                 ]
         found.sort()
-        self.sums_file.save(queue_offset, sum(queue.end for queue in found), self.file_size_bytes, found)
+        self.sums_file.save(queue_offset, sum(queue.end for queue in found), self._file_sizes, found)
 
     def remove_sums(self) -> None:
         """Remove the saved sums. Raises OSError."""
@@ -168,18 +255,18 @@ class QueueTable:
             self.sums_file.remove()
 
     @property
-    def file_size_bytes(self) -> int:
-        return self._queue_files.file_size_bytes
+    def _file_sizes(self) -> FileSizes:
+        return FileSizes(self._queue_files.file_size_bytes, self._batch_files.file_size_bytes)
 
     @property
     def unit_count(self) -> int:
         """The sum of all queues' ends. It changes when a queue is lost."""
-        return sum(queue.max_offset for queue in self._queues.values())
+        return sum(queue.max_offset for queue in self._units.values())
 
     def write_tails(self) -> None:
         """Write every tail to its files. Raises OSError; then the rest stays in memory for the next call."""
         with self._lock:
-            for queue in self._queues.values():
+            for queue in self._units.values():
                 if queue.tail:
                     queue.write_tail()
 
@@ -191,52 +278,53 @@ class QueueTable:
         with self._lock:
             is_all = False
             if not self._tails:
-                self._tails = [queue for queue in self._queues.values() if queue.tail]
+                self._tails = [queue for queue in self._units.values() if queue.tail]
                 is_all = len(self._tails) <= count_max
             batch = self._tails[-count_max:]
             del self._tails[-count_max:]
             for queue in batch:
-                if self._queues.get((queue.topic, queue.queue_id)) is queue:  # not deleted since
+                if self._units.get((queue.topic, queue.queue_id)) is queue:  # not deleted since
                     queue.write_tail()
         return is_all
 
-    def write_tail(self, queue: ConsumeQueue) -> None:
+    def write_tail(self, queue: AnyQueue) -> None:
         with self._lock:
-            queue.write_tail()
+            queue.units.write_tail()
 
     def sync(self) -> None:
         """Bring everything written before the call to the disk. Safe from another thread. Raises OSError."""
         with self._lock:
-            paths, self._queue_files.unsynced = self._queue_files.unsynced, set()
-            directories, self._queue_files.unsynced_directories = self._queue_files.unsynced_directories, set()
+            taken = [files.take_unsynced() for files in (self._queue_files, self._batch_files)]
+        paths, directories = (sorted(first | second) for first, second in zip(*taken, strict=True))
         try:
-            self._files.sync_together(sorted(paths), sorted(directories))
+            self._files.sync_together(paths, directories)
         except OSError:
             with self._lock:
-                self._queue_files.unsynced |= paths
-                self._queue_files.unsynced_directories |= directories
+                for files, unsynced in zip((self._queue_files, self._batch_files), taken, strict=True):
+                    files.give_back(*unsynced)
             raise
 
-    def follow_log(self, queue: ConsumeQueue, log_min_offset: int, file_count_max: int) -> int:
+    def follow_log(self, queue: AnyQueue, log_min_offset: int, file_count_max: int) -> int:
         """Raise the queue's minimum to the log's; return the number of files removed because of it. Raises OSError."""
         with self._lock:
-            queue.raise_min(log_min_offset)
-            return queue.drop_old_files(file_count_max)
+            queue.units.raise_min(log_min_offset)
+            return queue.units.drop_old_files(file_count_max)
 
     def settle_all(self, log: CommitLog, below: int, *, trusted: bool = False) -> None:
         """Find every queue's end, as :func:`settle` does. Units are not compared from then on. Raises OSError."""
         self.guard_with(None)
-        for queue in self:
+        for queue in self.units():
             settle(queue, log, below, trusted=trusted, deleted_end=self.deleted_end(queue.topic))
 
     def delete_queues(self, doomed: Iterable[tuple[str, int]]) -> list[ConsumeQueue]:
-        """Remove queues, and move their files aside; return them. Raises OSError; then some of them are still there."""
+        """Remove queues, and move their files aside; return their units. Raises OSError; then some of them are still there."""
         gone, topics = [], set()
-        for topic, queue_id in doomed:
-            path = f"{self._root}/{topic}/{queue_id}"
+        for key in doomed:
+            path = self._units[key].directory
             if self._move_aside([path]):
-                topics.add(f"{self._root}/{topic}")
-            gone.append(self._queues.pop((topic, queue_id)))
+                topics.add(path.rpartition("/")[0])
+            gone.append(self._units.pop(key))
+            del self._queues[key]
             self.sums_outdated = True
         if topics:
             self.removed.sync(*sorted(topics))
@@ -252,24 +340,29 @@ class QueueTable:
         ``log_end``: the end of the log, which is on the disk. Raises StoreUnavailableError when the file of deletions
         can't be written; then the topics are still there.
         """
-        gone = [queue for key, queue in self._queues.items() if key[0] in topics]
+        gone = [queue for key, queue in self._units.items() if key[0] in topics]
         if gone and self.deleted is not None:
             self.deleted.raise_to({queue.topic: log_end for queue in gone})
         for queue in gone:
-            del self._queues[queue.topic, queue.queue_id]
+            del self._queues[queue.topic, queue.queue_id], self._units[queue.topic, queue.queue_id]
         self.removed.keep(gone)
         self.sums_outdated = self.sums_outdated or bool(gone)
         # When the disk refuses, the next start tells old units from new ones, and drops them.
         with suppress(OSError):
-            if self._move_aside([f"{self._root}/{topic}" for topic in sorted(topics)]):
-                self.removed.sync(self._root)
+            self._move_topics_aside(sorted(topics))
         return gone
+
+    def _move_topics_aside(self, topics: list[str]) -> None:
+        for root in filter(None, (self._root, self._batch_root)):
+            if self._move_aside([f"{root}/{topic}" for topic in topics]):
+                self.removed.sync(root)
 
     def _move_aside(self, directories: list[str]) -> bool:
         """Move directories of topics or queues aside; False when none of them exists. Raises OSError."""
         is_moved = False
         with self._lock:
-            self._queue_files.forget_below(set(directories))
+            for files in (self._queue_files, self._batch_files):
+                files.forget_below(set(directories))
             for path in directories:
                 if self._files.is_dir(path):
                     self.removed.take(path)
@@ -283,111 +376,22 @@ class QueueTable:
         were removed. Raises OSError; then some of them are still there.
         """
         of_topics: dict[str, list[ConsumeQueue]] = {topic: [] for topic in ends}
-        for queue in self:
+        for queue in self.units():
             if queue.topic in of_topics:
                 of_topics[queue.topic].append(queue)
         gone = []
         for topic, queues in of_topics.items():
             old = [queue for queue in queues if 0 <= queue.last_physical_offset < ends[topic]]
-            if old and len(old) == len(queues) and self._move_aside([f"{self._root}/{topic}"]):
-                self.removed.sync(self._root)
+            if old and len(old) == len(queues):
+                self._move_topics_aside([topic])
             gone += self.delete_queues([(topic, queue.queue_id) for queue in old])
         return gone
 
     def close(self) -> None:
         self.guard_with(None)
         self._queue_files.close()
+        self._batch_files.close()
 
 
-def settle(queue: ConsumeQueue, log: CommitLog, below: int, *, trusted: bool = False, deleted_end: int = 0) -> None:
-    """Find the queue's end in its files: behind the last unit that points below ``below`` and fits its record.
-
-    Units behind the end may be anything (zeros, torn sectors, remains of a truncated log), and are dropped. A binary
-    search finds candidates, because all units are good whose records were on the disk at a checkpoint. Each candidate
-    for the last unit is then compared with the log. Whether the units before it are good is not asked here:
-    :func:`pymq.store.queue.queue_doubts.find_doubt` samples them, and a reader compares them.
-
-    ``trusted``: PyMQ's checkpoint vouches for ``below``, so a unit may also stand for a record that is damaged by now,
-    and no other message may get its offset. Units of records below ``deleted_end`` are remains of a deleted topic,
-    unless newer units follow them: then the deletion had failed.
-    """
-    starts = queue.open_files()
-    for start in reversed(starts):
-        first = start // UNIT_SIZE_BYTES
-        end = filled_end(queue, start, queue.max_offset)
-        last = _last_good(queue, log, first, end, (0, below), trusted=trusted)
-        if last >= 0 and _is_below(queue, last, deleted_end):
-            last = _last_good(queue, log, first, last, (deleted_end, below), trusted=trusted)
-        if last >= 0:
-            queue.end_with(last + 1, starts)
-            return
-        queue.max_offset = first
-    known_end = queue.known_end
-    queue.reset()
-    queue.known_end = known_end
-
-
-def _is_below(queue: ConsumeQueue, offset: int, physical_offset: int) -> bool:
-    place, size, _ = queue.unit(offset)
-    return place < physical_offset and size != BLANK_UNIT_SIZE
-
-
-def _last_good(
-    queue: ConsumeQueue, log: CommitLog, first: int, end: int, between: tuple[int, int], *, trusted: bool
-) -> int:
-    low, high = first, end
-    while low < high:
-        middle = (low + high) // 2
-        physical_offset, size, _ = queue.unit(middle)
-        if size > 0 and between[0] <= physical_offset < between[1]:
-            low = middle + 1
-        else:
-            high = middle
-    last = low - 1
-    first = max(first, last - _BAD_UNITS_MAX)
-    while last >= first and not unit_fits(queue, last, log) and not (trusted and stands_for_damage(queue, last, log)):
-        last -= 1
-    return last if last >= first else -1
-
-
-def stands_for_damage(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool:
-    """True when the unit follows the one before it, and its record is unreadable or differs in one field only.
-
-    A flipped bit can change a record's topic, queue id or queue offset, because no CRC covers them.
-    """
-    physical_offset, size, _ = queue.unit(offset)
-    if offset > queue.base_offset:
-        before, before_size, _ = queue.unit(offset - 1)
-        if before_size != BLANK_UNIT_SIZE and before + before_size > physical_offset:
-            return False
-    return leads_to_damage(queue, offset, physical_offset, size, log)
-
-
-def leads_to_damage(queue: ConsumeQueue, offset: int, physical_offset: int, size: int, log: CommitLog) -> bool:
-    """True when a unit's record is unreadable or differs from it in one field only."""
-    segment = log.find(physical_offset)
-    if segment is None or size < RECORD_OVERHEAD_BYTES:
-        return False
-    record = record_in(segment, physical_offset)
-    if record is None:
-        return True
-    same = (record.topic == queue.topic, record.queue_id == queue.queue_id, record.queue_offset == offset)
-    return record.size == size and sum(same) == 2
-
-
-def unit_fits(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool:
-    """True for a blank or placeholder unit, and for one that points below the log or at its own record."""
-    physical_offset, size, code = queue.unit(offset)
-    if (size == BLANK_UNIT_SIZE and physical_offset == 0) or (code == PLACEHOLDER_CODE and size > 0):
-        return True
-    if size <= 0 or physical_offset < 0:
-        return False
-    if physical_offset < log.min_offset:
-        return True
-    segment = log.find(physical_offset)
-    if segment is None:
-        return False
-    record = record_in(segment, physical_offset)
-    return record is not None and (record.topic, record.queue_id, record.queue_offset, record.size) == (
-        queue.topic, queue.queue_id, offset, size,
-    )  # fmt: skip
+def _message_end(queue: ConsumeQueue) -> int:
+    return queue.noted_message_end if isinstance(queue, BatchUnits) else -1

@@ -22,11 +22,12 @@ class Blocks(NamedTuple):
 
     units_per_file: int
     blocks_per_file: int
+    unit_size_bytes: int = UNIT_SIZE_BYTES
 
     @classmethod
-    def of(cls, file_size_bytes: int) -> Blocks:
-        units = file_size_bytes // UNIT_SIZE_BYTES
-        return cls(units, -(-units // BLOCK_UNITS))
+    def of(cls, file_size_bytes: int, unit_size_bytes: int = UNIT_SIZE_BYTES) -> Blocks:
+        units = file_size_bytes // unit_size_bytes
+        return cls(units, -(-units // BLOCK_UNITS), unit_size_bytes)
 
     def at(self, offset: int) -> int:
         """The block of a queue offset."""
@@ -74,16 +75,16 @@ class UnitSums:
         """Note units that were written behind all others, from queue offset ``offset`` on."""
         if offset != self.end:
             self.cut(offset)
-        at = 0
+        at, unit_size = 0, self.blocks.unit_size_bytes
         while at < len(units):
             block = self.blocks.at(self.end)
             start, stop = self.blocks.bounds(block)
-            size = min(len(units) - at, (stop - self.end) * UNIT_SIZE_BYTES)
+            size = min(len(units) - at, (stop - self.end) * unit_size)
             if self.end == start:
                 self.open_sum = 0
             if self.open_sum is not None:
                 self.open_sum = crc32(units[at : at + size], self.open_sum)
-            self.end += size // UNIT_SIZE_BYTES
+            self.end += size // unit_size
             at += size
             if self.end == stop:
                 self.put(block, UNKNOWN if self.open_sum is None else self.open_sum)

@@ -23,6 +23,7 @@ from pymq.model.layout import (
 from pymq.model.record import MalformedRecordError
 from pymq.store.log.commit_log import CommitLog, Segment
 from pymq.store.log.doubts import Doubts
+from pymq.store.queue.batch_queue import AnyQueue
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.read.prefilter_cache import STEP_COUNT
 from pymq.store.read.windows import CHUNK_SHIFT, NO_WINDOW, Unit, WindowReader
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 Accept = Callable[[memoryview], bool]
 Packed = bytes | bytearray  # units as they are in the queue's file
-_MAGICS = (MAGIC_V1, MAGIC_V2)
+MAGICS = (MAGIC_V1, MAGIC_V2)
 PREFILTERED_FACTOR = 4  # a prefiltered unit costs a quarter, so a read with a prefilter covers four times as many
 FILTER_STEP_COUNT = 256  # units filtered together: a read covers few more units than it returns
 
@@ -119,7 +120,7 @@ def get_messages(
         status = GetStatus.OFFSET_OVERFLOW_ONE if offset == high else GetStatus.OFFSET_OVERFLOW_BADLY
         return GetResult(status, high, low, high)
     filtered = tag_codes is not None or accept is not None
-    limits = _Limits(settings, windows.log, queue, offset, count_max, bytes_max)
+    limits = Limits(settings, windows.log, queue, offset, count_max, bytes_max)
     count = max(settings.filter_scan_bytes // UNIT_SIZE_BYTES, count_max) if filtered else limits.count
     if tag_codes is not None:
         prefilter = None  # tags leave out more units, and cost less
@@ -144,13 +145,13 @@ def get_messages(
     return result
 
 
-class _Limits:
+class Limits:
     """The limits of one read, smaller when it comes from the disk. They never exclude the first message."""
 
     __slots__ = ("count", "far_behind", "size_bytes")
 
     def __init__(
-        self, settings: StoreSettings, log: CommitLog, queue: ConsumeQueue, offset: int, count_max: int, bytes_max: int
+        self, settings: StoreSettings, log: CommitLog, queue: AnyQueue, offset: int, count_max: int, bytes_max: int
     ) -> None:
         count, size = settings.transfer_count_in_memory, settings.transfer_bytes_in_memory
         self.far_behind = False
@@ -161,7 +162,7 @@ class _Limits:
         self.size_bytes = min(size, bytes_max)
 
 
-def _collect(result: GetResult, queue: ConsumeQueue, windows: WindowReader, limits: _Limits, packed: Packed) -> None:
+def _collect(result: GetResult, queue: ConsumeQueue, windows: WindowReader, limits: Limits, packed: Packed) -> None:
     """Collect the record of every unit, one slice for each run of adjacent records.
 
     The hot loop of every pull: local names, and as few calls as possible.
@@ -182,7 +183,7 @@ def _collect(result: GetResult, queue: ConsumeQueue, windows: WindowReader, limi
                     run_from = run_to = 0
                 data, start, end, doubts = kept(physical_offset >> CHUNK_SHIFT) or NO_WINDOW
                 if physical_offset < start or physical_offset + size > end:
-                    segment = _segment_of(windows.log, physical_offset, size)
+                    segment = segment_of(windows.log, physical_offset, size)
                     if segment is None:
                         start = end = 0
                         offset += 1
@@ -196,16 +197,16 @@ def _collect(result: GetResult, queue: ConsumeQueue, windows: WindowReader, limi
                 or real_size != size
                 or real_physical != physical_offset
                 or real_queue_id != queue_id
-                or magic not in _MAGICS
+                or magic not in MAGICS
             ):
                 if units[number][2] == PLACEHOLDER_CODE:
                     offset += 1
                     if not count:
                         result.status = GetStatus.MESSAGE_WAS_REMOVING
                     continue
-                raise _corrupt(queue, offset, physical_offset)
-            if doubts is not None and _is_damaged(data[physical_offset - start :][:size], doubts, queue, units[number]):
-                raise _corrupt(queue, offset, physical_offset)
+                raise corrupt_error(queue, offset, physical_offset)
+            if doubts is not None and is_damaged(data[physical_offset - start :][:size], doubts, queue, units[number]):
+                raise corrupt_error(queue, offset, physical_offset)
             total += size
             offset += 1
             count += 1
@@ -218,7 +219,7 @@ def _collect(result: GetResult, queue: ConsumeQueue, windows: WindowReader, limi
     except (CorruptRecordError, UnreadableError, struct.error) as error:
         # What lies before the damage is served; only a read that starts at it fails.
         if not count:
-            raise _refusal(windows.log, queue, offset, error) from None
+            raise refusal(windows.log, queue, offset, error) from None
     if run_to > run_from:
         result.chunks.append(data[run_from - start : run_to - start])
     result.next_offset, result.count, result.size_bytes = offset, count, total
@@ -228,7 +229,7 @@ def _collect_matching(
     result: GetResult,
     queue: ConsumeQueue,
     windows: WindowReader,
-    limits: _Limits,
+    limits: Limits,
     packed: Packed,
     tag_codes: frozenset[int] | None,
     accept: Accept | None,
@@ -255,7 +256,7 @@ def _collect_matching(
                 return
             try:
                 if physical_offset < start or physical_offset + size > end:
-                    segment = _segment_of(windows.log, physical_offset, size)
+                    segment = segment_of(windows.log, physical_offset, size)
                     if segment is None:
                         if not result.count:
                             result.status = GetStatus.MESSAGE_WAS_REMOVING
@@ -271,22 +272,22 @@ def _collect_matching(
                     or real_size != size
                     or real_physical != physical_offset
                     or real_queue_id != queue_id
-                    or magic not in _MAGICS
+                    or magic not in MAGICS
                 ):
                     if units[number][2] == PLACEHOLDER_CODE:
                         if not result.count:
                             result.status = GetStatus.MESSAGE_WAS_REMOVING
                         continue
-                    raise _corrupt(queue, offset, physical_offset)
+                    raise corrupt_error(queue, offset, physical_offset)
                 record = data[at : at + size]
-                if doubts is not None and _is_damaged(record, doubts, queue, units[number]):
-                    raise _corrupt(queue, offset, physical_offset)
+                if doubts is not None and is_damaged(record, doubts, queue, units[number]):
+                    raise corrupt_error(queue, offset, physical_offset)
                 if accept is not None and not accept(record):
                     continue
             except (CorruptRecordError, UnreadableError, MalformedRecordError, struct.error) as error:
                 result.next_offset = offset
                 if not result.count:
-                    raise _refusal(windows.log, queue, offset, error) from None
+                    raise refusal(windows.log, queue, offset, error) from None
                 return
             if result.count and _is_full(result, size, limits):
                 result.next_offset = offset
@@ -314,7 +315,7 @@ class _Step(NamedTuple):
 def _steps(
     first: int,
     windows: WindowReader,
-    limits: _Limits,
+    limits: Limits,
     packed: Packed,
     tag_codes: frozenset[int] | None,
     prefilter: RecordPrefilter | None,
@@ -359,7 +360,7 @@ def _of_tags(offsets: Sequence[int], units: list[Unit], tag_codes: frozenset[int
 
 
 def _prefiltered_step(
-    first: int, windows: WindowReader, packed: Packed, begin: int, limits: _Limits, prefilter: RecordPrefilter
+    first: int, windows: WindowReader, packed: Packed, begin: int, limits: Limits, prefilter: RecordPrefilter
 ) -> _Step | None:
     """The units that a prefilter leaves of the next ones; None when these must be filtered one by one.
 
@@ -407,24 +408,24 @@ def _units(packed: Packed, begin: int, count: int) -> Packed:
     return packed[begin * UNIT_SIZE_BYTES : (begin + count) * UNIT_SIZE_BYTES]
 
 
-def _is_full(result: GetResult, size: int, limits: _Limits) -> bool:
+def _is_full(result: GetResult, size: int, limits: Limits) -> bool:
     return result.size_bytes + size > limits.size_bytes or result.count >= limits.count
 
 
-def _is_damaged(record: memoryview, doubts: Doubts, queue: ConsumeQueue, unit: Unit) -> bool:
+def is_damaged(record: memoryview, doubts: Doubts, queue: AnyQueue, unit: Unit) -> bool:
     return len(record) < unit[1] or doubts.refuse(record, unit[0], queue.topic)
 
 
-def _refusal(log: CommitLog, queue: ConsumeQueue, offset: int, error: Exception) -> Exception:
+def refusal(log: CommitLog, queue: AnyQueue, offset: int, error: Exception) -> Exception:
     """The error for a read that begins at an unreadable or damaged message."""
     if isinstance(error, UnreadableError):
         return error
-    corrupt = _corrupt(queue, offset, queue.unit(offset)[0])
+    corrupt = corrupt_error(queue, offset, queue.unit(offset)[0])
     log.on_corrupt(corrupt)
     return corrupt
 
 
-def _segment_of(log: CommitLog, physical_offset: int, size: int) -> Segment | None:
+def segment_of(log: CommitLog, physical_offset: int, size: int) -> Segment | None:
     """The segment that a unit points into; None for a blank unit, and for a record that was deleted with its segment.
 
     Raises CorruptRecordError for a unit that points behind the log, or is too small for any record.
@@ -439,11 +440,16 @@ def _segment_of(log: CommitLog, physical_offset: int, size: int) -> Segment | No
     return segment
 
 
+def may_match(code: int, tag_codes: frozenset[int]) -> bool:
+    """True when a unit's tags code is, or may be, one of these."""
+    return code <= EXT_ADDRESS_MAX or _as_int32(code) in tag_codes
+
+
 def _as_int32(value: int) -> int:
     return ((value + 0x80000000) & 0xFFFFFFFF) - 0x80000000
 
 
-def _corrupt(queue: ConsumeQueue, offset: int, physical_offset: int) -> CorruptRecordError:
+def corrupt_error(queue: AnyQueue, offset: int, physical_offset: int) -> CorruptRecordError:
     return CorruptRecordError(
         physical_offset,
         f"{queue.topic} queue {queue.queue_id} offset {offset} is corrupt at {physical_offset} in the commit log: "

@@ -8,8 +8,10 @@ from pymq.store.index.index_service import IndexService
 from pymq.store.integrity.checked_read import read_record, record_store_ms
 from pymq.store.integrity.log_digests import chunk_bounds, chunk_digests, tail_digest
 from pymq.store.log.commit_log import CommitLog
+from pymq.store.queue.batch_queue import BatchQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.queue.queue_view import QueueView
+from pymq.store.read.batch_reading import get_batches
 from pymq.store.read.reading import Accept, GetResult, Pace, RecordPrefilter, get_messages
 from pymq.store.read.time_lookup import offset_by_time
 from pymq.store.read.windows import WindowReader
@@ -45,6 +47,10 @@ class StoreReader:
         Raises CorruptRecordError when the first message to return is damaged.
         """
         queue = self._queues.get(topic, queue_id)
+        if isinstance(queue, BatchQueue):
+            return get_batches(
+                queue, self._windows, self.settings, offset, count_max, bytes_max, tag_codes, accept, pace
+            )
         return get_messages(
             queue, self._windows, self.settings, offset, count_max, bytes_max, tag_codes, accept, prefilter, pace
         )
@@ -106,7 +112,7 @@ class StoreReader:
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool = False) -> int:
         """First offset stored at or after ``timestamp_ms`` (``upper``: last one at or before). Clamped to the queue."""
         queue = self._queues.get(topic, queue_id)
-        return offset_by_time(queue, self._log, timestamp_ms, upper) if queue else 0
+        return queue.offset_of(offset_by_time(queue.units, self._log, timestamp_ms, upper)) if queue else 0
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int:
         """Store timestamp (ms) of one message, -1 when it isn't there."""

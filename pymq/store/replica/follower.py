@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from pymq.clock import Clock
 from pymq.errors import StoreError, StoreUnavailableError
-from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
 from pymq.store.dispatch.quick_dispatcher import QuickDispatcher
 from pymq.store.index.index_service import IndexService
@@ -24,7 +23,7 @@ from pymq.store.integrity.digests import Digests
 from pymq.store.lifecycle.store_times import StoreTimes
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import Scanned, has_index_entries
-from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.queue.batch_queue import AnyQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.scan.scanner import End, Window, could_go_on, find_later_record, read_piece, scan
 from pymq.store.settings import StoreSettings
@@ -74,7 +73,7 @@ class Follower:
         self._dispatcher: QueueDispatcher | None = None
         self._quick: QuickDispatcher | None = None
         self._times: StoreTimes | None = None
-        self._grown: dict[ConsumeQueue, int] = {}
+        self._grown: dict[AnyQueue, int] = {}
         self._count = 0  # of records dispatched
         self._search_from = 0  # the next search behind damage waits until the log ends here
         self._waits_at = -1  # a damaged place behind which no record has come yet
@@ -260,7 +259,7 @@ class Follower:
         self._times.now(now_ms)
         return self._dispatcher, self._times
 
-    def _note_grown(self, queue: ConsumeQueue, first: int) -> None:
+    def _note_grown(self, queue: AnyQueue, first: int) -> None:
         self._grown[queue] = min(self._grown.get(queue, first), first)
 
     def _publish(self, end: int, keys: KeyedRecords) -> None:
@@ -270,8 +269,7 @@ class Follower:
             self._set_whole(end)
         grown, self._grown = self._grown, {}
         for queue, first in grown.items():
-            at = max(first - queue.tail_offset, 0) * UNIT_SIZE_BYTES
-            appender.tell_grown(queue, bytes(queue.tail[at:]))
+            appender.tell_grown(queue, queue.tail_from(first))
         if keys:
             appender.hand_over_keys(keys)
 

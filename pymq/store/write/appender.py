@@ -11,7 +11,8 @@ from typing import NamedTuple, overload
 from zlib import crc32
 
 from pymq.clock import Clock
-from pymq.errors import StoreUnavailableError
+from pymq.errors import StoreError, StoreUnavailableError
+from pymq.model.inner_batch import INNER_FLAGS
 from pymq.model.layout import (
     CRC_MASK,
     HEAD_TO_PHYSICAL,
@@ -20,14 +21,17 @@ from pymq.model.layout import (
     HOST_V4_SIZE_BYTES,
     I32,
     NO_UNIT_FLAG,
+    PROPERTIES_SIZE_MAX_BYTES,
     SYS_FLAG_V4_MASK,
     UNIT,
 )
+from pymq.model.properties import append_properties, tags_code_of
 from pymq.model.record import encode_record, record_size
 from pymq.store.index.index_service import IndexService
 from pymq.store.index.keyed_records import KeyedRecords
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import has_index_entries, has_queue_unit
+from pymq.store.queue.batch_queue import AnyQueue, BatchQueue
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.settings import StoreSettings
@@ -129,10 +133,12 @@ class Appender:
         born_host: bytes,
         reconsume_times: int = 0,
         prepared_transaction_offset: int = 0,
+        message_count: int = 1,
     ) -> Placed:
         """Give a message its place. It becomes visible with :meth:`commit`. The caller has checked topic and queue.
 
-        Raises StoreUnavailableError when the store takes no writes, StoreError for a record larger than a segment.
+        ``message_count``: of an inner batch, see :meth:`stage_inner`. Raises StoreUnavailableError when the store takes
+        no writes, StoreError for a record larger than a segment.
         """
         log, store_host = self._log, self._store_host
         if self.closed is not None or log.broken is not None:
@@ -166,7 +172,9 @@ class Appender:
                 reconsume_times=reconsume_times, prepared_transaction_offset=prepared_transaction_offset,
             )  # fmt: skip
             parts = (record,)
-        if in_queue:
+        if in_queue and isinstance(queue, BatchQueue):
+            batch.add_to_batch_queue(queue, parts, physical_offset, size, tags_code, store_ms, message_count)
+        elif in_queue and isinstance(queue, ConsumeQueue):
             batch.add(queue, parts, physical_offset, size, tags_code)
         else:
             batch.add_without_unit(parts)
@@ -192,7 +200,9 @@ class Appender:
         log, store_host = self._log, self._store_host
         if self.closed is not None or log.broken is not None:
             raise self.unavailable_error()
-        if not len(born_host) == HOST_V4_SIZE_BYTES == len(store_host) or not has_queue_unit(sys_flag):
+        queue = self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
+        is_plain = isinstance(queue, ConsumeQueue) and has_queue_unit(sys_flag)
+        if not is_plain or not len(born_host) == HOST_V4_SIZE_BYTES == len(store_host):
             hosts = len(born_host) + len(store_host)
             for _, body, properties, _ in entries:  # all or none: check the later ones before the first is staged
                 log.check_fits(
@@ -206,7 +216,7 @@ class Appender:
                 )
                 for flag, body, properties, tags_code in entries
             ]  # fmt: skip
-        queue = self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
+        assert isinstance(queue, ConsumeQueue)
         store_ms = self.stamp()
         bodies, owns = [entry[1] for entry in entries], [entry[2] for entry in entries]
         body_sizes, properties_sizes = [len(body) for body in bodies], [len(own) for own in owns]
@@ -235,6 +245,42 @@ class Appender:
         if b"KEY" in b"".join(owns):
             batch.add_keys(topic, owns, offsets, store_ms)
         return PlacedBatch(queue_offset, offsets, sizes)
+
+    def stage_inner(
+        self,
+        topic: str,
+        queue_id: int,
+        *,
+        body: bytes,
+        properties: bytes,
+        message_count: int,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp_ms: int,
+        born_host: bytes,
+    ) -> Placed:
+        """Stage a batch as one record, an inner batch of ``message_count`` messages. Its ``body`` is the request's.
+
+        The record gets the flags of an inner batch, and the properties INNER_NUM and INNER_BASE. Raises as
+        :meth:`stage`, StoreError also when the properties become too long, OSError.
+        """
+        queue = self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id, holds_batches=True)
+        if not isinstance(queue, BatchQueue):
+            if self.anything_staged or self.unconfirmed:
+                raise StoreUnavailableError(f"{topic} queue {queue_id} becomes a batch queue: send again")
+            queue = self._queues.make_batch_queue(topic, queue_id, self._log)
+        inner = f"INNER_NUM\x01{message_count}\x02INNER_BASE\x01{queue.next_offset}\x02".encode()
+        properties = append_properties(properties, inner)
+        if len(properties) > PROPERTIES_SIZE_MAX_BYTES:
+            raise StoreError(
+                f"the batch's properties take {len(properties)} bytes with INNER_NUM and INNER_BASE, the limit is "
+                f"{PROPERTIES_SIZE_MAX_BYTES}: shorten keys, tags or properties"
+            )
+        return self.stage(
+            topic, queue_id, body=body, properties=properties, tags_code=tags_code_of(properties), flag=flag,
+            sys_flag=sys_flag | INNER_FLAGS, born_timestamp_ms=born_timestamp_ms, born_host=born_host,
+            message_count=message_count,
+        )  # fmt: skip
 
     def commit(self, *, await_sync: bool = False, await_confirm: bool = False) -> None:
         """Write everything staged to the log's file at once, add it to the queues, then call the listeners.
@@ -269,14 +315,16 @@ class Appender:
         if self._log.broken is None and self.write_problem is None:
             self.write_problem = why  # keep the first text: the free bytes in it would change with each failure
 
-    def _show(self, queue: ConsumeQueue, units: bytes) -> None:
+    def _show(self, queue: AnyQueue, units: bytes) -> None:
         queue.publish(units)
         self.tell_grown(queue, units)
 
-    def tell_grown(self, queue: ConsumeQueue, units: bytes) -> None:
+    def tell_grown(self, queue: AnyQueue, units: bytes) -> None:
         """Call the listeners for the queue's newest ``units``, and write the queue's file when too many wait for it."""
         if len(queue.tail) >= self._settings.queue_tail_bytes:
             self._write_tail(queue)
+        if isinstance(queue, BatchQueue):
+            units = queue.listed(units)
         for listener in self.listeners:
             listener(queue.topic, queue.queue_id, queue.max_offset, units)
 
@@ -320,7 +368,7 @@ class Appender:
         if self._index.pending_count >= batches * self._settings.index_batch_count:
             self._index.work()  # the load is high, and inserting must keep up
 
-    def _write_tail(self, queue: ConsumeQueue) -> None:
+    def _write_tail(self, queue: AnyQueue) -> None:
         try:
             self._queues.write_tail(queue)
         except OSError as error:

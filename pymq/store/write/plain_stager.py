@@ -59,7 +59,8 @@ class PlainStager:
         """Return the queue to stage to, None when its records are not plain ones."""
         if len(self._host) != HOST_V4_SIZE_BYTES or len(topic.encode()) > TOPIC_V1_SIZE_MAX_BYTES:
             return None
-        return self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
+        queue = self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
+        return queue if isinstance(queue, ConsumeQueue) else None
 
     def stage(
         self,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pymq.model.layout import BLANK_SIZE_BYTES, UNIT
 from pymq.store.index.keyed_records import KeyedRecords
 from pymq.store.log.commit_log import CommitLog
+from pymq.store.queue.batch_queue import AnyQueue, BatchQueue
 from pymq.store.queue.consume_queue import ConsumeQueue
 
 _pack_unit = UNIT.pack
@@ -23,7 +24,7 @@ class StagedBatch:
 
     def __init__(self, log: CommitLog) -> None:
         self.log = log
-        self.queues: list[ConsumeQueue] = []
+        self.queues: list[AnyQueue] = []
         self.keys = KeyedRecords()
         # Takes the place for a number of bytes. Raises StoreError when no segment could hold them.
         self.place = log.reserve
@@ -50,6 +51,15 @@ class StagedBatch:
         staged.append(_pack_unit(at, size, tags_code))
         queue.next_offset += 1
 
+    def add_to_batch_queue(
+        self, queue: BatchQueue, parts: Sequence[bytes], at: int, size: int, tags_code: int, store_ms: int, count: int
+    ) -> None:
+        """Do as :meth:`add` for a record with ``count`` messages. They get the queue's next offsets."""
+        self.log.parts += parts
+        if not queue.staged:
+            self.queues.append(queue)
+        queue.stage(at, size, tags_code, store_ms, count)
+
     def add_without_unit(self, parts: Sequence[bytes]) -> None:
         """Add a record that is in no queue."""
         self.log.parts += parts
@@ -70,7 +80,7 @@ class StagedBatch:
         keys.offsets += offsets
         keys.times_ms += [store_ms] * count
 
-    def take_queues(self) -> list[ConsumeQueue]:
+    def take_queues(self) -> list[AnyQueue]:
         """Return the queues with staged units, and remove them from the batch."""
         queues, self.queues = self.queues, []
         return queues

@@ -12,7 +12,7 @@ from collections import deque
 from typing import NamedTuple
 
 from pymq.store.index.keyed_records import KeyedRecords
-from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.queue.batch_queue import AnyQueue
 
 NEEDS_NOTHING = 0
 
@@ -29,7 +29,7 @@ class UnconfirmedCommit(NamedTuple):
     last_store_ms: int
     needs_synced_offset: int
     needs_confirm_offset: int
-    units: list[tuple[ConsumeQueue, bytes]]
+    units: list[tuple[AnyQueue, bytes]]
     keys: KeyedRecords
 
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from pymq.model.layout import BLANK_UNIT, BLANK_UNIT_SIZE, UNIT
 from pymq.store.disk.memory_fs import MemoryFiles
-from pymq.store.queue.consume_queue import ConsumeQueue, QueueFiles
+from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.queue.queue_files import QueueFiles
 
 UNITS_PER_FILE = 10
 GAP = -1

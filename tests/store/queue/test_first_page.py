@@ -52,7 +52,7 @@ def state(queue: ConsumeQueue) -> dict[str, object]:
 
 
 def states(store: MessageStore) -> list[dict[str, object]]:
-    return [state(queue) for queue in store._queues]
+    return [state(queue) for queue in store._queues.units()]
 
 
 lengths = st.lists(st.integers(1, 230), min_size=1, max_size=3)
@@ -114,7 +114,7 @@ def test_a_start_reads_each_short_queue_once() -> None:
 def test_a_search_for_the_end_leaves_out_holes() -> None:
     files = filled([1, 204, 206, 399])
     store = opened(files)
-    ends = [filled_end(queue, 0, 400) for queue in store._queues]
+    ends = [filled_end(queue, 0, 400) for queue in store._queues.units()]
     assert ends == [205, 205, 400, 400]
     die(store)
 

@@ -1,0 +1,124 @@
+"""Inner batches: one record that holds many messages, in topics with ``queue.type=BatchCQ``.
+
+The body is that of a batch request, entry after entry. The record takes as many queue offsets as it has messages, and
+its own offset is the first one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from pymq.model import sysflag
+from pymq.model.compression import InflateError
+from pymq.model.layout import INNER_COUNT_MAX
+from pymq.model.properties import INNER_NUM, find_property
+from pymq.model.record import (
+    MalformedRecordError,
+    StoredMessage,
+    body_crc,
+    decode_batch,
+    decode_records,
+    encode_record,
+)
+
+QUEUE_TYPE = "queue.type"  # the attribute of a topic
+SIMPLE_CQ, BATCH_CQ = QUEUE_TYPES = ("SimpleCQ", "BatchCQ")
+
+INNER_FLAGS = sysflag.INNER_BATCH | sysflag.NEED_UNWRAP  # an inner batch's record has both
+INNER_PROPERTIES_SIZE_MAX_BYTES = 48  # of INNER_NUM and INNER_BASE, which the broker adds to an inner batch
+_INNER_NUM = INNER_NUM.encode()
+_INNER_NUM_HEAD = _INNER_NUM + b"\x01"
+_COUNT_DIGITS_MAX = 5
+
+
+def has_batch_queues(attributes: Mapping[str, Any] | None) -> bool:
+    """Return True for the attributes of a topic that keeps batches as inner batches."""
+    return bool(attributes) and attributes.get(QUEUE_TYPE) == BATCH_CQ  # type: ignore[union-attr]
+
+
+def message_count(sys_flag: int, properties: bytes) -> int:
+    """Return the number of queue offsets that a record takes: one, or what an inner batch says of itself."""
+    if not sys_flag & sysflag.INNER_BATCH:
+        return 1
+    text = find_property(properties, _INNER_NUM)
+    if text is None or not text.isdigit() or len(text) > _COUNT_DIGITS_MAX:
+        return 1
+    return min(max(int(text), 1), INNER_COUNT_MAX)
+
+
+def is_inner_batch(message: StoredMessage) -> bool:
+    """Return True for a record that holds other messages."""
+    return message.sys_flag & INNER_FLAGS == INNER_FLAGS
+
+
+def unwrap(message: StoredMessage) -> list[StoredMessage]:
+    """Return the messages of an inner batch's record.
+
+    As in Java (MessageDecoder.decodeMessage) each has the offset ``base + i``, its own properties, body and flag, and
+    everything else of the record. Raises MalformedRecordError.
+    """
+    sys_flag = message.sys_flag & ~(INNER_FLAGS | sysflag.COMPRESSED | sysflag.COMPRESSION_MASK)
+    return [
+        replace(
+            message,
+            queue_offset=message.queue_offset + number,
+            body=body,
+            raw_properties=properties,
+            flag=flag,
+            sys_flag=sys_flag,
+            body_crc=body_crc(body),
+            _properties=None,
+        )
+        for number, (flag, body, properties) in enumerate(decode_batch(message.content()))
+    ]
+
+
+def unwrapped(messages: Iterable[StoredMessage]) -> Iterator[StoredMessage]:
+    """Yield the messages, and those of an inner batch in place of its record. One that is damaged stays as it is."""
+    for message in messages:
+        if is_inner_batch(message):
+            with suppress(MalformedRecordError, InflateError):
+                yield from unwrap(message)
+                continue
+        yield message
+
+
+def with_single_records(raw: bytes, from_offset: int) -> bytes:
+    """Return records that stand back to back with a record for each message of an inner batch in place of its own.
+
+    Messages of a batch below the queue offset ``from_offset``, where a reader asked, are left out. Bytes without inner
+    batches are returned as they are. Raises MalformedRecordError.
+    """
+    if _INNER_NUM_HEAD not in raw:
+        return raw
+    parts: list[bytes] = []
+    for message in decode_records(raw):
+        for each in unwrapped((message,)):
+            if each is message:
+                parts.append(encode_message(message))
+            elif each.queue_offset >= from_offset:
+                parts.append(encode_message(each))
+    return b"".join(parts)
+
+
+def encode_message(message: StoredMessage) -> bytes:
+    """Return the record of a decoded message."""
+    return encode_record(
+        topic=message.topic.encode(),
+        queue_id=message.queue_id,
+        queue_offset=message.queue_offset,
+        physical_offset=message.physical_offset,
+        body=message.body,
+        properties=message.raw_properties,
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        born_timestamp_ms=message.born_timestamp_ms,
+        born_host=message.born_host,
+        store_timestamp_ms=message.store_timestamp_ms,
+        store_host=message.store_host,
+        reconsume_times=message.reconsume_times,
+        prepared_transaction_offset=message.prepared_transaction_offset,
+    )
