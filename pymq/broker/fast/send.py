@@ -131,6 +131,8 @@ class FastSends:
             unique_key = raw[at + 9 : raw.find(b"\x02", at)]
             if not unique_key.isalnum() or (at and raw[at - 1] != _SEPARATOR):
                 return False
+        elif kind == BATCH:
+            return False  # its messages keep their own keys
         else:
             unique_key = self._ids.next_id().encode()
             raw += _UNIQUE + unique_key + b"\x02"

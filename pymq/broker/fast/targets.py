@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pymq.model.inner_batch import has_batch_queues
 from pymq.model.message_types import wanted_type
 from pymq.model.names import RETRY_PREFIX, is_send_forbidden
 from pymq.model.tables import PERM_WRITE
@@ -46,6 +47,7 @@ class SendTargets:
             or is_send_forbidden(topic_name)
             or topic_name.startswith(RETRY_PREFIX)
             or wanted_type(topic.attributes) is not None
+            or has_batch_queues(topic.attributes)
         ):
             return None
         queue = self._stager.queue(topic_name, queue_id)

@@ -14,10 +14,11 @@ from pymq.broker.timers.timer_puts import TimerTarget
 from pymq.errors import Refusal
 from pymq.model import sysflag, timers
 from pymq.model.ids import UniqueIdMaker, encode_offset_id
-from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES
+from pymq.model.inner_batch import INNER_PROPERTIES_SIZE_MAX_BYTES, has_batch_queues
+from pymq.model.layout import INNER_COUNT_MAX, PROPERTIES_SIZE_MAX_BYTES
 from pymq.model.message_types import type_problem, wanted_type
 from pymq.model.names import RETRY_PREFIX, is_send_forbidden
-from pymq.model.properties import append_properties, encode_properties, find_property
+from pymq.model.properties import INNER_NUM, append_properties, encode_properties, find_property
 from pymq.model.record import MalformedRecordError, decode_batch
 from pymq.model.tables import PERM_WRITE, TopicConfig
 from pymq.model.transactions import is_half
@@ -42,6 +43,7 @@ _DELAY_LEVEL = re.compile(rb"[+-]?[0-9]{1,9}")  # what Java's broker reads as a 
 
 # Properties that need more than storing. A message with one of these words is parsed.
 _HALF = b"TRAN_MSG\x01"
+_INNER = b"INNER_NUM\x01"
 _TIMER = b"TIMER_DEL"  # the names of all three delays begin so
 
 
@@ -89,6 +91,11 @@ class SendHandlers:
         reconsume_times = header.reconsume_times or 0
         name = topic.topic_name
         _check_type(topic, properties)
+        if _INNER in properties and has_batch_queues(topic.attributes):
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"topic {name} has batch queues, where only an inner batch has {INNER_NUM}: send it as a batch",
+            )
         if _HALF in properties and is_half(properties):
             is_retry = reconsume_times > 0 and self._writer.delay_level(properties) > 0
             if not is_retry:  # else it is a copy of a message that was committed
@@ -151,7 +158,7 @@ class SendHandlers:
 
     def send_batch(self, request: Command, header: SendHeader, peer: Peer) -> Reply | None:
         """Take a batch. It is stored as single messages with consecutive offsets; each has its own properties, then the
-        header's."""
+        header's. A topic with batch queues gets one record instead, unless the header's have no unique key."""
         topic = self.topic_for(header)
         if topic is None:
             self.make_topic_first(self.send_batch, request, header, peer)
@@ -159,7 +166,9 @@ class SendHandlers:
         queue_id = self.queue_for(header, topic)
         self.check_body(request.body)
         check_flags(header.sys_flag)
-        shared, unique_key = self._enriched(header.properties)
+        raw = (header.properties or "").encode()
+        unique = find_property(raw, b"UNIQ_KEY")
+        shared = self._with_own(raw)
         if b"DELAY\x01" in shared or timers.is_delayed(shared) or topic.topic_name.startswith(RETRY_PREFIX):
             raise Refusal(
                 ResponseCode.MESSAGE_ILLEGAL,
@@ -171,7 +180,11 @@ class SendHandlers:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"{error}; nothing of the batch was stored") from error
         joined = [(flag, body, append_properties(own, shared)) for flag, body, own in entries]
         self._check_entries(joined, topic)
-        placed = self._writer.put_batch(
+        unique_key = None if unique is None else unique.decode("utf-8", "replace")
+        if unique_key is not None and has_batch_queues(topic.attributes):
+            self._send_inner(request, header, peer, topic.topic_name, queue_id, shared, len(entries), unique_key)
+            return None
+        placed: Sequence[Placed] = self._writer.put_batch(
             topic.topic_name,
             queue_id,
             joined,
@@ -182,6 +195,38 @@ class SendHandlers:
         self._stats.message_put(topic.topic_name, len(placed), sum(each.size_bytes for each in placed))
         self._hold_answer(request, peer, placed, queue_id, unique_key, shared)
         return None
+
+    def _send_inner(
+        self,
+        request: Command,
+        header: SendHeader,
+        peer: Peer,
+        topic: str,
+        queue_id: int,
+        properties: bytes,
+        count: int,
+        unique_key: str,
+    ) -> None:
+        """Take a batch as one record, an inner batch."""
+        if len(properties) + INNER_PROPERTIES_SIZE_MAX_BYTES > PROPERTIES_SIZE_MAX_BYTES or count > INNER_COUNT_MAX:
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"an inner batch may have {INNER_COUNT_MAX} messages and {PROPERTIES_SIZE_MAX_BYTES} bytes of "
+                f"properties, this one has {count} and {len(properties)}: send smaller batches with shorter properties",
+            )
+        placed = self._writer.put_inner(
+            topic,
+            queue_id,
+            request.body,
+            properties,
+            count,
+            flag=header.flag,
+            sys_flag=header.sys_flag & ~sysflag.TRANSACTION_MASK,
+            born_timestamp_ms=header.born_timestamp,
+            born_host=peer.host_bytes,
+        )
+        self._stats.message_put(topic, count, placed.size_bytes)
+        self._hold_answer(request, peer, [placed], queue_id, unique_key, properties, is_inner_batch=True)
 
     # -- checks --------------------------------------------------------------------------------------------------
 
@@ -275,6 +320,11 @@ class SendHandlers:
             raw = append_properties(raw, encode_properties({"UNIQ_KEY": unique_key}))
         else:
             unique_key = unique.decode("utf-8", "replace")
+        return self._with_own(raw), unique_key
+
+    def _with_own(self, raw: bytes) -> bytes:
+        """Return raw properties with those that the broker adds to every message. Raises Refusal."""
+        self._check_unserved(raw)
         raw = append_properties(raw, self._writer.enrichment)
         if len(raw) > PROPERTIES_SIZE_MAX_BYTES:
             raise Refusal(
@@ -282,7 +332,7 @@ class SendHandlers:
                 f"the properties take {len(raw)} bytes with the broker's own, the limit is "
                 f"{PROPERTIES_SIZE_MAX_BYTES}: shorten keys, tags or properties",
             )
-        return raw, unique_key
+        return raw
 
     def _check_unserved(self, properties: bytes) -> None:
         """Refuse levels that are no number: they would be delivered at once."""
@@ -297,9 +347,11 @@ class SendHandlers:
         peer: Peer,
         placed: Sequence[Placed],
         queue_id: int,
-        unique_key: str,
+        unique_key: str | None,
         properties: bytes,
         recall_handle: str = "",
+        *,
+        is_inner_batch: bool = False,
     ) -> None:
         if request.is_oneway:
             return
@@ -310,6 +362,7 @@ class SendHandlers:
             queue_offset=placed[0].queue_offset,
             transaction_id=unique_key,
             recall_handle=recall_handle or None,
+            batch_unique_id=unique_key if is_inner_batch else None,
         )
         frame = encode_command(Reply(ext=answer).to_command(request))
         self._writer.hold(peer, frame, properties)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pymq.errors import CorruptRecordError, NotFoundError, Refusal
 from pymq.model import names
 from pymq.model import properties as props
+from pymq.model.inner_batch import is_inner_batch
 from pymq.model.properties import decode_properties, encode_properties
 from pymq.model.record import StoredMessage, decode_record
 from pymq.model.tables import PERM_WRITE, SubscriptionGroupConfig, TopicConfig
@@ -133,6 +134,9 @@ class Retries:
             message = decode_record(self._store.record_at(offset))
         except (NotFoundError, CorruptRecordError) as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}: {error}") from error
+        if is_inner_batch(message):
+            text = f"MESSAGE_ILLEGAL: {offset} is an inner batch, and retry topics hold single messages: send those"
+            raise Refusal(ResponseCode.SYSTEM_ERROR, text)
         if message.topic in names.WAITING_TOPICS:
             raise Refusal(ResponseCode.SYSTEM_ERROR, names.hidden_text(message.topic))
         return message

@@ -189,6 +189,34 @@ class Writer:
         self.staged_count += len(entries)
         return placed
 
+    def put_inner(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: bytes,
+        message_count: int,
+        *,
+        flag: int,
+        sys_flag: int,
+        born_timestamp_ms: int,
+        born_host: bytes,
+    ) -> Placed:
+        """Stage a batch request's body as one record, an inner batch, of a topic with batch queues."""
+        placed = self._store.stage_inner(
+            topic,
+            queue_id,
+            body=body,
+            properties=properties,
+            message_count=message_count,
+            flag=flag,
+            sys_flag=sys_flag,
+            born_timestamp_ms=born_timestamp_ms,
+            born_host=born_host,
+        )
+        self.staged_count += message_count
+        return placed
+
     def delay_level(self, properties: bytes) -> int:
         """Return the delay level in the properties, clamped to the existing levels; 0 for none or an invalid one."""
         raw = find_property(properties, _DELAY)

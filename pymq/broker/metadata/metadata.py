@@ -23,6 +23,7 @@ from pymq.broker.upkeep.jobs import SLOW_TICK_PERIOD_MS, Job
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import StoreUnavailableError
+from pymq.model.inner_batch import has_batch_queues
 from pymq.net.memory_budget import MemoryBudget
 from pymq.store.store import MessageStore
 
@@ -50,6 +51,13 @@ class Metadata:
 
         self._role = role
         self.topics = TopicManager(config_tables.saver("topics.json", "topicConfigTable"), clock=clock, config=config)
+
+        def set_queue_kinds(changed: list[str]) -> None:
+            for name in changed:
+                topic = self.topics.get(name)
+                store.set_queue_kind(name, holds_batches=topic is not None and has_batch_queues(topic.attributes))
+
+        self.topics.add_listener(set_queue_kinds)
         self.groups = GroupManager(
             config_tables.saver("subscriptionGroup.json", "subscriptionGroupTable"),
             clock=clock,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from pymq.errors import Refusal
 from pymq.model import names
+from pymq.model.inner_batch import QUEUE_TYPE, QUEUE_TYPES, has_batch_queues
 from pymq.model.tables import PERM_INHERIT, PERM_PRIORITY, PERM_READ, PERM_WRITE, QUEUE_COUNT_MAX, TopicConfig
 from pymq.wire.codes import ResponseCode
 
@@ -13,7 +16,7 @@ FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 # Java: TopicAttributes. The value holds the allowed settings, None for any integer.
 ATTRIBUTES: dict[str, tuple[str, ...] | None] = {
     "message.type": ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"),
-    "queue.type": ("SimpleCQ",),
+    QUEUE_TYPE: QUEUE_TYPES,
     "cleanup.policy": ("DELETE",),
     "reserve.time": None,
 }
@@ -53,11 +56,29 @@ def changed_attributes(existing: Mapping[str, str], text: str | None) -> dict[st
             raise invalid(f"the attribute {part[:60]!r} has no sign: write +name=value or -name")
         if sign == "-":
             _check_attribute_name(name)
+            if name == QUEUE_TYPE and name in existing:
+                raise invalid(_fixed_text())
             result.pop(name, None)
         else:
             _check_attribute(name, value)
             result[name] = value
     return result
+
+
+def with_kept_queue_type(before: TopicConfig | None, topic: TopicConfig) -> TopicConfig:
+    """Return the topic with the queue type that it has already. Raises Refusal(INVALID_PARAMETER) for another one."""
+    if before is None or before.attributes.get(QUEUE_TYPE) == topic.attributes.get(QUEUE_TYPE):
+        return topic
+    if QUEUE_TYPE not in topic.attributes:
+        kept = {**topic.attributes, QUEUE_TYPE: before.attributes[QUEUE_TYPE]}
+        return msgspec.structs.replace(topic, attributes=kept)
+    if has_batch_queues(before.attributes) != has_batch_queues(topic.attributes):
+        raise invalid(_fixed_text())
+    return topic
+
+
+def _fixed_text() -> str:
+    return f"attempt to update an unchangeable attribute. key: {QUEUE_TYPE}; delete the topic and make it again"
 
 
 def not_exist_text(topic: str, broker_name: str, cluster: str) -> str:

@@ -15,6 +15,7 @@ from pymq.broker.metadata.topic_rules import (
     check_topic_name,
     invalid,
     not_exist_text,
+    with_kept_queue_type,
 )
 from pymq.broker.metadata.topic_table import TopicTable, is_internal
 from pymq.clock import Clock
@@ -121,10 +122,10 @@ class TopicManager:
 
         Raises Refusal with the value and the limit.
         """
-        wanted = list(topics)
+        planned = self._state.planned().configs
+        wanted = [with_kept_queue_type(planned.get(topic.topic_name), topic) for topic in topics]
         for topic in wanted:
             check_topic_config(topic)
-        planned = self._state.planned().configs
         self._check_count([topic.topic_name for topic in wanted if topic.topic_name not in planned])
         changed = {topic.topic_name: topic for topic in wanted if planned.get(topic.topic_name) != topic}
         if changed:

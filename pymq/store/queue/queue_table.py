@@ -317,7 +317,7 @@ class QueueTable:
             settle(queue, log, below, trusted=trusted, deleted_end=self.deleted_end(queue.topic))
 
     def delete_queues(self, doomed: Iterable[tuple[str, int]]) -> list[ConsumeQueue]:
-        """Remove queues, and move their files aside; return their units. Raises OSError; then some of them are still there."""
+        """Remove queues, and move their files aside; return their units. Raises OSError; then some are still there."""
         gone, topics = [], set()
         for key in doomed:
             path = self._units[key].directory

@@ -103,16 +103,21 @@ class SendMessageAnswer(
         "queue_id": "queueId",
         "queue_offset": "queueOffset",
         "transaction_id": "transactionId",
+        "batch_unique_id": "batchUniqId",
         "recall_handle": "recallHandle",
     },
 ):
-    """The answer to a send. ``message_id`` is the offset message id; a batch's are joined by commas."""
+    """The answer to a send. ``message_id`` is the offset message id; a batch's are joined by commas.
+
+    An inner batch has one, and ``batch_unique_id`` is its unique key.
+    """
 
     message_id: str
     queue_id: Int32
     queue_offset: Int64
     transaction_id: str | None = None
     recall_handle: str | None = None
+    batch_unique_id: str | None = None
     region: str = "DefaultRegion"
     trace_on: bool = True
 
