@@ -76,6 +76,7 @@ def list_topics(
         "pymq topic create orders -c DefaultCluster --wq 16 --rq 16",
         "pymq topic create audit -b broker-a --wq 4 --rq 4 --perm RW",
         "pymq topic create transfers --type transaction",
+        "pymq topic create measurements --queue-type BatchCQ",
     )
 )
 def create(
@@ -91,6 +92,14 @@ def create(
             "--type",
             metavar="TYPE",
             help="Take only messages of this type: normal, fifo, delay, transaction; mixed (the default): of all.",
+        ),
+    ] = None,
+    queue_type: Annotated[
+        str | None,
+        typer.Option(
+            "--queue-type",
+            metavar="TYPE",
+            help="Keep a batch as one record (BatchCQ), or as single messages (SimpleCQ, the default); stays so.",
         ),
     ] = None,
     output: OutputOption = OutputFormat.table,
@@ -110,7 +119,7 @@ def create(
         write_queue_nums=write,
         read_queue_nums=read_queues if read_queues is not None else write,
         perm=parse_perm(perm) or PERM_READ_WRITE,
-        attributes=work.type_attribute(message_type),
+        attributes=work.type_attribute(message_type) | work.queue_type_attribute(queue_type),
     )
     records = with_admin(namesrv, lambda admin: work.create_topic(admin, config, clusters or [], brokers or []))
     print_listing(records, CONFIG_COLUMNS, output)

@@ -8,6 +8,7 @@ from typing import Any
 from pymq.cli.topic_resize_work import refuse_hiding
 from pymq.client.admin import Admin, BrokerTarget
 from pymq.errors import NotFoundError, RefusedError, UsageError
+from pymq.model.inner_batch import QUEUE_TYPE, QUEUE_TYPES
 from pymq.model.message_types import TYPE_ATTRIBUTE, TYPES, UNCHECKED
 from pymq.model.names import is_user_topic
 from pymq.model.tables import TopicConfig, perm_text
@@ -55,6 +56,16 @@ def type_attribute(message_type: str | None) -> dict[str, str]:
     if message_type.upper() not in (*TYPES, *UNCHECKED):
         raise UsageError(f"--type {message_type!r}: use {', '.join(TYPES).lower()}, or mixed for all of them")
     return {TYPE_ATTRIBUTE: message_type.upper()}
+
+
+def queue_type_attribute(queue_type: str | None) -> dict[str, str]:
+    """Returns the attribute of a topic with queues of this type. Raises UsageError."""
+    if queue_type is None:
+        return {}
+    known = {name.lower(): name for name in QUEUE_TYPES}
+    if queue_type.lower() not in known:
+        raise UsageError(f"--queue-type {queue_type!r}: use {', '.join(QUEUE_TYPES)}")
+    return {QUEUE_TYPE: known[queue_type.lower()]}
 
 
 async def create_topic(

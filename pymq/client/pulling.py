@@ -8,6 +8,7 @@ from pymq.client.instance import ClientInstance
 from pymq.client.subscription import Subscription, explained
 from pymq.errors import RefusedError
 from pymq.model import sysflag
+from pymq.model.inner_batch import with_single_records
 from pymq.model.message import MessageQueue, PullResult, PullStatus
 from pymq.model.properties import TAGS, find_property
 from pymq.model.record import StoredMessage
@@ -81,7 +82,7 @@ async def pull_once(
         fields.next_begin_offset,
         fields.min_offset,
         fields.max_offset,
-        answer.body,
+        with_single_records(answer.body, offset),
         fields.suggest_which_broker_id,
         queue.broker_name,
     )

@@ -10,10 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 from pymq.errors import NotFoundError
-from pymq.model.layout import BLANK_UNIT, BLANK_UNIT_SIZE, UNIT, UNIT_SIZE_BYTES
+from pymq.model.layout import (
+    BATCH_UNIT_RANGE,
+    BATCH_UNIT_SIZE_BYTES,
+    BLANK_UNIT,
+    BLANK_UNIT_SIZE,
+    UNIT,
+    UNIT_SIZE_BYTES,
+)
 from pymq.offline.blank_records import fill
 from pymq.offline.directory import Directory
 from pymq.offline.log_files import LogFiles
@@ -22,6 +30,7 @@ from pymq.store.disk.checkpoint import CheckpointFile, Durable
 from pymq.store.disk.fs import File, Files, sync_if_there
 from pymq.store.integrity.digest_file import DigestFiles
 from pymq.store.queue.queue_ends import Ends, save_queue_ends
+from pymq.store.queue.queue_table import BATCH_QUEUES
 from pymq.store.queue.sums_file import SumsFile
 from pymq.store.replica.epoch_table import ENDED_AT, ENTRIES, epoch_table
 
@@ -84,15 +93,17 @@ def accept_loss(directory: Directory, files: Files, new_epoch_id: str, *, is_con
     durable = directory.checkpoint.durable
     # Below this offset all units are known to be on the disk. A start drops the others and makes them again.
     queued_end = lost.after(durable.queue_offset) if durable is not None else result.segments[-1] + size
-    ends = _find_lost(files, f"{root}/consumequeue", lost, result)
+    ends: Ends = {}
+    for kind in _KINDS:
+        _find_lost(files, root, kind, lost, result, ends)
     if is_confirmed:
         save_queue_ends(files, root, ends)
         _save_checkpoint(files, directory, lost)
         if result.log_end is not None:
             _end_epoch(files, root, old_end, new_epoch_id)
         for topic, queues in ends.items():
-            for queue_id in queues:
-                _blank_units(files, f"{root}/consumequeue/{topic}/{queue_id}", lost, queued_end)
+            for kind, queue_id in product(_KINDS, queues):
+                _blank_units(files, f"{root}/{kind.directory}/{topic}/{queue_id}", kind, lost, queued_end)
         _drop_derived(files, root, result.segments)
         for start in result.segments:
             _make_segment(files, log, start)
@@ -130,48 +141,71 @@ def _end_epoch(files: Files, root: str, end: int, new_epoch_id: str) -> None:
     table.save(content)
 
 
-def _find_lost(files: Files, root: str, lost: _Lost, result: AcceptedLoss) -> Ends:
-    """Return the ends of queues with lost messages, and note in ``result`` what each loses."""
-    ends: Ends = {}
-    for topic in files.listdir(root):
+def _find_lost(files: Files, root: str, kind: _Kind, lost: _Lost, result: AcceptedLoss, ends: Ends) -> None:
+    """Add the ends of queues with lost messages to ``ends``, and note in ``result`` what each loses."""
+    root = f"{root}/{kind.directory}"
+    for topic in files.listdir(root) if files.is_dir(root) else []:
         for name in filter(str.isdigit, files.listdir(f"{root}/{topic}")):
-            end, offsets = 0, []
-            for _, offset, place, size in _units(files, f"{root}/{topic}/{name}"):
-                end = offset + 1
-                if size != BLANK_UNIT_SIZE and place in lost:
-                    offsets.append(offset)
-            if offsets:
+            end, count = 0, 0
+            ranges: list[range] = []
+            for unit in _units(files, f"{root}/{topic}/{name}", kind):
+                end = unit.offsets.stop
+                if unit.size != BLANK_UNIT_SIZE and unit.place in lost:
+                    ranges.append(unit.offsets)
+                    count += len(unit.offsets)
+            if ranges:
                 ends.setdefault(topic, {})[int(name)] = end
                 result.lost.append({
-                    "topic": topic, "queue_id": int(name), "from_offset": offsets[0], "to_offset": offsets[-1],
-                    "count": len(offsets),
+                    "topic": topic, "queue_id": int(name), "from_offset": ranges[0].start,
+                    "to_offset": ranges[-1].stop - 1, "count": count,
                 })  # fmt: skip
-    return ends
 
 
-def _units(files: Files, path: str) -> Iterator[tuple[File, int, int, int]]:
-    """Yield (file, queue offset, physical offset, size) of each unit in a queue's files."""
-    for name in files.listdir(path):
+class _Kind(NamedTuple):
+    """A kind of queue: the directory of all of them, and the size of a unit."""
+
+    directory: str
+    unit_size: int
+
+
+_KINDS = (_Kind("consumequeue", UNIT_SIZE_BYTES), _Kind(BATCH_QUEUES, BATCH_UNIT_SIZE_BYTES))
+
+
+class _Unit(NamedTuple):
+    """One unit: its file and the position there, the queue offsets that it stands for, and its record."""
+
+    file: File
+    at: int
+    offsets: range
+    place: int
+    size: int
+
+
+def _units(files: Files, path: str, kind: _Kind) -> Iterator[_Unit]:
+    """Yield each unit in a queue's files; nothing without the directory."""
+    for name in files.listdir(path) if files.is_dir(path) else []:
         if len(name) == 20 and name.isdigit():
             file = files.open(f"{path}/{name}")
             try:
                 raw = file.pread(0, file.size())
-                units = UNIT.iter_unpack(raw[: len(raw) - len(raw) % UNIT_SIZE_BYTES])
-                for offset, (place, size, _) in enumerate(units, int(name) // UNIT_SIZE_BYTES):
+                for at in range(0, len(raw) - kind.unit_size + 1, kind.unit_size):
+                    place, size, _ = UNIT.unpack_from(raw, at)
+                    first, count = (int(name) + at) // kind.unit_size, 1
+                    if kind.unit_size == BATCH_UNIT_SIZE_BYTES:
+                        first, count = BATCH_UNIT_RANGE.unpack_from(raw, at)
                     if size > 0:
-                        yield file, offset, place, size
+                        yield _Unit(file, at, range(first, first + count), place, size)
             finally:
                 file.close()
 
 
-def _blank_units(files: Files, path: str, lost: _Lost, queued_end: int) -> None:
+def _blank_units(files: Files, path: str, kind: _Kind, lost: _Lost, queued_end: int) -> None:
     """Make units of lost records blank ones, except those that a start drops and makes again."""
     touched = set()
-    for file, offset, place, size in _units(files, path):
-        if size != BLANK_UNIT_SIZE and place in lost and place < queued_end:
-            start = int(file.path.rpartition("/")[2])
-            file.pwrite(offset * UNIT_SIZE_BYTES - start, BLANK_UNIT)
-            touched.add(file.path)
+    for unit in _units(files, path, kind):
+        if unit.size != BLANK_UNIT_SIZE and unit.place in lost and unit.place < queued_end:
+            unit.file.pwrite(unit.at, BLANK_UNIT)
+            touched.add(unit.file.path)
     for name in touched:
         sync_if_there(files, name)
 

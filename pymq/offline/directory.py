@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 from pymq.errors import UsageError
 from pymq.model import fastjson
-from pymq.model.layout import INDEX_ENTRY_SIZE_BYTES, INDEX_HEADER_SIZE_BYTES, INDEX_SLOT_SIZE_BYTES
+from pymq.model.layout import (
+    BATCH_UNIT_SIZE_BYTES,
+    INDEX_ENTRY_SIZE_BYTES,
+    INDEX_HEADER_SIZE_BYTES,
+    INDEX_SLOT_SIZE_BYTES,
+    UNIT_SIZE_BYTES,
+)
 from pymq.offline.log_files import LogFiles, open_log
 from pymq.offline.queue_files import QueueFilesReader
 from pymq.store.disk.checkpoint import Checkpoint, CheckpointFile
@@ -17,6 +23,7 @@ from pymq.store.lifecycle.cold_compressor import COLD_DIRECTORY
 from pymq.store.lifecycle.log_extent import vouched_end
 from pymq.store.log.cold_file import ColdFiles
 from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
+from pymq.store.queue.queue_table import BATCH_QUEUES
 from pymq.store.queue.sums_file import SumsFile
 from pymq.store.replica.epoch_table import last_clean_end
 from pymq.store.settings import StoreSettings, parse_delay_levels
@@ -47,16 +54,24 @@ class Directory:
 
     def queues(self) -> Iterator[QueueFilesReader]:
         """Yield every queue with a directory, by topic and number. The caller closes each."""
-        root = f"{self.root}/consumequeue"
-        size = self._queue_file_size()
+        return self._readers(f"{self.root}/consumequeue", UNIT_SIZE_BYTES)
+
+    def batch_queues(self) -> Iterator[QueueFilesReader]:
+        """Yield every batch queue with a directory, as :meth:`queues`."""
+        root = f"{self.root}/{BATCH_QUEUES}"
+        return self._readers(root, BATCH_UNIT_SIZE_BYTES) if self.files.is_dir(root) else iter(())
+
+    def _readers(self, root: str, unit_size_bytes: int) -> Iterator[QueueFilesReader]:
+        size = self._queue_file_size(root)
         for topic in self.files.listdir(root):
             names = self.files.listdir(f"{root}/{topic}")
             for queue_id in sorted(int(name) for name in names if name.isdigit() and str(int(name)) == name):
-                yield QueueFilesReader(self.files, f"{root}/{topic}/{queue_id}", topic, queue_id, size)
+                path = f"{root}/{topic}/{queue_id}"
+                yield QueueFilesReader(self.files, path, topic, queue_id, size, unit_size_bytes)
 
-    def _queue_file_size(self) -> int | None:
+    def _queue_file_size(self, root: str) -> int | None:
         """Return the size that most files of queues have; None without any."""
-        root, sizes = f"{self.root}/consumequeue", Counter[int]()
+        sizes = Counter[int]()
         for directory in (
             f"{root}/{topic}/{number}"
             for topic in self.files.listdir(root)
@@ -79,7 +94,7 @@ class Directory:
         return {
             (queue.topic, queue.queue_id): queue.end
             for queue in saved.queues
-            if deleted.get(queue.topic, 0) < saved.queue_offset
+            if deleted.get(queue.topic, 0) < saved.queue_offset and queue.message_end < 0
         }
 
     def index_paths(self) -> list[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from pymq.model.compression import INFLATION_RATIO_MAX, InflateError
 from pymq.model.inflation import InflationBudget
+from pymq.model.inner_batch import is_inner_batch, message_count, unwrapped
 from pymq.model.properties import KEYS, TAGS
 from pymq.model.record import StoredMessage, decode_record
 from pymq.offline.log_files import LogFiles
@@ -33,7 +34,8 @@ class DumpSelection:
         """Return whether the record is to be dumped."""
         return (
             (not self.topics or record.topic in self.topics)
-            and self.from_offset <= record.queue_offset < self.to_offset
+            and self.from_offset < record.queue_offset + message_count(record.sys_flag, record.properties)
+            and record.queue_offset < self.to_offset
             and self.from_ms <= record.store_ms < self.to_ms
         )
 
@@ -78,12 +80,19 @@ class DumpedMessages:
         includes = self._selection.includes
         for record in block.records:
             if includes(record):
-                message = decode_record(block.view, record.offset - block.base)
-                self.message_count += 1
-                yield message, self._content(message)
+                for message in self._messages(decode_record(block.view, record.offset - block.base)):
+                    self.message_count += 1
+                    yield message, self._content(message)
         if self._advance is not None:
             last = block.records[-1]
             self._advance(last.offset + last.size - block.base)
+
+    def _messages(self, message: StoredMessage) -> Iterable[StoredMessage]:
+        """Return the message itself, or the selected ones of an inner batch."""
+        if not is_inner_batch(message):
+            return (message,)
+        selected = range(self._selection.from_offset, self._selection.to_offset)
+        return [each for each in unwrapped((message,)) if each.queue_offset in selected]
 
     def _content(self, message: StoredMessage) -> bytes | None:
         try:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pymq.errors import CorruptRecordError, NotFoundError
+from pymq.model import sysflag
 from pymq.model.ids import decode_offset_id
+from pymq.model.inner_batch import unwrapped
 from pymq.model.record import StoredMessage, decode_record
 from pymq.offline.log_files import LogFiles, SegmentFile
 from pymq.offline.log_walk import Block, explain, record_at, record_bytes, walk
@@ -47,10 +49,12 @@ def by_id(log: LogFiles, message_id: str, advance: Callable[[int], None] | None 
         if not isinstance(step, Block):
             continue
         for record in step.records:
-            if property_text in record.properties:
+            is_inner = record.sys_flag & sysflag.INNER_BATCH
+            if property_text in record.properties or is_inner:
                 message = decode_record(step.view, record.offset - step.base)
-                if message.message_id == message_id:
-                    return message
+                for each in (*unwrapped((message,)), message):
+                    if each.message_id == message_id:
+                        return each
         if advance is not None:
             advance(len(step.view))
     raise NotFoundError(f"no message with id {message_id} is in {log.directory}")

@@ -21,6 +21,7 @@ from pymq.model.layout import (
     UNIT_TAGS_CODE_AT,
 )
 from pymq.model.names import topic_problem
+from pymq.offline.batch_check import BatchQueueCheck
 from pymq.offline.damage import DamagedRanges
 from pymq.offline.directory import Directory
 from pymq.offline.findings import LostMessage, Report
@@ -100,6 +101,7 @@ class QueueCheck:
         self._deleted: Counter[str] = Counter()
         self.bad_records: set[int] = set()
         self._queues: dict[tuple[str, int], _Queue] = {}
+        self._batches = BatchQueueCheck(directory, report)
         self.known_ends = directory.known_ends()
         for reader in directory.queues():
             self._queues[reader.topic, reader.queue_id] = self._open(reader)
@@ -189,7 +191,10 @@ class QueueCheck:
         for record in records:
             if record.sys_flag and not has_queue_unit(record.sys_flag):
                 continue
-            queue = queues.get((record.topic, record.queue_id)) or self._make(record)
+            found = queues.get((record.topic, record.queue_id))
+            if (found is None or record.sys_flag) and self._batches.takes(record):
+                continue
+            queue = found or self._make(record)
             if record.queue_offset == queue.next and record.offset >= queue.from_offset:
                 queue.expected += pack(record.offset, record.size, unit_tags_code(record, settings))
                 queue.next += 1
@@ -407,6 +412,7 @@ class QueueCheck:
     def finish(self, log_end: int) -> None:
         """Compares the waiting units, examines units after the last record, and sums up."""
         self._log_end = log_end
+        self._batches.finish(log_end)
         self._compare_all()
         for queue in self._queues.values():
             if queue.suspect is not None:

@@ -22,9 +22,16 @@ class QueueFilesReader:
     """Units ``base`` to ``end`` (exclusive): from the oldest file's first unit to the last that is not all zeros."""
 
     def __init__(
-        self, files: Files, directory: str, topic: str, queue_id: int, file_size_bytes: int | None = None
+        self,
+        files: Files,
+        directory: str,
+        topic: str,
+        queue_id: int,
+        file_size_bytes: int | None = None,
+        unit_size_bytes: int = UNIT_SIZE_BYTES,
     ) -> None:
         """``file_size_bytes``: the size that files should have, None for each its own."""
+        self.unit_size_bytes = unit_size_bytes
         self._wanted_bytes = file_size_bytes
         self.has_gap = False  # a file is missing, short, or has a wrong name
         self._run_at = 0  # the first file behind the last gap
@@ -47,7 +54,7 @@ class QueueFilesReader:
 
     @property
     def file_size_bytes(self) -> int:
-        return self._list[0].count * UNIT_SIZE_BYTES if self._list else 0
+        return self._list[0].count * self.unit_size_bytes if self._list else 0
 
     def _add(self, path: str, start: int, *, is_newest: bool) -> None:
         file = self._files.open(path)
@@ -55,16 +62,16 @@ class QueueFilesReader:
         file.close()
         wanted = self._wanted_bytes
         if wanted is not None and size != wanted and not (is_newest and not size):
-            if not size % UNIT_SIZE_BYTES:
+            if not size % self.unit_size_bytes:
                 self.odd.append((path, f"has {size} bytes, a file of a queue has {wanted} here"))
             self.has_gap = self.has_gap or size < wanted
         if wanted is not None and start % wanted:
             self.has_gap = True
-        if start % UNIT_SIZE_BYTES or size % UNIT_SIZE_BYTES:
+        if start % self.unit_size_bytes or size % self.unit_size_bytes:
             self.odd.append(
-                (path, f"starts at byte {start} and has {size} bytes: not whole units of {UNIT_SIZE_BYTES}")
+                (path, f"starts at byte {start} and has {size} bytes: not whole units of {self.unit_size_bytes}")
             )
-        one = _QueueFile(path, start // UNIT_SIZE_BYTES, (wanted or size) // UNIT_SIZE_BYTES)
+        one = _QueueFile(path, start // self.unit_size_bytes, (wanted or size) // self.unit_size_bytes)
         before = self._list[-1] if self._list else None
         if before is not None and before.first + before.count != one.first:
             self._run_at = len(self._list)
@@ -84,12 +91,12 @@ class QueueFilesReader:
         file = self._file(one.path)
         at = file.next_data(0)
         last = None
-        while at is not None and at < one.count * UNIT_SIZE_BYTES:
-            at -= at % UNIT_SIZE_BYTES
-            chunk = file.pread(at, _CHUNK_BYTES // UNIT_SIZE_BYTES * UNIT_SIZE_BYTES)
+        while at is not None and at < one.count * self.unit_size_bytes:
+            at -= at % self.unit_size_bytes
+            chunk = file.pread(at, _CHUNK_BYTES // self.unit_size_bytes * self.unit_size_bytes)
             kept = len(chunk.rstrip(b"\0"))
             if kept:
-                last = (at + kept - 1) // UNIT_SIZE_BYTES
+                last = (at + kept - 1) // self.unit_size_bytes
             at = file.next_data(at + len(chunk)) if chunk else None
         return last
 
@@ -107,11 +114,11 @@ class QueueFilesReader:
             if one is None:
                 after = min((f.first for f in self._list if f.first > offset), default=offset + count)
                 taken = min(count, after - offset)
-                parts.append(bytes(taken * UNIT_SIZE_BYTES))
+                parts.append(bytes(taken * self.unit_size_bytes))
             else:
                 taken = min(count, one.first + one.count - offset)
-                size = taken * UNIT_SIZE_BYTES
-                found = self._file(one.path).pread((offset - one.first) * UNIT_SIZE_BYTES, size)
+                size = taken * self.unit_size_bytes
+                found = self._file(one.path).pread((offset - one.first) * self.unit_size_bytes, size)
                 parts.append(found.ljust(size, b"\0"))
             offset += taken
             count -= taken
@@ -120,7 +127,7 @@ class QueueFilesReader:
     def unit(self, offset: int) -> tuple[int, int, int]:
         """Return (physical offset, size, tags code); zeros where there is no unit."""
         raw = self.read(offset, 1)
-        return UNIT.unpack(raw) if len(raw) == UNIT_SIZE_BYTES else (0, 0, 0)
+        return UNIT.unpack_from(raw) if len(raw) == self.unit_size_bytes else (0, 0, 0)
 
     def end_gap(self, log_start: int) -> None:
         """Leave out files before a gap when the file behind it begins below ``log_start``: their deletion did not end.
@@ -149,14 +156,15 @@ class QueueFilesReader:
         """Return (path, position) of a unit, or the directory where there is no file."""
         for one in self._list:
             if one.first <= offset < one.first + one.count:
-                return one.path, (offset - one.first) * UNIT_SIZE_BYTES
+                return one.path, (offset - one.first) * self.unit_size_bytes
         return self.directory, None
 
     def first_in_log(self, log_start: int) -> int:
         """Return the first unit that stands for a record at or above ``log_start``; :attr:`end` when there is none."""
         for offset in range(self.base, self.end, _SEARCH_COUNT):
             units = self.read(offset, min(_SEARCH_COUNT, self.end - offset))
-            for at, (physical_offset, size, _) in enumerate(UNIT.iter_unpack(units)):
+            for at in range(len(units) // self.unit_size_bytes):
+                physical_offset, size, _ = UNIT.unpack_from(units, at * self.unit_size_bytes)
                 if physical_offset >= log_start and 0 < size < BLANK_UNIT_SIZE:
                     return offset + at
         return self.end

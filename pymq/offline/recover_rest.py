@@ -15,6 +15,7 @@ from pymq.store.disk.fs import Files
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.integrity.digest_file import DigestFiles
 from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
+from pymq.store.queue.queue_table import BATCH_QUEUES
 from pymq.store.replica.epoch_table import ENTRIES, EPOCH_HISTORY_FILE, FORMER_FILE, epoch_table
 
 QUEUES, INDEX, DIGESTS = "consumequeue", "index", "digests"
@@ -65,7 +66,7 @@ def _parsed(name: str, raw: bytes) -> dict[str, Any]:
 
 def drop_all(files: Files, root: str) -> None:
     """Removes everything that derives from a log that another one replaces. Raises OSError."""
-    for name in (QUEUES, INDEX, DIGESTS):
+    for name in (QUEUES, BATCH_QUEUES, INDEX, DIGESTS):
         if files.is_dir(f"{root}/{name}"):
             files.remove_tree(f"{root}/{name}")
     if files.exists(f"{root}/checkpoint"):
@@ -85,6 +86,8 @@ def drop_what_does_not_fit(files: Files, directory: Directory, found: Report, *,
     for kind, name in (("queue", QUEUES), ("index", INDEX), ("digest", DIGESTS)):
         if kind in found.counts and (kind != "digest" or is_whole):
             _remove(files, directory, name)
+            if name == QUEUES:
+                _remove(files, directory, BATCH_QUEUES)
             dropped.append(name)
     return dropped
 

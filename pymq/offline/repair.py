@@ -26,6 +26,7 @@ from pymq.store.store import MessageStore
 _NOT_COPIED = {
     "commitlog",
     "consumequeue",
+    "batchconsumequeue",
     "consumequeue_ext",
     "index",
     "digests",
@@ -124,6 +125,7 @@ def _settings(directory: Directory) -> StoreSettings:
     """Return the files' own geometry, so that a broker with the old configuration opens the new directory."""
     settings = directory.settings
     queue_size = next((reader.file_size_bytes for reader in directory.queues() if reader.file_size_bytes), None)
+    batch_size = next((reader.file_size_bytes for reader in directory.batch_queues() if reader.file_size_bytes), None)
     options = directory.options
     slots = int(options.get("maxHashSlotNum", settings.index_slot_count))
     entries = int(options.get("maxIndexNum", settings.index_entry_count))
@@ -135,6 +137,8 @@ def _settings(directory: Directory) -> StoreSettings:
         segment_size_bytes=directory.log.segment_size or settings.segment_size_bytes,
         queue_file_size_bytes=queue_size
         or int(options.get("mappedFileSizeConsumeQueue", settings.queue_file_size_bytes)),
+        batch_queue_file_size_bytes=batch_size
+        or int(options.get("mapperFileSizeBatchConsumeQueue", settings.batch_queue_file_size_bytes)),
         index_slot_count=slots,
         index_entry_count=entries,
         index_enabled=options.get("messageIndexEnable", "true").strip().lower() == "true",

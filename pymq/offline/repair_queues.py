@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from pymq.model import sysflag
+from pymq.model.inner_batch import message_count
 from pymq.offline.log_files import LogFiles
 from pymq.offline.log_walk import Block, walk
 from pymq.offline.queue_check import QueueCheck
 from pymq.store.disk.fs import Files
 from pymq.store.log.log_record import Scanned, has_queue_unit, unit_tags_code
+from pymq.store.queue.batch_queue import BatchQueue
+from pymq.store.queue.batch_topics import load_batch_topics
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.placeholder_units import fill_lost
-from pymq.store.queue.queue_table import QueueTable
+from pymq.store.queue.queue_table import BATCH_QUEUES, QueueTable
 from pymq.store.settings import StoreSettings
 
 
@@ -30,7 +34,12 @@ class Rebuilt:
 
 def rebuild_queues(log: LogFiles, check: QueueCheck, files: Files, root: str, settings: StoreSettings) -> Rebuilt:
     """Read the repaired log and write its queues below ``root``. Raises OSError."""
-    table = QueueTable(files, root, settings.queue_file_size_bytes, settings.open_queue_files_max)
+    target = root.rpartition("/")[0]
+    table = QueueTable(
+        files, root, settings.queue_file_size_bytes, settings.open_queue_files_max,
+        batch_root=f"{target}/{BATCH_QUEUES}", batch_file_size_bytes=settings.batch_queue_file_size_bytes,
+    )  # fmt: skip
+    table.batch_topics = load_batch_topics(files, target)
     files.makedirs(root)
     builder = _Builder(table, check, settings)
     for step in walk(log):
@@ -56,7 +65,12 @@ class _Builder:
         for record in records:
             self.result.last_store_ms = record.store_ms
             if has_queue_unit(record.sys_flag) and not self._is_not_its_own(record):
-                self._append(self._table.make(record.topic, record.queue_id), record)
+                holds_batches = bool(record.sys_flag & sysflag.INNER_BATCH) or None
+                queue = self._table.make(record.topic, record.queue_id, holds_batches=holds_batches)
+                if isinstance(queue, BatchQueue):
+                    self._append_batch(queue, record)
+                else:
+                    self._append(queue, record)
 
     def _is_not_its_own(self, record: Scanned) -> bool:
         """True for a record of a deleted topic, even if a topic of the same name exists now."""
@@ -86,12 +100,33 @@ class _Builder:
         if len(queue.tail) >= self._settings.queue_tail_bytes:
             self._table.write_tail(queue)
 
+    def _append_batch(self, queue: BatchQueue, record: Scanned) -> None:
+        if record.queue_offset == 0 and queue.max_offset > 0:
+            queue.reset()  # its topic was deleted and created again
+        elif record.queue_offset < queue.max_offset:
+            self.result.left_out.append(record.offset)
+            return
+        if record.queue_offset > queue.max_offset:
+            if queue.units.max_offset:
+                ranges = self.result.lost.setdefault((queue.topic, queue.queue_id), [])
+                ranges.append((queue.max_offset, record.queue_offset))
+            queue.skip_to(record.queue_offset)
+        queue.append_record(record, unit_tags_code(record, self._settings))
+        self.result.message_count += message_count(record.sys_flag, record.properties)
+        if len(queue.tail) >= self._settings.queue_tail_bytes:
+            self._table.write_tail(queue)
+
+    def _plain(self, topic: str, queue_id: int) -> ConsumeQueue:
+        queue = self._table.make(topic, queue_id, holds_batches=False)
+        assert isinstance(queue, ConsumeQueue), "only plain queues are checked for their limits"
+        return queue
+
     def finish(self) -> None:
         """Ends each queue where it ended before, even if its last records, or all, are lost."""
         for (topic, queue_id), limits in self._limits.items():
             if limits.end == 0:
                 continue
-            queue = self._table.make(topic, queue_id)
+            queue = self._plain(topic, queue_id)
             if queue.max_offset == 0:
                 self._lose(queue, limits.start, limits.end)
                 # At least one unit: with an empty file the queue would restart at 0.
@@ -101,7 +136,7 @@ class _Builder:
                 self._lose(queue, queue.max_offset, limits.end)
                 self._fill(queue, limits.end, *queue.unit(queue.max_offset - 1)[:2])
         for (topic, queue_id), end in self._check.known_ends.items():
-            queue = self._table.make(topic, queue_id)
+            queue = self._plain(topic, queue_id)
             if queue.max_offset == 0 < end:
                 queue.start_at(end - 1)  # its files are lost, and all its records are deleted
                 queue.skip_to(end)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pymq.errors import RefusedError, UnreachableError
 from pymq.filter.refusals import with_next_step
 from pymq.model import sysflag
+from pymq.model.inner_batch import with_single_records
 from pymq.model.layout import QUEUE_OFFSET_AT
 from pymq.spark.decode import Decoder
 from pymq.spark.layout import Positions, find_starts, integers
@@ -170,7 +171,8 @@ class RangeReader:
             return self._nothing_yet(ask, answer)
         self._failures = self._again_count = 0
         self._has_gaps = self._has_gaps or self._pushed_sql is not None
-        return self._window.answered(ask, next_offset, answer.body if code == ResponseCode.SUCCESS else b"")
+        data = with_single_records(answer.body, ask.start) if code == ResponseCode.SUCCESS else b""
+        return self._window.answered(ask, next_offset, data)
 
     def _on_refusal(self, ask: Ask, error: RefusedError) -> list[PulledRange]:
         """Pulls again without the pushed SQL if the broker refuses it: that costs time but loses no rows."""

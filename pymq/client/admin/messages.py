@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pymq.client.admin.connection import AdminConnection
 from pymq.client.admin.topics import TopicAdmin
 from pymq.errors import NotFoundError, UsageError
 from pymq.model.hosts import format_address
 from pymq.model.ids import decode_offset_id
+from pymq.model.inner_batch import unwrapped
 from pymq.model.record import StoredMessage, decode_record, decode_records
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.headers.pull import QueryMessageHeader, ViewMessageHeader
@@ -44,7 +47,7 @@ class MessageAdmin:
     async def by_unique_key(self, topic: str, unique_key: str) -> list[StoredMessage]:
         """Returns the messages sent with this id (several after a resend). Raises NotFoundError (no topic)."""
         found = await self._query(topic, unique_key, UNIQUE_QUERY_COUNT_MAX, 0, TIME_MAX_MS, unique=True)
-        return [message for message in found if message.message_id == unique_key]
+        return _matching(found, lambda message: message.message_id == unique_key)
 
     async def by_key(
         self, topic: str, key: str, *, count_max: int = 64, begin_ms: int = 0, end_ms: int = TIME_MAX_MS
@@ -55,7 +58,7 @@ class MessageAdmin:
         """
         found = await self._query(topic, key, count_max, begin_ms, end_ms, unique=False)
         # The index stores hashes of topic and key, so the answer may contain other keys.
-        return [message for message in found if key in message.keys.split() or message.message_id == key][:count_max]
+        return _matching(found, lambda message: key in message.keys.split() or message.message_id == key)[:count_max]
 
     async def _query(
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int, *, unique: bool
@@ -73,3 +76,12 @@ class MessageAdmin:
                 if message.topic == topic:
                     found.append(message)
         return sorted(found, key=lambda message: (message.store_timestamp_ms, message.physical_offset))
+
+
+def _matching(found: list[StoredMessage], matches: Callable[[StoredMessage], bool]) -> list[StoredMessage]:
+    """Return the messages that match. Of an inner batch those inside it, or its record when none of them does."""
+    result: list[StoredMessage] = []
+    for message in found:
+        inner = [each for each in unwrapped((message,)) if matches(each)]
+        result += inner or filter(matches, (message,))
+    return result
