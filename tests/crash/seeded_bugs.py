@@ -37,7 +37,7 @@ from pymq.store.lifecycle.expiry import Expiry
 from pymq.store.lifecycle.queue_recovery import QueueRecovery
 from pymq.store.log import log_record, zeroing
 from pymq.store.log.commit_log import CommitLog
-from pymq.store.queue import queue_doubts, queue_ends, queue_table
+from pymq.store.queue import queue_doubts, queue_ends, settling
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.deleted_topics import DeletedTopics
 from pymq.store.queue.removed_queues import RemovedQueues
@@ -225,7 +225,7 @@ BUGS = (
              "path, at = queue._place(queue.next_offset); queue._files.get(path, create=True).pwrite(at, staged[-1])"),
         ("errors:batches", "errors:segment-roll", "errors:deleted-topics")),
     Bug("units behind the checkpoint are believed",
-        Seam(queue_table._last_good,
+        Seam(settling._last_good,
              lambda real, queue, log, first, end, between, *, trusted: real(
                  queue, log, first, end, (0, sys.maxsize), trusted=trusted)),
         ("many-queues", "recovery")),
@@ -238,7 +238,7 @@ BUGS = (
              "staged.append(_pack_unit(at, size & 0x1FF, tags_code))"),
         ("errors:segment-roll",)),
     Bug("half messages get units", Seam(log_record.has_queue_unit, gives(True)), ("special",)),
-    Bug("offsets of damaged records are used again", Seam(queue_table.stands_for_damage, gives(False)),
+    Bug("offsets of damaged records are used again", Seam(settling.stands_for_damage, gives(False)),
         ("flips:commitlog-without-sums",)),
     Bug("a lost queue is not rebuilt",
         Text(QueueRecovery.start, "queues.unit_count != unit_count:", "False:"),
