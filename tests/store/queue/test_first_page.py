@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.lifecycle import queue_recovery
-from pymq.store.queue import queue_table
+from pymq.store.queue import settling
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.first_page import filled_end
 from pymq.store.store import MessageStore
@@ -128,7 +128,7 @@ def test_an_unclean_start_finds_the_same_ends_with_and_without_holes(length: int
     files.remove(f"{ROOT}/digests/queues")
     other = copy(files.after_kill())
     one = opened(files)
-    with patch.object(queue_table, "filled_end", lambda queue, start, end: end):
+    with patch.object(settling, "filled_end", lambda queue, start, end: end):
         two = opened(other)
     assert states(one) == states(two)
     assert one.max_offset("T", 0) == length + 1
