@@ -17,7 +17,7 @@ FULL_CHECK_EVERY = 64  # all offsets of every n-th pull answer are compared
 
 
 @dataclass(slots=True)
-class _Lane:
+class Lane:
     """A part of one queue that is read with one pull after the other."""
 
     queue: int
@@ -64,7 +64,7 @@ class BacklogLoad:
                     self._receive(sock, cutter, lanes)
         return Rate(total, time.perf_counter() - start)
 
-    def _receive(self, sock: socket.socket, cutter: answers.FrameCutter, lanes: list[_Lane]) -> None:
+    def _receive(self, sock: socket.socket, cutter: answers.FrameCutter, lanes: list[Lane]) -> None:
         """Takes answers and sends the next pull of their lanes."""
         data = sock.recv(RECEIVE_BYTES)
         if not data:
@@ -82,17 +82,17 @@ class BacklogLoad:
         if next_pulls:
             sock.sendall(next_pulls)
 
-    def _lanes(self) -> list[_Lane]:
+    def _lanes(self) -> list[Lane]:
         lanes = []
         for queue, high in enumerate(self._control.max_offsets(self._topic, self._queues)):
-            lanes += [_Lane(queue, 0, high // 2), _Lane(queue, high // 2, high)]
+            lanes += [Lane(queue, 0, high // 2), Lane(queue, high // 2, high)]
         return [lane for lane in lanes if lane.next_offset < lane.end_offset]
 
-    def _pull(self, number: int, lane: _Lane) -> bytes:
+    def _pull(self, number: int, lane: Lane) -> bytes:
         limit = min(PULL_LIMIT, lane.end_offset - lane.next_offset)
         return frames.pull_frame(number, self._topic, self._group, lane.queue, lane.next_offset, limit)
 
-    def _advance(self, frame: bytes, lane: _Lane, check_all: bool) -> None:
+    def _advance(self, frame: bytes, lane: Lane, check_all: bool) -> None:
         code, next_offset, body_at = answers.pull_answer(frame)
         if code != 0:
             header, _ = answers.split_answer(frame)

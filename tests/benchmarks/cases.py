@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.benchmarks import frames, process
+from tests.benchmarks import inner_batches as inner
 from tests.benchmarks.backlog import BacklogLoad
 from tests.benchmarks.control import BenchError, Control
 from tests.benchmarks.filtered import FilteredLoad
@@ -88,11 +89,11 @@ class Bench:
         self.next_number += 1 << 30
         return self.next_number
 
-    def fresh_topic(self, prefix: str) -> str:
+    def fresh_topic(self, prefix: str, attributes: str = "") -> str:
         self.runs += 1
         topic = f"bench_{prefix}_{self.runs}"
         with Control(self.server.broker) as control:
-            control.create_topic(topic, QUEUES)
+            control.create_topic(topic, QUEUES, attributes)
         return topic
 
 
@@ -118,6 +119,23 @@ def send_batch(bench: Bench) -> list[Figure]:
     """Measures sends in batches of 32."""
     plan = SendPlan(bench.fresh_topic("batch"), QUEUES, batch=32, connections=2, in_flight=16)
     return _measure_sends(bench, "send-batch", plan, bench.sizes.batch_messages, 500_000, 1.5)
+
+
+def inner_batches(bench: Bench) -> list[Figure]:
+    """Measures sends in batches of 32 to batch queues, then raw pulls of up to 32 of their records."""
+    topic = bench.fresh_topic("inner", inner.ATTRIBUTES)
+    plan = SendPlan(topic, QUEUES, batch=inner.BATCH, connections=2, in_flight=16)
+    figures = _measure_sends(bench, "inner batches, send", plan, bench.sizes.batch_messages, 500_000, 0.5)
+    load = inner.InnerBacklogLoad(bench.server.broker, topic, QUEUES, "bench_inner")
+    try:
+        rate, cpu_us = _read_measured(bench, load)
+    finally:
+        load.close()
+    return [
+        *figures,
+        Figure("inner batches, pull rate", rate.per_second, "msg/s", None, True),
+        Figure("inner batches, pull broker CPU", cpu_us, "us/msg", 0.2),
+    ]
 
 
 def send_sync(bench: Bench) -> list[Figure]:
@@ -309,6 +327,7 @@ CASES: dict[str, Case] = {
     "send-batch": send_batch,
     "timer-put": timer_put,
     "timers-due": timers_due,
+    "inner-batches": inner_batches,
     "transactions": transactions,
     "backlog": backlog,
     "sql": sql,

@@ -76,8 +76,8 @@ class Control:
             )
         return header
 
-    def create_topic(self, topic: str, queues: int) -> None:
-        """Creates ``topic`` on this broker with ``queues`` read and write queues."""
+    def create_topic(self, topic: str, queues: int, attributes: str = "") -> None:
+        """Creates ``topic`` on this broker with ``queues`` read and write queues. ``attributes``: "+name=value"."""
         ext = {
             "topic": topic,
             "defaultTopic": "TBW102",
@@ -88,6 +88,8 @@ class Control:
             "topicSysFlag": "0",
             "order": "false",
         }
+        if attributes:
+            ext["attributes"] = attributes
         self.expect(UPDATE_AND_CREATE_TOPIC, ext)
 
     def max_offsets(self, topic: str, queues: int) -> list[int]:

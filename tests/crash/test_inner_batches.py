@@ -16,9 +16,9 @@ import pytest
 from pymq.clock import ManualClock
 from pymq.model.inner_batch import unwrapped
 from pymq.model.record import decode_records
-from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
 from pymq.store.disk.disk_snapshot import DiskSnapshot
 from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
 from pymq.store.queue import batch_queue
 from pymq.store.queue.batch_queue import BatchQueue
 from pymq.store.store import MessageStore
@@ -72,7 +72,7 @@ class _Run:
 
     def _send(self) -> None:
         chance = self._chance
-        sent = []
+        sent: list[tuple[int, list[bytes], int]] = []
         for _ in range(chance.randrange(1, 4)):
             queue_id, count = chance.randrange(2), chance.choice((0, 1, 3, 9))
             number = sum(map(len, self.model.values())) + sum(len(bodies) for _, bodies, _ in sent)
@@ -156,5 +156,5 @@ BUGS = {
 def test_planted_bugs_are_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     where, name, change = BUGS[bug]
     monkeypatch.setattr(where, name, change(getattr(where, name)))
-    with pytest.raises(Exception):  # noqa: B017, PT011 - each fails in its own way
+    with pytest.raises(Exception):  # noqa: B017 - each fails in its own way
         _explore(0)
