@@ -13,7 +13,14 @@ from typing import Any
 
 from pymq.model import sysflag
 from pymq.model.compression import InflateError
-from pymq.model.layout import INNER_COUNT_MAX
+from pymq.model.layout import (
+    BATCH_ENTRY_BODY_AT,
+    BATCH_ENTRY_BODY_LENGTH_AT,
+    BATCH_ENTRY_OVERHEAD_BYTES,
+    BATCH_ENTRY_SIZES,
+    INNER_COUNT_MAX,
+    PROPERTIES_SIZE_MAX_BYTES,
+)
 from pymq.model.properties import INNER_NUM, find_property
 from pymq.model.record import (
     MalformedRecordError,
@@ -32,6 +39,7 @@ INNER_PROPERTIES_SIZE_MAX_BYTES = 48  # of INNER_NUM and INNER_BASE, which the b
 _INNER_NUM = INNER_NUM.encode()
 _INNER_NUM_HEAD = _INNER_NUM + b"\x01"
 _COUNT_DIGITS_MAX = 5
+_SIZE_COLUMNS = (*range(4), *range(BATCH_ENTRY_BODY_LENGTH_AT, BATCH_ENTRY_BODY_AT))  # of an entry: its two sizes
 
 
 def has_batch_queues(attributes: Mapping[str, Any] | None) -> bool:
@@ -47,6 +55,27 @@ def message_count(sys_flag: int, properties: bytes) -> int:
     if text is None or not text.isdigit() or len(text) > _COUNT_DIGITS_MAX:
         return 1
     return min(max(int(text), 1), INNER_COUNT_MAX)
+
+
+def count_uniform(entries: bytes) -> tuple[int, int]:
+    """Return the number of entries of a batch request's body, and the bytes of each one's properties.
+
+    (0, 0) unless all entries have the same sizes and add up: then :func:`~pymq.model.record.decode_batch` decides.
+    """
+    if len(entries) < BATCH_ENTRY_OVERHEAD_BYTES:
+        return 0, 0
+    size, _, body_size = BATCH_ENTRY_SIZES.unpack_from(entries)
+    own_size = size - BATCH_ENTRY_OVERHEAD_BYTES - body_size
+    if body_size < 0 or not 0 <= own_size <= PROPERTIES_SIZE_MAX_BYTES or len(entries) % size:
+        return 0, 0
+    count = len(entries) // size
+    own_at = BATCH_ENTRY_BODY_AT + body_size
+    if entries[own_at] << 8 | entries[own_at + 1] != own_size:
+        return 0, 0
+    for at in (*_SIZE_COLUMNS, own_at, own_at + 1):
+        if entries[at::size] != entries[at : at + 1] * count:
+            return 0, 0
+    return count, own_size
 
 
 def is_inner_batch(message: StoredMessage) -> bool:

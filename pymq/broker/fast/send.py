@@ -15,6 +15,7 @@ from pymq.broker.fast.header import BATCH, ONE, BinaryTemplates, SendExt, SendHe
 from pymq.config.values import SYNC_FLUSH, SYNC_MASTER
 from pymq.errors import StoreError
 from pymq.model import sysflag
+from pymq.model.inner_batch import INNER_PROPERTIES_SIZE_MAX_BYTES, count_uniform
 from pymq.model.javahash import tags_code
 from pymq.model.layout import HOST_V4_SIZE_BYTES, PROPERTIES_SIZE_MAX_BYTES
 from pymq.model.sysflag import contradiction
@@ -55,6 +56,10 @@ _JSON_TIMER = _JSON_ONE.replace(b'"MSG_REGION"', b'%b"MSG_REGION"')
 _BINARY_FIELDS = (
     b"\x00\x05msgId%b%b\x00\x07queueId\x00\x00\x00%c%b\x00\x0bqueueOffset\x00\x00\x00%c%b"
     b"\x00\x0dtransactionId%b%b\x00\x0aMSG_REGION\x00\x00\x00\x0dDefaultRegion\x00\x08TRACE_ON\x00\x00\x00\x04true"
+)
+_JSON_INNER = _JSON_ANSWER.replace(b'"transactionId":"%b"', b'"transactionId":"%b","batchUniqId":"%b"')
+_BINARY_INNER = _BINARY_FIELDS.replace(
+    b"\x00\x0dtransactionId%b%b", b"\x00\x0dtransactionId%b%b\x00\x0bbatchUniqId%b%b"
 )
 _BINARY_ONE = (
     b"\x00\x05msgId\x00\x00\x00\x20%b%016X\x00\x07queueId\x00\x00\x00%c%b\x00\x0bqueueOffset\x00\x00\x00%c%b"
@@ -245,7 +250,9 @@ class FastSends:
         is_json: bool,
     ) -> bool:
         target = self._targets.get((ext.b, ext.e)) or self._targets.find(ext.b, ext.e)
-        if target is None or _TAGS in raw or _KEYS in raw:
+        if target is None:
+            return self._inner(connection, body, head, ext, raw, unique_key, is_json)
+        if _TAGS in raw or _KEYS in raw:
             return False
         shared = raw + self._enrichment
         queue = target.queue
@@ -280,6 +287,49 @@ class FastSends:
             ids_size, key_size = _I32.pack(len(message_ids)), _I32.pack(len(unique_key))
             fields = (ids_size, message_ids, len(number), number, len(offset), offset, key_size, unique_key)
             frame = _binary_frame(head.opaque, _BINARY_FIELDS % fields)
+        self._writer.hold(connection, frame, raw)
+        return True
+
+    def _inner(
+        self,
+        connection: Connection,
+        body: bytes,
+        head: SendHead,
+        ext: SendExt,
+        raw: bytes,
+        unique_key: bytes,
+        is_json: bool,
+    ) -> bool:
+        """Do as :meth:`_batch` for a batch that stays one record."""
+        target = self._targets.find_inner(ext.b, ext.e)
+        if target is None or any(unusual in body for unusual in _UNUSUAL_BYTES):
+            return False
+        count, own_size = count_uniform(body)
+        stored = raw + self._enrichment
+        room = PROPERTIES_SIZE_MAX_BYTES - len(stored) - max(own_size, INNER_PROPERTIES_SIZE_MAX_BYTES)
+        if not 0 < count <= self._config.batch_count_max or room < 0:
+            return False
+        queue = target.queue
+        queue_offset = queue.next_offset
+        physical_offset, size = self._stager.stage_inner(
+            queue, body, stored, raw, ext.h, ext.f & _NO_TRANSACTION, ext.g, connection.host_bytes, count
+        )
+        meter = target.meter
+        meter.count += count
+        meter.calls += 1
+        meter.size_bytes += size
+        self._writer.staged_count += count
+        self.count += 1
+        if head.flag & FLAG_ONEWAY:
+            return True
+        message_id = self._host_hex + b"%016X" % physical_offset
+        if is_json:
+            answer = _JSON_INNER % (message_id, queue.queue_id, queue_offset, unique_key, unique_key, head.opaque)
+            frame = _FRAME_HEAD.pack(4 + len(answer), len(answer)) + answer
+        else:
+            number, offset, key_size = b"%d" % queue.queue_id, b"%d" % queue_offset, _I32.pack(len(unique_key))
+            fields = (_I32.pack(len(message_id)), message_id, len(number), number, len(offset), offset)
+            frame = _binary_frame(head.opaque, _BINARY_INNER % (*fields, key_size, unique_key, key_size, unique_key))
         self._writer.hold(connection, frame, raw)
         return True
 

@@ -12,6 +12,7 @@ from pymq.model.tables import PERM_WRITE
 if TYPE_CHECKING:
     from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.report.stats import Meter, StatsManager
+    from pymq.store.queue.batch_queue import BatchQueue
     from pymq.store.queue.consume_queue import ConsumeQueue
     from pymq.store.store import PlainStager
 
@@ -26,6 +27,16 @@ class Target:
         self.meter = meter
 
 
+class InnerTarget:
+    """One batch queue and the meter of its topic."""
+
+    __slots__ = ("meter", "queue")
+
+    def __init__(self, queue: BatchQueue, meter: Meter) -> None:
+        self.queue = queue
+        self.meter = meter
+
+
 class SendTargets:
     """Targets by topic and queue id."""
 
@@ -34,21 +45,13 @@ class SendTargets:
         self._stager = stager
         self._stats = stats
         self._known: dict[tuple[str, int], Target] = {}
+        self._known_inner: dict[tuple[str, int], InnerTarget] = {}
         self.get = self._known.get
         topics.add_listener(self._forget)
 
     def find(self, topic_name: str, queue_id: int) -> Target | None:
         """Return the target if it takes plain sends, and cache it for :attr:`get`; else None."""
-        topic = self._topics.get(topic_name)
-        if (
-            topic is None
-            or not topic.perm & PERM_WRITE
-            or not 0 <= queue_id < topic.queue_count
-            or is_send_forbidden(topic_name)
-            or topic_name.startswith(RETRY_PREFIX)
-            or wanted_type(topic.attributes) is not None
-            or has_batch_queues(topic.attributes)
-        ):
+        if not self._is_plain(topic_name, queue_id, holds_batches=False):
             return None
         queue = self._stager.queue(topic_name, queue_id)
         if queue is None:
@@ -56,5 +59,29 @@ class SendTargets:
         target = self._known[topic_name, queue_id] = Target(queue, self._stats.put_meter(topic_name))
         return target
 
+    def find_inner(self, topic_name: str, queue_id: int) -> InnerTarget | None:
+        """Return the target if it takes inner batches, and cache it; else None."""
+        known = self._known_inner.get((topic_name, queue_id))
+        if known is not None or not self._is_plain(topic_name, queue_id, holds_batches=True):
+            return known
+        queue = self._stager.batch_queue(topic_name, queue_id)
+        if queue is None:
+            return None
+        target = self._known_inner[topic_name, queue_id] = InnerTarget(queue, self._stats.put_meter(topic_name))
+        return target
+
+    def _is_plain(self, topic_name: str, queue_id: int, *, holds_batches: bool) -> bool:
+        topic = self._topics.get(topic_name)
+        return (
+            topic is not None
+            and bool(topic.perm & PERM_WRITE)
+            and 0 <= queue_id < topic.queue_count
+            and not is_send_forbidden(topic_name)
+            and not topic_name.startswith(RETRY_PREFIX)
+            and wanted_type(topic.attributes) is None
+            and has_batch_queues(topic.attributes) == holds_batches
+        )
+
     def _forget(self, changed: list[str]) -> None:
         self._known.clear()
+        self._known_inner.clear()

@@ -10,6 +10,7 @@ import struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from pymq.model.inner_batch import INNER_FLAGS
 from pymq.model.layout import (
     BATCH_ENTRY_BODY_AT,
     BATCH_ENTRY_SIZES,
@@ -27,6 +28,7 @@ from pymq.model.layout import (
     UNIT,
 )
 from pymq.model.properties import tags_code_of
+from pymq.store.queue.batch_queue import BatchQueue
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.write.appender import Appender
@@ -61,6 +63,50 @@ class PlainStager:
             return None
         queue = self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
         return queue if isinstance(queue, ConsumeQueue) else None
+
+    def batch_queue(self, topic: str, queue_id: int) -> BatchQueue | None:
+        """Return the batch queue to stage inner batches to, None when there is none or its records are not plain."""
+        if len(self._host) != HOST_V4_SIZE_BYTES or len(topic.encode()) > TOPIC_V1_SIZE_MAX_BYTES:
+            return None
+        queue = self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
+        return queue if isinstance(queue, BatchQueue) else None
+
+    def stage_inner(
+        self,
+        queue: BatchQueue,
+        body: bytes,
+        properties: bytes,
+        keyed: bytes,
+        flag: int,
+        sys_flag: int,
+        born_timestamp_ms: int,
+        born_host: bytes,
+        count: int,
+    ) -> tuple[int, int]:
+        """Stage an inner batch of ``count`` messages, as :meth:`MessageStore.stage_inner` does; see :meth:`stage`."""
+        store, batch = self._appender, self._batch
+        if not store.is_writable:
+            raise store.unavailable_error()
+        store_ms = store.stamp()
+        queue_offset = queue.next_offset
+        properties += b"INNER_NUM\x01%d\x02INNER_BASE\x01%d\x02" % (count, queue_offset)
+        body_size, properties_size = len(body), len(properties)
+        size = queue.overhead_bytes + body_size + properties_size
+        at = batch.place(size)
+        parts = (
+            _pack_head(
+                size, MAGIC_V1, crc32(body) & CRC_MASK, queue.queue_id, flag, queue_offset, at,
+                sys_flag & SYS_FLAG_V4_MASK | INNER_FLAGS, born_timestamp_ms, born_host, store_ms, self._host, 0, 0,
+                body_size,
+            ),
+            body,
+            queue.topic_part,
+            _I16[properties_size],
+            properties,
+        )  # fmt: skip
+        batch.add_to_batch_queue(queue, parts, at, size, tags_code_of(keyed), store_ms, count)
+        batch.keys.add(queue.topic, keyed, at, store_ms)
+        return at, size
 
     def stage(
         self,

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from pymq.broker.wiring import broker_dispatcher
 from pymq.errors import Refusal
 from pymq.model.inner_batch import unwrapped
 from pymq.model.record import StoredMessage, decode_records
 from pymq.model.tables import TopicConfig
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
-from pymq.wire.command import Command
+from pymq.wire.command import Command, decode_command, encode_command
+from tests.broker.fast.test_send import binary_payload, ordinary, payload_of
 from tests.broker.handlers.test_send import batch, refusal, send
-from tests.broker.world import Caller, World
+from tests.broker.world import Caller, FakePeer, World
 
 BATCHES = {"queue.type": "BatchCQ"}
 HEAD = "UNIQ_KEY\x01HEAD\x02KEYS\x01k1 k2\x02"
@@ -183,3 +188,67 @@ def test_a_deleted_topic_may_come_back_with_the_other_type(world: World) -> None
     assert [m.body for m in stored(world)] == [b"1", b"22"]
     again = world.reopened(mapperFileSizeBatchConsumeQueue=4600)
     assert [m.body for m in stored(again)] == [b"1", b"22"]
+
+
+# -- the fast path ------------------------------------------------------------------------------------------------
+
+
+def inner_world() -> World:
+    world = World(mapperFileSizeBatchConsumeQueue=4600)
+    topic = TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4, attributes=BATCHES)
+    world.parts.metadata.topics.put([topic])
+    return world
+
+
+def sent_both_ways(payload: bytes) -> tuple[bool, Any, Any]:
+    """Return whether the fast path took a send, and what the fast path and the plain one left."""
+    left = []
+    took = False
+    for is_fast in (True, False):
+        world, peer = inner_world(), FakePeer()
+        for _ in range(2):
+            if is_fast and world.parts.requests.fast_sends(peer, payload):  # type: ignore[arg-type]
+                took = True
+            else:
+                command = decode_command(payload)
+                reply = broker_dispatcher(world.parts).dispatch(peer, command)
+                if reply is not None:
+                    peer.write(encode_command(reply.to_command(command)))
+        world.parts.messages.writer.commit()
+        world.parts.store.insert_waiting_keys()
+        keys = [len(world.parts.store.find_by_key("T", key, 9)) for key in ("HEAD", "k1", "own")]
+        answers = [(frame.code, frame.ext, frame.serialize) for frame in peer.frames]
+        left.append((answers, stored(world), keys, world.parts.store.max_offset("T", 1)))
+    return took, left[0], left[1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(0, 3), min_size=1, max_size=9),
+    st.booleans(),
+    st.sampled_from(["", "KEYS\x01k1 k2\x02", "TAGS\x01A\x02", "WAIT\x01false\x02TAGS\x01A"]),
+    st.sampled_from([payload_of, binary_payload]),
+    st.sampled_from([0, 1]),
+)
+def test_the_fast_path_stores_the_same(
+    sizes: list[int], same: bool, properties: str, make: Callable[..., bytes], sys_flag: int
+) -> None:
+    sizes = sizes[:1] * len(sizes) if same else sizes
+    body = batch(*((b"x" * size, b"KEYS\x01own\x02" if size % 2 else b"") for size in sizes))
+    ext = ordinary(m="true", i="UNIQ_KEY\x01HEAD\x02" + properties, f=str(sys_flag))
+    took, fast, plain = sent_both_ways(make(ext, body, code=320))
+    assert fast == plain
+    assert took or len(set(sizes)) > 1
+    assert fast[3] == 2 * len(sizes)
+
+
+def test_the_fast_path_declines_what_is_refused() -> None:
+    good = batch((b"body", b"KEYS\x01k\x02"), (b"BODY", b"KEYS\x01l\x02"))
+    for body in (good[:-1], good + b"\0", good[:4], b"\0" * 22, batch((b"b", b"DELAY\x011\x02")), good[:18] + good[:9]):
+        took, fast, plain = sent_both_ways(payload_of(ordinary(m="true", i="UNIQ_KEY\x01HEAD\x02"), body, code=320))
+        assert not took and fast == plain and not fast[1]
+    for index in range(20):
+        changed = bytearray(good)
+        changed[index] ^= 1
+        _, fast, plain = sent_both_ways(payload_of(ordinary(m="true", i="UNIQ_KEY\x01H\x02"), bytes(changed), code=320))
+        assert fast == plain
