@@ -107,7 +107,8 @@ def run_client(server: Broker, second_runs: SecondRuns, tmp_path_factory: pytest
         def run_some(wanted: list[str]) -> ProgramOutput:
             prefix = f"{name}-{uuid.uuid4().hex[:8]}".replace(".", "_")
             for scenario in wanted:
-                probe.create_topic(server.namesrv, server.broker, f"{prefix}-{scenario}")
+                attributes = "+queue.type=BatchCQ" if scenario == "inner_batch" else ""
+                probe.create_topic(server.namesrv, server.broker, f"{prefix}-{scenario}", attributes=attributes)
                 if scenario == "retry" and known_retry_topic:
                     probe.create_topic(server.namesrv, server.broker, f"%RETRY%{prefix}-{scenario}", queues=1)
             directory = tmp_path_factory.mktemp(name)

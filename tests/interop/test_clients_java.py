@@ -41,6 +41,7 @@ SCENARIOS = [
     "long_poll",
     "lite_pull_subscribe",
     "lite_pull_assign",
+    "inner_batch",
     "query_by_key",
     "view_by_id",
     "search_offset",

@@ -18,6 +18,7 @@ FEATURES: dict[str, list[str]] = {
     "send, answer by callback": ["async_send"],
     "send without an answer": ["oneway"],
     "batch": ["batch", "batches"],
+    "inner batches": ["inner_batch"],
     "queue by key": ["order_by_key"],
     "queue chosen by the sender": ["selected_queue", "selected_queue_keeps_order"],
     "compressed bodies": ["compressed"],

@@ -80,8 +80,8 @@ def wait_until(what: str, condition: Callable[[], object], timeout_s: float = WA
     raise AssertionError(f"waited {timeout_s:.0f} s for {what}; last seen: {last!r}")
 
 
-def create_topic(namesrv: str, broker: str, topic: str, queues: int = 4, perm: int = 6) -> None:
-    """Create `topic` on `broker` and wait until `namesrv` returns its route."""
+def create_topic(namesrv: str, broker: str, topic: str, queues: int = 4, perm: int = 6, attributes: str = "") -> None:
+    """Create `topic` on `broker` and wait until `namesrv` returns its route. `attributes` is like "+name=value"."""
     ext = {
         "topic": topic,
         "defaultTopic": "TBW102",
@@ -92,6 +92,8 @@ def create_topic(namesrv: str, broker: str, topic: str, queues: int = 4, perm: i
         "topicSysFlag": "0",
         "order": "false",
     }
+    if attributes:
+        ext["attributes"] = attributes
     reply = call(broker, UPDATE_AND_CREATE_TOPIC, ext)
     assert reply.code == 0, f"creating {topic} at {broker}: code {reply.code} {reply.remark}"
     wait_until(f"the route of {topic}", lambda: call(namesrv, GET_ROUTE, {"topic": topic}).code == 0)

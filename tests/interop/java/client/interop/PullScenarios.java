@@ -35,6 +35,7 @@ final class PullScenarios {
         harness.add("long_poll", PullScenarios::longPoll);
         harness.add("lite_pull_subscribe", PullScenarios::litePullSubscribe);
         harness.add("lite_pull_assign", PullScenarios::litePullAssign);
+        harness.add("inner_batch", PullScenarios::innerBatch);
     }
 
     private static DefaultMQPullConsumer pullConsumer(Harness harness, String group) throws Exception {
@@ -57,6 +58,32 @@ final class PullScenarios {
                 (queues, message, key) -> queues.stream().filter(q -> q.getQueueId() == (Integer) key).findFirst().get(),
                 queueId);
         }
+    }
+
+    /** The topic has queue.type=BatchCQ: the batch is one record, which the client unwraps. */
+    static String innerBatch(Harness harness, String topic) throws Exception {
+        DefaultMQProducer producer = harness.producer(topic);
+        DefaultMQPullConsumer consumer = pullConsumer(harness, topic);
+        MessageQueue queue = queue(consumer, topic, 1);
+        List<Message> batch = new ArrayList<>();
+        for (int i = 0; i < 5; i++) {
+            batch.add(new Message(topic, "A", "inner" + i, utf8("inner " + i)));
+        }
+        same(0L, producer.send(batch, queue).getQueueOffset(), "offset of the batch");
+        same(5L, producer.send(new Message(topic, "A", utf8("inner 5")), queue).getQueueOffset(), "offset behind it");
+        PullResult all = consumer.pull(queue, "*", 0, 32);
+        same(6L, all.getNextBeginOffset(), "next offset");
+        same(6L, all.getMaxOffset(), "max offset");
+        List<MessageExt> found = all.getMsgFoundList();
+        same(6, found.size(), "messages");
+        for (int i = 0; i < 6; i++) {
+            same((long) i, found.get(i).getQueueOffset(), "queue offset");
+            same("inner " + i, text(found.get(i).getBody()), "body");
+        }
+        same("inner3", found.get(3).getKeys(), "keys");
+        consumer.shutdown();
+        producer.shutdown();
+        return found.size() + " messages of 2 records";
     }
 
     static String pullStatuses(Harness harness, String topic) throws Exception {
