@@ -22,7 +22,8 @@ IMPORTABLE = {
     "pymq.store.replica.divergent_tail",  # truncate_log() and list_truncations(), for a stopped broker
     "pymq.store.replica.epoch_table",
     "pymq.store.replica.tail_refill",
-    "pymq.store.queue.consume_queue",  # the handle that a PlainStager gives for a queue
+    "pymq.store.queue.batch_queue",
+    "pymq.store.queue.consume_queue",  # the handles that a PlainStager gives for queues
 }
 STORE_NAMES = {"store", "_store"}
 
