@@ -17,6 +17,7 @@ from pymq.model.names import REPAIR_TOPIC, topic_problem
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import Scanned, has_queue_unit, unit_tags_code
 from pymq.store.queue.batch_queue import AnyQueue
+from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.placeholder_units import fill_lost, traps
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.settings import StoreSettings

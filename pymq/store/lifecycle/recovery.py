@@ -22,6 +22,7 @@ from pymq.store.lifecycle.store_times import StoreTimes
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import Scanned, has_index_entries
 from pymq.store.queue.batch_queue import AnyQueue
+from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.scan.fast_scanner import scan_fast
 from pymq.store.scan.scanner import End, find_later_record, record_in
