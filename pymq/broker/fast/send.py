@@ -61,6 +61,9 @@ _JSON_INNER = _JSON_ANSWER.replace(b'"transactionId":"%b"', b'"transactionId":"%
 _BINARY_INNER = _BINARY_FIELDS.replace(
     b"\x00\x0dtransactionId%b%b", b"\x00\x0dtransactionId%b%b\x00\x0bbatchUniqId%b%b"
 )
+# Of a batch without a key of its own.
+_JSON_KEYLESS = _JSON_ANSWER.replace(b'"transactionId":"%b",', b"")
+_BINARY_KEYLESS = _BINARY_FIELDS.replace(b"\x00\x0dtransactionId%b%b", b"")
 _BINARY_ONE = (
     b"\x00\x05msgId\x00\x00\x00\x20%b%016X\x00\x07queueId\x00\x00\x00%c%b\x00\x0bqueueOffset\x00\x00\x00%c%b"
     + _BINARY_FIELDS[_BINARY_FIELDS.index(b"\x00\x0dtransactionId") :]
@@ -137,7 +140,7 @@ class FastSends:
             if not unique_key.isalnum() or (at and raw[at - 1] != _SEPARATOR):
                 return False
         elif kind == BATCH:
-            return False  # its messages keep their own keys
+            unique_key = b""  # its messages keep their own
         else:
             unique_key = self._ids.next_id().encode()
             raw += _UNIQUE + unique_key + b"\x02"
@@ -279,14 +282,16 @@ class FastSends:
         if head.flag & FLAG_ONEWAY:
             return True
         message_ids = ((self._host_hex + b"%016X,") * len(offsets) % tuple(offsets))[:-1]
+        key = (unique_key,) if unique_key else ()
         if is_json:
-            answer = _JSON_ANSWER % (message_ids, queue.queue_id, queue_offset, unique_key, head.opaque)
+            template = _JSON_ANSWER if key else _JSON_KEYLESS
+            answer = template % (message_ids, queue.queue_id, queue_offset, *key, head.opaque)
             frame = _FRAME_HEAD.pack(4 + len(answer), len(answer)) + answer
         else:
             number, offset = b"%d" % queue.queue_id, b"%d" % queue_offset
-            ids_size, key_size = _I32.pack(len(message_ids)), _I32.pack(len(unique_key))
-            fields = (ids_size, message_ids, len(number), number, len(offset), offset, key_size, unique_key)
-            frame = _binary_frame(head.opaque, _BINARY_FIELDS % fields)
+            fields = (_I32.pack(len(message_ids)), message_ids, len(number), number, len(offset), offset)
+            sized_key = (_I32.pack(len(unique_key)), *key) if key else ()
+            frame = _binary_frame(head.opaque, (_BINARY_FIELDS if key else _BINARY_KEYLESS) % (*fields, *sized_key))
         self._writer.hold(connection, frame, raw)
         return True
 
@@ -301,7 +306,7 @@ class FastSends:
         is_json: bool,
     ) -> bool:
         """Do as :meth:`_batch` for a batch that stays one record."""
-        target = self._targets.find_inner(ext.b, ext.e)
+        target = self._targets.find_inner(ext.b, ext.e) if unique_key else None
         if target is None or any(unusual in body for unusual in _UNUSUAL_BYTES):
             return False
         count, own_size = count_uniform(body)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _I16 = [n.to_bytes(2, "big") for n in range(PROPERTIES_SIZE_MAX_BYTES + 1)]
 _TAGS = b"TAGS\x01"
 _KEYS = b"KEYS\x01"
+_UNIQUE = b"UNIQ_KEY\x01"
 _SEPARATOR = 2
 _pack_start = HEAD_TO_PHYSICAL.pack
 _unpack_entry = BATCH_ENTRY_SIZES.unpack_from
@@ -182,7 +183,8 @@ class PlainStager:
 
         Returns (physical offsets, total bytes), or None with nothing staged when the batch is not a plain one: it is
         malformed, has too many entries or properties, has one of the ``unusual`` words in it, or doesn't fit into the
-        current segment. ``shared`` has a UNIQ_KEY, but no TAGS and no KEYS.
+        current segment. ``shared`` has no TAGS and no KEYS. Its UNIQ_KEY is a key of each entry; without one each
+        entry has its own.
         """
         store = self._appender
         if not store.is_writable:
@@ -193,8 +195,9 @@ class PlainStager:
             if uniform is not None:
                 if len(uniform.offsets) > count_max or _is_unusual(uniform.own, unusual):
                     return None
-                own = uniform.own
-                owns = _own_properties(own, uniform.own_size, len(uniform.offsets)) if _KEYS in own else None
+                owns: list[bytes] | None = None
+                if _KEYS in uniform.own or _UNIQUE not in shared:
+                    owns = _own_properties(uniform.joined, uniform.own_size, len(uniform.offsets))
                 return self._take(queue, [uniform.records], [uniform.units], uniform.offsets, owns, shared, store_ms)
         if _is_unusual(entries, unusual):
             return None
@@ -247,7 +250,8 @@ class PlainStager:
             return None
         if not offsets or len(offsets) > count_max:
             return None
-        return self._take(queue, parts, units, offsets, parts[4::6] if _KEYS in entries else None, shared, store_ms)
+        owns = parts[4::6] if _KEYS in entries or _UNIQUE not in shared else None
+        return self._take(queue, parts, units, offsets, owns, shared, store_ms)
 
     def _encode_uniform(
         self,
@@ -287,8 +291,8 @@ class PlainStager:
     ) -> tuple[list[int], int] | None:
         """Stage encoded records if the current segment has room for them, else return None.
 
-        ``owns``: the entries' own properties, if there may be KEYS among them. The batch's ``shared`` UNIQ_KEY stands
-        behind them, so it is a key of each entry.
+        ``owns``: the entries' own properties, if there may be keys among them. A UNIQ_KEY of the batch, in ``shared``,
+        stands behind them, so it is a key of each entry.
         """
         batch, size, count = self._batch, sum(map(len, parts)), len(offsets)
         if not batch.fits(size):
@@ -305,7 +309,7 @@ def _is_unusual(properties: bytes, words: tuple[bytes, ...]) -> bool:
 
 
 def _own_properties(own: bytes, size: int, count: int) -> list[bytes]:
-    """Return each entry's own properties from those of a :class:`~pymq.store.write.uniform_batch.Encoded`."""
-    if len(own) == size:
-        return [own] * count
+    """Return each entry's properties from those of all ``count`` entries, ``size`` bytes each."""
+    if not size:
+        return [b""] * count
     return [own[at : at + size] for at in range(0, len(own), size)]

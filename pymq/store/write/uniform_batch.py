@@ -34,7 +34,7 @@ class Encoded(NamedTuple):
     """Records back to back, their units, the offset of each record, and the entries' own properties.
 
     ``own``: the properties of one entry when all entries have the same ones except for the value of UNIQ_KEY, otherwise
-    those of all entries, joined. ``own_size``: bytes of one entry's properties.
+    those of all entries, joined. ``own_size``: bytes of one entry's properties. ``joined``: those of all entries.
     """
 
     records: bytes
@@ -42,6 +42,7 @@ class Encoded(NamedTuple):
     offsets: list[int]
     own: bytes
     own_size: int
+    joined: bytes
 
 
 class BatchPlace(NamedTuple):
@@ -100,7 +101,7 @@ def encode_uniform(entries: bytes, shared: bytes, place: BatchPlace) -> Encoded 
     units["offset"] = physical
     units["size"] = total
     units["tags"] = code
-    return Encoded(bytes(encoded), units.tobytes(), physical.tolist(), own, own_size)
+    return Encoded(bytes(encoded), units.tobytes(), physical.tolist(), own, own_size, joined)
 
 
 def _is_uniform(columns: np.ndarray[Any, np.dtype[np.void]], entries: bytes, own_size: int) -> bool:
