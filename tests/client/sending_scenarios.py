@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from pymq.client import Message, MessageQueue, Producer, PullConsumer, SendResult, StoredMessage
+from pymq.client import Admin, Message, MessageQueue, Producer, PullConsumer, SendResult, StoredMessage
 from pymq.client.sync import SyncProducer
 from tests.client.scenarios import DEADLINE_S, _stored, fresh, make_topic
 
@@ -43,7 +43,12 @@ async def batches(namesrv: str, directory: Path) -> None:
         message = found[result.queue, result.queue_offset]
         assert (message.content(), message.flag, message.tags, message.keys) == (bodies[n], n, "T", f"k{n}")
         assert message.offset_message_id == result.offset_message_id
+        assert message.message_id == result.message_id
     assert len(found) == 300
+    async with Admin(namesrv) as admin:
+        for result in (sent[7], sent[250]):
+            (message,) = await admin.messages.by_unique_key(topic, result.message_id)
+            assert message.queue_offset == result.queue_offset
 
 
 async def order_by_key(namesrv: str, directory: Path) -> None:

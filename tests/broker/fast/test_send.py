@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pymq.broker.wiring import broker_dispatcher
 from pymq.model.hosts import pack_host
 from pymq.model.names import TIMER_TOPIC
+from pymq.model.properties import decode_properties
 from pymq.model.record import decode_records, encode_batch_entry
 from pymq.model.tables import TopicConfig
 from pymq.wire.command import SERIALIZE_ROCKETMQ, Command, decode_command, encode_command
@@ -127,6 +128,22 @@ def test_a_timer_message_stores_the_same_on_the_fast_path(make: Any, properties:
     assert fast[0][0]["ext"]["recallHandle"] and fast[0][0]["ext"]["queueId"] == "1"
     (record,) = fast[3]
     assert record.properties["REAL_TOPIC"] == TOPIC and record.body == b"body"
+
+
+@pytest.mark.parametrize("make", [payload_of, binary_payload])
+@pytest.mark.parametrize(
+    "own", ["UNIQ_KEY\x01{:032X}\x02", "KEYS\x01k{:02}\x02UNIQ_KEY\x01{:032X}\x02TAGS\x01A\x02", ""]
+)
+@pytest.mark.parametrize("count", [2, 12])  # one by one, and by columns
+def test_messages_of_a_batch_without_a_key_keep_theirs(make: Any, own: str, count: int) -> None:
+    owns = [own.format(*[n] * own.count("{")).encode() for n in range(count)]
+    body = b"".join(encode_batch_entry(b"body %02d" % n, each) for n, each in enumerate(owns))
+    took, fast, plain = send_both_ways(make(ordinary(m="true", i="WAIT\x01true\x02"), body, code=320))
+    assert took
+    assert fast == plain
+    assert "transactionId" not in fast[0][0]["ext"]
+    keys = [message.properties.get("UNIQ_KEY") for message in fast[1][1]]
+    assert keys == [decode_properties(each).get("UNIQ_KEY") for each in owns]
 
 
 def test_broken_batches_are_declined() -> None:
