@@ -116,7 +116,6 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["topic", "create", "a/b"], "character outside"),
         (["topic", "update", "t"], "nothing to change"),
         (["topic", "create", "t", "--perm", "X"], "not a permission"),
-        (["topic", "delete", "t"], "--yes"),
         (["topic", "list", "-o", "xml"], "xml"),
         (["topic", "list", "--namesrv", "nowhere"], "HOST:PORT"),
         (["send", "t", "b", "--property", "KEYS=1"], "reserved by RocketMQ"),

@@ -126,7 +126,7 @@ def test_tables_of_a_slave_process(group: Group) -> None:
 
     # A topic is deleted and created again: the slave's queue restarts at 0.
     wait_for("queue files", lambda: group.queue_files(1, "T"))
-    run("topic", "delete", "T", "--yes")
+    run("topic", "delete", "T", "--yes", "--force")
     wait_for("the deletion", lambda: "T" not in group.topics() and not group.queue_files(1, "T"))
     run("topic", "create", "T", "--wq", "1")
     run("send", "T", "again")

@@ -175,6 +175,12 @@ class Victim:
             raise KeyError(name)
         return sum(values)
 
+
+    def held_bytes(self) -> float:
+        """Return what the process holds for connections. Registrations of brokers stay while those live."""
+        metrics, name = self.metrics(), "pymq_memory_held_bytes"
+        return sum(value for full, value in metrics.items() if full.startswith(name) and "registrations" not in full)
+
     def _status_bytes(self, key: str) -> int:
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith(key + ":"):

@@ -42,7 +42,7 @@ def victim() -> Iterator[Victim]:
 @contextlib.contextmanager
 def watched(victim: Victim) -> Iterator[Health]:
     """Run an attack. The victim's memory and the latency of other clients must stay within their limits."""
-    eventually(lambda: victim.metric("pymq_memory_held_bytes") == 0)
+    eventually(lambda: victim.held_bytes() == 0)
     before = victim.rss_bytes()
     victim.reset_peak()
     with Health(victim.broker) as health:
@@ -51,7 +51,7 @@ def watched(victim: Victim) -> Iterator[Health]:
     assert peak <= BUDGET_BYTES + ABOVE_BYTES_MAX, f"{peak / MIB:.0f} MiB more than before"
     health.assert_served()
     assert victim.metric("pymq_longest_turn_cpu_seconds") < TURN_CPU_S_MAX
-    eventually(lambda: victim.metric("pymq_memory_held_bytes") == 0)
+    eventually(lambda: victim.held_bytes() == 0)
     eventually(lambda: victim.rss_bytes() - victim.first_rss_bytes <= LEFT_BYTES_MAX)
 
 

@@ -53,7 +53,7 @@ def test_replies_to_a_requester_that_reads_nothing_are_refused_at_once(victim: V
     assert victim.peak_rss_bytes() - before <= BUDGET_BYTES + ABOVE_BYTES_MAX
     health.assert_served()
     assert victim.metric("pymq_longest_turn_cpu_seconds") < TURN_CPU_S_MAX
-    eventually(lambda: victim.metric("pymq_memory_held_bytes") == 0)
+    eventually(lambda: victim.held_bytes() == 0)
 
 
 def test_pushes_that_wait_for_one_requester_are_bounded(victim: Victim) -> None:
