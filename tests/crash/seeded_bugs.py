@@ -283,7 +283,7 @@ BUGS = (
         Text(IndexService._has_size, "if size > wanted:", "if False:"), ("damage:extend index",)),
     # -- commits that fail
     Bug("an offset is used up by a refused message",
-        Text(ConsumeQueue.drop_staged, "self.next_offset -= sum(map(len, self.staged)) // UNIT_SIZE_BYTES", "pass"),
+        Text(ConsumeQueue.drop_staged, "-= sum(map(len, self.staged)) // self.unit_size_bytes", "-= 0"),
         ("errors:batches",)),
     Bug("an offset is used again", Seam(ConsumeQueue.publish, _shows_and_starts_again), ("group-commit",)),
     Bug("a rollback forgets a queue", Seam(Appender.drop_staged, _drops_all_but_the_first), ("errors:batches",)),
