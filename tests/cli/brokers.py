@@ -55,7 +55,7 @@ class Brokers:
             self._flags[name] = [*flags, "--store", str(self.directory(name)), *sets]
         running = self._spawn(name, self.addresses.get(name, ":0").rpartition(":")[2])
         line = first_line(running)
-        assert line, f"{name} did not start"
+        assert line, f"{name} did not start: exit code {running.wait(STOP_TIMEOUT_S)}"
         self._running[name] = running
         self.addresses[name] = json.loads(line)["broker"]
         return self.addresses[name]
