@@ -125,10 +125,11 @@ def test_get_by_each_id(pymq: Pymq) -> None:
 def test_get_of_a_missing_message(pymq: Pymq) -> None:
     pymq("topic", "create", "no_id")
     sent = pymq("send", "no_id", "hello", "-o", "json").json()
+    offset_id = sent["offset_message_id"]
     for arguments in (
         [sent["message_id"]],
         ["nonsense"],
-        [sent["offset_message_id"][:-2] + "01"],
+        [f"{offset_id[:-2]}{int(offset_id[-2:], 16) ^ 1:02X}"],
         ["0" * 32, "--topic", "no_id"],
     ):
         outcome = pymq("message", "get", *arguments)
