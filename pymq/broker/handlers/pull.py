@@ -106,14 +106,14 @@ class PullHandlers:
         if self._cursors.has_resets or message_filter.accept is not None or self.long_polls.is_turn_full:
             return False
         outcome = self._read(header, message_filter)
-        code = outcome.code
-        if code != ResponseCode.SUCCESS and (
-            code != ResponseCode.PULL_NOT_FOUND or not self._may_suspend(header) or self.long_polls.is_full
+        is_found = outcome.code == ResponseCode.SUCCESS
+        if not is_found and (
+            outcome.code != ResponseCode.PULL_NOT_FOUND or not self._may_suspend(header) or self.long_polls.is_full
         ):
             return False
         if header.sys_flag & sysflag.PULL_COMMIT_OFFSET:
             self._cursors.commit_from_pull(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-        if code != ResponseCode.SUCCESS:
+        if not is_found:
             is_parked = self._park(Command(code, opaque=opaque, serialize=serialize), header, message_filter, peer)
             self._stats.missed_pulls += is_parked
             return is_parked
