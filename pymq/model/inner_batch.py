@@ -28,7 +28,7 @@ from pymq.model.record import (
     body_crc,
     decode_batch,
     decode_records,
-    encode_record,
+    encode_message,
 )
 
 QUEUE_TYPE = "queue.type"  # the attribute of a topic
@@ -131,23 +131,3 @@ def with_single_records(raw: bytes, from_offset: int) -> bytes:
             elif each.queue_offset >= from_offset:
                 parts.append(encode_message(each))
     return b"".join(parts)
-
-
-def encode_message(message: StoredMessage) -> bytes:
-    """Return the record of a decoded message."""
-    return encode_record(
-        topic=message.topic.encode(),
-        queue_id=message.queue_id,
-        queue_offset=message.queue_offset,
-        physical_offset=message.physical_offset,
-        body=message.body,
-        properties=message.raw_properties,
-        flag=message.flag,
-        sys_flag=message.sys_flag,
-        born_timestamp_ms=message.born_timestamp_ms,
-        born_host=message.born_host,
-        store_timestamp_ms=message.store_timestamp_ms,
-        store_host=message.store_host,
-        reconsume_times=message.reconsume_times,
-        prepared_transaction_offset=message.prepared_transaction_offset,
-    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 from zlib import crc32
 
 from pymq.errors import PymqError
@@ -170,6 +171,42 @@ def encode_record(
             I16.pack(len(properties)),
             properties,
         )
+    )
+
+
+class RecordChanges(TypedDict, total=False):
+    """What a record of a message has otherwise than the message."""
+
+    topic: bytes
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    properties: bytes
+    sys_flag: int
+    prepared_transaction_offset: int
+
+
+def encode_message(message: StoredMessage, **changes: Unpack[RecordChanges]) -> bytes:
+    """Return the record of a decoded message, with these changes."""
+    fields: RecordChanges = {
+        "topic": message.topic.encode(),
+        "queue_id": message.queue_id,
+        "queue_offset": message.queue_offset,
+        "physical_offset": message.physical_offset,
+        "properties": message.raw_properties,
+        "sys_flag": message.sys_flag,
+        "prepared_transaction_offset": message.prepared_transaction_offset,
+        **changes,
+    }
+    return encode_record(
+        **fields,
+        body=message.body,
+        flag=message.flag,
+        born_timestamp_ms=message.born_timestamp_ms,
+        born_host=message.born_host,
+        store_timestamp_ms=message.store_timestamp_ms,
+        store_host=message.store_host,
+        reconsume_times=message.reconsume_times,
     )
 
 

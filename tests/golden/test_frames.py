@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pymq.model import fastjson
-from pymq.model.record import decode_batch, decode_records, encode_batch_entry, encode_record
+from pymq.model.record import decode_batch, decode_records, encode_batch_entry, encode_message
 from pymq.model.route import TopicRoute
 from pymq.wire import bodies_admin as admin_bodies
 from pymq.wire import bodies_client as client_bodies
@@ -196,25 +196,7 @@ def test_stored_messages_are_rewritten_byte_for_byte(frame: Frame) -> None:
     body = decode_command(frame.payload).body
     messages = decode_records(body)
     assert messages
-    rewritten = b"".join(
-        encode_record(
-            topic=message.topic.encode(),
-            queue_id=message.queue_id,
-            queue_offset=message.queue_offset,
-            physical_offset=message.physical_offset,
-            body=message.body,
-            properties=message.raw_properties,
-            flag=message.flag,
-            sys_flag=message.sys_flag,
-            born_timestamp_ms=message.born_timestamp_ms,
-            born_host=message.born_host,
-            store_timestamp_ms=message.store_timestamp_ms,
-            store_host=message.store_host,
-            reconsume_times=message.reconsume_times,
-            prepared_transaction_offset=message.prepared_transaction_offset,
-        )
-        for message in messages
-    )
+    rewritten = b"".join(map(encode_message, messages))
     assert rewritten == body
     assert all(message.properties for message in messages)
     assert all(message.content() for message in messages)

@@ -18,7 +18,7 @@ from pymq.model import properties as props
 from pymq.model.layout import RECORD_QUEUE_OFFSET
 from pymq.model.pop import QueueOffsets, Receipt
 from pymq.model.properties import append_properties, decode_properties, encode_properties
-from pymq.model.record import StoredMessage, decode_records, encode_record
+from pymq.model.record import StoredMessage, decode_records, encode_message
 from pymq.store.store import GetStatus
 
 if TYPE_CHECKING:
@@ -288,19 +288,5 @@ def without_receipt(raw_properties: bytes) -> bytes:
 
 def _with_receipt(message: StoredMessage, topic: str, receipt: Receipt) -> bytes:
     text = pop.encode_receipt(receipt, message.queue_id, message.queue_offset)
-    return encode_record(
-        topic=topic.encode(),
-        queue_id=message.queue_id,
-        queue_offset=message.queue_offset,
-        physical_offset=message.physical_offset,
-        body=message.body,
-        properties=append_properties(without_receipt(message.raw_properties), encode_properties({props.POP_CK: text})),
-        flag=message.flag,
-        sys_flag=message.sys_flag,
-        born_timestamp_ms=message.born_timestamp_ms,
-        born_host=message.born_host,
-        store_timestamp_ms=message.store_timestamp_ms,
-        store_host=message.store_host,
-        reconsume_times=message.reconsume_times,
-        prepared_transaction_offset=message.prepared_transaction_offset,
-    )
+    properties = append_properties(without_receipt(message.raw_properties), encode_properties({props.POP_CK: text}))
+    return encode_message(message, topic=topic.encode(), properties=properties)

@@ -15,7 +15,7 @@ from pymq.errors import CorruptRecordError, NotFoundError, StoreUnavailableError
 from pymq.model import properties as props
 from pymq.model import sysflag
 from pymq.model.names import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
-from pymq.model.record import MalformedRecordError, StoredMessage, decode_record, encode_record
+from pymq.model.record import MalformedRecordError, StoredMessage, decode_record, encode_message
 from pymq.model.transactions import TRANSACTION_QUEUE_ID, check_count_of, copy_properties, target_of
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import request
@@ -190,20 +190,15 @@ class TransactionChecks:
     def _question(self, message: StoredMessage, copy: OpenHalf, raw: bytes) -> Command:
         topic, queue_id = target_of(message) or ("", 0)
         unique_key = message.properties.get(props.UNIQ_KEY, "")
-        body = encode_record(
+        body = encode_message(
+            message,
             topic=topic.encode(),
             queue_id=queue_id,
             queue_offset=copy.queue_offset,
             physical_offset=copy.physical_offset,
-            body=message.body,
             properties=raw,
-            flag=message.flag,
             sys_flag=message.sys_flag & ~sysflag.TRANSACTION_MASK,
-            born_timestamp_ms=message.born_timestamp_ms,
-            born_host=message.born_host,
-            store_timestamp_ms=message.store_timestamp_ms,
-            store_host=message.store_host,
-            reconsume_times=message.reconsume_times,
+            prepared_transaction_offset=0,
         )
         header = CheckTransactionHeader(
             topic=topic,
