@@ -136,8 +136,8 @@ async def refuse_hiding(admin: Admin, topic: str, targets: Sequence[BrokerTarget
 async def expand(admin: Admin, topic: str, to: int, brokers: Sequence[str]) -> list[dict[str, Any]]:
     """Raise read queues, then write queues, so that every queue is read before it is written. Raises UsageError."""
     targets = await admin.cluster.select([], list(brokers)) if brokers else await admin.topics.targets(topic)
-    state = await admin.draining.look(topic, to, targets)
-    more = [(target, config) for target, config in state.brokers if config.queue_count > to]
+    before = {target.name: config for target, config in await admin.draining.configs(topic, targets)}
+    more = [(target, before[target.name]) for target in targets if before[target.name].queue_count > to]
     if more:
         target, config = more[0]
         raise UsageError(
@@ -146,7 +146,6 @@ async def expand(admin: Admin, topic: str, to: int, brokers: Sequence[str]) -> l
         )
     await admin.topics.update(topic, targets, read_queues=to)
     changed = await admin.topics.update(topic, targets, write_queues=to)
-    before = {target.name: config for target, config in state.brokers}
     return [
         {
             "broker": target.name,

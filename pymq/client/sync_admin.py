@@ -160,6 +160,7 @@ class SyncOffsetAdmin(_Part[OffsetAdmin]):
     """The blocking form of :class:`~pymq.client.admin.offsets.OffsetAdmin`."""
 
     places = _blocking(OffsetAdmin.places)
+    committed = _blocking(OffsetAdmin.committed)
     at_time = _blocking(OffsetAdmin.at_time)
     missing_on = _blocking(OffsetAdmin.missing_on)
     move = _blocking(OffsetAdmin.move)
@@ -169,6 +170,7 @@ class SyncDrainAdmin(_Part[DrainAdmin]):
     """The blocking form of :class:`~pymq.client.admin.draining.DrainAdmin`."""
 
     look = _blocking(DrainAdmin.look)
+    configs = _blocking(DrainAdmin.configs)
 
 
 class SyncTraceAdmin(_Part[TraceAdmin]):

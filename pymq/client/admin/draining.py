@@ -7,7 +7,7 @@ read queues. Brokers keep the messages of queues that are no longer read, but no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from pymq.errors import NotFoundError
 from pymq.model.message import MessageQueue
 from pymq.model.names import is_system_group
 from pymq.model.tables import TopicConfig
+from pymq.wire.bodies_admin import TopicOffset
 
 _BROADCASTING = "BROADCASTING"
 
@@ -85,16 +86,16 @@ class DrainAdmin:
         Raises NotFoundError for a topic that one of them lacks.
         """
         chosen = list(targets) if targets is not None else await self._topics.targets(topic)
-        brokers = []
+        brokers = await self.configs(topic, chosen)
+        upper: dict[MessageQueue, TopicOffset] = {}
+        addresses: dict[str, str] = {}  # by the name that the broker gives itself
         for target in chosen:
-            config = await self._topics.config(target.address, topic)
-            if config is None:
-                raise NotFoundError(f"no topic {topic!r} on {target.name}: pymq topic route {topic} shows where it is")
-            brokers.append((target, config))
-        stats = await self._topics.stats(topic, chosen)
-        upper = {queue: at for queue, at in stats.items() if queue.queue_id >= to and at.max_offset > at.min_offset}
+            for queue, at in (await self._topics.stats(topic, [target])).items():
+                if queue.queue_id >= to and at.max_offset > at.min_offset:
+                    upper[queue] = at
+                    addresses[queue.broker_name] = target.address
         names = [name for name in await self._topics.groups(topic) if not is_system_group(name)]
-        groups = [await self._left(name, topic, chosen, list(upper)) for name in names]
+        groups = [await self._left(name, chosen, upper, addresses) for name in names]
         return Draining(
             topic,
             to,
@@ -104,13 +105,27 @@ class DrainAdmin:
             groups,
         )
 
+    async def configs(self, topic: str, targets: Sequence[BrokerTarget]) -> list[tuple[BrokerTarget, TopicConfig]]:
+        """Return the topic's configuration on each broker. Raises NotFoundError when one of them lacks it."""
+        brokers = []
+        for target in targets:
+            config = await self._topics.config(target.address, topic)
+            if config is None:
+                raise NotFoundError(f"no topic {topic!r} on {target.name}: pymq topic route {topic} shows where it is")
+            brokers.append((target, config))
+        return brokers
+
     async def _left(
-        self, group: str, topic: str, targets: Sequence[BrokerTarget], upper: Sequence[MessageQueue]
+        self,
+        group: str,
+        targets: Sequence[BrokerTarget],
+        upper: Mapping[MessageQueue, TopicOffset],
+        addresses: Mapping[str, str],
     ) -> GroupLeft:
         answers = await asyncio.gather(*(self._groups.connections(target.address, group) for target in targets))
         online = [answer for answer in answers if answer is not None]
         if any(answer.message_model == _BROADCASTING for answer in online):
             return GroupLeft(group, Mode.BROADCAST, 0)
-        places = await self._offsets.places(group, topic, upper) if upper else {}
-        unread = sum(at.end - max(at.first, at.committed or 0) for at in places.values())
+        committed = await self._offsets.committed(group, addresses, list(upper))
+        unread = sum(at.max_offset - max(at.min_offset, committed[queue] or 0) for queue, at in upper.items())
         return GroupLeft(group, Mode.ONLINE if online else Mode.OFFLINE, max(unread, 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from pymq.client.admin.connection import AdminConnection
@@ -45,23 +45,21 @@ class OffsetAdmin:
         self._topics = topics
         self._groups = groups
 
-    async def places(
-        self, group: str, topic: str, queues: Sequence[MessageQueue] | None = None
-    ) -> dict[MessageQueue, Place]:
-        """Returns the group's place in these queues of the topic, by default in all, sorted; the group need not exist.
+    async def places(self, group: str, topic: str) -> dict[MessageQueue, Place]:
+        """Returns the group's place in every queue of the topic, sorted; the group need not exist.
 
         Raises NotFoundError (no topic).
         """
         addresses = await self._addresses(topic)
         stats = {queue: at for queue, at in (await self._topics.stats(topic)).items() if queue.broker_name in addresses}
-        if queues is not None:
-            stats = {queue: at for queue, at in stats.items() if queue in queues}
+        committed = await self.committed(group, addresses, list(stats))
+        return {queue: Place(at.min_offset, at.max_offset, committed[queue]) for queue, at in stats.items()}
 
-        async def place(queue: MessageQueue) -> Place:
-            committed = await self._committed(addresses[queue.broker_name], group, queue)
-            return Place(stats[queue].min_offset, stats[queue].max_offset, committed)
-
-        return await _for_each(list(stats), place)
+    async def committed(
+        self, group: str, addresses: Mapping[str, str], queues: Sequence[MessageQueue]
+    ) -> dict[MessageQueue, int | None]:
+        """Returns the group's offset in each queue, None where it has none. ``addresses``: by broker name."""
+        return await _for_each(queues, lambda queue: self._committed(addresses[queue.broker_name], group, queue))
 
     async def at_time(self, queues: Sequence[MessageQueue], timestamp_ms: int) -> dict[MessageQueue, int]:
         """Returns, for queues of one topic, the first offset stored at ``timestamp_ms`` (Unix ms) or later."""
