@@ -230,8 +230,7 @@ class FastSends:
         host, opaque, physical_offset, queue_offset = self._host_hex, head.opaque, put.physical_offset, put.queue_offset
         if is_json:
             fields = (host, physical_offset, ext.e, queue_offset, unique_key, put.json_field, opaque)
-            answer = _JSON_TIMER % fields
-            frame = _FRAME_HEAD.pack(4 + len(answer), len(answer)) + answer
+            frame = _json_frame(_JSON_TIMER % fields)
         else:
             number, offset = b"%d" % ext.e, b"%d" % queue_offset
             key_size = _I32.pack(len(unique_key))
@@ -285,8 +284,7 @@ class FastSends:
         key = (unique_key,) if unique_key else ()
         if is_json:
             template = _JSON_ANSWER if key else _JSON_KEYLESS
-            answer = template % (message_ids, queue.queue_id, queue_offset, *key, head.opaque)
-            frame = _FRAME_HEAD.pack(4 + len(answer), len(answer)) + answer
+            frame = _json_frame(template % (message_ids, queue.queue_id, queue_offset, *key, head.opaque))
         else:
             number, offset = b"%d" % queue.queue_id, b"%d" % queue_offset
             fields = (_I32.pack(len(message_ids)), message_ids, len(number), number, len(offset), offset)
@@ -330,13 +328,18 @@ class FastSends:
         message_id = self._host_hex + b"%016X" % physical_offset
         if is_json:
             answer = _JSON_INNER % (message_id, queue.queue_id, queue_offset, unique_key, unique_key, head.opaque)
-            frame = _FRAME_HEAD.pack(4 + len(answer), len(answer)) + answer
+            frame = _json_frame(answer)
         else:
             number, offset, key_size = b"%d" % queue.queue_id, b"%d" % queue_offset, _I32.pack(len(unique_key))
             fields = (_I32.pack(len(message_id)), message_id, len(number), number, len(offset), offset)
             frame = _binary_frame(head.opaque, _BINARY_INNER % (*fields, key_size, unique_key, key_size, unique_key))
         self._writer.hold(connection, frame, raw)
         return True
+
+
+def _json_frame(header: bytes) -> bytes:
+    """Return the answer's frame with this JSON header."""
+    return _FRAME_HEAD.pack(4 + len(header), len(header)) + header
 
 
 def _binary_frame(opaque: int, fields: bytes) -> bytes:
