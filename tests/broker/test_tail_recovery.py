@@ -15,6 +15,7 @@ from pymq.client import Message, Producer
 from pymq.errors import RefusedError
 from tests.broker.test_broker import make_broker, name_server, until
 from tests.broker.test_role_changes import is_following, running
+from tests.ports import free_port_block
 
 WAIT_MS = 300
 PROMISING: dict[str, Any] = {"brokerRole": "SYNC_MASTER"}
@@ -30,8 +31,8 @@ async def master_that_died(tmp_path: Path, namesrv: str) -> tuple[str, str]:
 
     Return their addresses.
     """
-    a = make_broker(tmp_path / "a", namesrv, **PROMISING)
-    b = make_broker(tmp_path / "b", namesrv, brokerId="1")
+    a = make_broker(tmp_path / "a", namesrv, listenPort=str(free_port_block()), **PROMISING)
+    b = make_broker(tmp_path / "b", namesrv, brokerId="1", listenPort=str(free_port_block()))
     async with running(a, b), Producer("P", namesrv=namesrv) as producer:
         await until(lambda: is_following(b))
         assert (await producer.send(Message("T", b"1"))).status.value == "SEND_OK"

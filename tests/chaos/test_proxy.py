@@ -11,7 +11,7 @@ import pytest
 
 from tests.chaos.proxy import CUT, DELAY, HALVE, HALVE_AND_LOSE, TO_CLIENT, TO_SERVER, TRICKLE, Fault, Link
 from tests.client.scenarios import until
-from tests.interop.support.process import free_port_block
+from tests.ports import free_port_block
 
 HOST = "127.0.0.1"
 TEXT = b"one frame of some bytes"

@@ -15,6 +15,7 @@ from typing import Any
 
 from pymq.cli import main as cli
 from pymq.client.sync_admin import SyncAdmin
+from tests.ports import free_port_block
 
 from .test_servers import STOP_TIMEOUT_S, first_line, process
 
@@ -32,6 +33,7 @@ class Brokers:
         self.namesrv = ""
         self.addresses: dict[str, str] = {}
         self._flags: dict[str, list[str]] = {}
+        self._ports: dict[str, int] = {}
         self._running: dict[str, subprocess.Popen[str]] = {}
         self._stack = ExitStack()
 
@@ -53,12 +55,17 @@ class Brokers:
             pairs = [*SETTINGS, *(f"{key}={value}" for key, value in settings.items())]
             sets = [part for pair in pairs for part in ("--set", pair)]
             self._flags[name] = [*flags, "--store", str(self.directory(name)), *sets]
-        running = self._spawn(name, self.addresses.get(name, ":0").rpartition(":")[2])
+            self.move(name)
+        running = self._spawn(name, str(self._ports[name]))
         line = first_line(running)
-        assert line, f"{name} did not start: exit code {running.wait(STOP_TIMEOUT_S)}"
+        assert line, f"{name} did not start: exit code {running.wait(STOP_TIMEOUT_S)}\n{self._logs()}"
         self._running[name] = running
         self.addresses[name] = json.loads(line)["broker"]
         return self.addresses[name]
+
+    def move(self, name: str) -> None:
+        """Let the broker's next start be on another port."""
+        self._ports[name] = free_port_block()
 
     def restart_with_id(self, name: str, broker_id: int) -> str:
         """Start a stopped broker with another id, and return its address."""
@@ -76,6 +83,11 @@ class Brokers:
     def _spawn(self, name: str, port: str) -> subprocess.Popen[str]:
         arguments = ["broker", "--namesrv", self.namesrv, "--port", port, "--json", *self._flags[name]]
         return self._stack.enter_context(process(*arguments, home=self.home))
+
+    def _logs(self) -> str:
+        """Return the last lines of each process's log."""
+        logs = sorted(self.home.glob("*.log"), key=lambda path: path.stat().st_mtime)
+        return "\n".join(f"{log.name}: {log.read_text(errors='replace')[-1000:]}" for log in logs)
 
     def directory(self, name: str) -> Path:
         return self.home / name

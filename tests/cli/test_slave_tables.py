@@ -18,6 +18,7 @@ from pymq.client.pull_consumer import PullConsumer
 from pymq.errors import EXIT_OK, PymqError
 from pymq.model import fastjson
 from pymq.model.tables import SubscriptionGroupConfig
+from tests.ports import free_port_block
 
 from .test_servers import first_line, process
 
@@ -48,12 +49,13 @@ class Group:
         namesrv = stack.enter_context(process("namesrv", "--port", "0", "--json", home=home))
         self.namesrv: str = json.loads(first_line(namesrv))["namesrv"]
         self.addresses: dict[int, str] = {}
+        self._ports = {0: free_port_block(), 1: free_port_block()}
         self.master = self.start(0)
         self.slave = self.start(1)
 
     def start(self, broker_id: int) -> Any:
         # Name servers keep the id of a killed broker for its old address for a while, so it returns there.
-        port = self.addresses.get(broker_id, ":0").rpartition(":")[2]
+        port = str(self._ports[broker_id])
         flags = ["--namesrv", self.namesrv, "--port", port, "--json", "--store", str(self.home / str(broker_id))]
         flags += ["--set", "mappedFileSizeCommitLog=1MB", "--set", "registerNameServerPeriod=10000"]
         broker = self._stack.enter_context(process("broker", "--id", str(broker_id), *flags, home=self.home))

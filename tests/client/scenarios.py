@@ -43,8 +43,8 @@ _numbers = itertools.count()
 
 
 def fresh(kind: str) -> str:
-    """Return a topic or group name that is not in use."""
-    return f"{kind}_{os.getpid()}_{time.monotonic_ns():x}_{next(_numbers)}"
+    """Return a topic or group name that is not in use; all names of a kind have one length, so records do too."""
+    return f"{kind}_{os.getpid():08}_{time.monotonic_ns():016x}_{next(_numbers):06}"
 
 
 async def until(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:

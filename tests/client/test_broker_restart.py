@@ -10,6 +10,7 @@ from pymq.client import Message, Producer, PushConsumer
 from pymq.errors import PymqError
 from pymq.testing.standalone import StandaloneProcess
 from tests.client.scenarios import Inbox, until
+from tests.ports import free_port_block
 
 
 def test_a_restart_interrupts_clients_and_no_message_is_lost(tmp_path: Path) -> None:
@@ -17,8 +18,10 @@ def test_a_restart_interrupts_clients_and_no_message_is_lost(tmp_path: Path) -> 
 
 
 async def _restart(tmp_path: Path) -> None:
-    servers = await asyncio.to_thread(StandaloneProcess(tmp_path / "data").start)
-    namesrv, broker = servers.namesrv, servers.broker
+    namesrv_port, port = free_port_block(0, 0), free_port_block()
+    servers = StandaloneProcess(tmp_path / "data", namesrv_port=namesrv_port, port=port)
+    await asyncio.to_thread(servers.start)
+    namesrv = servers.namesrv
     sent, inbox = set(), Inbox()
     consumer = PushConsumer("G", namesrv=namesrv, on_message=inbox, consume_from="first", retry_interval_s=0.05)
     consumer.subscribe("Restarted")
@@ -39,8 +42,7 @@ async def _restart(tmp_path: Path) -> None:
             await asyncio.to_thread(servers.stop)
             await send(b"while it is gone")
             assert len(sent) == 50
-            ports = [int(address.rpartition(":")[2]) for address in (namesrv, broker)]
-            servers = StandaloneProcess(tmp_path / "data", namesrv_port=ports[0], port=ports[1])
+            servers = StandaloneProcess(tmp_path / "data", namesrv_port=namesrv_port, port=port)
             await asyncio.to_thread(servers.start)
             for n in range(200):
                 await send(b"after-%d" % n)

@@ -13,6 +13,7 @@ from pymq.model.tables import TopicConfig
 from pymq.testing.standalone import StandaloneProcess
 from tests.crash.kill_check import check, check_commits, commit_everywhere
 from tests.crash.kill_load import QUEUE_COUNT, TOPIC, Load, PymqSending, Sending
+from tests.ports import free_port_block
 
 FLUSH_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
 # Small segments and queue files, so that kills hit their ends. Offsets are saved as often as the settings allow.
@@ -63,7 +64,8 @@ class KillRounds:
         self._report = report
         self._load = Load()
         self._clients: dict[str, Sending] = {"pymq": PymqSending()}
-        self._servers = StandaloneProcess(directory, settings=SETTINGS)
+        self._namesrv_port, self._port = free_port_block(0, 0), free_port_block()
+        self._servers = self._standalone(SETTINGS)
 
     async def run(self, round_count: int) -> Round:
         """Run all rounds and stop in order after the last. Returns the last round. Raises RoundFailed."""
@@ -118,11 +120,12 @@ class KillRounds:
             load.in_flight,
         )
 
+    def _standalone(self, settings: dict[str, str]) -> StandaloneProcess:
+        return StandaloneProcess(self._directory, settings=settings, namesrv_port=self._namesrv_port, port=self._port)
+
     async def _start_again(self, flush_type: str) -> None:
         """Start a new process at the old addresses on the old directory."""
-        ports = [int(address.rpartition(":")[2]) for address in (self._servers.namesrv, self._servers.broker)]
         broker = self._servers.broker
-        settings = {**SETTINGS, "flushDiskType": flush_type}
-        self._servers = StandaloneProcess(self._directory, settings=settings, namesrv_port=ports[0], port=ports[1])
+        self._servers = self._standalone({**SETTINGS, "flushDiskType": flush_type})
         await asyncio.to_thread(self._servers.start)
         assert self._servers.broker == broker

@@ -17,10 +17,11 @@ import pytest
 
 from tests.interop.support import probe
 from tests.interop.support.maven import compiled
-from tests.interop.support.process import Server, free_port_block
+from tests.interop.support.process import Server
 from tests.interop.support.programs import ProgramOutput, run_program
 from tests.interop.support.pymq_server import REPOSITORY, PymqServer
 from tests.interop.support.tools import require
+from tests.ports import free_port_block
 
 RUNTIME_INFO = 28
 MATCHED_BEFORE_KILL = 20

@@ -26,8 +26,8 @@ from pymq.client import (
 )
 from tests.client.scenarios import Inbox, make_topic, until
 from tests.interop.support.apache import ApacheServer
-from tests.interop.support.process import free_port_block
 from tests.interop.support.pymq_server import PymqServer
+from tests.ports import free_port_block
 
 GOOD, HOLDING = "good-group", "holding-group"
 PLAIN_COUNT = 20

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from tests.interop.support import probe
 from tests.interop.support.maven import class_path
-from tests.interop.support.process import Server, free_port_block
+from tests.interop.support.process import Server
 from tests.interop.support.tools import require
+from tests.ports import free_port_block
 
 CLUSTER = "DefaultCluster"
 BROKER_NAME = "broker-a"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
-import socket
 import subprocess
 from pathlib import Path
 from typing import IO
@@ -13,32 +11,7 @@ from typing import IO
 STOP_TIMEOUT_S = 30
 
 
-# No connection gets its own port from here: a port that a restarted server needs again stays free. Most systems hand
-# out 32768 and above.
-PORT_MIN = 12_000
-PORT_MAX = 32_000
 _PORT_TAKEN = ("bindexception", "address already in use", " is in use")
-_given: set[int] = set()
-
-
-def free_port_block(below: int = 2, above: int = 1) -> int:
-    """Return an unused loopback port p with p-below .. p+above all free (a broker also takes p-2 and p+1)."""
-    for _ in range(100):
-        port = random.randrange(PORT_MIN, PORT_MAX)
-        block = range(port - below, port + above + 1)
-        if _given.isdisjoint(block) and all(_is_free(p) for p in block):
-            _given.update(block)
-            return port
-    raise AssertionError(f"no block of free loopback ports found in 100 tries between {PORT_MIN} and {PORT_MAX}")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as attempt:
-        try:
-            attempt.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 class Server:

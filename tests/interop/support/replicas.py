@@ -10,8 +10,9 @@ from pathlib import Path
 from tests.interop.support import probe
 from tests.interop.support.apache import JVM_FLAGS, STOP_TIMEOUT_S, TERMINATED, TIMER_FLUSH_INTERVAL_MS
 from tests.interop.support.maven import class_path
-from tests.interop.support.process import Server, free_port_block
+from tests.interop.support.process import Server
 from tests.interop.support.tools import require
+from tests.ports import free_port_block
 
 REPOSITORY = Path(__file__).parent.parent.parent.parent
 CLUSTER = "DefaultCluster"
