@@ -177,7 +177,8 @@ def test_a_master_that_was_killed_starts_again_on_another_port(tmp_path: Path, c
         group.wait_for(capsys, a=0, b=1)
         send(group, "before")
         group.kill("a")
-        old = group.addresses.pop("a")
+        old = group.addresses["a"]
+        group.move("a")
         assert group.start("a") != old
         group.wait_for(capsys, a=0, b=1)
         send(group, "after")
