@@ -6,12 +6,15 @@ and the next step. An error that only a bug can cause is an ``assert``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_NOT_FOUND = 3
 EXIT_UNREACHABLE = 4
 EXIT_REFUSED = 5
+EXIT_PARTIAL = 6
 
 
 class PymqError(Exception):
@@ -83,6 +86,26 @@ class ClosedError(UnreachableError):
 
 class RequestTimeoutError(UnreachableError):
     """The connection works, but the answer did not arrive in time."""
+
+
+class PartialError(PymqError):
+    """A call to several servers took effect at some of them only.
+
+    ``done`` are the addresses where it did, ``failed`` says for each other address why not.
+    """
+
+    exit_code = EXIT_PARTIAL
+
+    def __init__(self, done: Sequence[str], failed: Mapping[str, PymqError]) -> None:
+        reasons = "; ".join(_about(address, error) for address, error in failed.items())
+        super().__init__(f"done at {', '.join(done)}, but not at {reasons}: repeat it when that is mended")
+        self.done = list(done)
+        self.failed = dict(failed)
+
+
+def _about(address: str, error: PymqError) -> str:
+    text = str(error)
+    return text if address in text else f"{address}: {text}"
 
 
 class OverloadedError(PymqError):

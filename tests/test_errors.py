@@ -27,6 +27,7 @@ def test_every_class_is_in_the_tree_and_says_when_it_is_raised() -> None:
         (errors.RequestTimeoutError, 4),
         (errors.RefusedError, 5),
         (errors.Refusal, 5),
+        (errors.PartialError, 6),
         (errors.ProtocolViolation, 1),
         (errors.StoreUnavailableError, 1),
     ],
@@ -48,6 +49,13 @@ def test_a_servers_refusal_names_code_remark_and_server(remark: str | None, addr
     error = RefusedError(17, remark, address)
     assert str(error) == text
     assert (error.code, error.remark, error.address) == (17, remark or "", address)
+
+
+def test_a_partial_result_names_where_it_took_effect_and_where_not() -> None:
+    failed = {"b:2": errors.UnreachableError("b:2 can't be reached"), "c:3": errors.UnreachableError("silence")}
+    error = errors.PartialError(["a:1"], failed)
+    assert str(error).startswith("done at a:1, but not at b:2 can't be reached; c:3: silence: ")
+    assert (error.done, error.failed) == (["a:1"], failed)
 
 
 def test_what_errors_carry_beside_their_text() -> None:

@@ -46,19 +46,30 @@ class NameServers:
         self._remoting = remoting
         self._current = rng.randrange(len(self.addresses))
 
-    async def invoke(self, command: Command, timeout_s: float = 3.0) -> Command:
-        """Returns the first answer of any server, whatever its code; each server gets ``timeout_s``.
+    async def invoke(
+        self, command: Command, timeout_s: float = 3.0, *, missing_codes: frozenset[int] = frozenset()
+    ) -> Command:
+        """Returns the first answer of any server; each server gets ``timeout_s``.
 
+        After an answer with one of ``missing_codes`` the other servers are asked, too: for a while after a start or a
+        lost connection, one server knows what another does not. Such an answer is returned when none has a better one.
         Raises UnreachableError when none answers, ClosedError when the client is stopped.
         """
         problems: list[str] = []
+        missing: Command | None = None
         for _ in self.addresses:
             address = self.addresses[self._current]
             try:
-                return await self._remoting.invoke(address, command, timeout_s)
+                answer = await self._remoting.invoke(address, command, timeout_s)
             except ClosedError:
                 raise
             except UnreachableError as error:
                 problems.append(str(error))
-                self._current = (self._current + 1) % len(self.addresses)
+            else:
+                if answer.code not in missing_codes:
+                    return answer
+                missing = missing or answer
+            self._current = (self._current + 1) % len(self.addresses)
+        if missing is not None:
+            return missing
         raise UnreachableError("no name server answers: " + "; ".join(problems))

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 AUTO_CREATE_QUEUE_COUNT = 4  # Java: DefaultMQProducer.defaultTopicQueueNums
 LOOK_UP_TIMEOUT_S = 3.0  # for all name servers together
 LOOK_UP_SHARE_MIN_S = 1.0  # for each of them
+_NO_ROUTE = frozenset({ResponseCode.TOPIC_NOT_EXIST})
 
 
 def write_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
@@ -228,7 +229,8 @@ class RouteCache:
         header = RouteHeader(topic=topic, accept_standard_json_only=True)
         # One that is silent leaves time for the next, within what a send usually has.
         share_s = max(LOOK_UP_TIMEOUT_S / len(self._name_servers.addresses), LOOK_UP_SHARE_MIN_S)
-        answer = await self._name_servers.invoke(request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header), share_s)
+        command = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        answer = await self._name_servers.invoke(command, share_s, missing_codes=_NO_ROUTE)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             raise NotFoundError(f"topic {topic} does not exist: no name server has a route for it")
         if answer.code != ResponseCode.SUCCESS:

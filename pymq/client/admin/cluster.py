@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pymq.client.admin.connection import AdminConnection
-from pymq.errors import NotFoundError, UsageError
+from pymq.errors import NotFoundError, PymqError, UsageError
 from pymq.wire.bodies_route import ClusterInfo, decode_cluster_info
 from pymq.wire.codes import RequestCode
 
@@ -26,9 +26,17 @@ class ClusterAdmin:
         self._connection = connection
 
     async def info(self) -> ClusterInfo:
-        """Returns all brokers by name and all clusters."""
-        answer = await self._connection.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO)
-        return decode_cluster_info(answer.body)
+        """Returns all brokers by name and all clusters, as the first name server knows them that knows a broker.
+
+        One that has just started knows none.
+        """
+        info = decode_cluster_info((await self._connection.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
+        if info.broker_addr_table or len(self._connection.namesrv_addresses) == 1:
+            return info
+        for other in (await self._connection.try_each_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO)).values():
+            if not isinstance(other, PymqError) and (found := decode_cluster_info(other.body)).broker_addr_table:
+                return found
+        return info
 
     async def masters(self) -> list[BrokerTarget]:
         """Returns the masters of all clusters, sorted by name."""

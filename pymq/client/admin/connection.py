@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from pymq.clock import Clock
-from pymq.errors import ClosedError, RefusedError, UnreachableError
+from pymq.errors import ClosedError, PartialError, PymqError, RefusedError, UnreachableError
 from pymq.net.client import RemotingClient
 from pymq.wire.bodies_admin import encode_admin_body
 from pymq.wire.command import Command, request
@@ -30,13 +32,23 @@ class AdminConnection:
         """True in a forked child if the parent used this client."""
         return self._client.inherited
 
-    async def ask_namesrv(self, code: int, header: Header | None = None, body: bytes = b"") -> Command:
+    async def ask_namesrv(
+        self,
+        code: int,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        missing_codes: frozenset[int] = frozenset(),
+    ) -> Command:
         """Returns the answer of the first name server that can be reached; the next call starts with the same one.
 
-        Raises UnreachableError when none can, RefusedError when it answers with a code other than 0.
+        One that refuses with one of ``missing_codes`` lacks what is asked for: the others may have it, since name
+        servers have different views for a while. Raises UnreachableError when none can be reached, RefusedError when
+        one answers with another code than 0.
         """
         others = [address for address in self.namesrv_addresses if address != self._preferred]
-        failures = []
+        failures: list[PymqError] = []
+        missing: RefusedError | None = None
         for address in [self._preferred, *others]:
             try:
                 answer = await self._client.invoke_ok(address, request(code, header, body), self.timeout_s)
@@ -45,8 +57,15 @@ class AdminConnection:
             except UnreachableError as error:
                 failures.append(error)
                 continue
+            except RefusedError as error:
+                if error.code not in missing_codes:
+                    raise
+                missing = missing or error
+                continue
             self._preferred = address
             return answer
+        if missing is not None:
+            raise missing
         if len(failures) == 1:
             raise failures[0]
         raise UnreachableError(f"none of the {len(failures)} name servers can be reached: {failures[0]}") from failures[
@@ -54,8 +73,34 @@ class AdminConnection:
         ]
 
     async def ask_each_namesrv(self, code: int, header: Header | None = None, body: bytes = b"") -> list[Command]:
-        """Sends a request to all name servers and returns the answers. Raises what :meth:`ask_broker` raises."""
-        return [await self.ask_broker(address, code, header, body) for address in self.namesrv_addresses]
+        """Sends a request to all name servers and returns the answers.
+
+        One that fails doesn't keep it from the others: raises PartialError when some did it, else the first's error.
+        """
+        found = await self.try_each_namesrv(code, header, body)
+        failed = {address: answer for address, answer in found.items() if isinstance(answer, PymqError)}
+        done = {address: answer for address, answer in found.items() if not isinstance(answer, PymqError)}
+        if failed and not done:
+            raise next(iter(failed.values()))
+        if failed:
+            raise PartialError(list(done), failed)
+        return list(done.values())
+
+    async def try_each_namesrv(
+        self, code: int, header: Header | None = None, body: bytes = b""
+    ) -> dict[str, Command | PymqError]:
+        """Sends a request to all name servers; returns each one's answer, or why there is none, by its address."""
+
+        async def ask(address: str) -> Command | PymqError:
+            try:
+                return await self.ask_broker(address, code, header, body)
+            except ClosedError:
+                raise
+            except (UnreachableError, RefusedError) as error:
+                return error
+
+        addresses = self.namesrv_addresses
+        return dict(zip(addresses, await asyncio.gather(*map(ask, addresses)), strict=True))
 
     async def ask_broker(
         self, address: str, code: int, header: Header | None = None, body: bytes | msgspec.Struct = b""

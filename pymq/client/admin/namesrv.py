@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pymq.client.admin.connection import AdminConnection
 from pymq.client.admin.settings_text import decode_settings, encode_settings
-from pymq.errors import RefusedError
+from pymq.errors import PymqError, RefusedError
 from pymq.wire.bodies_admin import decode_admin_body
 from pymq.wire.bodies_route import KvTable
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -19,9 +19,14 @@ from pymq.wire.headers.route import (
     WipeWritePermAnswer,
 )
 
+_NO_VALUE = frozenset({ResponseCode.QUERY_NOT_FOUND})
+
 
 class NamesrvAdmin:
-    """Calls to name servers. A change is sent to all of them, because they don't share their state."""
+    """Calls to name servers. A change is sent to all of them, because they don't share their state.
+
+    A change raises PartialError when some of them could not be reached or refused it.
+    """
 
     def __init__(self, connection: AdminConnection) -> None:
         self._connection = connection
@@ -40,9 +45,10 @@ class NamesrvAdmin:
         """Returns a shared value, None when it is not set."""
         try:
             header = KvKeyHeader(namespace=namespace, key=key)
-            answer = await self._connection.ask_namesrv(RequestCode.GET_KV_CONFIG, header)
+            code = RequestCode.GET_KV_CONFIG
+            answer = await self._connection.ask_namesrv(code, header, missing_codes=_NO_VALUE)
         except RefusedError as error:
-            if error.code == ResponseCode.QUERY_NOT_FOUND:
+            if error.code in _NO_VALUE:
                 return None
             raise
         return decode_header(KvValueAnswer, answer.ext).value
@@ -56,9 +62,10 @@ class NamesrvAdmin:
         """Returns all shared values of a namespace; empty for an unknown one."""
         try:
             header = KvNamespaceHeader(namespace=namespace)
-            answer = await self._connection.ask_namesrv(RequestCode.GET_KVLIST_BY_NAMESPACE, header)
+            code = RequestCode.GET_KVLIST_BY_NAMESPACE
+            answer = await self._connection.ask_namesrv(code, header, missing_codes=_NO_VALUE)
         except RefusedError as error:
-            if error.code == ResponseCode.QUERY_NOT_FOUND:
+            if error.code in _NO_VALUE:
                 return {}
             raise
         return decode_admin_body(KvTable, answer.body).table
@@ -72,9 +79,24 @@ class NamesrvAdmin:
             answer = await self._connection.ask_broker(address, code)
         return decode_settings(answer.body)
 
-    async def update_config(self, changes: dict[str, str]) -> None:
-        """Changes settings of every name server while it runs."""
-        await self._connection.ask_each_namesrv(RequestCode.UPDATE_NAMESRV_CONFIG, None, encode_settings(changes))
+    async def configs(self) -> dict[str, dict[str, str] | PymqError]:
+        """Returns the settings of every name server by its address, or why there are none."""
+        found = await self._connection.try_each_namesrv(RequestCode.GET_NAMESRV_CONFIG)
+        return {
+            address: answer if isinstance(answer, PymqError) else decode_settings(answer.body)
+            for address, answer in found.items()
+        }
+
+    async def update_config(self, changes: dict[str, str], address: str | None = None) -> None:
+        """Changes settings of one name server while it runs, by default of every one.
+
+        Raises RefusedError for settings that can't be changed, PartialError when only some servers have changed them.
+        """
+        body, code = encode_settings(changes), RequestCode.UPDATE_NAMESRV_CONFIG
+        if address is None:
+            await self._connection.ask_each_namesrv(code, None, body)
+        else:
+            await self._connection.ask_broker(address, code, None, body)
 
     async def wipe_write_permission(self, broker_name: str) -> int:
         """Removes a broker's write permission from all routes; returns the largest topic count of any name server."""

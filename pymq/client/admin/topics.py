@@ -55,7 +55,9 @@ class TopicAdmin:
         """Returns the topic's route. Raises NotFoundError."""
         header = RouteHeader(topic=topic, accept_standard_json_only=True)
         try:
-            answer = await self._connection.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+            answer = await self._connection.ask_namesrv(
+                RequestCode.GET_ROUTEINFO_BY_TOPIC, header, missing_codes=_NO_TOPIC
+            )
         except RefusedError as error:
             if error.code == ResponseCode.TOPIC_NOT_EXIST:
                 raise NotFoundError(f"no topic {topic!r}: pymq topic list shows all topics") from error
