@@ -6,11 +6,14 @@ because the tools fail or show blanks for a missing key.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from pymq import __version__
 from pymq.clock import Clock
 from pymq.model.names import SCHEDULE_TOPIC
+from pymq.net.descriptors import descriptor_limit, open_count
 from pymq.units import format_bytes
 from pymq.wire.codes import VERSION_5_3_3
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from pymq.store.store import MessageStore
 
 _POOLS = ("send", "pull", "litePull", "query", "ack")
+FILES_COUNTED_EVERY_MS = 1000
 _NO_POOL_BUFFER = 2**31 - 1
 _LATENCY_BUCKETS = (
     *("<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s"),
@@ -47,6 +51,7 @@ class RuntimeInfo:
         delays: DelayService,
         timers: TimerService,
         replication: StatusReport,
+        open_files: Callable[[], int | None] = open_count,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -57,6 +62,9 @@ class RuntimeInfo:
         self._delays = delays
         self._timers = timers
         self._replication = replication
+        self._open_files = open_files
+        self._files_counted_ms: int | None = None
+        self._file_count: int | None = None
 
     def table(self) -> dict[str, str]:
         """Return name -> text of every figure."""
@@ -75,6 +83,17 @@ class RuntimeInfo:
         result.update(self._stats.filters.figures())
         result.update(_idle_figures())
         result.update(self._timer_progress())
+        result.update(self._process())
+        return result
+
+    def _process(self) -> dict[str, str]:
+        """Return PyMQ's own keys about the process. Open files are counted once a second at most."""
+        now_ms = self._clock.monotonic_ms()
+        if self._files_counted_ms is None or now_ms - self._files_counted_ms >= FILES_COUNTED_EVERY_MS:
+            self._file_count, self._files_counted_ms = self._open_files(), now_ms
+        result = {"pymqVersion": __version__, "pymqTimeMs": str(self._clock.now_ms())}
+        if self._file_count is not None:
+            result |= {"pymqOpenFiles": str(self._file_count), "pymqOpenFilesMax": str(descriptor_limit())}
         return result
 
     def _traffic(self) -> dict[str, str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pymq.client.admin.connection import AdminConnection
 from pymq.client.admin.settings_text import decode_settings, encode_settings
 from pymq.errors import RefusedError
+from pymq.model.message import MessageQueue
 from pymq.wire.bodies_admin import (
     AllProducers,
     BrokerConsumeStats,
     Connection,
+    ConsumeOffset,
     ConsumeQueueAnswer,
     DeletionPlan,
     HaStatus,
@@ -81,6 +83,16 @@ class BrokerAdmin:
         header = BrokerConsumeStatsHeader(is_order=ordered)
         answer = await self._connection.ask_broker(address, RequestCode.GET_BROKER_CONSUME_STATS, header)
         return decode_admin_body(BrokerConsumeStats, answer.body)
+
+    async def group_offsets(self, address: str) -> dict[str, dict[MessageQueue, ConsumeOffset]]:
+        """Returns the places of all groups in all queues of the broker that they have read, with one request."""
+        found: dict[str, dict[MessageQueue, ConsumeOffset]] = {}
+        for entry in (await self.consume_stats(address)).consume_stats_list:
+            for group, parts in entry.items():
+                offsets = found.setdefault(group, {})
+                for part in parts:
+                    offsets |= part.offset_table
+        return found
 
     async def producers(self, address: str) -> dict[str, list[ProducerInfo]]:
         """Returns the clients of each producer group."""

@@ -1,0 +1,156 @@
+"""``pymq doctor``: the command and its text for people."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pymq.cli.lazy import examples, new_app
+from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, split_addresses
+from pymq.cli.output import OutputFormat, is_styled, print_json
+from pymq.errors import EXIT_FAILED, EXIT_UNREACHABLE
+
+if TYPE_CHECKING:
+    from pymq.cli.doctor.finding import Check, Finding
+    from pymq.cli.doctor.state import ClusterState
+
+app = new_app()
+OBSERVE_DEFAULT_S = 6.0
+TIMEOUT_DEFAULT_S = 5.0
+_COLORS = {"problem": "31;1", "warning": "33;1", "note": "36", "unknown": "2"}
+_NAMES = {"unknown": "not known"}
+
+
+@app.command(
+    epilog=examples(
+        "pymq doctor",
+        "pymq doctor --namesrv 10.0.0.1:9876;10.0.0.2:9876",
+        "pymq doctor --check disk --check stuck --strict",
+        "pymq doctor -o json",
+    )
+)
+def doctor(
+    names: Annotated[
+        list[str] | None, typer.Option("--check", metavar="NAME", help="Only this check; repeatable. Default: all.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings fail the command, too.")] = False,
+    observe: Annotated[
+        float,
+        typer.Option("--observe", metavar="SECONDS", min=0, help="How long to watch groups that are behind; 0: don't."),
+    ] = OBSERVE_DEFAULT_S,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait for each answer.")
+    ] = TIMEOUT_DEFAULT_S,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Look at the whole cluster, and name what is wrong with the next step. Changes nothing.
+
+    Works on PyMQ and on Apache clusters; what a server doesn't report is shown as not known, and is no failure. Exit
+    code 0: no problem; 1: a problem (with --strict also a warning); 4: no name server answers.
+    """
+    import asyncio
+
+    from pymq.cli.doctor import registry
+    from pymq.cli.doctor.gather import Gatherer, SocketProbe
+    from pymq.client.admin import Admin
+    from pymq.clock import SystemClock
+
+    checks = registry.chosen(registry.all_checks(), names or ())
+    gatherer = Gatherer(
+        split_addresses(namesrv),
+        lambda addresses: Admin(addresses, timeout_s=timeout),
+        clock=SystemClock(),
+        probe=SocketProbe(),
+        observe_ms=int(observe * 1000),
+    )
+    state = asyncio.run(gatherer.state())
+    found = registry.run_checks(checks, state)
+    if output is OutputFormat.json:
+        print_json(_record(state, checks, found))
+    else:
+        _print(state, checks, found)
+    raise typer.Exit(_exit_code(state, [finding for _, finding in found], strict))
+
+
+def _exit_code(state: ClusterState, findings: list[Finding], strict: bool) -> int:
+    from pymq.cli.doctor.finding import Severity
+    from pymq.cli.doctor.registry import worst
+
+    if not state.is_reachable:
+        return EXIT_UNREACHABLE
+    failing = (Severity.PROBLEM, Severity.WARNING) if strict else (Severity.PROBLEM,)
+    return EXIT_FAILED if worst(findings) in failing else 0
+
+
+def _record(state: ClusterState, checks: list[Check], found: list[tuple[str, Finding]]) -> dict[str, Any]:
+    from pymq.cli.doctor.registry import NAME_SERVERS, worst
+
+    severity = worst(finding for _, finding in found)
+    return {
+        "worst": severity.value if severity else None,
+        "name_servers": [server.address for server in state.name_servers],
+        "brokers": [broker.view.address for broker in state.brokers],
+        "groups": [group.name for group in state.groups],
+        "observed_ms": state.observed_ms,
+        "checks": [
+            {
+                "name": check.name,
+                "question": check.question,
+                "checked": state.is_reachable or check.name == NAME_SERVERS,
+                "findings": sum(name == check.name for name, _ in found),
+            }
+            for check in checks
+        ],
+        "findings": [finding.as_record(name) for name, finding in found],
+    }
+
+
+def _print(state: ClusterState, checks: list[Check], found: list[tuple[str, Finding]]) -> None:
+    width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 0
+    for name, finding in found:
+        severity = finding.severity.value
+        head = f"{_NAMES.get(severity, severity).upper()}  {name}: {finding.subject}"
+        print(f"\033[{_COLORS[severity]}m{head}\033[0m" if is_styled() else head)
+        _print_text(finding.text, width)
+        if finding.next_step:
+            _print_text(f"next: {finding.next_step}", width)
+    with_findings = {name for name, _ in found}
+    fine = [check.name for check in checks if check.name not in with_findings]
+    if found and fine:
+        print()
+    if fine:
+        _print_text(f"{'fine' if state.is_reachable else 'not checked'}: {', '.join(fine)}", width, "")
+    print(_summary(state, [finding for _, finding in found]))
+
+
+def _print_text(text: str, width: int, indent: str = "  ") -> None:
+    """Prints a text, folded on a terminal; further lines are indented more."""
+    clean = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    if width:
+        lines = textwrap.wrap(clean, max(width - 1, 40), initial_indent=indent, subsequent_indent=indent + "  ")
+        print("\n".join(lines))
+    else:
+        print(indent + clean)
+
+
+def _summary(state: ClusterState, findings: list[Finding]) -> str:
+    found = [
+        _count(sum(finding.severity.value == name for finding in findings), name)
+        for name in ("problem", "warning", "note")
+    ]
+    unknown = sum(finding.severity.value == "unknown" for finding in findings)
+    seen = [
+        _count(len(state.name_servers), "name server"),
+        _count(len(state.brokers), "broker"),
+        _count(len(state.groups), "consumer group"),
+    ]
+    return f"{', '.join(found)}, {unknown} not known ({', '.join(seen)})"
+
+
+def _count(count: int, name: str) -> str:
+    return f"{count} {name}{'' if count == 1 else 's'}"

@@ -1,0 +1,68 @@
+"""Checks of routes: does every topic have brokers, and does every queue have readers?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pymq.cli.doctor.finding import Finding, note, problem, warning
+from pymq.cli.doctor.name_servers import shown
+from pymq.cli.doctor.state import ClusterState
+
+
+def check_brokers(state: ClusterState) -> Iterator[Finding]:
+    answering = [server for server in state.name_servers if not server.error]
+    if answering and not state.brokers:
+        yield problem(
+            ", ".join(server.address for server in answering),
+            "no broker is registered",
+            "start one with pymq broker --namesrv ADDRESS, or wait 30 s after the start of the name server",
+        )
+
+
+def check_routes(state: ClusterState) -> Iterator[Finding]:
+    known = frozenset[str]().union(*(server.topics for server in state.name_servers))
+    held: set[str] = set()
+    for broker in state.masters:
+        if broker.topics is None:
+            continue
+        held |= broker.topics.keys()
+        unlisted = sorted(broker.topics.keys() - known)
+        if unlisted:
+            yield problem(
+                broker.label,
+                f"has {len(unlisted)} topics that no name server lists, so no client finds them: {shown(unlisted)}",
+                f"its log says why it can't register; pymq broker config {broker.label} --key namesrv shows where",
+                topics=unlisted,
+            )
+    system = {broker.view.name for broker in state.brokers} | {broker.view.cluster for broker in state.brokers}
+    without_broker = sorted(known - held - system)
+    if without_broker and state.is_complete and all(broker.topics is not None for broker in state.masters):
+        yield warning(
+            shown(without_broker),
+            f"name servers list {len(without_broker)} topics that no broker has",
+            "pymq topic delete removes them from the name servers",
+            topics=without_broker,
+        )
+
+
+def check_queues(state: ClusterState) -> Iterator[Finding]:
+    for broker in state.masters:
+        for name, config in sorted((broker.topics or {}).items()):
+            write, read = config.write_queue_nums, config.read_queue_nums
+            if write > read:
+                yield problem(
+                    f"{name} on {broker.label}",
+                    f"{write} queues are written and only {read} are read: messages in queues {read} to {write - 1} "
+                    "reach no consumer",
+                    f"pymq topic update {name} --rq {write}",
+                    write_queues=write,
+                    read_queues=read,
+                )
+            elif read > write:
+                yield note(
+                    f"{name} on {broker.label}",
+                    f"{write} queues are written and {read} are read: it shrinks",
+                    f"pymq topic shrink {name} --to {write} goes on when all groups have read the upper ones",
+                    write_queues=write,
+                    read_queues=read,
+                )
