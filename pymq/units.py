@@ -88,6 +88,11 @@ def format_duration_ms(duration_ms: int) -> str:
     return " ".join(parts)
 
 
+def format_count(count: int, noun: str) -> str:
+    """Formats a number of things: ``"1 broker"``, ``"2 brokers"``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def _scaled(number: str, factor: int) -> int:
     """Multiplies exactly, because floats would turn 1.001s into 1000 ms; drops fractions of a byte or millisecond."""
     return int(Decimal(number) * factor)

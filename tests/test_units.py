@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pymq.errors import EXIT_USAGE, UsageError
-from pymq.units import format_bytes, format_duration_ms, parse_duration_ms, parse_size_bytes, parse_time_ms
+from pymq.units import format_bytes, format_count, format_duration_ms, parse_duration_ms, parse_size_bytes, parse_time_ms
 
 NOW_MS = 1_767_225_600_000
 
@@ -197,3 +197,8 @@ def test_bytes_as_text(count: int, expected: str) -> None:
 )
 def test_durations_as_text(duration_ms: int, expected: str) -> None:
     assert format_duration_ms(duration_ms) == expected
+
+
+@pytest.mark.parametrize(("count", "expected"), [(0, "0 brokers"), (1, "1 broker"), (2, "2 brokers")])
+def test_counts_as_text(count: int, expected: str) -> None:
+    assert format_count(count, "broker") == expected

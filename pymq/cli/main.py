@@ -25,7 +25,7 @@ COMMANDS: CommandTable = {
     "filter-server": ("pymq.cli.filter_server", "Run plugin filters between a broker and consumers."),
     "cluster": ("pymq.cli.cluster", "List the brokers of all clusters with their roles and lag."),
     "doctor": ("pymq.cli.doctor.command", "Look at the whole cluster, and name what is wrong."),
-    "check": ("pymq.cli.check", "Check that slaves have the same data as their masters."),
+    "check": ("pymq.cli.check.command", "Check brokers, lag, disks or replicas for monitoring."),
     "topic": ("pymq.cli.topic", "List, create, update, delete and inspect topics."),
     "group": ("pymq.cli.group", "List consumer groups, their members and their lag."),
     "offset": ("pymq.cli.offset", "Show where consumer groups are, and move them."),

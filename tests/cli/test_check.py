@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pymq.cli.check_work import SAMPLE_BYTES, check_replicas, sample_ranges
+from pymq.cli.check.replica import SAMPLE_BYTES, check_replicas, sample_ranges
 from pymq.errors import NotFoundError, RefusedError
 from pymq.model import fastjson
 from pymq.wire.admin_text import encode_whole

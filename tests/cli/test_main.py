@@ -23,7 +23,7 @@ from pymq.errors import (
 SUBCOMMANDS = {
     "broker": ["", "status", "config", "promote", "rejoin"],  # without arguments it runs a broker
     "cluster": ["list"],
-    "check": ["replica"],
+    "check": ["broker", "lag", "disk", "replica"],
     "topic": ["list", "create", "update", "delete", "describe", "route", "stats"],
     "group": ["list", "describe", "lag"],
     "offset": ["show", "reset", "copy", "skip"],

@@ -13,6 +13,7 @@ from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, split_addresses
 from pymq.cli.output import OutputFormat, is_styled, print_json
 from pymq.errors import EXIT_FAILED, EXIT_UNREACHABLE
+from pymq.units import format_count
 
 if TYPE_CHECKING:
     from pymq.cli.doctor.finding import Check, Finding
@@ -140,17 +141,13 @@ def _print_text(text: str, width: int, indent: str = "  ") -> None:
 
 def _summary(state: ClusterState, findings: list[Finding]) -> str:
     found = [
-        _count(sum(finding.severity.value == name for finding in findings), name)
+        format_count(sum(finding.severity.value == name for finding in findings), name)
         for name in ("problem", "warning", "note")
     ]
     unknown = sum(finding.severity.value == "unknown" for finding in findings)
     seen = [
-        _count(len(state.name_servers), "name server"),
-        _count(len(state.brokers), "broker"),
-        _count(len(state.groups), "consumer group"),
+        format_count(len(state.name_servers), "name server"),
+        format_count(len(state.brokers), "broker"),
+        format_count(len(state.groups), "consumer group"),
     ]
     return f"{', '.join(found)}, {unknown} not known ({', '.join(seen)})"
-
-
-def _count(count: int, name: str) -> str:
-    return f"{count} {name}{'' if count == 1 else 's'}"

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pymq.cli.check.line import Figure, Level, Limits, Part, Result
 from pymq.cli.replica_view import BrokerView, SlaveLag, ask, brokers, lag_of, problems_of
 from pymq.client.admin import Admin
 from pymq.client.admin.replication import TableEntries
 from pymq.errors import NotFoundError, PymqError, RefusedError
-from pymq.units import format_bytes
+from pymq.units import format_bytes, format_count
 from pymq.wire.bodies_replication import GONE, LogDigestsRequest, ReplicationStatus
 from pymq.wire.codes import ResponseCode
 
@@ -69,6 +70,20 @@ async def check_replicas(admin: Admin, name: str | None, samples: int, *, full: 
             admin, [view for view in asked if (view.cluster, view.name) == key], samples, full
         )
     return [outcome.as_record() for outcome in outcomes]
+
+
+def as_result(records: Sequence[dict[str, Any]], limits: Limits) -> Result:
+    """Returns the result for monitoring: problems are critical, and ``limits`` are about the bytes that slaves lack."""
+    result = Result("replica", format_count(len(records), "slave") + " in step with its master")
+    for record in records:
+        subject = f"{record['broker']} slave {record['slave_id']}" if record["slave_id"] else record["broker"]
+        figure = Figure(subject, record["lag_bytes"], "B", limits)
+        result.figures.append(figure)
+        result.parts += [Part(subject, Level.CRITICAL, problem) for problem in record["problems"]]
+        if not record["problems"]:
+            lag = "an unknown number of bytes" if figure.value is None else format_bytes(figure.value)
+            result.parts.append(Part(subject, figure.level, f"lacks {lag} of its master's log"))
+    return result
 
 
 async def _check_group(admin: Admin, views: Sequence[BrokerView], samples: int, full: bool) -> list[ReplicaCheck]:
