@@ -26,7 +26,7 @@ from pymq.broker.replication.roles.role_file import (
 )
 from pymq.broker.replication.roles.role_switch import RoleSwitch
 from pymq.broker.replication.startup_check import StartupCheck
-from pymq.broker.report.registration import Registrar, RegistrationRequests, named_slaves
+from pymq.broker.report.registration import REGISTRATION_JOB, Registrar, RegistrationRequests, named_slaves
 from pymq.broker.store_settings import store_settings
 from pymq.broker.upkeep.bulk_work import BulkWork
 from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, Job, JobRunner
@@ -369,7 +369,7 @@ class Broker:
         jobs = [
             *parts.jobs(),
             Job("bulk work", TICK_PERIOD_MS, self._bulk_work.tick),
-            Job("registration", TICK_PERIOD_MS, self._register_soon),
+            Job(REGISTRATION_JOB, TICK_PERIOD_MS, self._register_soon),
         ]
         self._jobs = JobRunner(jobs, self.server.schedule_turn_end, self.server.turns)
         self._jobs.start()

@@ -26,7 +26,7 @@ from pymq.broker.replication.roles.role import ChangeRole, Role
 from pymq.broker.replication.side import ReplicationSide
 from pymq.broker.replication.slave.side import SlaveSide
 from pymq.broker.replication.tail_recovery.tail_search import RecoveredTail
-from pymq.broker.report.registration import RegistrationRequests
+from pymq.broker.report.registration import REGISTRATION_JOB, RegistrationRequests
 from pymq.broker.report.stats import StatsManager
 from pymq.broker.store_settings import store_settings
 from pymq.broker.upkeep.flusher import RunInThread
@@ -104,6 +104,8 @@ class BrokerParts:
             if role.is_master
             else NoSlaves()
         )
+        if isinstance(slaves, HaService):
+            slaves.on_member = lambda: hasten_job(REGISTRATION_JOB, 0)
         self.replication = Replication(
             config=config,
             clock=clock,

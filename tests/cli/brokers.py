@@ -137,6 +137,17 @@ class Brokers:
             assert time.monotonic() < deadline, found
             time.sleep(0.05)
 
+    def wait_for_ack(self, capsys: Any, master: str) -> None:
+        """Wait until a master knows that its slaves have its log, and has told the name server who they are."""
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            (status,) = self.json(capsys, "broker", "status", self.addresses[master], "-o", "json")
+            if status["slaves"] and all(one["ack_offset"] == status["log_end"] > 0 for one in status["slaves"]):
+                break
+            assert time.monotonic() < deadline, status
+        # A master answers this after the registration that it sends with the first ack.
+        self.json(capsys, "broker", "status", self.addresses[master], "-o", "json")
+
     def wait_for_route(self, master: str) -> None:
         """Wait until the name server lists a broker ("host:port") as the master."""
         deadline = time.monotonic() + DEADLINE_S

@@ -151,7 +151,7 @@ def test_a_suspended_master_steps_down_when_it_resumes(group: Brokers, capsys: C
     b = group.start("b", "--id", "1")
     group.wait_for(capsys, a=0, b=1)
     send(group, "before")
-    group.wait_for(capsys, a=0, b=1)
+    group.wait_for_ack(capsys, "a")
     group.signal("a", signal.SIGSTOP)
     assert group.json(capsys, "broker", "promote", b, "--yes", "--force", "--json")["target"] == b
     group.wait_for_route(b)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+REGISTRATION_JOB = "registration"
 HEARTBEAT_TIMEOUT_MS = 120_000
 # The pause after a failed round: a broker that has our id may be about to give it up. Grows for servers that are away.
 RETRY_MS = 1000
@@ -166,7 +167,7 @@ class Registrar:
                 await self._gather(*[self._register(server) for server in self._config.namesrv_addresses])
                 for callback in waiting:
                     callback()
-                if not self._requests.is_pending:
+                if not (self._requests.is_pending or self._has_new_slave()):
                     return
         finally:
             self._running = False

@@ -291,6 +291,16 @@ def test_a_new_slave_is_named_at_once() -> None:
     assert not setup.registrar.is_due(), "a name server remembers it for longer anyway"
 
 
+def test_a_slave_that_comes_during_a_round_is_named_by_the_next_one_at_once() -> None:
+    setup = Setup()
+    slaves = ["h:1"]
+    setup.listen(slaves=lambda: slaves)
+    setup.servers.during = [lambda: slaves.append("h:2")]
+    asyncio.run(setup.registrar.register_all())
+    assert [command.ext["slaveAddresses"] for _, command in setup.servers.got[-2:]] == ["h:1;h:2"] * 2
+    assert not setup.registrar.is_due()
+
+
 def test_a_slave_names_none() -> None:
     setup = Setup()
     assert "slaveAddresses" not in setup.registrar.registration().ext

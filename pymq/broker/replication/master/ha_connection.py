@@ -64,6 +64,10 @@ class HaConnectionOwner(Protocol):
         """A slave has acknowledged more than before."""
         ...
 
+    def on_member(self) -> None:
+        """A slave has confirmed a part of the log for the first time on its connection."""
+        ...
+
     def warn(self, connection: HaConnection, what: str) -> None:
         """Log a problem."""
         ...
@@ -186,6 +190,8 @@ class HaConnection:
         self._rate = Rate(self._heard_ms, offset)
         self._beat()  # the slave learns at once that it follows
         self._owner.on_ack()
+        if offset > 0:
+            self._owner.on_member()
 
     def _note_ack(self, reports: Reports) -> None:
         offset = reports.offset
@@ -196,12 +202,14 @@ class HaConnection:
             )
         if reports.went_back:
             self.problem = f"its reports went back, now to {offset}: it may have lost a part of its log"
-        has_more = offset > self.ack_offset
+        has_more, is_first = offset > self.ack_offset, self.ack_offset == 0
         self.ack_offset = offset
         if offset > self._begun_at and not self.has_followed:
             self._note_following()
         if has_more:
             self._owner.on_ack()
+            if is_first:
+                self._owner.on_member()
 
     def _note_following(self) -> None:
         self.has_followed = True

@@ -202,6 +202,22 @@ def test_a_segment_that_is_deleted_under_a_slave(cable: Cable, clock: ManualCloc
     assert state.state == "gone"
 
 
+def test_a_slave_is_announced_with_the_first_part_of_the_log_that_it_confirms(cable: Cable, clock: ManualClock) -> None:
+    master = Master(cable, clock)
+    announced: list[int] = []
+    master.ha_service.on_member = lambda: announced.append(master.ha_service.offset_acked_by(1))
+    peer = Peer(cable, 0)
+    assert not announced, "it has joined an empty log"
+    master.put(b"one")
+    end = master.store.physical_max_offset
+    peer.report(end)
+    master.put(b"two")
+    peer.report(master.store.physical_max_offset)
+    assert announced == [end]
+    Peer(cable, end)
+    assert len(announced) == 2, "it has joined with a part of the log"
+
+
 def test_reports_that_go_back_are_a_problem(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     master.put(b"one", b"two")
