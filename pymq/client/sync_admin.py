@@ -17,6 +17,7 @@ from pymq.client.admin.groups import GroupAdmin
 from pymq.client.admin.messages import MessageAdmin
 from pymq.client.admin.namesrv import NamesrvAdmin
 from pymq.client.admin.offsets import OffsetAdmin
+from pymq.client.admin.permissions import PermissionAdmin
 from pymq.client.admin.replication import ReplicationAdmin
 from pymq.client.admin.topics import TopicAdmin
 from pymq.client.admin.traces import TraceAdmin
@@ -60,6 +61,7 @@ class SyncNamesrvAdmin(_Part[NamesrvAdmin]):
     delete_value = _blocking(NamesrvAdmin.delete_value)
     values = _blocking(NamesrvAdmin.values)
     config = _blocking(NamesrvAdmin.config)
+    configs = _blocking(NamesrvAdmin.configs)
     update_config = _blocking(NamesrvAdmin.update_config)
     wipe_write_permission = _blocking(NamesrvAdmin.wipe_write_permission)
     add_write_permission = _blocking(NamesrvAdmin.add_write_permission)
@@ -173,6 +175,15 @@ class SyncDrainAdmin(_Part[DrainAdmin]):
     configs = _blocking(DrainAdmin.configs)
 
 
+class SyncPermissionAdmin(_Part[PermissionAdmin]):
+    """The blocking form of :class:`~pymq.client.admin.permissions.PermissionAdmin`."""
+
+    look = _blocking(PermissionAdmin.look)
+    activity = _blocking(PermissionAdmin.activity)
+    read_only = _blocking(PermissionAdmin.read_only)
+    announce = _blocking(PermissionAdmin.announce)
+
+
 class SyncTraceAdmin(_Part[TraceAdmin]):
     """The blocking form of :class:`~pymq.client.admin.traces.TraceAdmin`."""
 
@@ -201,6 +212,7 @@ class SyncAdmin:
         self.groups = SyncGroupAdmin(lambda: self._admin.groups)
         self.offsets = SyncOffsetAdmin(lambda: self._admin.offsets)
         self.brokers = SyncBrokerAdmin(lambda: self._admin.brokers)
+        self.permissions = SyncPermissionAdmin(lambda: self._admin.permissions)
         self.filters = SyncFilterAdmin(lambda: self._admin.filters)
         self.replication = SyncReplicationAdmin(lambda: self._admin.replication)
         self.messages = SyncMessageAdmin(lambda: self._admin.messages)

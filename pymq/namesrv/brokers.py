@@ -17,7 +17,7 @@ HEARTBEAT_TIMEOUT_MAX_MS = 3_600_000
 # Brokers report at least once a minute. A broker that is silent for longer loses its id to the next that claims it.
 HOLDER_SILENCE_MAX_MS = 65_000
 LEFT_ADDRESSES_MAX = 1024  # that are remembered; beyond: the oldest is forgotten
-# The version of a registration whose owner has changed: the next report replaces all of it.
+# The version of a registration whose next report replaces all of it.
 _UNKNOWN_VERSION = DataVersion(counter=-1)
 
 
@@ -151,8 +151,12 @@ class BrokerManager:
             return True
         heir = living[0]
         broker.connection, broker.last_seen_ms, broker.standbys = heir.connection, heir.last_seen_ms, living[1:]
-        broker.data_version = _UNKNOWN_VERSION
+        self.forget_version(broker)
         return False
+
+    def forget_version(self, broker: LiveBroker) -> None:
+        """Let the broker's next report replace what is known of its topics, also when they are the same for it."""
+        broker.data_version = _UNKNOWN_VERSION
 
     def remove(self, identity: BrokerIdentity) -> bool:
         """Removes a broker from all tables. Returns True when its broker name has no address left.

@@ -205,6 +205,17 @@ class RouteTable:
             if self.brokers.get(share.broker_name) is not None:
                 self.topics.put_queues(topic, share)
 
+    def add_write_permission(self, broker_name: str) -> int:
+        """Makes every topic on a broker name writable and readable. Returns how many topics it has.
+
+        The broker's next report sets the permissions that it has itself: some topics may be read-only there. In Java
+        they stay writable in routes until one of its topics changes.
+        """
+        master = self.brokers.master_of(broker_name)
+        if master is not None:
+            self.brokers.forget_version(master)
+        return self.topics.add_write(broker_name)
+
     def _live_entry(self, report: Registration) -> LiveBroker:
         timeout_ms = report.timeout_ms if report.timeout_ms is not None else HEARTBEAT_TIMEOUT_MS
         return LiveBroker(

@@ -21,7 +21,7 @@ from pymq.errors import (
 )
 
 SUBCOMMANDS = {
-    "broker": ["", "status", "config", "promote", "rejoin"],  # without arguments it runs a broker
+    "broker": ["", "status", "config", "promote", "drain", "undrain", "rejoin"],  # without arguments it runs a broker
     "cluster": ["list"],
     "check": ["broker", "lag", "disk", "replica"],
     "topic": ["list", "create", "update", "delete", "describe", "route", "stats"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 import pytest
 
 from pymq.cli import main as cli
-from pymq.errors import EXIT_OK, EXIT_USAGE
+from pymq.cli.drain import work as drain_work
+from pymq.client.admin import Admin
+from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_PARTIAL, EXIT_REFUSED, EXIT_USAGE
+from tests.client.scenarios import until
 
 from .test_servers import first_line, process
 
@@ -41,6 +45,10 @@ def run(namesrv: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
         return json.loads(capsys.readouterr().out)
 
     return run_json
+
+
+def permissions(records: list[dict[str, Any]]) -> dict[str, str]:
+    return {record["broker"]: record["perm"].strip("-") for record in records}
 
 
 def queues(records: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
@@ -95,3 +103,76 @@ def test_messages_of_all_brokers_in_one_tail(run: Any, capsys: pytest.CaptureFix
         "broker-a": 3,
         "broker-b": 3,
     }
+
+
+def test_a_broker_is_drained_and_comes_back(
+    run: Any, namesrv: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drain_work, "LOOK_S", 0.05)
+    run("topic", "create", "drained", "-c", "East", "--wq", "1")
+    run("topic", "create", "read-only", "-b", "broker-b", "--perm", "R")
+    assert cli.run(["send", "drained", "x", "--queue", "broker-b:0"]) == EXIT_OK
+    run("offset", "reset", "drain-reader", "--topic", "drained", "--to", "start", "--yes")
+
+    plan = run("broker", "drain", "broker-b")
+    assert (plan["applied"], plan["broker"], plan["cluster"]) == (False, "broker-b", "East")
+    assert "drained" not in plan["only_here"] and plan["writable"] >= 1
+    assert {"group": "drain-reader", "unread": 1} in plan["groups"]
+    assert cli.run(["broker", "drain", "broker-b", "--dry-run", "--yes"]) == EXIT_OK
+    assert "nothing is changed" in capsys.readouterr().err
+
+    done = run("broker", "drain", "broker-b", "--yes", "--settle", "0.2", "--force")
+    assert (done["applied"], done["writable"]) == (True, 0)
+    assert permissions(run("topic", "route", "drained")) == {"broker-a": "RW", "broker-b": "R"}
+    assert cli.run(["broker", "undrain", "broker-b", "--yes"]) == EXIT_OK
+    assert "writable again" in capsys.readouterr().out
+    assert permissions(run("topic", "route", "drained")) == {"broker-a": "RW", "broker-b": "RW"}
+    assert permissions(run("topic", "route", "read-only")) == {"broker-b": "R"}, "the broker itself says so"
+    run("offset", "reset", "drain-reader", "--topic", "drained", "--to", "end", "--yes")
+
+
+def test_a_drain_refuses_to_leave_a_topic_without_a_broker(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    run("topic", "create", "alone", "-b", "broker-c")
+    assert cli.run(["broker", "drain", "broker-c", "--yes"]) == EXIT_REFUSED
+    assert "no other broker is written for alone" in capsys.readouterr().err
+    assert permissions(run("topic", "route", "alone")) == {"broker-c": "RW"}
+    assert cli.run(["broker", "drain", "broker-x", "--yes"]) == EXIT_NOT_FOUND
+    assert "there are broker-a, broker-b, broker-c" in capsys.readouterr().err
+
+
+def test_a_drain_without_one_of_the_name_servers_is_done_in_part(
+    run: Any, namesrv: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = f"{namesrv};127.0.0.1:1"
+    arguments = ["broker", "drain", "broker-a", "--yes", "--force", "--no-wait", "--namesrv", both]
+    assert cli.run(arguments) == EXIT_PARTIAL
+    assert "127.0.0.1:1" in capsys.readouterr().err
+    assert run("broker", "drain", "broker-a")["writable"] == 0
+    assert cli.run(["broker", "undrain", "broker-a", "--yes", "--namesrv", both]) == EXIT_PARTIAL
+    assert run("broker", "drain", "broker-a")["writable"] > 0
+
+
+def test_a_drain_takes_the_permission_again_and_waits_for_readers(
+    run: Any, namesrv: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drain_work, "LOOK_S", 0.02)
+    monkeypatch.setattr(drain_work, "ROUTES_LOOK_S", 0.0)
+    run("topic", "create", "again", "-c", "East", "--wq", "1")
+    assert cli.run(["send", "again", "x", "--queue", "broker-b:0"]) == EXIT_OK
+    run("offset", "reset", "again-reader", "--topic", "again", "--to", "start", "--yes")
+
+    async def story() -> None:
+        shown: list[str] = []
+        async with Admin(namesrv) as admin:
+            draining = drain_work.Draining(admin, "broker-b", settle_s=0)
+            task = asyncio.create_task(draining.drain(shown.append, is_waited=True, until_read=True))
+            await until(lambda: shown, "the first line")
+            await admin.namesrv.add_write_permission("broker-b")
+            await until(lambda: any("taken again" in line for line in shown), "the permission taken again")
+            assert any("1 unread in 1 groups" in line for line in shown) and not task.done()
+            ends = {queue: at.max_offset for queue, at in (await admin.topics.stats("again")).items()}
+            assert not await admin.offsets.move("again-reader", ends)
+            assert not (await task).view.writable
+            await admin.namesrv.add_write_permission("broker-b")
+
+    asyncio.run(story())

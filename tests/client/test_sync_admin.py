@@ -20,6 +20,7 @@ PARTS = [
     "groups",
     "offsets",
     "brokers",
+    "permissions",
     "filters",
     "replication",
     "messages",

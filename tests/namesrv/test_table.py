@@ -67,6 +67,16 @@ def test_an_unchanged_version_keeps_local_changes(table: RouteTable) -> None:
     assert perms(table, "T") == [6]
 
 
+def test_after_a_restored_permission_the_broker_s_own_ones_come_back(table: RouteTable) -> None:
+    table.register(report(identity(), "T", perm=4))
+    assert table.add_write_permission("broker-a") == 1
+    assert table.add_write_permission("nowhere") == 0
+    assert perms(table, "T") == [6]
+    assert table.data_version("127.0.0.1:10911") != DataVersion(counter=1), "the broker is asked for its topics"
+    table.register(report(identity(), "T", perm=4))
+    assert perms(table, "T") == [4]
+
+
 def test_two_brokers_share_a_topic(table: RouteTable) -> None:
     table.register(report(identity("a", port=1), "T"))
     table.register(report(identity("b", port=2), "T"))

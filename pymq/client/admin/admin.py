@@ -14,6 +14,7 @@ from pymq.client.admin.groups import GroupAdmin
 from pymq.client.admin.messages import MessageAdmin
 from pymq.client.admin.namesrv import NamesrvAdmin
 from pymq.client.admin.offsets import OffsetAdmin
+from pymq.client.admin.permissions import PermissionAdmin
 from pymq.client.admin.replication import ReplicationAdmin
 from pymq.client.admin.topics import TopicAdmin
 from pymq.client.admin.traces import TraceAdmin
@@ -23,7 +24,7 @@ from pymq.clock import Clock, SystemClock
 
 class Admin:
     """Admin calls by noun: ``cluster``, ``topics``, ``groups``, ``offsets``, ``draining``, ``filters``, ``brokers``,
-    ``replication``, ``messages``, ``traces``, ``namesrv``.
+    ``permissions``, ``replication``, ``messages``, ``traces``, ``namesrv``.
 
     ``namesrv``: "host:port" texts, or one text with several joined by ``;``; without them NAMESRV_ADDR from the
     environment, else 127.0.0.1:9876. ``timeout_s``: for each request. Use it
@@ -47,6 +48,7 @@ class Admin:
         self.offsets = OffsetAdmin(self._connection, self.topics, self.groups)
         self.draining = DrainAdmin(self.topics, self.groups, self.offsets)
         self.brokers = BrokerAdmin(self._connection)
+        self.permissions = PermissionAdmin(self._connection, self.cluster, self.topics, self.brokers)
         self.filters = FilterAdmin(self.cluster, self.topics, self.groups, self.brokers)
         self.replication = ReplicationAdmin(self._connection, self.brokers)
         self.messages = MessageAdmin(self._connection, self.topics)

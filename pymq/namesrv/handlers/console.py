@@ -73,7 +73,7 @@ class ConsolePacketHandler:
 
     def add_write_perm(self, command: Command, header: BrokerNameHeader, peer: Peer) -> Reply:
         """ADD_WRITE_PERM_OF_BROKER (327)."""
-        count = self._table.topics.add_write(header.broker_name)
+        count = self._table.add_write_permission(header.broker_name)
         log.info("%s restored the write permission of %d topics on %r", peer.address, count, header.broker_name[:255])
         return Reply(ext=AddWritePermAnswer(add_topic_count=count))
 

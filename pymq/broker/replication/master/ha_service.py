@@ -41,7 +41,7 @@ class HaService:
     ) -> None:
         # Gets the id and address of each slave before it is sent anything; may raise StoreUnavailableError.
         self.on_slave: Callable[[int, str], None] = lambda broker_id, address: None
-        # Called when a slave has confirmed a part of the log for the first time: name servers may be told of it.
+        # Called when a slave has confirmed a part of the log for the first time: name servers may list it now.
         self.on_member: Callable[[], None] = lambda: None
         self._known_peers = known_peers
         self._ack_listeners: list[Callable[[], None]] = []
