@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from pymq.cli.options import split_addresses
-from pymq.cli.output import OutputFormat, Progress, print_fields, print_json, progress
+from pymq.cli.output import OutputFormat, Progress, print_data, print_fields, progress
 from pymq.client import Message, MessageQueue, Producer, PullConsumer, PullStatus
 from pymq.errors import NotFoundError
 from pymq.model.names import check_topic
@@ -24,9 +24,7 @@ _STAMP_BYTES = 20
 
 def print_result(record: dict[str, Any], output: OutputFormat) -> None:
     """Prints the figures as lines for people or as one JSON object."""
-    if output is OutputFormat.json:
-        print_json(record)
-    else:
+    if not print_data(record, output):
         print_fields({name.replace("_", " "): _figure(value) for name, value in record.items()})
 
 

@@ -8,7 +8,7 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.output import Column, OutputFormat, cell_text, print_fields, print_json, print_section
+from pymq.cli.output import Column, OutputFormat, cell_text, print_data, print_fields, print_line, print_section
 from pymq.cli.session import with_admin
 from pymq.cli.times import local_time
 from pymq.units import format_bytes, format_duration_ms
@@ -77,12 +77,11 @@ def status(
     from pymq.cli import broker_status_work as work
 
     described = with_admin(namesrv, lambda admin: work.describe(admin, broker))
-    if output is OutputFormat.json:
-        print_json(described)
+    if print_data(described, output):
         return
     for number, one in enumerate(described):
         if number:
-            print()
+            print_line()
         _print(one)
 
 
@@ -92,7 +91,7 @@ def _print(one: dict[str, Any]) -> None:
         return
     if one["ha_client"] is not None:
         ha_client = one["ha_client"]
-        print("\nmaster")
+        print_line("\nmaster")
         print_fields({f"  {name}": value for name, value in _ha_client_fields(ha_client).items()})
     else:
         print_section("slaves", one["slaves"], SLAVE_COLUMNS, "none is connected")

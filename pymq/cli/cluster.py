@@ -9,7 +9,7 @@ import typer
 from pymq.cli.broker_status import shown_bytes, shown_ms
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.output import Column, OutputFormat, print_json, print_listing
+from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing
 from pymq.cli.session import with_admin
 
 app = new_app("Show all brokers of all clusters.")
@@ -53,16 +53,15 @@ def list_brokers(
     from pymq.cli import cluster_work as work
 
     records = with_admin(namesrv, lambda admin: work.list_brokers(admin, cluster))
-    if output is OutputFormat.json:
-        print_json(records)
+    if print_data(records, output):
         return
     shown = [record | {"in_sync": _in_sync_text(record)} for record in records]
     print_listing(shown, COLUMNS, output, "no broker is registered: start one, or wait for it to register")
     problems = [(record, problem) for record in records for problem in record["problems"]]
     if problems:
-        print("\nproblems")
+        print_line("\nproblems")
     for record, problem in problems:
-        print(f"  {record['broker']} {record['broker_id']} at {record['address']}: {problem}")
+        print_line(f"  {record['broker']} {record['broker_id']} at {record['address']}: {problem}")
 
 
 def _in_sync_text(record: dict[str, Any]) -> Any:

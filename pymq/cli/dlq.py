@@ -10,7 +10,16 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, split_addresses
-from pymq.cli.output import Column, OutputFormat, is_styled, print_fields, print_json, print_listing, print_note
+from pymq.cli.output import (
+    Column,
+    OutputFormat,
+    is_styled,
+    print_data,
+    print_fields,
+    print_line,
+    print_listing,
+    print_note,
+)
 from pymq.cli.session import with_admin
 from pymq.cli.times import local_time
 from pymq.errors import EXIT_FAILED, UsageError
@@ -99,7 +108,7 @@ def export(
             count = _write(namesrv, _wanted(group, ids, origin, begin, end, count_max), target, json_line)
     except FileExistsError as error:
         raise UsageError(f"{out} exists: name another file") from error
-    print(f"wrote {count} dead letters of {group} to {out}")
+    print_line(f"wrote {count} dead letters of {group} to {out}")
 
 
 @app.command(
@@ -145,9 +154,7 @@ def resend(
         "failed": done.failed,
         "failures": done.failures,
     }
-    if output is OutputFormat.json:
-        print_json(record)
-    else:
+    if not print_data(record, output):
         _print_resent(record)
     if done.failed:
         raise typer.Exit(EXIT_FAILED)
@@ -168,9 +175,7 @@ def purge(
 
     make = work.purge if yes else work.plan_purge
     record = with_admin(namesrv, lambda admin: make(admin, group))
-    if output is OutputFormat.json:
-        print_json(record)
-    else:
+    if not print_data(record, output):
         print_fields({name: value for name, value in record.items() if name != "applied"})
         if not yes:
             print_note("nothing was deleted: --yes applies this plan")
@@ -215,12 +220,12 @@ def _joined(namesrv: str) -> str:
 
 def _print_resent(record: dict[str, Any]) -> None:
     what = "their topics, for all groups" if record["to"] == "topic" else f"group {record['group']} alone"
-    print(f"{record['found']} dead letters of {record['group']}, to {what}")
+    print_line(f"{record['found']} dead letters of {record['group']}, to {what}")
     for origin, count in sorted(record["origins"].items()):
-        print(f"  {count} from {origin}")
+        print_line(f"  {count} from {origin}")
     for failure in record["failures"]:
         print_note(f"pymq: {failure}")
     if record["applied"]:
-        print(f"sent {record['sent']}, failed {record['failed']}")
+        print_line(f"sent {record['sent']}, failed {record['failed']}")
     else:
         print_note("nothing was sent: --yes applies this plan")

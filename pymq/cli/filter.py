@@ -9,7 +9,7 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.output import Column, OutputFormat, print_json, print_listing
+from pymq.cli.output import Column, OutputFormat, print_data, print_listing
 from pymq.cli.tail_start import Start, StartKind, parse_start
 
 app = new_app("List message filters, and try expressions.")
@@ -100,7 +100,5 @@ def try_filter(
 
     begin = Start(StartKind.LAST, count) if start is None else parse_start(start, time.time_ns() // 1_000_000)
     report = work.try_on_topic(topic, name, expression, begin, count, namesrv)
-    if output is OutputFormat.json:
-        print_json(report)
-    else:
+    if not print_data(report, output):
         work.print_report(report)

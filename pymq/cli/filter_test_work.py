@@ -7,7 +7,7 @@ import io
 from typing import Any
 
 from pymq.cli.message_text import shown_body
-from pymq.cli.output import print_fields
+from pymq.cli.output import print_fields, print_line
 from pymq.cli.tail_start import Start
 from pymq.cli.tail_work import MessageSelection, Tail, TailOptions
 from pymq.client import StoredMessage
@@ -58,7 +58,7 @@ def print_report(report: dict[str, Any]) -> None:
     for kind, found in examples.items():
         for example in found:
             why = f"  ({example['why']})" if example["why"] else ""
-            print(f"{kind.rstrip('s')}: {example['place']}  {example['body']}{why}")
+            print_line(f"{kind.rstrip('s')}: {example['place']}  {example['body']}{why}")
 
 
 async def _read(topic: str, start: Start, count: int, namesrv: str) -> list[StoredMessage]:

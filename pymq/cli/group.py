@@ -8,7 +8,16 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.output import Column, OutputFormat, print_fields, print_json, print_listing, print_note, print_section
+from pymq.cli.output import (
+    Column,
+    OutputFormat,
+    print_data,
+    print_fields,
+    print_line,
+    print_listing,
+    print_note,
+    print_section,
+)
 from pymq.cli.session import with_admin
 from pymq.cli.times import local_time
 
@@ -79,8 +88,7 @@ def describe(
     from pymq.cli import group_work as work
 
     described = with_admin(namesrv, lambda admin: work.describe_group(admin, name))
-    if output is OutputFormat.json:
-        print_json(described)
+    if print_data(described, output):
         return
     print_fields(work.described_fields(described))
     member_columns = [Column("client_id"), Column("address"), Column("language"), Column("version")]
@@ -121,4 +129,4 @@ def lag(
     records = with_admin(namesrv, lambda admin: work.lag_of_group(admin, group, topic))
     print_listing(records, LAG_COLUMNS, output, f"{name} has read nothing yet")
     if output is OutputFormat.table and records:
-        print(work.lag_totals(records))
+        print_line(work.lag_totals(records))

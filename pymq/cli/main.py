@@ -98,9 +98,11 @@ def _exit_code(returned: object) -> int:
 
 
 def _fail(text: str, exit_code: int) -> int:
-    first_line = " ".join(text.split())
-    if first_line:
-        print(f"pymq: {first_line}", file=sys.stderr)
+    one_line = " ".join(text.split())
+    if one_line:
+        from pymq.cli.output import print_note
+
+        print_note(f"pymq: {one_line}")
     return exit_code
 
 

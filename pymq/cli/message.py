@@ -9,7 +9,7 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.output import Column, OutputFormat, print_json, print_listing, print_note, print_table
+from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note, print_table
 from pymq.cli.session import with_admin
 from pymq.cli.times import local_time
 from pymq.errors import UsageError
@@ -56,7 +56,7 @@ def recall(
     from pymq.cli import message_work as work
     from pymq.net.runtime import run
 
-    print(f"recalled {run(work.recall(topic, handle, namesrv))}")
+    print_line(f"recalled {run(work.recall(topic, handle, namesrv))}")
 
 
 @app.command(
@@ -140,9 +140,7 @@ def trace(
     from pymq.cli import trace_work as work
 
     record = with_admin(namesrv, lambda admin: work.trace(admin, message_id, topic, trace_topic))
-    if output is OutputFormat.json:
-        print_json(record)
-    else:
+    if not print_data(record, output):
         print_table(record["events"], TRACE_COLUMNS)
     for text in (*record["problems"], record["why_no_trace"], record["why_not_stored"]):
         if text:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from pymq.cli.output import print_note
+from pymq.cli.output import print_note, printable, printable_json
 from pymq.cli.times import iso_time, local_time
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX, InflateError
@@ -96,8 +96,8 @@ def colored_line(message: StoredMessage, read: ReadBody = content) -> bytes:
 
 
 def _place(message: StoredMessage) -> str:
-    where = f"{message.broker_name}/{message.queue_id}@{message.queue_offset}"
-    return f"{local_time(message.store_timestamp_ms)} {message.topic} {where}"
+    where = f"{message.topic} {message.broker_name}/{message.queue_id}@{message.queue_offset}"
+    return f"{local_time(message.store_timestamp_ms)} {printable(where)}"
 
 
 def _labels(message: StoredMessage) -> str:
@@ -114,19 +114,13 @@ def shown_body(message: StoredMessage, read: ReadBody = content) -> str:
         return f"<{len(raw)} bytes: {raw[:32].hex(' ')}{' …' if len(raw) > 32 else ''}>"
 
 
-def printable(text: str) -> str:
-    """Escapes line ends and control characters, so that a message can't control the terminal."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
-
-
 def json_line(message: StoredMessage, read: ReadBody = content) -> bytes:
     """Returns the JSON object of :func:`message_record` on one line, with the body last."""
     record = message_record(message, read)
     body = record.pop("body")
     head = json.dumps(record, ensure_ascii=False)
-    return f'{head[:-1]}, "body": {body}}}\n'.encode()
+    line = f'{head[:-1]}, "body": {body}}}'
+    return f"{printable_json(line)}\n".encode()
 
 
 def message_record(message: StoredMessage, read: ReadBody = content) -> dict[str, Any]:

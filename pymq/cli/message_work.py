@@ -6,9 +6,9 @@ import sys
 from typing import Any
 
 from pymq.cli.dlq_work import NOT_SENT_AGAIN
-from pymq.cli.message_text import MessageFormat, formatter, printable, shown_body
+from pymq.cli.message_text import MessageFormat, formatter, shown_body
 from pymq.cli.options import split_addresses
-from pymq.cli.output import is_styled, print_fields
+from pymq.cli.output import is_styled, print_fields, print_line, printable
 from pymq.cli.times import local_time
 from pymq.client import Producer
 from pymq.client.admin import Admin
@@ -126,7 +126,7 @@ def print_messages(messages: list[StoredMessage], output: str, *, whole: bool) -
     if output == MessageFormat.text and whole:
         for at, message in enumerate(messages):
             if at:
-                print()
+                print_line()
             _print_whole(message)
         return
     to_bytes = formatter(MessageFormat(output), color=is_styled())
@@ -154,8 +154,8 @@ def _print_whole(message: StoredMessage) -> None:
     )
     shown = {name: printable(value) for name, value in message.properties.items() if name not in (TAGS, KEYS, UNIQ_KEY)}
     if shown:
-        print("properties")
+        print_line("properties")
         for name, value in sorted(shown.items()):
-            print(f"  {printable(name)}={value}")
-    print("body")
-    print(f"  {shown_body(message)}")
+            print_line(f"  {printable(name)}={value}")
+    print_line("body")
+    print_line(f"  {shown_body(message)}")

@@ -10,7 +10,7 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.output import Column, OutputFormat, print_json, print_listing, print_note, print_table
+from pymq.cli.output import Column, OutputFormat, print_data, print_listing, print_note, print_table
 from pymq.cli.session import with_admin
 from pymq.errors import EXIT_FAILED, UsageError
 
@@ -151,9 +151,7 @@ def _run(namesrv: str, make_plan: Callable[[Admin], Awaitable[Plan]], *, yes: bo
         return await work.apply(admin, plan) if yes else plan.record()
 
     record = with_admin(namesrv, session)
-    if output is OutputFormat.json:
-        print_json(record)
-    else:
+    if not print_data(record, output):
         _print(record)
     if any(entry.get("problem") for entry in record["queues"]):
         raise typer.Exit(EXIT_FAILED)

@@ -9,7 +9,7 @@ import typer
 from pymq.cli.broker_status import shown_bytes, shown_count
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.output import Column, OutputFormat, print_json, print_note, print_section
+from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_note, print_section
 from pymq.cli.session import with_admin
 from pymq.errors import UsageError
 
@@ -61,48 +61,47 @@ def promote(
     """
     from pymq.cli import promote_work as work
 
-    as_json = output is OutputFormat.json
+    for_people = output is OutputFormat.table
 
     async def run(admin: Admin) -> dict[str, Any]:
         plan = await work.make_plan(admin, broker)
         record = work.plan_record(plan)
-        if not as_json:
+        if for_people:
             _show(record)
-        if dry_run and as_json:
-            print_json(record)
+        elif dry_run:
+            print_data(record, output)
         plan.check(force=force)
         if dry_run:
             return record
         _confirm(plan.target.address, yes=yes)
-        tell = (lambda text: None) if as_json else print_note
+        tell = print_note if for_people else (lambda text: None)
         return record | await work.carry_out(admin, plan, force=force, timeout_s=timeout_s, tell=tell)
 
     done = with_admin(namesrv, run)
     if dry_run:
         return
-    if as_json:
-        print_json(done)
+    if print_data(done, output):
         return
     for note in done["notes"]:
         print_note(f"pymq: warning: {note}")
-    print(
+    print_line(
         f"{done['target']} is the master of {done['broker']} with epoch {done['epoch']}, from offset {done['start']} on"
     )
 
 
 def _show(record: dict[str, Any]) -> None:
-    print(f"group {record['broker']}")
+    print_line(f"group {record['broker']}")
     print_section("members", record["members"], MEMBER_COLUMNS, "none")
-    print("\nplan")
+    print_line("\nplan")
     for number, step in enumerate(record["steps"], start=1):
-        print(f"  {number}. {step}")
+        print_line(f"  {number}. {step}")
     for risk in record["risks"]:
-        print(f"  risk: {risk}")
+        print_line(f"  risk: {risk}")
     for obstacle in record["obstacles"]:
-        print(f"  obstacle: {obstacle}")
+        print_line(f"  obstacle: {obstacle}")
     if not record["risks"] and not record["obstacles"]:
-        print("  nothing is lost")
-    print()
+        print_line("  nothing is lost")
+    print_line()
 
 
 def _confirm(target: str, *, yes: bool) -> None:

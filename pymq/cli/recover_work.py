@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pymq.cli.broker_source import BrokerSource
 from pymq.cli.options import split_addresses
-from pymq.cli.output import OutputFormat, print_fields, print_json, print_note, progress_in_mib
+from pymq.cli.output import OutputFormat, print_data, print_fields, print_line, print_note, progress_in_mib
 from pymq.cli.store_work import StoreLocation, absolute, read_options
 from pymq.errors import NotFoundError, UsageError
 from pymq.offline.files import ReadOnlyFiles, held
@@ -38,9 +38,7 @@ def run_recover(place: StoreLocation, address: str, output: OutputFormat, *, ver
         else:
             outcome = Recovery(RealFiles(), root, source, _stage, log_directory, options).run(force=force)
     duration_s = time.monotonic() - started
-    if output is OutputFormat.json:
-        print_json(outcome.as_json() | {"duration_s": round(duration_s, 3)})
-    else:
+    if not print_data(outcome.as_json() | {"duration_s": round(duration_s, 3)}, output):
         _print(outcome, verify_only)
     return outcome.is_sound
 
@@ -87,7 +85,7 @@ def _print(outcome: RecoveryOutcome, verify_only: bool) -> None:
         ("notes", outcome.notes),
     ):
         _print_lines(title, lines)
-    print(f"\n{_verdict(outcome, verify_only)}")
+    print_line(f"\n{_verdict(outcome, verify_only)}")
 
 
 def _folders(paths: list[str]) -> list[str]:
@@ -98,11 +96,11 @@ def _folders(paths: list[str]) -> list[str]:
 
 def _print_lines(title: str, lines: list[str]) -> None:
     if lines:
-        print(f"\n{title}")
+        print_line(f"\n{title}")
         for line in lines[:_SHOWN_MAX]:
-            print(f"  {line}")
+            print_line(f"  {line}")
         if len(lines) > _SHOWN_MAX:
-            print(f"  and {len(lines) - _SHOWN_MAX} more: -o json lists them")
+            print_line(f"  and {len(lines) - _SHOWN_MAX} more: -o json lists them")
 
 
 def _verdict(outcome: RecoveryOutcome, verify_only: bool) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption
+from pymq.cli.output import print_line
 from pymq.cli.session import with_admin
 from pymq.errors import UsageError
 
@@ -41,7 +42,7 @@ def rejoin(
         return await admin.replication.change_role(broker, RoleRequest(action=TRUNCATE, truncate_to=truncate_to))
 
     done = with_admin(namesrv, run)
-    print(f"{broker} truncates its log from {done.log_end} to {truncate_to} and follows its master")
+    print_line(f"{broker} truncates its log from {done.log_end} to {truncate_to} and follows its master")
 
 
 def _confirm(broker: str, truncate_to: int, *, yes: bool) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.output import OutputFormat, print_json
+from pymq.cli.output import OutputFormat, print_data, print_line
 
 app = new_app()
 
@@ -83,12 +83,10 @@ def send(
     if body is not None and body != "-":
         result = run(work.send_one(work.with_body(template, body.encode()), target, group, namesrv, levels))
         place = f"{result.queue.broker_name}/{result.queue.queue_id}@{result.queue_offset}"
-        if output is OutputFormat.json:
-            print_json(work.result_record(result))
-        else:
-            print(f"sent {topic} {place} {result.message_id}")
+        if not print_data(work.result_record(result), output):
+            print_line(f"sent {topic} {place} {result.message_id}")
             if result.recall_handle:
-                print(f"recall it with: pymq message recall {topic} {result.recall_handle}")
+                print_line(f"recall it with: pymq message recall {topic} {result.recall_handle}")
         return
     job = work.StdinJob(
         template,
@@ -101,9 +99,7 @@ def send(
         delay_level_max=levels,
     )
     summary = run(job.run())
-    if output is OutputFormat.json:
-        print_json(summary.record())
-    else:
-        print(summary.text())
+    if not print_data(summary.record(), output):
+        print_line(summary.text())
     if summary.failed_count:
         raise typer.Exit(1)

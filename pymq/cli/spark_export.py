@@ -15,7 +15,7 @@ import typer
 from pymq.cli.filter_option import ExpressionOption, PluginOption, SqlOption, ViaOption, check_sql, parse_plugin
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, InflateRatioOption, NamesrvOption, parse_pairs, split_addresses
-from pymq.cli.output import Column, OutputFormat, print_json, print_listing, print_note
+from pymq.cli.output import Column, OutputFormat, print_json, print_line, print_listing, print_note
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
 
@@ -192,10 +192,10 @@ def _print_summary(summary: ExportSummary) -> None:
         columns.append(Column("lost", right=True))
     print_listing(records, columns, OutputFormat.table, "nothing to export: the topics hold no messages in that range")
     if summary.dry_run:
-        print(f"would export {summary.planned_rows} rows in {summary.tasks} tasks as {summary.format}")
+        print_line(f"would export {summary.planned_rows} rows in {summary.tasks} tasks as {summary.format}")
         return
     resumed = "; continued an earlier run" if summary.resumed else ""
-    print(
+    print_line(
         f"exported {summary.rows} rows to {summary.output} as {summary.format}: {summary.files} files, "
         f"{summary.elapsed_s:.1f} s ({summary.rows_per_s:,.0f} rows/s){resumed}"
     )

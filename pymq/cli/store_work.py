@@ -12,14 +12,16 @@ from typing import IO, Any
 
 import msgspec
 
-from pymq.cli.message_text import message_record, printable, shown_body
+from pymq.cli.message_text import message_record, shown_body
 from pymq.cli.output import (
     Column,
     OutputFormat,
+    print_data,
     print_fields,
-    print_json,
+    print_line,
     print_note,
     print_section,
+    printable,
     progress,
     progress_in_mib,
 )
@@ -31,7 +33,7 @@ from pymq.errors import UsageError
 from pymq.model.hosts import format_address
 from pymq.model.record import StoredMessage
 from pymq.offline import dump
-from pymq.offline.accept_loss import accept_loss
+from pymq.offline.accept_loss import AcceptedLoss, accept_loss
 from pymq.offline.directory import Directory, open_directory
 from pymq.offline.files import ReadOnlyFiles, check_is_store, held
 from pymq.offline.find import by_id, by_offset
@@ -120,9 +122,7 @@ def run_verify(place: StoreLocation, output: OutputFormat) -> bool:
     """Verifies and prints; returns True if the directory is sound."""
     with _opened(place) as directory, _log_progress("verify", directory) as advance:
         report = verify(directory, advance)
-    if output is OutputFormat.json:
-        print_json(report.as_json())
-    else:
+    if not print_data(report.as_json(), output):
         _print_report(report)
     return report.sound
 
@@ -144,17 +144,17 @@ def _print_report(report: Report) -> None:
     _print_lines("notes", report.notes)
     first = report.first_bad
     if first is None:
-        print("\nsound" if report.clean else "\nsound; the next start makes the changes listed in the notes")
+        print_line("\nsound" if report.clean else "\nsound; the next start makes the changes listed in the notes")
         return
     where = first.path + (f" at {first.position}" if first.position is not None else "")
     offset = f" (commit log offset {first.physical_offset})" if first.physical_offset is not None else ""
     kinds = ", ".join(f"{count} in {kind}s" for kind, count in report.counts.items())
-    print(f"\nDAMAGED: {kinds}\nfirst bad byte: {where}{offset}\n  {first.text}")
+    print_line(f"\nDAMAGED: {kinds}\nfirst bad byte: {where}{offset}\n  {first.text}")
     _print_lines("findings", [_finding_line(one.kind, one.path, one.position, one.text) for one in report.findings])
     if report.lost_count:
         lines = [f"{one.topic} queue {one.queue_id} offset {one.queue_offset}" for one in report.lost]
         _print_lines(f"{report.lost_count} messages can't be read", lines)
-    print("\npymq store repair DIR --to NEWDIR writes a sound copy")
+    print_line("\npymq store repair DIR --to NEWDIR writes a sound copy")
 
 
 def _finding_line(kind: str, path: str, position: int | None, text: str) -> str:
@@ -163,11 +163,11 @@ def _finding_line(kind: str, path: str, position: int | None, text: str) -> str:
 
 def _print_lines(title: str, lines: Sequence[str]) -> None:
     if lines:
-        print(f"\n{title}")
+        print_line(f"\n{title}")
         for line in lines[:_SHOWN_MAX]:
-            print(f"  {line}")
+            print_line(f"  {line}")
         if len(lines) > _SHOWN_MAX:
-            print(f"  and {len(lines) - _SHOWN_MAX} more: -o json lists them")
+            print_line(f"  and {len(lines) - _SHOWN_MAX} more: -o json lists them")
 
 
 # -- inspect ----------------------------------------------------------------------------------------------------------
@@ -201,8 +201,7 @@ def run_inspect(place: StoreLocation, topic: str | None, output: OutputFormat) -
     """Prints an overview of the directory."""
     with _opened(place) as directory:
         found = overview(directory, topic)
-    if output is OutputFormat.json:
-        print_json(found)
+    if print_data(found, output):
         return
     print_fields(
         {
@@ -218,13 +217,13 @@ def run_inspect(place: StoreLocation, topic: str | None, output: OutputFormat) -
     print_section("queues", found["queues"], _QUEUE_COLUMNS, "none")
     print_section("index files", found["index_files"], _INDEX_COLUMNS, "none")
     _print_checkpoint(found["checkpoint"])
-    print("\ntables")
+    print_line("\ntables")
     print_fields({f"  {name}": "missing" if count is None else count for name, count in found["tables"].items()})
     _print_lines("odd files", found["odd_files"])
 
 
 def _print_checkpoint(checkpoint: dict[str, Any]) -> None:
-    print("\ncheckpoint: on the disk up to")
+    print_line("\ncheckpoint: on the disk up to")
     fields = {
         "  log": local_time(checkpoint["log_store_ms"]),
         "  queues": local_time(checkpoint["queues_store_ms"]),
@@ -245,11 +244,9 @@ def run_show(place: StoreLocation, offset: int | None, message_id: str | None, o
             assert message_id is not None
             with _log_progress("search", directory) as advance:
                 message = by_id(directory.log, message_id, advance)
-    if output is OutputFormat.json:
-        record = message_record(message)
-        record["body"] = msgspec.json.decode(record["body"].encode())
-        print_json(record | _store_fields(message))
-    else:
+    record = message_record(message)
+    record["body"] = msgspec.json.decode(record["body"].encode())
+    if not print_data(record | _store_fields(message), output):
         _print_message(message)
 
 
@@ -284,10 +281,10 @@ def _print_message(message: StoredMessage) -> None:
         }
     )
     if message.properties:
-        print("properties")
+        print_line("properties")
         for name, value in sorted(message.properties.items()):
-            print(f"  {printable(name)}={printable(value)}")
-    print(f"body\n  {shown_body(message)}")
+            print_line(f"  {printable(name)}={printable(value)}")
+    print_line(f"body\n  {shown_body(message)}")
 
 
 # -- dump -------------------------------------------------------------------------------------------------------------
@@ -366,9 +363,7 @@ def run_repair(place: StoreLocation, target: str, output: OutputFormat) -> None:
     """Writes the sound copy and prints what is lost."""
     with _opened(place) as directory, _log_progress("repair", directory, readings=2) as advance:
         report = repair(directory, RealFiles(), absolute(target), SystemClock(), advance)
-    if output is OutputFormat.json:
-        print_json(report.as_json())
-    else:
+    if not print_data(report.as_json(), output):
         _print_repair(report)
 
 
@@ -418,10 +413,10 @@ def run_thaw(place: StoreLocation, output: OutputFormat) -> None:
             bar.advance(1)
 
         report = thaw(RealFiles(), root, log_directory, advance)
-    if output is OutputFormat.json:
-        print_json({"directory": root, "segments": report.segments, "bytes": report.bytes})
-    elif report.segments:
-        print(f"{len(report.segments)} segments, {format_bytes(report.bytes)}, are decompressed")
+    if print_data({"directory": root, "segments": report.segments, "bytes": report.bytes}, output):
+        return
+    if report.segments:
+        print_line(f"{len(report.segments)} segments, {format_bytes(report.bytes)}, are decompressed")
         _print_lines("segments", report.segments)
     else:
         print_note("no segment is compressed")
@@ -434,24 +429,27 @@ def run_accept_loss(place: StoreLocation, output: OutputFormat, *, is_confirmed:
     """Prints what is missing, and gives it up when that is confirmed; returns True if nothing is missing then."""
     with _opened(place) as directory:
         report = accept_loss(directory, RealFiles(), os.urandom(8).hex(), is_confirmed=is_confirmed)
-    if output is OutputFormat.json:
-        print_json({**report.as_json(), "given_up": is_confirmed})
-    elif not report.segments:
-        print_note("no segment is missing")
-    else:
-        print_fields(
-            {
-                "directory": report.directory,
-                "messages lost": report.lost_count,
-                "given up": "yes" if is_confirmed else "no: add --yes",
-            }
-        )
-        _print_lines("missing segments", [f"{start:020d}" for start in report.segments])
-        _print_lines(
-            "lost messages",
-            [
-                f"{one['topic']} queue {one['queue_id']} offset{_span(one['from_offset'], one['to_offset'])}"
-                for one in report.lost
-            ],
-        )
+    if not print_data({**report.as_json(), "given_up": is_confirmed}, output):
+        _print_accepted_loss(report, is_confirmed=is_confirmed)
     return is_confirmed or not report.segments
+
+
+def _print_accepted_loss(report: AcceptedLoss, *, is_confirmed: bool) -> None:
+    if not report.segments:
+        print_note("no segment is missing")
+        return
+    print_fields(
+        {
+            "directory": report.directory,
+            "messages lost": report.lost_count,
+            "given up": "yes" if is_confirmed else "no: add --yes",
+        }
+    )
+    _print_lines("missing segments", [f"{start:020d}" for start in report.segments])
+    _print_lines(
+        "lost messages",
+        [
+            f"{one['topic']} queue {one['queue_id']} offset{_span(one['from_offset'], one['to_offset'])}"
+            for one in report.lost
+        ],
+    )

@@ -8,7 +8,7 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, parse_perm
-from pymq.cli.output import Column, OutputFormat, print_json, print_listing, print_note
+from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note
 from pymq.cli.session import with_admin
 from pymq.cli.topic_resize import expand, shrink
 from pymq.errors import EXIT_FAILED
@@ -205,7 +205,7 @@ def _choose_topic(namesrv: str) -> str:
     if not names:
         raise NotFoundError("there are no topics yet: pymq topic create NAME creates one")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        print("\n".join(names))
+        print_line("\n".join(names))
         raise UsageError("no topic is given: name one of those listed, pymq topic update NAME …")
     for number, name in enumerate(names, 1):
         print_note(f"{number:4}  {name}")
@@ -258,7 +258,7 @@ def delete(
                 raise typer.Exit(EXIT_FAILED)
         return await work.delete(admin, plan)
 
-    print("\n".join(with_admin(namesrv, run)))
+    print_line("\n".join(with_admin(namesrv, run)))
 
 
 @app.command(epilog=examples("pymq topic describe orders", "pymq topic describe orders -o json"))
@@ -271,10 +271,9 @@ def describe(
     from pymq.cli import topic_work as work
 
     described = with_admin(namesrv, lambda admin: work.describe_topic(admin, name))
-    if output is OutputFormat.json:
-        print_json(described)
+    if print_data(described, output):
         return
-    print(
+    print_line(
         f"{described['topic']}: {described['messages']} messages, groups: {', '.join(described['groups']) or 'none'}\n"
     )
     print_listing(described["brokers"], [*CONFIG_COLUMNS, Column("messages", right=True)], output)

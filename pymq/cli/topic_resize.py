@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.output import Column, OutputFormat, print_json, print_listing, print_note, print_section
+from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note, print_section
 from pymq.cli.session import with_admin
 
 if TYPE_CHECKING:
@@ -82,11 +82,10 @@ def shrink(
 
     state, is_done = with_admin(namesrv, run)
     record = work.plan_record(state, skipped) | {"applied": is_done}
-    if output is OutputFormat.json:
-        print_json(record)
+    if print_data(record, output):
         return
     if is_done:
-        print(f"{name} has {to} queues on {', '.join(entry['broker'] for entry in record['brokers'])}")
+        print_line(f"{name} has {to} queues on {', '.join(entry['broker'] for entry in record['brokers'])}")
         return
     _print_plan(record)
     print_note("\nnothing is changed: --yes applies this plan" + (", without waiting" if force else ""))

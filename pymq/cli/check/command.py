@@ -10,7 +10,7 @@ import typer
 from pymq.cli.broker_status import shown_bytes
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.output import Column, OutputFormat, print_json, print_table
+from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_table
 from pymq.cli.session import with_admin
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def replica(
         for record in records:
             label = f"{record['broker']} slave {record['slave_id']}" if record["slave_id"] else record["broker"]
             for line in record["notes"]:
-                print(f"{label}: {line}")
+                print_line(f"{label}: {line}")
 
     _finish("replica", namesrv, work, timeout, output, details=details, record=lambda: records)
 
@@ -208,10 +208,8 @@ def _finish(
     except PymqError as error:
         failed = True
         result = Result(check, "", [Part("cluster", Level.UNKNOWN, str(error))])
-    if output is OutputFormat.json:
-        print_json(result.as_record() if failed or record is None else record())
-    else:
-        print("\n".join(result.lines()))
+    if not print_data(result.as_record() if failed or record is None else record(), output):
+        print_line("\n".join(result.lines()))
         if details is not None and not failed:
             details()
     raise typer.Exit(int(result.level))

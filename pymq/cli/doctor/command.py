@@ -11,7 +11,7 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, split_addresses
-from pymq.cli.output import OutputFormat, is_styled, print_json
+from pymq.cli.output import OutputFormat, is_styled, print_data, print_line, printable
 from pymq.errors import EXIT_FAILED, EXIT_UNREACHABLE
 from pymq.units import format_count
 
@@ -71,9 +71,7 @@ def doctor(
     )
     state = asyncio.run(gatherer.state())
     found = registry.run_checks(checks, state)
-    if output is OutputFormat.json:
-        print_json(_record(state, checks, found))
-    else:
+    if not print_data(_record(state, checks, found), output):
         _print(state, checks, found)
     raise typer.Exit(_exit_code(state, [finding for _, finding in found], strict))
 
@@ -115,7 +113,7 @@ def _print(state: ClusterState, checks: list[Check], found: list[tuple[str, Find
     width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 0
     for name, finding in found:
         severity = finding.severity.value
-        head = f"{_NAMES.get(severity, severity).upper()}  {name}: {finding.subject}"
+        head = printable(f"{_NAMES.get(severity, severity).upper()}  {name}: {finding.subject}")
         print(f"\033[{_COLORS[severity]}m{head}\033[0m" if is_styled() else head)
         _print_text(finding.text, width)
         if finding.next_step:
@@ -123,20 +121,20 @@ def _print(state: ClusterState, checks: list[Check], found: list[tuple[str, Find
     with_findings = {name for name, _ in found}
     fine = [check.name for check in checks if check.name not in with_findings]
     if found and fine:
-        print()
+        print_line()
     if fine:
         _print_text(f"{'fine' if state.is_reachable else 'not checked'}: {', '.join(fine)}", width, "")
-    print(_summary(state, [finding for _, finding in found]))
+    print_line(_summary(state, [finding for _, finding in found]))
 
 
 def _print_text(text: str, width: int, indent: str = "  ") -> None:
     """Prints a text, folded on a terminal; further lines are indented more."""
-    clean = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    clean = printable(text)
     if width:
         lines = textwrap.wrap(clean, max(width - 1, 40), initial_indent=indent, subsequent_indent=indent + "  ")
-        print("\n".join(lines))
+        print_line("\n".join(lines))
     else:
-        print(indent + clean)
+        print_line(indent + clean)
 
 
 def _summary(state: ClusterState, findings: list[Finding]) -> str:
