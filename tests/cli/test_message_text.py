@@ -15,10 +15,10 @@ from pymq.cli.message_text import (
     json_line,
     message_from_json,
     message_record,
-    printable,
     raw_line,
     text_line,
 )
+from pymq.cli.output import printable
 from pymq.errors import UsageError
 from pymq.model.compression import compress_body
 from pymq.model.hosts import pack_host
