@@ -11,7 +11,6 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import pymq.broker.broker as composition
@@ -19,9 +18,11 @@ from pymq.broker.broker import Broker
 from pymq.broker.parts import BrokerParts
 from pymq.broker.replication.roles.role_file import RoleRecord
 from pymq.broker.upkeep.jobs import Job, log
+from pymq.clock import Clock
 from pymq.config import load_broker_config
 from pymq.errors import PymqError, UsageError
 from pymq.net.turn_watch import TurnWatch
+from pymq.store.store import MessageStore
 from tests.simulation.disk import SimDisk
 from tests.simulation.history import History
 from tests.simulation.loop import SimLoop, SimWorkerThreads, start
@@ -114,12 +115,37 @@ def simulated_parts(tick_us: int) -> Iterator[None]:
     names: Any = composition
     real = names.WorkerThreads, names.JobRunner, names.BrokerParts
     names.WorkerThreads, names.JobRunner = SimWorkerThreads, SimJobRunner
-    names.BrokerParts = partial(BrokerParts, timer_slot_count=TIMER_SLOT_COUNT)
+    names.BrokerParts = _make_parts
     SimJobRunner.tick_us = tick_us
     try:
         yield
     finally:
         names.WorkerThreads, names.JobRunner, names.BrokerParts = real
+        _opened_stores.clear()
+
+
+_opened_stores: list[tuple[Clock, MessageStore]] = []  # by living processes, with their machines' clocks
+
+
+def _make_parts(*arguments: Any, **named: Any) -> BrokerParts:
+    parts = BrokerParts(*arguments, timer_slot_count=TIMER_SLOT_COUNT, **named)
+    _opened_stores.append((named["clock"], parts.store))
+    return parts
+
+
+def drop_read_caches(clock: Clock) -> None:
+    """Free what the stores of a dead process keep of their files.
+
+    The process' objects stay until the run ends, because collecting them runs their coroutines to their ends. An era
+    has hundreds of such processes, and each keeps up to 20 MiB.
+    """
+    for _, store in [opened for opened in _opened_stores if opened[0] is clock]:
+        store._windows.chunks.clear()
+        store._windows.batch_buffer = bytearray()
+        if store._digests is not None:
+            store._digests.table._pages.clear()
+            store._digests.table._dirty.clear()
+    _opened_stores[:] = [opened for opened in _opened_stores if opened[0] is not clock]
 
 
 class SimBroker:
@@ -351,6 +377,7 @@ class SimBroker:
         self._be_still("dead")
         self._graves.append((self._broker, self._loop))
         self._broker = self._loop = None
+        drop_read_caches(self.clock)
 
     def _failed(self, what: str, error: BaseException | None) -> None:
         if self.process.is_alive:

@@ -69,8 +69,11 @@ class SimDisk:
     def lose_power(self, chance: random.Random) -> None:
         """Keep what was synced, and of the rest what chance keeps."""
         image = random_loss(chance).of(self.files.snapshot())
-        modified = {path: node.modified_ms for path, node in self.files.nodes.items()}
+        lost = self.files.nodes
+        modified = {path: node.modified_ms for path, node in lost.items()}
         self.files = MemoryFiles.restored(image, now_ms=self._now_ms)
+        for node in lost.values():  # the dead process' objects keep them until the run ends
+            node.forget()
         for path, node in self.files.nodes.items():
             node.modified_ms = modified.get(path, 0)
         self._attach()

@@ -53,6 +53,11 @@ class FileNode:
     def sync(self) -> None:
         self.synced = self.snapshot().now
 
+    def forget(self) -> None:
+        """Free the content of a file that no running program has open. Views keep the old bytes."""
+        self.data = bytearray()
+        self.synced = self.last_snapshot = None
+
     def snapshot(self) -> SnapshotFile:
         """Return the file as it is now; the same object as last time when nothing has changed."""
         before = self.last_snapshot
