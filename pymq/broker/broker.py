@@ -401,7 +401,7 @@ class Broker:
         await self._answer_waiting(parts)
         await self._await_slaves(parts)
         parts.messages.waiting_answers.give_up("the broker stops, or changes its role")
-        parts.requests.release_all()
+        await parts.requests.release_all(self._watch_slice, lambda: asyncio.sleep(0))
         parts.leave_group("this broker stops, or changes its role")
 
     async def _answer_waiting(self, parts: BrokerParts) -> None:

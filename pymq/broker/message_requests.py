@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from pymq.broker.fast.pull import FastPulls
 from pymq.broker.fast.send import FastSends
@@ -155,10 +155,24 @@ class MessageRequests:
         self.long_polls.wake_queue(topic, queue_id)
         self.pop_polls.wake_queue(topic, queue_id)
 
-    def release_all(self) -> None:
-        """Answer every waiting request now: the broker stops."""
-        self.long_polls.release_all()
-        self.pop_polls.release_all()
+    async def release_all(
+        self, watch: Callable[[Callable[[], None]], None], rest: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Answer every waiting request, because the broker stops, in turns of some ms that ``watch`` runs.
+
+        ``rest`` lets others have their turn.
+        """
+        more = True
+
+        def release() -> None:
+            nonlocal more
+            more = self.long_polls.release_some()
+            more = self.pop_polls.release_some() or more
+
+        while more:
+            watch(release)
+            self._schedule_turn_end()
+            await rest()
 
     def disconnect(self, peer: Peer) -> None:
         """Drop the waiting requests of a connection that has ended."""

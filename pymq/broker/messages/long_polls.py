@@ -126,6 +126,7 @@ class LongPolls:
         self._open: deque[PullGroup] = deque()  # their record test has not seen yet what arrived
         self._is_time_over = False  # for some pull, perhaps
         self._next_kind = 0  # of work
+        self._is_released = False  # the broker stops
         self.count = 0
         self.turn_bytes = 0
         self.refused_count = 0
@@ -179,7 +180,7 @@ class LongPolls:
     @property
     def is_full(self) -> bool:
         """True when no further pull may park."""
-        return self.count >= self._count_max
+        return self.count >= self._count_max or self._is_released
 
     @property
     def is_turn_full(self) -> bool:
@@ -257,15 +258,20 @@ class LongPolls:
         """Drop the pulls of a connection that has ended, as soon as due pulls are looked at."""
         self._due.extend(self._by_peer.pop(peer, {}).values())
 
-    def release_all(self) -> None:
-        """Answer every pull now: the broker stops."""
-        for topic, queue_id in list(self._by_queue):
-            self.wake_queue(topic, queue_id)
-        for peer in list(self._behind):
-            self._due.extend(self._behind.pop(peer))
-        for waiting in (self._due, self._deferred):
-            while waiting:
-                self._finish_late(waiting.popleft())
+    def release_some(self) -> bool:
+        """Answer waiting pulls, because the broker stops; return True when more wait. From now on no pull may park.
+
+        It ends after SLICE_MS or TURN_BYTES_MAX.
+        """
+        self._is_released = True
+        end_ms, size_bytes = self._clock.monotonic_ms() + SLICE_MS, 0
+        while self._deadlines and size_bytes <= TURN_BYTES_MAX:
+            parked = self._deadlines.pop()[2]
+            parked.is_due = True  # refused when there is no room for an answer
+            size_bytes += self._finish_late(parked)
+            if self._clock.monotonic_ms() >= end_ms:
+                break
+        return bool(self._deadlines)
 
     def _take_step(self) -> bool:
         """Answer one pull, or look at one group. Return False when nothing is left to do."""
@@ -334,12 +340,14 @@ class LongPolls:
         self._deadlines = [entry for entry in self._deadlines if not entry[2].done]
         heapq.heapify(self._deadlines)
 
-    def _finish_late(self, parked: ParkedPull) -> None:
-        """Answer a pull whose time is over; refuse one that messages came for and that found no room until now."""
+    def _finish_late(self, parked: ParkedPull) -> int:
+        """Answer a pull whose time is over; refuse one that messages came for and that found no room until now.
+
+        Return the answer's size.
+        """
         if parked.is_due and not parked.done and (parked.peer.is_behind or not self._budget.has_room()):
-            self._finish(parked, self._refuse)
-        else:
-            self._finish(parked)
+            return self._finish(parked, self._refuse)
+        return self._finish(parked)
 
     def _finish(self, parked: ParkedPull, answer: Callable[[ParkedPull], int | None] | None = None) -> int:
         """Answer a pull, by default with what it reads. Return the answer's size."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pymq.broker.metadata.saved_state import SavedState, raise_failure
-from pymq.broker.metadata.table_reading import read_configs, read_version
+from pymq.broker.metadata.table_reading import read_configs
 from pymq.broker.metadata.table_saver import Saved, TableSaver
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
@@ -26,19 +26,23 @@ _READ_FORBIDDEN = 1 << 2
 
 
 @dataclass(slots=True)
-class _Groups:
+class Groups:
     """The content of ``subscriptionGroup.json``."""
 
     configs: dict[str, SubscriptionGroupConfig] = field(default_factory=dict)
     forbidden: dict[str, dict[str, int]] = field(default_factory=dict)  # by group and topic: bits of permissions
 
-    def replace(self, other: _Groups) -> None:
+    def replace(self, other: Groups) -> None:
         for mine, others in ((self.configs, other.configs), (self.forbidden, other.forbidden)):
             mine.clear()
             mine.update(others)  # type: ignore[arg-type]
 
-    def copy(self) -> _Groups:
-        return _Groups(dict(self.configs), {group: dict(topics) for group, topics in self.forbidden.items()})
+    def add(self, other: Groups) -> None:
+        self.configs.update(other.configs)
+        self.forbidden.update(other.forbidden)
+
+    def copy(self) -> Groups:
+        return Groups(dict(self.configs), {group: dict(topics) for group, topics in self.forbidden.items()})
 
     def as_table(self, version: DataVersion) -> dict[str, Any]:
         return {
@@ -61,9 +65,9 @@ class _Groups:
             del self.forbidden[group]
 
 
-def _read(table: dict[str, Any]) -> _Groups:
+def read_groups(table: dict[str, Any]) -> Groups:
     """Return the usable entries of a saved object; others are logged."""
-    groups = _Groups()
+    groups = Groups()
     for name, group in read_configs(table, "subscriptionGroupTable", SubscriptionGroupConfig).items():
         problem = names.group_problem(name)
         if problem or group.group_name != name:
@@ -86,24 +90,23 @@ class GroupManager:
         """``makes_groups``: the first use of a group makes it. A slave makes none; its master does."""
         self._config = config
         self.makes_groups = makes_groups
-        current = _Groups()
+        current = Groups()
         self._groups, self._forbidden = current.configs, current.forbidden
-        self._state = SavedState(current, table, clock=clock, copy=_Groups.copy, to_table=_Groups.as_table)
+        self._state = SavedState(current, table, clock=clock, copy=Groups.copy, to_table=Groups.as_table)
         self.get = self._groups.get
 
     def load(self) -> None:
         """Read ``subscriptionGroup.json``."""
-        self._state.current.replace(_read(self._state.load()))
+        self._state.current.replace(read_groups(self._state.load()))
 
     def as_table(self) -> dict[str, Any]:
         """Return the saved object."""
         return self._state.current.as_table(self.data_version)
 
-    def take_over(self, table: dict[str, Any]) -> list[str]:
-        """Take a master's table with its version in place of this one; return the names that are gone."""
-        taken = _read(table)
+    def take_over(self, taken: Groups, version: DataVersion) -> list[str]:
+        """Take a master's groups with their version in place of these; return the names that are gone."""
         gone = [name for name in self._groups if name not in taken.configs]
-        self._state.take_over(lambda groups: groups.replace(taken), read_version(table))
+        self._state.take_over(lambda groups: groups.replace(taken), version)
         return gone
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from pymq.broker.metadata.saved_state import SavedState, raise_failure
-from pymq.broker.metadata.table_reading import read_configs, read_version
+from pymq.broker.metadata.table_reading import read_configs
 from pymq.broker.metadata.table_saver import Saved, TableSaver
 from pymq.broker.metadata.topic_rules import (
     changed_attributes,
@@ -53,7 +53,7 @@ class TopicManager:
 
     def load(self, *, is_copy: bool = False) -> None:
         """Read ``topics.json`` and make missing system topics. ``is_copy``: this table is a slave's, so make none."""
-        self._state.current.put(_read(self._state.load()).values())
+        self._state.current.put(read_topics(self._state.load()).values())
         system = list(self._system_topics())
         self._system_names = frozenset(topic.topic_name for topic in system)
         missing = [topic for topic in system if topic.topic_name not in self._topics]
@@ -64,10 +64,10 @@ class TopicManager:
         """Return the saved object."""
         return self._state.current.as_table(self.data_version)
 
-    def take_over(self, table: dict[str, Any]) -> list[str]:
-        """Take a master's table with its version in place of this one; return the names that are gone."""
-        taken, before = _read(table), self.all()
-        self._state.take_over(lambda topics: topics.replace(taken.values()), read_version(table))
+    def take_over(self, taken: dict[str, TopicConfig], version: DataVersion) -> list[str]:
+        """Take a master's topics with their version in place of these; return the names that are gone."""
+        before = self.all()
+        self._state.take_over(lambda topics: topics.replace(taken.values()), version)
         changed = [name for name in {**before, **taken} if before.get(name) != taken.get(name)]
         if changed:
             self._notify(changed)
@@ -272,7 +272,7 @@ class TopicManager:
             listener(changed)
 
 
-def _read(table: dict[str, Any]) -> dict[str, TopicConfig]:
+def read_topics(table: dict[str, Any]) -> dict[str, TopicConfig]:
     """Return the usable entries of a saved object; others are logged."""
     topics = {}
     for name, topic in read_configs(table, "topicConfigTable", TopicConfig).items():

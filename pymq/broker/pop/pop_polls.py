@@ -85,6 +85,7 @@ class PopPolls:
         self._deadlines: list[tuple[int, int, ParkedPop]] = []
         self._due: deque[ParkedPop] = deque()
         self._number = 0
+        self._is_released = False  # the broker stops
 
     @property
     def is_turn_full(self) -> bool:
@@ -116,7 +117,8 @@ class PopPolls:
         ``is_due``: look again in the next turn. Raises Refusal when the memory budget has no room.
         """
         group, topic, queue_id = place
-        if self.count >= self._count_max() or self.waiting_count(group, topic, queue_id) >= self._queue_count_max():
+        is_full = self._is_released or self.count >= self._count_max()
+        if is_full or self.waiting_count(group, topic, queue_id) >= self._queue_count_max():
             return False
         self._budget.check_room(PARKED_BYTES + message_filter.size_bytes, "a waiting pop")
         wait_ms = min(wait_ms, WAIT_MAX_MS)
@@ -184,11 +186,18 @@ class PopPolls:
         for parked in list(self._by_peer.get(peer, {}).values()):
             self._drop(parked)
 
-    def release_all(self) -> None:
-        """Answer every request now: the broker stops."""
-        for of_peer in list(self._by_peer.values()):
-            for parked in list(of_peer.values()):
-                self._finish(parked)
+    def release_some(self) -> bool:
+        """Answer waiting requests for SLICE_MS, because the broker stops; return True when more wait.
+
+        From now on no request may wait.
+        """
+        self._is_released = True
+        end_ms = self._clock.monotonic_ms() + SLICE_MS
+        while self._deadlines:
+            self._finish(self._deadlines.pop()[2])
+            if self._clock.monotonic_ms() >= end_ms:
+                break
+        return bool(self._deadlines)
 
     def _look(self, parked: ParkedPop) -> None:
         if parked.done:

@@ -6,10 +6,14 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from pymq.broker.metadata.groups import Groups, read_groups
 from pymq.broker.metadata.offset_table import as_offset_table
 from pymq.broker.metadata.order_infos import MEMBER as ORDER_INFOS_MEMBER
 from pymq.broker.metadata.request_modes import MEMBER as MODES_MEMBER
-from pymq.broker.replication.slave.cursors import LOG_BOUND, PIECE, SlaveCursors
+from pymq.broker.metadata.table_reading import read_version
+from pymq.broker.metadata.topics import read_topics
+from pymq.broker.replication.slave.cursors import LOG_BOUND, SlaveCursors
+from pymq.broker.replication.table_pieces import PIECE, PieceCount, TablePieces
 from pymq.config.values import ASYNC_MASTER, SYNC_MASTER
 from pymq.model.names import HALF_TOPIC, OP_HALF_TOPIC
 from pymq.model.tables import DataVersion
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from pymq.broker.report.stats import StatsManager
     from pymq.broker.timers.timer_service import TimerService
     from pymq.broker.transactions.transactions import Transactions
+    from pymq.model.tables import TopicConfig
     from pymq.store.store import MessageStore
 
 TOPICS = "topics"
@@ -77,7 +82,7 @@ class ReplicatedTable:
 
     def version(self) -> str:
         """Return a text that differs after every change, also across restarts."""
-        return ".".join([self.start_id, *map(_text, self.stamp())])
+        return _version(self.start_id, self.stamp())
 
 
 class _Side(Protocol):
@@ -119,8 +124,8 @@ def replicated_tables(
     return [
         # First: offsets of a deleted topic must go before those of a new topic of its name come.
         row(DELETIONS, DELETIONS, _Deletions(store, metadata)),
-        row(TOPICS, "topicConfigTable", _Topics(metadata, stats)),
-        row(GROUPS, "subscriptionGroupTable", _Groups(metadata, stats)),
+        row(TOPICS, "topicConfigTable", _Topics(metadata, stats, start_id)),
+        row(GROUPS, "subscriptionGroupTable", _Groups(metadata, stats, start_id)),
         row(REQUEST_MODES, MODES_MEMBER, _RequestModes(metadata.request_modes)),
         row(OFFSETS, "offsetTable", _Offsets(metadata.cursors, start_id)),
         row(ORDER_INFOS, ORDER_INFOS_MEMBER, _OrderInfos(metadata.order_infos, start_id)),
@@ -133,6 +138,10 @@ def replicated_tables(
         row(TIMER_CHECK, TIMER_CHECK, _Timers(timers), waits_for_log=True),
         row(MASTER_ROLE, MASTER_ROLE, _MasterRole(sync_mode, master_role)),
     ]
+
+
+def _version(start_id: str, stamp: Stamp) -> str:
+    return ".".join([start_id, *map(_text, stamp)])
 
 
 def _text(part: DataVersion | int) -> str:
@@ -155,41 +164,72 @@ def _without_log_bound(table: dict[str, Any], log_bound: Collection[str]) -> dic
 
 
 class _Topics:
-    """The topics; always sent whole."""
+    """The topics; a large table goes in pieces."""
 
-    def __init__(self, metadata: Metadata, stats: StatsManager) -> None:
+    def __init__(self, metadata: Metadata, stats: StatsManager, start_id: str) -> None:
         self._topics = metadata.topics
         self._stats = stats
+        self._start_id = start_id
+        self._pieces = TablePieces("topicConfigTable")
+        self._count = PieceCount()
+        self._taken: dict[str, TopicConfig] = {}  # of the pieces that came so far
 
     def stamp(self) -> Stamp:
         return (self._topics.data_version,)
 
     def read(self, known: str) -> TableRead:
-        return TableRead(self._topics.as_table())
+        return _next_piece(self._pieces, known, _version(self._start_id, self.stamp()), self._topics.as_table())
 
     def take(self, table: dict[str, Any], is_part: bool) -> None:
-        for topic in self._topics.take_over(table):
+        taken = read_topics(table)
+        if is_part:
+            is_first, is_last = self._count.take(table[PIECE], len(table["topicConfigTable"]))
+            if is_first:
+                self._taken = {}
+            self._taken |= taken
+            if not is_last:
+                return
+            taken, self._taken = self._taken, {}
+        for topic in self._topics.take_over(taken, read_version(table)):
             self._stats.forget_topic(topic)
 
 
 class _Groups:
-    """The consumer groups; always sent whole."""
+    """The consumer groups; a large table goes in pieces."""
 
-    def __init__(self, metadata: Metadata, stats: StatsManager) -> None:
+    def __init__(self, metadata: Metadata, stats: StatsManager, start_id: str) -> None:
         self._groups = metadata.groups
         self._pending = metadata.pending_offsets
         self._stats = stats
+        self._start_id = start_id
+        self._pieces = TablePieces("subscriptionGroupTable")
+        self._count = PieceCount()
+        self._taken = Groups()  # of the pieces that came so far
 
     def stamp(self) -> Stamp:
         return (self._groups.data_version,)
 
     def read(self, known: str) -> TableRead:
-        return TableRead(self._groups.as_table())
+        return _next_piece(self._pieces, known, _version(self._start_id, self.stamp()), self._groups.as_table())
 
     def take(self, table: dict[str, Any], is_part: bool) -> None:
-        for group in self._groups.take_over(table):
+        taken = read_groups(table)
+        if is_part:
+            is_first, is_last = self._count.take(table[PIECE], len(table["subscriptionGroupTable"]))
+            if is_first:
+                self._taken = Groups()
+            self._taken.add(taken)
+            if not is_last:
+                return
+            taken, self._taken = self._taken, Groups()
+        for group in self._groups.take_over(taken, read_version(table)):
             self._pending.forget_group(group)
             self._stats.forget_group(group)
+
+
+def _next_piece(pieces: TablePieces, known: str, version: str, table: dict[str, Any]) -> TableRead:
+    piece = pieces.read(known, version, table)
+    return TableRead(piece.table, bool(piece.version), piece.version, piece.is_last)
 
 
 class _RequestModes:

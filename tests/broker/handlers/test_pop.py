@@ -363,6 +363,16 @@ def test_a_waiting_pop_ends_in_time() -> None:
     assert p.world.parts.requests.pop_polls.count == 0
 
 
+def test_a_release_answers_all_pops_that_wait_and_lets_none_wait_meanwhile() -> None:
+    p = Popping()
+    polls = p.world.parts.requests.pop_polls
+    p.park()
+    p.park()
+    assert not polls.release_some()
+    assert [answer.code for answer in p.peer.answers] == [ResponseCode.POLLING_TIMEOUT] * 2 and polls.count == 0
+    assert p.pop(poll_ms=5000).code == ResponseCode.POLLING_FULL
+
+
 def test_messages_that_come_again_wake_the_group_that_waits() -> None:
     p = Popping()
     p.world.put("T", b"a")

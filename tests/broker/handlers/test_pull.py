@@ -308,7 +308,7 @@ def test_pulls_that_find_nothing_are_counted_each_time_they_look(world: World) -
     assert stats.missed_pulls == 0
     assert caller.ask(Code.PULL_MESSAGE, **fields(queueOffset=10, sysFlag=SUBSCRIPTION | SUSPEND)) is None
     assert stats.missed_pulls == 1
-    world.parts.requests.long_polls.release_all()
+    world.parts.requests.long_polls.release_some()
     assert stats.missed_pulls == 2
     assert pull(world, queueOffset=11).code == ResponseCode.PULL_OFFSET_MOVED
     assert stats.missed_pulls == 3
@@ -429,5 +429,5 @@ def test_a_parked_pull_that_meets_damage_is_answered(world: World) -> None:
 def test_a_parked_pull_is_answered_after_permissions_are_revoked(world: World) -> None:
     caller = park(world)
     world.parts.metadata.topics.delete("T")
-    world.parts.requests.long_polls.release_all()
+    world.parts.requests.long_polls.release_some()
     assert [reply.code for reply in caller.peer.answers] == [ResponseCode.PULL_NOT_FOUND]

@@ -218,7 +218,7 @@ def test_the_pulls_of_an_ended_connection_are_dropped() -> None:
     assert table.polls.count == 1
     assert not table.polls.is_waited_for("T", 1)
     table.polls.disconnect(ended)
-    table.polls.release_all()
+    table.polls.release_some()
     assert table.retried == ["c"] and table.polls.count == 0
 
 
@@ -302,12 +302,27 @@ def test_a_due_pull_without_room_until_its_deadline_is_refused() -> None:
     assert (table.retried, table.refused, table.polls.count) == ([], ["a"], 0)
 
 
-def test_release_all_answers_everything() -> None:
+def test_a_release_answers_everything() -> None:
     table = Table()
+    behind = Waiter()
     table.park("a")
     table.park("b", queue_id=3)
-    table.polls.release_all()
-    assert sorted(table.retried) == ["a", "b"]
+    table.defer("c")
+    table.park("d", peer=behind)
+    table.arrive(0, [0])
+    behind.is_behind = True
+    assert not table.polls.release_some()
+    assert (sorted(table.retried), table.refused, table.polls.count) == (["a", "b", "c"], ["d"], 0)
+
+
+def test_a_release_takes_turns_of_a_slice_and_lets_nothing_park_meanwhile() -> None:
+    table = Table(count_max=100)
+    table.takes_ms = 1
+    for number in range(SLICE_MS + 5):
+        table.park(str(number))
+    assert table.polls.release_some() and len(table.retried) == SLICE_MS
+    assert not table.park("late")
+    assert not table.polls.release_some() and table.polls.count == 0
 
 
 def test_answered_pulls_do_not_pile_up() -> None:

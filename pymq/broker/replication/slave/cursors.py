@@ -9,6 +9,7 @@ from pymq.broker.metadata.offset_table import Offsets, read_offsets
 from pymq.broker.metadata.table_reading import read_version
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.replication.slave.pending_offsets import PendingOffsets
+from pymq.broker.replication.table_pieces import PIECE
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import Refusal
@@ -19,7 +20,6 @@ from pymq.wire.codes import ResponseCode
 # A slave's file follows its master's offsets closely. A large table is saved less often, because a save takes time.
 SAVE_INTERVAL_MS = 500
 KEYS_SAVED_PER_MS = 10
-PIECE = "piece"  # in a master's table of offsets: which piece of a whole copy it is
 LOG_BOUND = "logBound"  # in a master's table of offsets: the keys that come in a table of their own
 
 

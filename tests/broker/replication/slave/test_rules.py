@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from pymq.broker.metadata.topics import read_topics
 from pymq.broker.replication.slave.rules import LEFT_TO_MASTER, REFUSED, SERVED, refusal_text
 from pymq.broker.wiring import routes_in_role
-from pymq.model.tables import TopicConfig
+from pymq.model.tables import DataVersion, TopicConfig
 from pymq.wire.codes import RequestCode, ResponseCode, request_name
 from tests.broker.fast.test_send import ordinary, payload_of
 from tests.broker.replication.pair import Pair
@@ -26,7 +27,7 @@ def test_every_route_is_either_served_or_refused() -> None:
 
 def test_a_cluster_wide_request_is_left_to_the_master() -> None:
     slave = World(brokerId="1")
-    slave.parts.metadata.topics.take_over({"topicConfigTable": {"T": {"topicName": "T"}}})
+    slave.parts.metadata.topics.take_over(read_topics({"topicConfigTable": {"T": {"topicName": "T"}}}), DataVersion())
     reply = Caller(slave).ok(RequestCode.CLEAN_UNUSED_TOPIC)
     assert "nothing was done here" in (reply.remark or "") and slave.parts.metadata.topics.get("T") is not None
 
@@ -71,7 +72,7 @@ class FakeReply:
 
 def test_sends_are_refused_on_the_fast_path_too() -> None:
     slave = World(brokerId="1")
-    slave.parts.metadata.topics.take_over({"topicConfigTable": {"T": {"topicName": "T"}}})
+    slave.parts.metadata.topics.take_over(read_topics({"topicConfigTable": {"T": {"topicName": "T"}}}), DataVersion())
     peer = FakePeer()
     assert not slave.parts.requests.fast_path(peer, payload_of(ordinary(b="T"), b"body"))  # type: ignore[arg-type]
     slave.parts.messages.writer.commit()
@@ -127,7 +128,7 @@ def test_a_group_the_master_has_not_met_may_commit() -> None:
 
 def test_without_auto_creation_a_slave_takes_no_other_groups() -> None:
     slave = World(brokerId="1", autoCreateSubscriptionGroup="false")
-    slave.parts.metadata.topics.take_over({"topicConfigTable": {"T": {"topicName": "T"}}})
+    slave.parts.metadata.topics.take_over(read_topics({"topicConfigTable": {"T": {"topicName": "T"}}}), DataVersion())
     code, _ = Caller(slave).refused(RequestCode.PULL_MESSAGE, **PULL)
     assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 

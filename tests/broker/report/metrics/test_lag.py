@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from pymq.broker.metadata.topics import read_topics
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.report.metrics.lag import PAIRS_AT_ONCE, QUEUES_AT_ONCE, LagMetrics
 from pymq.metrics.family import PAUSE
-from pymq.model.tables import TopicConfig
+from pymq.model.tables import DataVersion, TopicConfig
 from pymq.wire.bodies_client import ConsumerData, SubscriptionData
 from tests.broker.disk import failing
 from tests.broker.report.metrics.readings import Table, left_out, table
@@ -99,7 +100,9 @@ def test_a_broadcasting_group_keeps_its_offsets_to_itself(world: World) -> None:
 
 def test_a_slave_reports_its_connected_groups() -> None:
     world = World(role=Role(1), brokerId=1)
-    world.parts.metadata.topics.take_over({"topicConfigTable": {"orders": {"topicName": "orders"}}})
+    world.parts.metadata.topics.take_over(
+        read_topics({"topicConfigTable": {"orders": {"topicName": "orders"}}}), DataVersion()
+    )
     world.parts.metadata.cursors.commit("gone", "orders", 0, 0)
     world.parts.metadata.cursors.commit("here", "orders", 0, 0)
     connect(world, "here", "orders")
