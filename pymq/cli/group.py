@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from pymq.cli.broker_status import shown_ms
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
 from pymq.cli.output import (
@@ -18,8 +19,7 @@ from pymq.cli.output import (
     print_note,
     print_section,
 )
-from pymq.cli.session import with_admin
-from pymq.cli.times import local_time
+from pymq.cli.session import end_partial, with_partial_admin
 
 app = new_app("List consumer groups, their members and their lag.")
 
@@ -32,14 +32,15 @@ LAG_COLUMNS = [
     Column("end_offset", right=True),
     Column("committed", right=True),
     Column("lag", right=True),
+    Column("lag_ms", "LAG TIME", right=True, show=shown_ms),
     Column("invisible", right=True),
-    Column("last_consumed_ms", "LAST CONSUMED", show=local_time),
 ]
 
 TOPIC_LAG_COLUMNS = [
     Column("topic"),
     Column("queues", right=True),
     Column("lag", right=True),
+    Column("lag_ms", "LAG TIME", right=True, show=shown_ms),
     Column("invisible", right=True),
     Column("retry", right=True),
 ]
@@ -65,7 +66,7 @@ def list_groups(
     """List consumer groups with their members and their lag."""
     from pymq.cli import group_work as work
 
-    records = with_admin(namesrv, lambda admin: work.list_groups(admin, show_all))
+    records, unreached = with_partial_admin(namesrv, lambda admin: work.list_groups(admin, show_all))
     columns = [
         Column("group"),
         Column("brokers"),
@@ -76,6 +77,7 @@ def list_groups(
         Column("enabled"),
     ]
     print_listing(records, columns, output, "no consumer groups: the first start of a consumer creates one")
+    end_partial(unreached)
 
 
 @app.command(epilog=examples("pymq group describe billing", "pymq group describe billing -o json"))
@@ -87,9 +89,15 @@ def describe(
     """Show a group: its settings, members, subscriptions and progress."""
     from pymq.cli import group_work as work
 
-    described = with_admin(namesrv, lambda admin: work.describe_group(admin, name))
-    if print_data(described, output):
-        return
+    described, unreached = with_partial_admin(namesrv, lambda admin: work.describe_group(admin, name))
+    if not print_data(described, output):
+        _print_described(described)
+    end_partial(unreached)
+
+
+def _print_described(described: dict[str, Any]) -> None:
+    from pymq.cli import group_work as work
+
     print_fields(work.described_fields(described))
     member_columns = [Column("client_id"), Column("address"), Column("language"), Column("version")]
     print_section("members", described["members"], member_columns, "no member is online")
@@ -119,14 +127,15 @@ def lag(
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show the lag of one group by queue, or of all groups by topic."""
-    from pymq.cli import group_work as work
+    from pymq.cli.groups import lag_work as work
 
     if name is None:
-        records = with_admin(namesrv, lambda admin: work.lag_of_all(admin, topic))
+        records, unreached = with_partial_admin(namesrv, lambda admin: work.lag_of_all(admin, topic))
         print_listing(records, [Column("group"), *TOPIC_LAG_COLUMNS], output, "no group has read anything yet")
-        return
-    group = name
-    records = with_admin(namesrv, lambda admin: work.lag_of_group(admin, group, topic))
-    print_listing(records, LAG_COLUMNS, output, f"{name} has read nothing yet")
-    if output is OutputFormat.table and records:
-        print_line(work.lag_totals(records))
+    else:
+        group = name
+        records, unreached = with_partial_admin(namesrv, lambda admin: work.lag_of_group(admin, group, topic))
+        print_listing(records, LAG_COLUMNS, output, f"{name} has read nothing yet")
+        if output is OutputFormat.table and records:
+            print_line(work.totals_text(records))
+    end_partial(unreached)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextvars import ContextVar
 from typing import Annotated
 
 import typer
@@ -11,6 +12,11 @@ from pymq.cli.output import OutputFormat
 from pymq.errors import UsageError
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"
+DEFAULT_TIMEOUT_S = 5.0
+TIMEOUT_MIN_S, TIMEOUT_MAX_S = 0.1, 3600.0
+
+# How long each request of an admin command may take: the value of its option --timeout.
+request_timeout_s: ContextVar[float] = ContextVar("request_timeout_s", default=DEFAULT_TIMEOUT_S)
 
 NamesrvOption = Annotated[
     str,

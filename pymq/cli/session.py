@@ -2,30 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pymq.cli.options import split_addresses
+import typer
+
+from pymq.cli.options import request_timeout_s, split_addresses
+from pymq.cli.output import print_note
+from pymq.errors import EXIT_PARTIAL
 
 if TYPE_CHECKING:
     from pymq.client.admin import Admin
 
 T = TypeVar("T")
 
-DEFAULT_TIMEOUT_S = 5.0
+
+def with_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]]) -> T:
+    """Calls ``work`` with an Admin for the name servers in ``namesrv`` and returns its result.
+
+    Each request may take as long as the command's option ``--timeout`` says.
+    """
+    return _run(namesrv, work, is_partial=False)[0]
 
 
-def with_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]], timeout_s: float = DEFAULT_TIMEOUT_S) -> T:
-    """Calls ``work`` with an Admin for the name servers in ``namesrv`` and returns its result."""
+def with_partial_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]]) -> tuple[T, dict[str, str]]:
+    """Does what :func:`with_admin` does on a cluster of which some brokers can't be reached.
+
+    Returns the result without their part, and their names with the reasons: print it, then call :func:`end_partial`.
+    """
+    return _run(namesrv, work, is_partial=True)
+
+
+def end_partial(unreached: Mapping[str, str]) -> None:
+    """Names the brokers whose part is missing, and ends the command with EXIT_PARTIAL if there are any."""
+    for broker, reason in sorted(unreached.items()):
+        print_note(f"pymq: the part of {broker} is missing: {reason}")
+    if unreached:
+        raise typer.Exit(EXIT_PARTIAL)
+
+
+def _run(namesrv: str, work: Callable[[Admin], Awaitable[T]], *, is_partial: bool) -> tuple[T, dict[str, str]]:
     # Plain asyncio: for a few requests, importing uvloop takes longer than it saves.
     import asyncio
 
     from pymq.client.admin import Admin
 
-    async def session() -> T:
-        async with Admin(split_addresses(namesrv), timeout_s=timeout_s) as admin:
-            return await work(admin)
+    async def session() -> tuple[T, dict[str, str]]:
+        timeout_s = request_timeout_s.get()
+        async with Admin(split_addresses(namesrv), timeout_s=timeout_s, is_partial=is_partial) as admin:
+            return await work(admin), admin.unreached
 
     return asyncio.run(session())
 

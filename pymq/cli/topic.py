@@ -9,7 +9,7 @@ import typer
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, parse_perm
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note
-from pymq.cli.session import with_admin
+from pymq.cli.session import end_partial, with_admin, with_partial_admin
 from pymq.cli.topic_resize import expand, shrink
 from pymq.errors import EXIT_FAILED
 
@@ -270,13 +270,12 @@ def describe(
     """Show a topic: its configuration on each broker, its number of messages, and the groups that read it."""
     from pymq.cli import topic_work as work
 
-    described = with_admin(namesrv, lambda admin: work.describe_topic(admin, name))
-    if print_data(described, output):
-        return
-    print_line(
-        f"{described['topic']}: {described['messages']} messages, groups: {', '.join(described['groups']) or 'none'}\n"
-    )
-    print_listing(described["brokers"], [*CONFIG_COLUMNS, Column("messages", right=True)], output)
+    described, unreached = with_partial_admin(namesrv, lambda admin: work.describe_topic(admin, name))
+    if not print_data(described, output):
+        groups = ", ".join(described["groups"]) or "none"
+        print_line(f"{described['topic']}: {described['messages']} messages, groups: {groups}\n")
+        print_listing(described["brokers"], [*CONFIG_COLUMNS, Column("messages", right=True)], output)
+    end_partial(unreached)
 
 
 @app.command(epilog=examples("pymq topic route orders", "pymq topic route orders -o json"))
@@ -307,7 +306,7 @@ def stats(
     """Show the first offset, the next offset and the time of the last message of every queue."""
     from pymq.cli.times import local_time
 
-    found = with_admin(namesrv, lambda admin: admin.topics.stats(name))
+    found, unreached = with_partial_admin(namesrv, lambda admin: admin.topics.stats(name))
     records = [
         {
             "topic": queue.topic,
@@ -329,3 +328,4 @@ def stats(
         Column("last_message_ms", "LAST MESSAGE", show=local_time),
     ]
     print_listing(records, columns, output, "the topic has no readable queues")
+    end_partial(unreached)

@@ -108,8 +108,8 @@ async def describe_topic(admin: Admin, name: str) -> dict[str, Any]:
     targets = await admin.topics.targets(name)
     stats = await admin.topics.stats(name, targets)
     brokers = []
-    for target in targets:
-        config = await admin.topics.config(target.address, name)
+    asking = admin.cluster.asking
+    for target, config in await asking.each(targets, lambda address: admin.topics.config(address, name)):
         if config is not None:
             held = [at.max_offset - at.min_offset for queue, at in stats.items() if queue.broker_name == target.name]
             brokers.append(config_record(target, config) | {"messages": sum(held)})

@@ -103,6 +103,9 @@ class SyncGroupAdmin(_Part[GroupAdmin]):
     differing_subscriptions = _blocking(GroupAdmin.differing_subscriptions)
     topics = _blocking(GroupAdmin.topics)
     lag = _blocking(GroupAdmin.lag)
+    topic_lags = _blocking(GroupAdmin.topic_lags)
+    waiting_since = _blocking(GroupAdmin.waiting_since)
+    online = _blocking(GroupAdmin.online)
     subscription = _blocking(GroupAdmin.subscription)
     time_spans = _blocking(GroupAdmin.time_spans)
     reset_offsets = _blocking(GroupAdmin.reset_offsets)
@@ -202,8 +205,11 @@ class SyncAdmin:
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         clock: Clock | None = None,
+        is_partial: bool = False,
     ) -> None:
-        self._make: Callable[[], Admin] = lambda: Admin(namesrv, timeout_s=timeout_s, clock=clock)
+        self._make: Callable[[], Admin] = lambda: Admin(
+            namesrv, timeout_s=timeout_s, clock=clock, is_partial=is_partial
+        )
         self._made = shared.call(on_loop(self._make))
         self.namesrv = SyncNamesrvAdmin(lambda: self._admin.namesrv)
         self.cluster = SyncClusterAdmin(lambda: self._admin.cluster)
@@ -217,6 +223,11 @@ class SyncAdmin:
         self.replication = SyncReplicationAdmin(lambda: self._admin.replication)
         self.messages = SyncMessageAdmin(lambda: self._admin.messages)
         self.traces = SyncTraceAdmin(lambda: self._admin.traces)
+
+    @property
+    def unreached(self) -> dict[str, str]:
+        """As :attr:`Admin.unreached`."""
+        return self._admin.unreached
 
     @property
     def _admin(self) -> Admin:

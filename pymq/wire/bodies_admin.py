@@ -91,7 +91,8 @@ class ConsumeOffset(msgspec.Struct, rename="camel", kw_only=True):
     the last consumed message.
 
     ``pymq_invisible`` counts messages before the committed offset that pops got and have not acknowledged. Only PyMQ's
-    brokers send it, and only when there are any.
+    brokers send it, and only when there are any. ``pymq_uncommitted`` is true, from them only, where the group has no
+    committed offset and ``consumer_offset`` is 0 for that reason.
     """
 
     broker_offset: int = 0
@@ -99,17 +100,45 @@ class ConsumeOffset(msgspec.Struct, rename="camel", kw_only=True):
     pull_offset: int = 0
     last_timestamp: int = 0
     pymq_invisible: int | None = None
+    pymq_uncommitted: bool | None = None
 
     @property
     def lag(self) -> int:
         return self.broker_offset - self.consumer_offset
 
 
+class TopicLag(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
+    """How far a group is behind in one topic of one broker, or of several.
+
+    ``lag`` counts the messages in queues with a committed offset. ``unknown_queues`` have messages and no committed
+    offset. ``waiting_since_ms`` is the store time of the oldest message that waits, Unix ms, 0 when none does or it
+    was not asked for.
+    """
+
+    queues: int = 0
+    lag: int = 0
+    invisible: int = 0
+    unknown_queues: int = 0
+    waiting_since_ms: int = 0
+
+    def plus(self, other: TopicLag) -> TopicLag:
+        """Return the sum with the same topic's figures on another broker."""
+        times = [ms for ms in (self.waiting_since_ms, other.waiting_since_ms) if ms]
+        return TopicLag(
+            queues=self.queues + other.queues,
+            lag=self.lag + other.lag,
+            invisible=self.invisible + other.invisible,
+            unknown_queues=self.unknown_queues + other.unknown_queues,
+            waiting_since_ms=min(times, default=0),
+        )
+
+
 class ConsumeStats(msgspec.Struct, rename="camel", kw_only=True):
-    """GET_CONSUME_STATS (208)."""
+    """GET_CONSUME_STATS (208). ``pymq_topics`` comes instead of the table from PyMQ's brokers, when asked for."""
 
     consume_tps: float = 0.0
     offset_table: dict[MessageQueue, ConsumeOffset] = {}
+    pymq_topics: dict[str, TopicLag] | None = None
 
 
 class BrokerConsumeStats(msgspec.Struct, rename="camel", kw_only=True):

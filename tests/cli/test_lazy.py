@@ -1,4 +1,4 @@
-"""Every command with ``-o json`` also takes ``--json``."""
+"""Options that commands get without naming them: ``--json`` and ``--timeout``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import json
 import pytest
 
 from pymq.cli import main as cli
-from pymq.errors import EXIT_OK
+from pymq.cli.options import DEFAULT_TIMEOUT_S, request_timeout_s
+from pymq.errors import EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE
 
 from .test_main import ALL_COMMANDS
+
+# They take name servers, and don't work through the admin client.
+OWN_CLIENTS = {"bench", "filter", "send", "spark-export", "tail"}
 
 
 @pytest.mark.parametrize("path", ALL_COMMANDS, ids=" ".join)
@@ -30,3 +34,24 @@ def test_the_flag_is_the_option(arguments: list[str], is_json: bool, capsys: pyt
     assert text.startswith("[") == is_json
     if is_json:
         assert "sql92" in [record["name"] for record in json.loads(text)]
+
+
+@pytest.mark.parametrize("path", ALL_COMMANDS, ids=" ".join)
+def test_every_admin_command_takes_a_timeout(path: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([*path, "--help"]) == EXIT_OK
+    options = capsys.readouterr().out.split("Options:")[1]
+    is_admin = "--namesrv HOST:PORT" in options and path[0] not in OWN_CLIENTS and path != ["broker"]
+    assert is_admin <= ("--timeout SECONDS" in options)
+
+
+@pytest.mark.parametrize("value", ["0", "0.09", "3601", "nan"])
+def test_a_timeout_out_of_range_is_refused(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["group", "list", "--timeout", value]) == EXIT_USAGE
+    assert "0.1 to 3600 seconds" in capsys.readouterr().err
+
+
+def test_the_timeout_holds_for_one_command() -> None:
+    assert cli.run(["group", "list", "--timeout", "7", "--namesrv", "127.0.0.1:1"]) == EXIT_UNREACHABLE
+    assert request_timeout_s.get() == 7
+    assert cli.run(["group", "list", "--namesrv", "127.0.0.1:1"]) == EXIT_UNREACHABLE
+    assert request_timeout_s.get() == DEFAULT_TIMEOUT_S

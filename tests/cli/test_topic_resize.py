@@ -11,7 +11,7 @@ from pymq.cli import topic_resize_work
 from pymq.cli.topic_resize_work import Shrinking, plan_record, waiting_text
 from pymq.client import PushConsumer
 from pymq.client.admin import Admin
-from pymq.client.admin.cluster import BrokerTarget
+from pymq.client.admin.asking import BrokerTarget
 from pymq.client.admin.draining import Draining, GroupLeft, Mode
 from pymq.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from pymq.model.message import MessageQueue

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -18,8 +21,15 @@ from tests.client.scenarios import until
 from .test_servers import first_line, process
 
 
+class World(NamedTuple):
+    """A name server's address, and the processes of its brokers by name."""
+
+    namesrv: str
+    brokers: dict[str, subprocess.Popen[str]]
+
+
 @pytest.fixture(scope="module")
-def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Start a name server with broker-a and broker-b of one cluster and broker-c of another."""
     home = tmp_path_factory.mktemp("home")
     with process("namesrv", "--port", "0", "--json", home=home) as server:
@@ -32,12 +42,17 @@ def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ):
             for broker in (first, second, third):
                 assert json.loads(first_line(broker))["broker"]
-            yield address
+            yield World(address, {"broker-a": first, "broker-b": second, "broker-c": third})
 
 
 @pytest.fixture
-def run(namesrv: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    monkeypatch.setenv("NAMESRV_ADDR", namesrv)
+def namesrv(world: World) -> str:
+    return world.namesrv
+
+
+@pytest.fixture
+def run(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    monkeypatch.setenv("NAMESRV_ADDR", world.namesrv)
 
     def run_json(*arguments: str) -> Any:
         capsys.readouterr()
@@ -176,3 +191,31 @@ def test_a_drain_takes_the_permission_again_and_waits_for_readers(
             await admin.namesrv.add_write_permission("broker-b")
 
     asyncio.run(story())
+
+
+@contextmanager
+def stopped(world: World, broker: str) -> Iterator[None]:
+    """Let the broker answer nothing for a while; its connections stay, and so its route."""
+    world.brokers[broker].send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        world.brokers[broker].send_signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["group", "list"], ["group", "lag"], ["topic", "stats", "halves"], ["topic", "describe", "halves"]],
+    ids=" ".join,
+)
+def test_what_a_stopped_master_does_not_answer_is_named(
+    arguments: list[str], run: None, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.run(["topic", "create", "halves", "-c", "East", "--wq", "1"])  # or it exists already
+    capsys.readouterr()
+    with stopped(world, "broker-b"):
+        assert cli.run([*arguments, "-o", "json", "--timeout", "0.5"]) == EXIT_PARTIAL
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) is not None
+    assert "the part of broker-b is missing" in captured.err
+    assert captured.err.count("\n") == 1

@@ -20,6 +20,7 @@ from pymq.wire.bodies_admin import (
     GroupNames,
     QueueTimeSpan,
     SubscriptionAnswer,
+    TopicLag,
     encode_admin_body,
 )
 from pymq.wire.bodies_client import QueueName
@@ -88,10 +89,47 @@ class ConsumptionHandlers:
         wanted = [part for part in (header.topic_list or "").split(";") if part]
         if header.topic:
             wanted.append(header.topic)
+        topics = wanted or self._consumed_topics(header.consumer_group)
+        if header.pymq_summary:
+            return (yield from self._summary(header.consumer_group, topics, with_times=bool(header.pymq_times)))
         stats = ConsumeStats()
-        for topic in wanted or self._consumed_topics(header.consumer_group):
+        for topic in topics:
             yield from self._add_topic(stats, header.consumer_group, topic)
         return Reply(body=(yield from encode_in_steps(stats)))
+
+    def _summary(self, group: str, topics: list[str], *, with_times: bool) -> Steps[Reply]:
+        """Return sums by topic: they need no record of the log, and one entry for all queues of a topic."""
+        found: dict[str, TopicLag] = {}
+        for name in topics:
+            topic = self._read_topic(group, name)
+            if topic is not None:
+                found[name] = yield from self._topic_lag(group, topic, with_times=with_times)
+                yield
+        return Reply(body=(yield from encode_in_steps(ConsumeStats(pymq_topics=found))))
+
+    def _topic_lag(self, group: str, topic: TopicConfig, *, with_times: bool) -> Steps[TopicLag]:
+        name, store = topic.topic_name, self._store
+        lag = invisible = unknown = 0
+        waiting_ms: list[int] = []
+        for queue_id in range(topic.queue_count):
+            committed, end = self._cursors.query(group, name, queue_id), store.max_offset(name, queue_id)
+            invisible += self._invisible.get((name, group, queue_id), 0)
+            if committed >= 0:
+                lag += max(0, end) - committed
+            elif end > store.min_offset(name, queue_id):
+                unknown += 1
+            if with_times and 0 <= committed < end:
+                first = max(committed, store.min_offset(name, queue_id))
+                waiting_ms.append(store.store_time(name, queue_id, first))
+            if queue_id % QUEUES_AT_ONCE == QUEUES_AT_ONCE - 1:
+                yield
+        return TopicLag(
+            queues=topic.queue_count,
+            lag=lag,
+            invisible=invisible,
+            unknown_queues=unknown,
+            waiting_since_ms=min((ms for ms in waiting_ms if ms > 0), default=0),
+        )
 
     def broker_consume_stats(self, request: Command, header: BrokerConsumeStatsHeader, peer: Peer) -> Reply | None:
         """Return the same for every group, with the number of messages that are not consumed yet."""
@@ -181,16 +219,21 @@ class ConsumptionHandlers:
             found.update(connected.subscriptions)
         return sorted(found)
 
-    def _add_topic(self, stats: ConsumeStats, group: str, topic_name: str) -> Steps[None]:
-        topic = self._topics.get(topic_name)
-        if topic is None:
-            return
+    def _read_topic(self, group: str, topic_name: str) -> TopicConfig | None:
+        """Return the topic; None when there is none, or it only has old offsets of a group that no longer reads it."""
         connected = self._clients.consumer_group(group)
         names = {topic_name, normal_topic(topic_name, group)[0]}
         if connected is not None and not names & connected.subscriptions.keys():
-            return  # offsets of a topic that the group no longer reads
+            return None
+        return self._topics.get(topic_name)
+
+    def _add_topic(self, stats: ConsumeStats, group: str, topic_name: str) -> Steps[None]:
+        topic = self._read_topic(group, topic_name)
+        if topic is None:
+            return
         for queue_id in range(topic.queue_count):
-            committed = max(0, self._cursors.query(group, topic_name, queue_id))
+            known = self._cursors.query(group, topic_name, queue_id)
+            committed = max(0, known)
             last_ms = self._store.store_time(topic_name, queue_id, committed - 1) if committed else 0
             stats.offset_table[self._queue(topic_name, queue_id)] = ConsumeOffset(
                 broker_offset=max(0, self._store.max_offset(topic_name, queue_id)),
@@ -198,6 +241,7 @@ class ConsumptionHandlers:
                 pull_offset=max(committed, self._cursors.pulled(group, topic_name, queue_id)),
                 last_timestamp=max(0, last_ms),
                 pymq_invisible=self._invisible.get((topic_name, group, queue_id)),
+                pymq_uncommitted=True if known < 0 else None,
             )
             if queue_id % QUEUES_AT_ONCE == 0:
                 yield

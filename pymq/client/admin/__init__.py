@@ -4,6 +4,6 @@ Works with PyMQ and Apache RocketMQ (tested: 5.3.3).
 """
 
 from pymq.client.admin.admin import Admin
-from pymq.client.admin.cluster import BrokerTarget
+from pymq.client.admin.asking import BrokerTarget
 
 __all__ = ["Admin", "BrokerTarget"]

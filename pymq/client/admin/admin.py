@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import TracebackType
 
+from pymq.client.admin.asking import Asking
 from pymq.client.admin.brokers import BrokerAdmin
 from pymq.client.admin.cluster import ClusterAdmin
 from pymq.client.admin.connection import DEFAULT_TIMEOUT_S, AdminConnection
@@ -27,7 +28,8 @@ class Admin:
     ``permissions``, ``replication``, ``messages``, ``traces``, ``namesrv``.
 
     ``namesrv``: "host:port" texts, or one text with several joined by ``;``; without them NAMESRV_ADDR from the
-    environment, else 127.0.0.1:9876. ``timeout_s``: for each request. Use it
+    environment, else 127.0.0.1:9876. ``timeout_s``: for each request. ``is_partial``: calls that ask every broker
+    leave out those that can't be reached, and :attr:`unreached` names them; without it they raise. Use it
     as ``async with Admin(...)`` from one event loop. All calls raise UnreachableError, RefusedError (with the server's
     code and remark) and NotFoundError for a topic, group or message that doesn't exist.
     """
@@ -38,11 +40,12 @@ class Admin:
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         clock: Clock | None = None,
+        is_partial: bool = False,
     ) -> None:
         addresses = parse_name_servers(namesrv)
         self._connection = AdminConnection(addresses, clock=clock or SystemClock(), timeout_s=timeout_s)
         self.namesrv = NamesrvAdmin(self._connection)
-        self.cluster = ClusterAdmin(self._connection)
+        self.cluster = ClusterAdmin(self._connection, Asking(is_partial=is_partial))
         self.topics = TopicAdmin(self._connection, self.cluster)
         self.groups = GroupAdmin(self._connection, self.cluster)
         self.offsets = OffsetAdmin(self._connection, self.topics, self.groups)
@@ -53,6 +56,11 @@ class Admin:
         self.replication = ReplicationAdmin(self._connection, self.brokers)
         self.messages = MessageAdmin(self._connection, self.topics)
         self.traces = TraceAdmin(self.messages)
+
+    @property
+    def unreached(self) -> dict[str, str]:
+        """The names of the brokers whose answers are missing, each with the reason; empty unless ``is_partial``."""
+        return self.cluster.asking.unreached
 
     @property
     def inherited(self) -> bool:

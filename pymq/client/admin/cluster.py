@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from pymq.client.admin.asking import Asking, BrokerTarget, no_master_text
 from pymq.client.admin.connection import AdminConnection
-from pymq.errors import NotFoundError, PymqError, UsageError
+from pymq.errors import NotFoundError, PymqError, UnreachableError, UsageError
 from pymq.wire.bodies_route import ClusterInfo, decode_cluster_info
 from pymq.wire.codes import RequestCode
-
-
-class BrokerTarget(NamedTuple):
-    """One broker to call. Name and cluster are empty for a broker given by an address that is not registered."""
-
-    name: str
-    cluster: str
-    address: str
 
 
 class ClusterAdmin:
     """Calls about brokers as the name server knows them."""
 
-    def __init__(self, connection: AdminConnection) -> None:
+    def __init__(self, connection: AdminConnection, asking: Asking | None = None) -> None:
         self._connection = connection
+        self.asking = asking or Asking()
 
     async def info(self) -> ClusterInfo:
         """Returns all brokers by name and all clusters, as the first name server knows them that knows a broker.
@@ -39,46 +32,53 @@ class ClusterAdmin:
         return info
 
     async def masters(self) -> list[BrokerTarget]:
-        """Returns the masters of all clusters, sorted by name."""
-        info = await self.info()
-        found = [
-            BrokerTarget(name, data.cluster, data.master_address)
-            for name, data in info.broker_addr_table.items()
-            if data.master_address
-        ]
-        return sorted(found)
+        """Returns the masters of all clusters, sorted by name.
+
+        In a partial Admin, brokers without a master count as unreached, and those that did not answer are left out.
+        """
+        return self.asking.reachable(await self._registered())
 
     async def select(self, clusters: Sequence[str] = (), brokers: Sequence[str] = ()) -> list[BrokerTarget]:
         """Returns the masters of the named clusters, and the named brokers.
 
         A broker is a name or an address "host:port". Without names it returns the masters of the only cluster. Raises
-        UsageError when there are several clusters, NotFoundError when no broker is registered and for an unknown name.
+        UsageError when there are several clusters, NotFoundError when no broker is registered and for an unknown name,
+        UnreachableError for a named broker without a master.
         """
-        masters = await self.masters()
-        known = sorted({target.cluster for target in masters})
+        registered = await self._registered()
+        known = sorted({target.cluster for target in registered})
         if not clusters and not brokers:
-            if not masters:
+            if not any(target.address for target in registered):
                 raise NotFoundError("no broker is registered at the name server: start one, or wait for it to register")
             if len(known) > 1:
                 raise UsageError(
                     f"there are several clusters ({', '.join(known)}): name one with -c, or brokers with -b"
                 )
-            return masters
+            return self.asking.reachable(registered)
         found = []
         for cluster in clusters:
-            members = [target for target in masters if target.cluster == cluster]
+            members = [target for target in registered if target.cluster == cluster]
             if not members:
                 raise NotFoundError(f"no cluster {cluster!r}: there are {', '.join(known) or 'none'}")
-            found += members
-        found += [_named(broker, masters) for broker in brokers]
+            found += self.asking.reachable(members)
+        found += [_named(broker, registered) for broker in brokers]
         return list(dict.fromkeys(found))
 
+    async def _registered(self) -> list[BrokerTarget]:
+        """Returns a target for each broker name, sorted; its address is empty where no master is registered."""
+        info = await self.info()
+        return sorted(
+            BrokerTarget(name, data.cluster, data.master_address or "") for name, data in info.broker_addr_table.items()
+        )
 
-def _named(broker: str, masters: Sequence[BrokerTarget]) -> BrokerTarget:
-    for target in masters:
+
+def _named(broker: str, registered: Sequence[BrokerTarget]) -> BrokerTarget:
+    for target in registered:
         if broker in (target.name, target.address):
+            if not target.address:
+                raise UnreachableError(no_master_text(target.name))
             return target
     if ":" in broker:
         return BrokerTarget("", "", broker)
-    names = ", ".join(target.name for target in masters) or "none"
+    names = ", ".join(target.name for target in registered) or "none"
     raise NotFoundError(f"no broker {broker!r}: there are {names}; an address HOST:PORT works too")

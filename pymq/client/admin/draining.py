@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from pymq.client.admin.cluster import BrokerTarget
+from pymq.client.admin.asking import BrokerTarget
 from pymq.client.admin.groups import GroupAdmin
 from pymq.client.admin.offsets import OffsetAdmin
 from pymq.client.admin.topics import TopicAdmin

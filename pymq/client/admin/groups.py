@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from pymq.client.admin.cluster import BrokerTarget, ClusterAdmin
+from pymq.client.admin.asking import BrokerTarget
+from pymq.client.admin.cluster import ClusterAdmin
 from pymq.client.admin.connection import AdminConnection
 from pymq.errors import NotFoundError, RefusedError, UnreachableError
 from pymq.model.message import MessageQueue
@@ -26,6 +27,7 @@ from pymq.wire.bodies_admin import (
     QueueOffsets,
     QueueTimeSpan,
     SubscriptionAnswer,
+    TopicLag,
     decode_admin_body,
 )
 from pymq.wire.bodies_client import SubscriptionData
@@ -62,8 +64,8 @@ class GroupAdmin:
     async def all_configs(self) -> dict[str, dict[str, SubscriptionGroupConfig]]:
         """Returns group -> broker name -> configuration, over all masters."""
         found: dict[str, dict[str, SubscriptionGroupConfig]] = {}
-        for target in await self._cluster.masters():
-            for group, config in (await self.configs(target.address)).items():
+        for target, configs in await self._cluster.asking.each(await self._cluster.masters(), self.configs):
+            for group, config in configs.items():
                 found.setdefault(group, {})[target.name] = config
         return dict(sorted(found.items()))
 
@@ -92,14 +94,18 @@ class GroupAdmin:
         answer = await self._connection.ask_or_none(address, code, header, _NOT_ONLINE)
         return None if answer is None else decode_admin_body(ConsumerConnections, answer.body)
 
+    async def online(self, group: str) -> list[tuple[BrokerTarget, ConsumerConnections]]:
+        """Returns each master with members of the group, and its answer about them."""
+        masters = await self._cluster.masters()
+        answers = await self._cluster.asking.each(masters, lambda address: self.connections(address, group))
+        return [(target, answer) for target, answer in answers if answer is not None]
+
     async def differing_subscriptions(self, group: str) -> dict[str, dict[str, int]]:
         """Returns, for each topic that online members subscribe to differently, selection -> number of members.
 
         ``-`` stands for no subscription. PyMQ's brokers know it; on others at most MEMBERS_ASKED_MAX members are asked.
         """
-        masters = [target.address for target in await self._cluster.masters()]
-        answers = await asyncio.gather(*(self.connections(address, group) for address in masters))
-        online = [(address, answer) for address, answer in zip(masters, answers, strict=True) if answer is not None]
+        online = [(target.address, answer) for target, answer in await self.online(group)]
         known = [answer.pymq_differences for _, answer in online if answer.pymq_differences is not None]
         if not known:
             return await self._compare_members(group, online)
@@ -140,25 +146,74 @@ class GroupAdmin:
 
     async def topics(self, group: str) -> list[str]:
         """Returns the topics that the group has offsets in or subscribes to, over all masters."""
-        names: set[str] = set()
-        for target in await self._cluster.masters():
-            code = RequestCode.QUERY_TOPICS_BY_CONSUMER
-            answer = await self._connection.ask_broker(target.address, code, GroupHeader(group=group))
-            names |= set(decode_admin_body(TopicList, answer.body).topic_list)
-        return sorted(names)
+        header = GroupHeader(group=group)
+
+        async def ask(address: str) -> list[str]:
+            answer = await self._connection.ask_broker(address, RequestCode.QUERY_TOPICS_BY_CONSUMER, header)
+            return decode_admin_body(TopicList, answer.body).topic_list
+
+        answers = await self._cluster.asking.each(await self._cluster.masters(), ask)
+        return sorted({name for _, names in answers for name in names})
 
     async def lag(self, group: str, topic: str | None = None) -> dict[MessageQueue, ConsumeOffset]:
         """Returns end, committed offset and time of every queue the group has read, sorted; empty when it read none.
 
         Queues of retry topics are among them, of a pop group also ``%RETRY%group_topic``.
         """
-        found: dict[MessageQueue, ConsumeOffset] = {}
         header = ConsumeStatsHeader(consumer_group=group, topic=topic)
-        for target in await self._cluster.masters():
-            answer = await self._connection.ask_or_none(target.address, RequestCode.GET_CONSUME_STATS, header, _UNKNOWN)
-            if answer is not None:
-                found |= decode_admin_body(ConsumeStats, answer.body).offset_table
+        found: dict[MessageQueue, ConsumeOffset] = {}
+        for stats in await self._stats(header):
+            found |= stats.offset_table
         return dict(sorted(found.items()))
+
+    async def topic_lags(self, group: str, *, with_times: bool = False) -> dict[str, TopicLag]:
+        """Returns how far the group is behind in each topic it has read, summed over queues and masters.
+
+        PyMQ's brokers send sums; on others this asks for all queues. ``with_times``: also since when messages wait,
+        which costs a request for each topic there.
+        """
+        header = ConsumeStatsHeader(consumer_group=group, pymq_summary=True, pymq_times=with_times or None)
+        found: dict[str, TopicLag] = {}
+        for stats in await self._stats(header):
+            is_summary = stats.pymq_topics is not None
+            lags = stats.pymq_topics if stats.pymq_topics is not None else _sums(stats.offset_table)
+            for topic, lag in lags.items():
+                found[topic] = found.get(topic, TopicLag()).plus(lag)
+                if with_times and not is_summary and lag.lag > 0:
+                    found[topic] = found[topic].plus(TopicLag(waiting_since_ms=await self._oldest(group, topic)))
+        return dict(sorted(found.items()))
+
+    async def waiting_since(self, group: str, topic: str) -> dict[MessageQueue, int]:
+        """Returns the store time (Unix ms) of the oldest message that waits for the group, for queues with such."""
+        answers = await self._cluster.asking.each(
+            await self._cluster.masters(), lambda address: self._waiting_since(address, group, topic)
+        )
+        return {queue: ms for _, answer in answers for queue, ms in answer.items()}
+
+    async def _waiting_since(self, address: str, group: str, topic: str) -> dict[MessageQueue, int]:
+        header = TopicGroupHeader(topic=topic, group=group)
+        answer = await self._connection.ask_or_none(address, RequestCode.QUERY_CONSUME_TIME_SPAN, header, _UNKNOWN)
+        spans = [] if answer is None else decode_admin_body(ConsumeTimeSpans, answer.body).consume_time_span_set
+        now_ms = self._connection.clock.now_ms()
+        # RocketMQ computes a delay from -1 where the committed offset is below the first stored one.
+        return {
+            span.message_queue.to_queue(): max(now_ms - span.delay_time, span.min_time_stamp)
+            for span in spans
+            if span.delay_time > 0
+        }
+
+    async def _oldest(self, group: str, topic: str) -> int:
+        return min((await self.waiting_since(group, topic)).values(), default=0)
+
+    async def _stats(self, header: ConsumeStatsHeader) -> list[ConsumeStats]:
+        """Returns the answers of the masters that know the group and topic."""
+
+        async def ask(address: str) -> ConsumeStats | None:
+            answer = await self._connection.ask_or_none(address, RequestCode.GET_CONSUME_STATS, header, _UNKNOWN)
+            return None if answer is None else decode_admin_body(ConsumeStats, answer.body)
+
+        answers = await self._cluster.asking.each(await self._cluster.masters(), ask)
+        return [stats for _, stats in answers if stats is not None]
 
     async def subscription(self, address: str, group: str, topic: str) -> SubscriptionData | None:
         """Returns the group's subscription to the topic, None when the group is not online."""
@@ -239,3 +294,18 @@ class GroupAdmin:
         header = ConsumeDirectlyHeader(consumer_group=group, client_id=client_id, msg_id=offset_message_id, topic=topic)
         answer = await self._connection.ask_broker(address, RequestCode.CONSUME_MESSAGE_DIRECTLY, header)
         return decode_admin_body(ConsumeDirectlyResult, answer.body)
+
+
+def _sums(table: Mapping[MessageQueue, ConsumeOffset]) -> dict[str, TopicLag]:
+    """Returns the sums by topic of a table of queues."""
+    found: dict[str, TopicLag] = {}
+    for queue, at in table.items():
+        is_unknown = bool(at.pymq_uncommitted)
+        one = TopicLag(
+            queues=1,
+            lag=0 if is_unknown else at.lag,
+            invisible=at.pymq_invisible or 0,
+            unknown_queues=int(is_unknown and at.broker_offset > 0),
+        )
+        found[queue.topic] = found.get(queue.topic, TopicLag()).plus(one)
+    return found

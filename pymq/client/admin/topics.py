@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pymq.client.admin.cluster import BrokerTarget, ClusterAdmin
+from pymq.client.admin.asking import BrokerTarget
+from pymq.client.admin.cluster import ClusterAdmin
 from pymq.client.admin.connection import AdminConnection
 from pymq.errors import NotFoundError, RefusedError, UnreachableError
 from pymq.model.message import MessageQueue
@@ -67,10 +68,10 @@ class TopicAdmin:
     async def targets(self, topic: str) -> list[BrokerTarget]:
         """Returns the masters that hold the topic, sorted by name. Raises NotFoundError."""
         route = await self.route(topic)
-        masters = [
+        brokers = [
             BrokerTarget(data.broker_name, data.cluster, data.master_address or "") for data in route.broker_datas
         ]
-        return sorted(target for target in masters if target.address)
+        return self._cluster.asking.reachable(sorted(brokers))
 
     async def config(self, address: str, topic: str) -> TopicConfig | None:
         """Returns the topic's configuration on one broker, None when the broker lacks the topic."""
@@ -148,19 +149,22 @@ class TopicAdmin:
 
     async def stats(self, topic: str, targets: Sequence[BrokerTarget] | None = None) -> dict[MessageQueue, TopicOffset]:
         """Returns first and next offset and last store time of every queue, sorted. Raises NotFoundError."""
-        found: dict[MessageQueue, TopicOffset] = {}
-        for target in targets if targets is not None else await self.targets(topic):
-            code = RequestCode.GET_TOPIC_STATS_INFO
-            answer = await self._connection.ask_or_none(target.address, code, TopicHeader(topic=topic), _NO_TOPIC)
-            if answer is not None:
-                found |= decode_admin_body(TopicStats, answer.body).offset_table
-        return dict(sorted(found.items()))
+        code, header = RequestCode.GET_TOPIC_STATS_INFO, TopicHeader(topic=topic)
+
+        async def ask(address: str) -> dict[MessageQueue, TopicOffset]:
+            answer = await self._connection.ask_or_none(address, code, header, _NO_TOPIC)
+            return {} if answer is None else decode_admin_body(TopicStats, answer.body).offset_table
+
+        answers = await self._cluster.asking.each(targets if targets is not None else await self.targets(topic), ask)
+        return dict(sorted((queue, at) for _, table in answers for queue, at in table.items()))
 
     async def groups(self, topic: str) -> list[str]:
         """Returns the consumer groups that are online for the topic or have offsets in it. Raises NotFoundError."""
-        names: set[str] = set()
-        for target in await self.targets(topic):
-            code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
-            answer = await self._connection.ask_broker(target.address, code, TopicHeader(topic=topic))
-            names |= set(decode_admin_body(GroupNames, answer.body).group_list)
-        return sorted(names)
+        code, header = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicHeader(topic=topic)
+
+        async def ask(address: str) -> list[str]:
+            answer = await self._connection.ask_broker(address, code, header)
+            return decode_admin_body(GroupNames, answer.body).group_list
+
+        answers = await self._cluster.asking.each(await self.targets(topic), ask)
+        return sorted({name for _, names in answers for name in names})

@@ -40,12 +40,15 @@ class GetTopicConfigHeader(Header, kw_only=True, frozen=True):
 class ConsumeStatsHeader(Header, kw_only=True, frozen=True):
     """GET_CONSUME_STATS (208): for all topics of the group, or for one.
 
-    ``topic_list`` holds several, joined by ``;``.
+    ``topic_list`` holds several, joined by ``;``. ``pymq_summary`` asks a PyMQ broker for sums by topic instead of a
+    table of all queues, and ``pymq_times`` for the age of what waits; other brokers ignore both.
     """
 
     consumer_group: str
     topic: str | None = None
     topic_list: str | None = None
+    pymq_summary: bool | None = None
+    pymq_times: bool | None = None
 
 
 class ConsumerConnectionsHeader(Header, kw_only=True, frozen=True):

@@ -13,6 +13,7 @@ from pymq.wire.bodies_admin import (
     ConsumeStats,
     ConsumeTimeSpans,
     CorrectionOffsets,
+    TopicLag,
     decode_admin_body,
 )
 from pymq.wire.codes import RequestCode as Code
@@ -59,6 +60,28 @@ def test_a_group_that_has_committed_nothing_yet_lags_by_everything(world: World)
     assert stats.offset_table[QUEUE].lag == 5
     caller.ok(Code.HEART_BEAT, beat(group="fresh").replace(b"CLUSTERING", b"BROADCASTING"))
     assert caller.json(Code.GET_CONSUME_STATS, consumerGroup="fresh")["offsetTable"] == {}
+
+
+def test_sums_by_topic(world: World) -> None:
+    caller = Caller(world)
+
+    def sums(group: str, **fields: Any) -> dict[str, TopicLag] | None:
+        reply = caller.ok(Code.GET_CONSUME_STATS, consumerGroup=group, pymqSummary="true", **fields)
+        return decode_admin_body(ConsumeStats, reply.body).pymq_topics
+
+    assert sums("g") == {"T": TopicLag(queues=2, lag=3)}
+    third_ms = world.clock.now_ms() - 3000
+    assert sums("g", pymqTimes="true") == {"T": TopicLag(queues=2, lag=3, waiting_since_ms=third_ms)}
+    assert sums("g", topic="Nope") == sums("nobody") == {}
+    caller.ok(Code.HEART_BEAT, beat(group="fresh"))
+    assert sums("fresh", pymqTimes="true") == {"T": TopicLag(queues=2, unknown_queues=1)}
+
+
+def test_queues_without_a_committed_offset_are_marked_for_pymqs_client(world: World) -> None:
+    caller = Caller(world)
+    stats = decode_admin_body(ConsumeStats, caller.ok(Code.GET_CONSUME_STATS, consumerGroup="g").body)
+    marks = [row.pymq_uncommitted for row in stats.offset_table.values()]
+    assert marks == [None, True]
 
 
 def test_topics_that_a_connected_group_gave_up_are_left_out(world: World) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from pymq.client import Admin, Message, MessageQueue, Producer, PullConsumer
-from pymq.client.admin.cluster import BrokerTarget
+from pymq.client.admin.asking import BrokerTarget
 from pymq.errors import NotFoundError, PartialError, RefusedError, UnreachableError, UsageError
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.testing.standalone import StandaloneProcess

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from pymq.client.admin.cluster import BrokerTarget
+from pymq.client.admin.asking import Asking, BrokerTarget
 from pymq.client.admin.groups import MEMBERS_ASKED_MAX, GroupAdmin
 from pymq.errors import RefusedError
 from pymq.wire.bodies_admin import Connection, ConsumerConnections, ConsumerRunningInfo
@@ -21,6 +21,7 @@ class Groups(GroupAdmin):
         self, brokers: dict[str, Differences | None], members: dict[str, dict[str, str]] | None = None
     ) -> None:
         super().__init__(cast(Any, None), cast(Any, self))
+        self.asking = Asking()
         self.brokers = brokers
         self.members = members or {}
         self.asked: list[str] = []

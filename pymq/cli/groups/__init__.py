@@ -1,0 +1,1 @@
+"""The commands of ``pymq group``, apart from listings: changes, members, lag."""

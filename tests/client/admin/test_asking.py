@@ -1,0 +1,70 @@
+"""Several brokers are asked at once; a partial Admin leaves out those that can't be reached."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pymq.client.admin.asking import Asking, BrokerTarget
+from pymq.errors import ClosedError, RefusedError, UnreachableError
+
+A, B = BrokerTarget("a", "c", "a:1"), BrokerTarget("b", "c", "b:1")
+
+
+class Brokers:
+    """Brokers that answer with their address, or raise what ``errors`` has for it."""
+
+    def __init__(self, **errors: Exception) -> None:
+        self.errors = {f"{name}:1": error for name, error in errors.items()}
+        self.asked: list[str] = []
+
+    async def ask(self, address: str) -> str:
+        self.asked.append(address)
+        if address in self.errors:
+            raise self.errors[address]
+        return address
+
+    def each(self, asking: Asking) -> list[tuple[BrokerTarget, str]]:
+        return asyncio.run(asking.each([A, B], self.ask))
+
+
+def test_all_answers_come_in_order() -> None:
+    assert Brokers().each(Asking()) == [(A, "a:1"), (B, "b:1")]
+
+
+def test_an_unreachable_broker_is_left_out_and_not_asked_twice() -> None:
+    asking, brokers = Asking(is_partial=True), Brokers(b=UnreachableError("b is down"))
+    assert brokers.each(asking) == brokers.each(asking) == [(A, "a:1")]
+    assert asking.unreached == {"b": "b is down"}
+    assert brokers.asked == ["a:1", "b:1", "a:1"]
+
+
+def test_a_whole_admin_raises() -> None:
+    asking = Asking()
+    with pytest.raises(UnreachableError, match="b is down"):
+        Brokers(b=UnreachableError("b is down")).each(asking)
+    assert asking.unreached == {}
+
+
+def test_no_answer_at_all_is_no_part() -> None:
+    asking = Asking(is_partial=True)
+    brokers = Brokers(a=UnreachableError("a is down"), b=UnreachableError("b is down"))
+    for _ in range(2):  # the second time nothing is asked
+        with pytest.raises(UnreachableError, match="a is down"):
+            brokers.each(asking)
+    assert len(brokers.asked) == 2
+
+
+@pytest.mark.parametrize("error", [RefusedError(1, "no"), ClosedError("the client is stopped")])
+def test_other_errors_are_raised(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        Brokers(b=error).each(Asking(is_partial=True))
+
+
+def test_brokers_without_a_master_are_noted_by_a_partial_admin() -> None:
+    without = BrokerTarget("b", "c", "")
+    asking = Asking(is_partial=True)
+    assert asking.reachable([A, without]) == [A]
+    assert "no master" in asking.unreached["b"]
+    assert Asking().reachable([A, without]) == [A]
