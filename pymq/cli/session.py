@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def with_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]]) -> T:
+def with_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]], timeout_s: float | None = None) -> T:
     """Calls ``work`` with an Admin for the name servers in ``namesrv`` and returns its result.
 
-    Each request may take as long as the command's option ``--timeout`` says.
+    Each request may take ``timeout_s``, by default as long as the command's option ``--timeout`` says.
     """
-    return _run(namesrv, work, is_partial=False)[0]
+    return _run(namesrv, work, is_partial=False, timeout_s=timeout_s)[0]
 
 
 def with_partial_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]]) -> tuple[T, dict[str, str]]:
@@ -42,15 +42,17 @@ def end_partial(unreached: Mapping[str, str]) -> None:
         raise typer.Exit(EXIT_PARTIAL)
 
 
-def _run(namesrv: str, work: Callable[[Admin], Awaitable[T]], *, is_partial: bool) -> tuple[T, dict[str, str]]:
+def _run(
+    namesrv: str, work: Callable[[Admin], Awaitable[T]], *, is_partial: bool, timeout_s: float | None = None
+) -> tuple[T, dict[str, str]]:
     # Plain asyncio: for a few requests, importing uvloop takes longer than it saves.
     import asyncio
 
     from pymq.client.admin import Admin
 
     async def session() -> tuple[T, dict[str, str]]:
-        timeout_s = request_timeout_s.get()
-        async with Admin(split_addresses(namesrv), timeout_s=timeout_s, is_partial=is_partial) as admin:
+        each_s = request_timeout_s.get() if timeout_s is None else timeout_s
+        async with Admin(split_addresses(namesrv), timeout_s=each_s, is_partial=is_partial) as admin:
             return await work(admin), admin.unreached
 
     return asyncio.run(session())

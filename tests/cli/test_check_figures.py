@@ -11,7 +11,7 @@ import pytest
 from pymq.cli.check.figures import check_brokers, check_disks, check_lag
 from pymq.cli.check.line import Figure, Level, Limits, Part, Result, worst
 from pymq.cli.check.replica import as_result
-from pymq.client.admin.cluster import BrokerTarget
+from pymq.client.admin.asking import BrokerTarget
 from pymq.clock import ManualClock
 from pymq.errors import NotFoundError, UnreachableError
 from pymq.model.message import MessageQueue
