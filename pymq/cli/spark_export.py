@@ -89,6 +89,10 @@ def spark_export(
     on_data_loss: Annotated[
         str, typer.Option("--on-data-loss", metavar="fail|report", help="When offsets are no longer stored.")
     ] = "fail",
+    retry_for: Annotated[
+        float | None,
+        typer.Option("--retry-for", metavar="SECONDS", min=0, help="Time without an answer before it fails: 60."),
+    ] = None,
     inflate_ratio: InflateRatioOption = INFLATION_RATIO_MAX,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be read.")] = False,
@@ -123,6 +127,8 @@ def spark_export(
     )
     if chosen is not None:
         options.filter, options.filter_expression, options.filter_via = chosen
+    if retry_for is not None:
+        options.retry_budget_s = retry_for
     if partition_by is not None:
         options.partition_by = _words(partition_by)
     options.check()
@@ -155,7 +161,11 @@ def export_progress() -> Iterator[ExportProgress]:
     if not sys.stderr.isatty():
         from pymq.spark.options import NoProgress
 
-        yield NoProgress()
+        class Silent(NoProgress):
+            def kept(self, rows: int, output: str) -> None:
+                _print_kept(rows, output)
+
+        yield Silent()
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -172,7 +182,15 @@ def export_progress() -> Iterator[ExportProgress]:
             def rows(self, done: int, planned: int) -> None:
                 bar.update(task, completed=done, total=planned)
 
+            def kept(self, rows: int, output: str) -> None:
+                _print_kept(rows, output)
+
         yield Shown()
+
+
+def _print_kept(rows: int, output: str) -> None:
+    if rows:
+        print_note(f"pymq: {rows} rows of this run are committed in {output}: the same command continues there")
 
 
 def _print_summary(summary: ExportSummary) -> None:

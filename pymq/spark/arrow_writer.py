@@ -7,6 +7,7 @@ one row of JSON per task, which works with every kind of Spark session and needs
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME = "pymq_parquet_parts"
+_RANGE_FIELDS = ("topic", "broker_name", "queue_id", "from_offset", "to_offset")
 _RESULT = pa.schema([("result", pa.string())])
 
 
@@ -61,13 +63,18 @@ def run_job(spark: SparkSession, job: WriteJob) -> list[dict[str, Any]]:
     return [json.loads(row["result"]) for row in rows]
 
 
-def write_range(part: QueueRange, job: WriteJob) -> dict[str, Any]:
-    """Writes one range in a task. Raises what the reader raises; an unfinished file then stays in staging."""
+def write_range(part: QueueRange, job: WriteJob, *, attempt: str = "") -> dict[str, Any]:
+    """Writes one range in a task, and its result to staging. ``attempt``: a name of its own; by default a random one.
+
+    Raises what the reader raises; an unfinished file then stays in staging.
+    """
+    attempt = attempt or secrets.token_hex(8)
     reader = RangeReader(part, job.read)
     writer = PartWriter(
         part,
         output=Path(job.output),
         staging=Path(job.staging),
+        attempt=attempt,
         columns=job.columns,
         partition_by=job.partition_by,
         compression=job.compression,
@@ -81,7 +88,7 @@ def write_range(part: QueueRange, job: WriteJob) -> dict[str, Any]:
         writer.abandon()
         sender.close()
     fields = {name: value for name, value in part.to_dict().items() if name != "addresses"}
-    return {
+    result = {
         **fields,
         "rows": reader.rows,
         "lost": reader.lost,
@@ -89,6 +96,31 @@ def write_range(part: QueueRange, job: WriteJob) -> dict[str, Any]:
         "bytes_read": reader.bytes_read,
         "files": [file.to_dict() for file in files],
     }
+    unfinished = Path(job.staging) / f"{attempt}.json.tmp"
+    unfinished.write_text(json.dumps(result))
+    unfinished.replace(unfinished.with_suffix(""))
+    return result
+
+
+def finished_results(job: WriteJob) -> list[dict[str, Any]]:
+    """Returns the results in staging that can be committed after the job failed.
+
+    Each queue's results begin with its first range and have no gap: a commit names the end of what was exported.
+    """
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for path in Path(job.staging).glob("*.json"):
+        result = json.loads(path.read_text())
+        found.setdefault(tuple(result[name] for name in _RANGE_FIELDS), result)
+    finished: list[dict[str, Any]] = []
+    interrupted: set[tuple[str, str, int]] = set()
+    for part in job.ranges:
+        queue = part.topic, part.broker_name, part.queue_id
+        own = found.get((*queue, part.from_offset, part.to_offset))
+        if own is None:
+            interrupted.add(queue)
+        elif queue not in interrupted:
+            finished.append(own)
+    return finished
 
 
 def read_settings(settings: ReadSettings, columns: tuple[str, ...]) -> ReadSettings:

@@ -40,6 +40,9 @@ INFLATED_BATCH_MAX_BYTES = 64 * 1024 * 1024
 TIME_MIN_MS = -62_135_596_800_000
 TIME_MAX_MS = 253_402_300_799_999
 
+# What Kafka's column timestampType holds where the broker sets the time.
+KAFKA_LOG_APPEND_TIME = 1
+
 _HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 
@@ -185,6 +188,13 @@ class _Columns:
         except pa.ArrowInvalid:
             return pa.array([body.decode("utf-8", "replace") for body in self.body().to_pylist()], pa.string())
 
+    def row_id(self) -> pa.Array:
+        """Returns ``topic/broker/queue@offset``, which no other message of the cluster has."""
+        queue_ids = self.fixed_int32(QUEUE_ID_AT).cast(pa.string())
+        offsets = self.fixed_int64(QUEUE_OFFSET_AT).cast(pa.string())
+        places = pc.binary_join_element_wise(self.topic(), self._broker_name, queue_ids, "/")
+        return pc.binary_join_element_wise(places, offsets, "@")
+
     def time(self, positions: Positions) -> pa.Array:
         """Returns a field in ms as timestamps; null outside the years 1 to 9999."""
         times_ms = self.layout.int64(positions)
@@ -237,6 +247,14 @@ _BUILDERS: dict[str, Callable[[_Columns], pa.Array]] = {
     "bodyText": _Columns.body_text,
     "physicalOffset": lambda c: c.fixed_int64(PHYSICAL_OFFSET_AT),
     "flag": lambda c: c.fixed_int32(FLAG_AT),
+    "rowId": _Columns.row_id,
+    "key": lambda c: c.properties().values_of(properties.KEYS).cast(pa.binary()),
+    "value": _Columns.body,
+    "partition": lambda c: c.fixed_int32(QUEUE_ID_AT),
+    "offset": lambda c: c.fixed_int64(QUEUE_OFFSET_AT),
+    "timestamp": lambda c: c.time(c.layout.store_timestamp),
+    "timestampType": lambda c: pa.repeat(pa.scalar(KAFKA_LOG_APPEND_TIME, pa.int32()), len(c.layout)),
+    "headers": lambda c: c.properties().headers(),
 }
 assert set(_BUILDERS) == set(BY_NAME)
 
@@ -276,6 +294,14 @@ def _plain_row(message: StoredMessage, broker_name: str) -> dict[str, object]:
         "bodyText": body.decode("utf-8", "replace"),
         "physicalOffset": message.physical_offset,
         "flag": message.flag,
+        "rowId": f"{message.topic}/{broker_name}/{message.queue_id}@{message.queue_offset}",
+        "key": message.keys.encode() if message.keys else None,
+        "value": body,
+        "partition": message.queue_id,
+        "offset": message.queue_offset,
+        "timestamp": _plain_time_us(message.store_timestamp_ms),
+        "timestampType": KAFKA_LOG_APPEND_TIME,
+        "headers": [{"key": name, "value": value.encode()} for name, value in message.properties.items()],
     }
 
 

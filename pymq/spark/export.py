@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pymq.clock import Clock, SystemClock
-from pymq.errors import UsageError
+from pymq.errors import PymqError, UsageError
 from pymq.spark import gateway
 from pymq.spark.cluster import ClusterView, RemoteCluster
 from pymq.spark.options import ExportOptions, ExportProgress, ExportSummary, NoProgress, QueueSummary
-from pymq.spark.planner import Plan, QueueKey, choose_topics, make_plan, parse_position, rounds, split_ranges
+from pymq.spark.planner import Plan, QueueKey, make_plan, rounds, split_ranges
+from pymq.spark.positions import parse_position
 from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
 from pymq.spark.schema import check_columns
 from pymq.spark.selection import checked
 from pymq.spark.shipping import ship_package
+from pymq.spark.topics import TopicChoice
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,6 +77,7 @@ class _Export:
             group=options.group or DEFAULT_GROUP,
             on_data_loss=options.on_data_loss,
             inflation_ratio_max=options.inflation_ratio_max,
+            retry_budget_s=options.retry_budget_s,
         )
         # A wrong expression or position fails before any request is sent and any file is created.
         now_ms = clock.now_ms()
@@ -91,7 +94,7 @@ class _Export:
         return plan
 
     def _plan(self, view: ClusterView, resume: dict[QueueKey, int]) -> Plan:
-        topics = choose_topics(view, self.options.topics)
+        topics = TopicChoice(self.options.topics)
         via_filter_servers = self.read.selection.via is not None
         return make_plan(view, topics, self.start, self.end, resume=resume, via_filter_servers=via_filter_servers)
 
@@ -125,7 +128,7 @@ class _Export:
             return self._summary(plan)
 
     def _write_round(self, spark: SparkSession, log: ExportDirectory, tasks: list[QueueRange], plan: Plan) -> None:
-        from pymq.spark.arrow_writer import WriteJob, read_settings, run_job
+        from pymq.spark.arrow_writer import WriteJob, finished_results, read_settings, run_job
 
         staging = log.new_staging(secrets.token_hex(8))
         with self._listener(spark, plan) as target:
@@ -139,7 +142,18 @@ class _Export:
                 compression=self.options.compression,
                 progress=target.target,
             )
-            results = _run_spark(lambda: run_job(spark, job))
+            try:
+                results = _run_spark(lambda: run_job(spark, job))
+            except (PymqError, KeyboardInterrupt):
+                self._commit(log, finished_results(job), plan)
+                self.progress.kept(self.written.rows, str(log.output))
+                raise
+        self._commit(log, results, plan)
+
+    def _commit(self, log: ExportDirectory, results: list[dict[str, Any]], plan: Plan) -> None:
+        """Commits the results of tasks that continue their queues without a gap."""
+        if not results:
+            return
         files = [file for result in results for file in result["files"]]
         log.commit([{name: value for name, value in result.items() if name != "files"} for result in results], files)
         for result in results:

@@ -19,6 +19,9 @@ DATA_LOSS_MODES = ("fail", "report")
 ROWS_PER_TASK = 2_000_000
 ROWS_PER_ROUND = 20_000_000
 
+# A broker's restart or fail-over ends within it.
+RETRY_BUDGET_S = 60.0
+
 DataLoss = Literal["fail", "report"]
 
 
@@ -66,6 +69,8 @@ class ExportOptions:
     on_data_loss: DataLoss = "fail"
     inflation_ratio_max: int = INFLATION_RATIO_MAX
     """Most bytes that the bodies of a range may inflate to, as a multiple of their messages' size."""
+    retry_budget_s: float = RETRY_BUDGET_S
+    """Seconds without progress, because no broker of a queue answers or all are busy, before the export fails."""
     rows_per_task: int = ROWS_PER_TASK
     rows_per_round: int = ROWS_PER_ROUND
     """Rows between two commits of the arrow writer."""
@@ -190,6 +195,10 @@ class ExportProgress(Protocol):
         """Called with the rows read so far and the planned rows; the last call has the exact number."""
         ...
 
+    def kept(self, rows: int, output: str) -> None:
+        """Called before an export fails or is interrupted, with the rows of this run that are committed."""
+        ...
+
 
 class NoProgress:
     """Ignores the progress."""
@@ -198,4 +207,7 @@ class NoProgress:
         """Does nothing."""
 
     def rows(self, done: int, planned: int) -> None:
+        """Does nothing."""
+
+    def kept(self, rows: int, output: str) -> None:
         """Does nothing."""

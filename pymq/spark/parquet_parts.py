@@ -1,7 +1,8 @@
 """Writes the rows of one range to staged Parquet files, one per run of rows of the same day. Doesn't use Spark.
 
-A file's name depends only on its offsets. Files stay in the staging directory, where readers of the output don't see
-them, until the commit log lists them.
+A file's final name depends only on its offsets. Files stay in the staging directory, where readers of the output don't
+see them, until the commit log lists them. A staged name holds its attempt's name: Spark may run two attempts of one
+task at once, and each writes files of its own.
 """
 
 from __future__ import annotations
@@ -74,7 +75,10 @@ def columns_to_read(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class PartWriter:
-    """Writes the batches of one range. ``output`` is the export's directory, ``staging`` a directory in it."""
+    """Writes the batches of one range. ``output`` is the export's directory, ``staging`` a directory in it.
+
+    No other writer may have the name ``attempt``.
+    """
 
     def __init__(
         self,
@@ -82,6 +86,7 @@ class PartWriter:
         *,
         output: Path,
         staging: Path,
+        attempt: str,
         columns: tuple[str, ...],
         partition_by: tuple[str, ...],
         compression: str,
@@ -90,6 +95,7 @@ class PartWriter:
         self._part = part
         self._output = output
         self._staging = staging
+        self._attempt = attempt
         # A column that is a directory level must not be in the files too: readers would see it twice.
         self._columns = [name for name in check_columns(columns) if name not in partition_by]
         self._partition_by = partition_by
@@ -136,8 +142,7 @@ class PartWriter:
         name = f"{_safe(self._part.broker_name)}-{self._part.queue_id}-{first:012d}"
         if "topic" not in self._partition_by:
             name = f"{_safe(self._part.topic)}-{name}"
-        # Tasks of one export share the directory, and files of different topics may have the same name.
-        path = self._staging / f"{_safe(self._part.topic)}-{name}.tmp"
+        path = self._staging / f"{self._attempt}-{len(self.files)}.tmp"
         schema = run.select(self._columns).schema
         return _OpenFile(path, day, name, _parquet_writer(path, schema, self._compression))
 

@@ -1,40 +1,21 @@
-"""Plans the ranges to read: turns topics, globs and positions into offsets of queues. Doesn't use Spark."""
+"""Plans the ranges to read: turns topics and positions into offsets of queues. Doesn't use Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
-from typing import Any
 
-import msgspec
-
-from pymq.errors import PymqError, UnreachableError, UsageError
+from pymq.errors import PymqError, UnreachableError
 from pymq.spark.cluster import ClusterView, Queue
+from pymq.spark.positions import EARLIEST, LATEST, Position, no_offsets, resolve
 from pymq.spark.ranges import QueueRange, total_count
-from pymq.units import parse_time_ms
-
-# The numbers that rocketmq-spark uses in offset JSON.
-EARLIEST = -2
-LATEST = -1
-_GROUP_PREFIX = "group:"
-_GLOB = frozenset("*?[")
+from pymq.spark.topics import TopicChoice
 
 QueueKey = tuple[str, str, int]
 
 
 class ResumeError(PymqError):
     """An earlier export's positions don't fit the cluster's queues."""
-
-
-@dataclass(slots=True, frozen=True)
-class Position:
-    """A start or an end: one of the optional fields, or else ``symbol``, which is earliest or latest."""
-
-    symbol: int = EARLIEST
-    time_ms: int | None = None
-    group: str | None = None
-    offsets: Mapping[str, Mapping[str, Mapping[str, int]]] | None = None
 
 
 @dataclass(slots=True)
@@ -64,87 +45,71 @@ class Plan:
         return Plan(limited)
 
 
-def parse_position(text: str, now_ms: int) -> Position:
-    """Parses ``earliest``, ``latest``, ``group:NAME``, offset JSON, or a point in time. Raises UsageError."""
-    value = text.strip()
-    if value in ("earliest", "latest"):
-        return Position(symbol=EARLIEST if value == "earliest" else LATEST)
-    if value.startswith(_GROUP_PREFIX):
-        if len(value) == len(_GROUP_PREFIX):
-            raise UsageError("'group:' has no name: write group:NAME")
-        return Position(group=value[len(_GROUP_PREFIX) :])
-    if value.startswith("{"):
-        return Position(offsets=_parse_offsets(value))
-    return Position(time_ms=parse_time_ms(value, now_ms))
-
-
-def _parse_offsets(text: str) -> dict[str, dict[str, dict[str, int]]]:
-    try:
-        return msgspec.json.decode(text.encode(), type=dict[str, dict[str, dict[str, int]]])
-    except msgspec.MsgspecError as error:
-        form = '{"topic": {"broker": {"0": 17}}}'
-        raise UsageError(f"offsets {text[:80]!r} are not of the form {form}: {error}") from error
-
-
-def choose_topics(view: ClusterView, patterns: Sequence[str]) -> list[str]:
-    """Returns the given names and the topics that globs match, sorted; all user topics without patterns.
-
-    A glob matches only user topics, unless it begins with ``%`` (retry and dead-letter topics). Raises UsageError for
-    a glob without a match.
-    """
-    if not patterns:
-        return view.user_topics()
-    chosen: set[str] = set()
-    for pattern in patterns:
-        if not _GLOB & set(pattern):
-            chosen.add(pattern)
-            continue
-        known = view.all_topics() if pattern.startswith("%") else view.user_topics()
-        matched = [topic for topic in known if fnmatchcase(topic, pattern)]
-        if not matched:
-            raise UsageError(f"no topic matches {pattern!r}: there are {', '.join(known[:20]) or 'none'}")
-        chosen.update(matched)
-    return sorted(chosen)
-
-
 def make_plan(
     view: ClusterView,
-    topics: Sequence[str],
+    topics: TopicChoice,
     start: Position,
     end: Position,
     *,
+    only: Callable[[str], bool] = lambda topic: True,
     resume: Mapping[QueueKey, int] | None = None,
     via_filter_servers: bool = False,
 ) -> Plan:
     """Returns the ranges of all queues of these topics; ``via_filter_servers``: read them from filter servers.
 
-    ``resume`` has the offsets up to which queues were read earlier, which take precedence over ``start``. Offsets
-    beyond a queue's end become that end. Offsets before its beginning stay, so that the reader reports the loss. Raises
-    NotFoundError for an unknown topic, ResumeError for a resumed queue that became shorter, UnreachableError when a
-    filter server is required and none is registered.
+    ``only`` leaves out topics. ``resume`` has the offsets up to which queues were read earlier, which take precedence
+    over ``start``. Offsets beyond a queue's end become that end. Offsets before its beginning stay, so that the reader
+    reports the loss. Raises NotFoundError for an unknown topic or a group without offsets, UsageError for a position
+    that names what is not read, ResumeError for a resumed queue that became shorter, UnreachableError when a filter
+    server is required and none is registered.
     """
-    plan = Plan()
-    for topic in topics:
-        for queue in view.queues(topic):
-            part = _plan_queue(view, queue, start, end, resume or {})
-            plan.queues.append(_from_filter_servers(part, queue) if via_filter_servers else part)
+    queues = [queue for topic in topics.topics(view) for queue in topics.queues(view, topic)]
+    for position in (start, end):
+        position.check(queues)
+    queues = [queue for queue in queues if only(queue.topic)]
+    planner = _Planner(view, start, end, resume or {})
+    plan = Plan([planner.plan(queue) for queue in queues])
+    planner.refuse_groups_without_offsets(queues)
+    if via_filter_servers:
+        plan.queues = [_from_filter_servers(part, queue) for part, queue in zip(plan.queues, queues, strict=True)]
     return plan
 
 
-def _plan_queue(
-    view: ClusterView, queue: Queue, start: Position, end: Position, resume: Mapping[QueueKey, int]
-) -> QueueRange:
-    low, high = view.min_offset(queue), view.max_offset(queue)
-    last = min(_resolve(view, queue, end, low, high, LATEST), high)
-    first = resume.get(queue[:3])
-    if first is None:
-        first = min(_resolve(view, queue, start, low, high, EARLIEST), high)
-    elif first > high:
-        raise ResumeError(
-            f"{queue.topic} {queue.broker_name}/{queue.queue_id} was exported up to {first} but ends at {high} now: "
-            "it was deleted and created again, or this is another cluster; export to a new directory"
-        )
-    return QueueRange(queue.topic, queue.broker_name, queue.queue_id, first, max(first, last), queue.addresses)
+class _Planner:
+    """Resolves the positions of one plan, queue by queue, and notices groups that have no offset anywhere."""
+
+    def __init__(self, view: ClusterView, start: Position, end: Position, resume: Mapping[QueueKey, int]) -> None:
+        self._view = view
+        self._start = start
+        self._end = end
+        self._resume = resume
+        self._groups = {position.group for position in (start, end) if position.group is not None}
+
+    def plan(self, queue: Queue) -> QueueRange:
+        low, high = self._view.min_offset(queue), self._view.max_offset(queue)
+        last = min(self._offset(queue, self._end, low, high, LATEST), high)
+        first = self._resume.get(queue[:3])
+        if first is None:
+            first = min(self._offset(queue, self._start, low, high, EARLIEST), high)
+        elif first > high:
+            raise ResumeError(
+                f"{queue.topic} {queue.broker_name}/{queue.queue_id} was exported up to {first} but ends at {high} "
+                "now: it was deleted and created again, or this is another cluster; export to a new directory"
+            )
+        return QueueRange(queue.topic, queue.broker_name, queue.queue_id, first, max(first, last), queue.addresses)
+
+    def refuse_groups_without_offsets(self, queues: Sequence[Queue]) -> None:
+        # A later run begins at a group's offset only in queues that are new.
+        if queues and not self._resume:
+            for group in self._groups:
+                raise no_offsets(group, (queue.topic for queue in queues))
+
+    def _offset(self, queue: Queue, position: Position, low: int, high: int, otherwise: int) -> int:
+        offset = resolve(self._view, queue, position, low, high, otherwise)
+        if offset is None:
+            return low if otherwise == EARLIEST else high
+        self._groups.discard(position.group or "")
+        return offset
 
 
 def _from_filter_servers(part: QueueRange, queue: Queue) -> QueueRange:
@@ -157,28 +122,6 @@ def _from_filter_servers(part: QueueRange, queue: Queue) -> QueueRange:
         )
     first = queue.queue_id % len(servers)
     return replace(part, addresses=(*servers[first:], *servers[:first]))
-
-
-def _resolve(view: ClusterView, queue: Queue, position: Position, low: int, high: int, otherwise: int) -> int:
-    """Returns the offset of a position in one queue; the symbol ``otherwise`` applies if the position has none."""
-    symbol = position.symbol
-    if position.time_ms is not None:
-        return max(low, view.offset_by_time(queue, position.time_ms))
-    if position.group is not None:
-        committed = view.committed(queue, position.group)
-        if committed is not None:
-            return committed
-        symbol = otherwise
-    elif position.offsets is not None:
-        offset = _named_offset(position.offsets, queue)
-        if offset is not None and offset >= 0:
-            return offset
-        symbol = otherwise if offset is None else offset
-    return low if symbol == EARLIEST else high
-
-
-def _named_offset(offsets: Mapping[str, Mapping[str, Mapping[str, Any]]], queue: Queue) -> int | None:
-    return offsets.get(queue.topic, {}).get(queue.broker_name, {}).get(str(queue.queue_id))
 
 
 def split_ranges(ranges: Iterable[QueueRange], *, rows_max: int, count_min: int = 1) -> list[QueueRange]:

@@ -39,9 +39,18 @@ class PropertyPairs:
 
     def maps(self) -> pa.MapArray:
         """Returns one map per row; rows without properties have an empty one."""
+        return pa.MapArray.from_arrays(self._bounds(), self._names, self._values)
+
+    def headers(self) -> pa.ListArray:
+        """Returns one list of structs (key, value as bytes) per row, as Kafka's source has."""
+        pairs = pa.StructArray.from_arrays([self._names, self._values.cast(pa.binary())], ["key", "value"])
+        return pa.ListArray.from_arrays(self._bounds(), pairs)
+
+    def _bounds(self) -> pa.Array:
+        """Returns where each row's pairs begin, and where the last one's end."""
         offsets = np.zeros(self._row_count + 1, np.int32)
         np.cumsum(np.bincount(self._row_of, minlength=self._row_count), out=offsets[1:])
-        return pa.MapArray.from_arrays(pa.array(offsets), self._names, self._values)
+        return pa.array(offsets)
 
     def values_of(self, name: str) -> pa.StringArray:
         """Returns one property's value in every row, null if it is missing."""

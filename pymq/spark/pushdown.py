@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -37,10 +37,10 @@ class Pushdown:
         elif column == "queueOffset" and isinstance(value, int):
             self._take_offset(kind, value)
 
-    def topics(self, topics: Sequence[str]) -> list[str]:
-        """Returns the topics that can have rows."""
+    def allows_topic(self, topic: str) -> bool:
+        """Returns whether a topic can have rows."""
         allowed = self._allowed.get("topic")
-        return [topic for topic in topics if allowed is None or topic in allowed]
+        return allowed is None or topic in allowed
 
     def apply(self, ranges: Iterable[QueueRange]) -> list[QueueRange]:
         """Returns the ranges that can have rows, limited to the possible offsets."""

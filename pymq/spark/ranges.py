@@ -8,7 +8,7 @@ from typing import Any
 
 from pymq.errors import PymqError, UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
-from pymq.spark.options import DataLoss
+from pymq.spark.options import RETRY_BUDGET_S, DataLoss
 from pymq.spark.pull_window import PULL_COUNT_MAX
 from pymq.spark.selection import ALL, Selection
 
@@ -69,8 +69,8 @@ class ReadSettings:
     batch_rows: int = 8192
     batch_size_bytes: int = 8 * 1024 * 1024
     timeout_s: float = 30.0
-    attempts: int = 6
-    """Attempts without progress before the read of a range fails."""
+    retry_budget_s: float = RETRY_BUDGET_S
+    """Seconds without progress, because no broker answers or all are busy, before the read of a range fails."""
     inflation_ratio_max: int = INFLATION_RATIO_MAX
     """Most bytes that the bodies of a range may inflate to, as a multiple of their messages' size."""
 
@@ -81,11 +81,12 @@ class ReadSettings:
             "pull_depth",
             "batch_rows",
             "batch_size_bytes",
-            "attempts",
             "inflation_ratio_max",
         ):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        if not 0 <= self.retry_budget_s < float("inf"):
+            raise UsageError(f"the retry budget is {self.retry_budget_s} s: write 0 or more seconds")
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; the inverse is :meth:`from_dict`."""

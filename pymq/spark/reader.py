@@ -39,6 +39,8 @@ RETRY_CODES = frozenset(
 )
 BACKOFF_FIRST_S = 0.1
 BACKOFF_MAX_S = 5.0
+# A broker that lacks an offset which existed when planning: its slave may be that far behind, else it is lost.
+BEHIND_BUDGET_S = 3.0
 # A filter server that searches, by halving, for the message its workers fail on answers "pull again" less often.
 PULL_AGAIN_COUNT_MAX = 64
 
@@ -64,6 +66,7 @@ class RangeReader:
         *,
         open_remote: Opener = open_remote,
         sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.rows = 0
         self.lost = 0
@@ -89,9 +92,11 @@ class RangeReader:
         )
         self._open_remote = open_remote
         self._sleep = sleep
+        self._monotonic = monotonic
         self._remote: Remote | None = None
         self._asked: dict[int, Ask] = {}
         self._failures = 0
+        self._failing_since_s = 0.0
         self._chunks: list[bytes | bytearray] = []
         self._starts: list[Positions] = []
         self._pending_rows = 0
@@ -101,7 +106,7 @@ class RangeReader:
         """Yields the rows in order of their offsets.
 
         Raises DataLossError (unless losses are only reported), UnreachableError when no broker or filter server of the
-        queue answers after several attempts, RefusedError for a refusal, FilterStopError when a filter stops,
+        queue answers within the retry budget, RefusedError for a refusal, FilterStopError when a filter stops,
         MalformedRecordError for damaged bytes.
         """
         settings = self._settings
@@ -197,7 +202,7 @@ class RangeReader:
 
     def _nothing_yet(self, ask: Ask, answer: Command) -> list[PulledRange]:
         """Handles a broker without an offset that existed when planning: a slave behind its master, or a loss."""
-        if self._failures + 1 < self._settings.attempts:
+        if self._failing_s() < min(BEHIND_BUDGET_S, self._settings.retry_budget_s):
             self._window.give_back(ask)
             self._failed(RefusedError(answer.code, answer.remark, self._address()))
             return []
@@ -277,8 +282,10 @@ class RangeReader:
         return request(RequestCode.PULL_MESSAGE, header)
 
     def _failed(self, error: Exception) -> None:
+        if self._failures == 0:
+            self._failing_since_s = self._monotonic()
         self._failures += 1
-        if self._failures >= self._settings.attempts:
+        if self._failing_s() >= self._settings.retry_budget_s:
             if self._via_filter_server and isinstance(error, UnreachableError):
                 raise UnreachableError(
                     f"{self._part}: none of its filter servers ({', '.join(self._part.addresses)}) answers: {error}; "
@@ -286,6 +293,9 @@ class RangeReader:
                 ) from error
             raise error
         self._sleep(min(BACKOFF_FIRST_S * 2 ** (self._failures - 1), BACKOFF_MAX_S))
+
+    def _failing_s(self) -> float:
+        return self._monotonic() - self._failing_since_s if self._failures else 0.0
 
     def _address(self) -> str:
         return self._remote.address if self._remote is not None else ""

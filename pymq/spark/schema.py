@@ -24,6 +24,19 @@ class RowColumn(NamedTuple):
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
+_HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+
+# The columns of Spark's Kafka source (with topic), so that its queries work.
+KAFKA_COLUMNS = (
+    RowColumn("key", pa.binary(), "binary", usual=False),
+    RowColumn("value", pa.binary(), "binary", usual=False),
+    RowColumn("partition", pa.int32(), "int", usual=False),
+    RowColumn("offset", pa.int64(), "bigint", usual=False),
+    RowColumn("timestamp", _TIMESTAMP, "timestamp", usual=False),
+    RowColumn("timestampType", pa.int32(), "int", usual=False),
+    RowColumn("headers", _HEADERS, "array<struct<key:string,value:binary>>", usual=False),
+)
+
 # Columns that rocketmq-spark has use its names, so that its queries work.
 COLUMNS = (
     RowColumn("topic", pa.string(), "string"),
@@ -40,9 +53,11 @@ COLUMNS = (
     RowColumn("reconsumeTimes", pa.int32(), "int"),
     RowColumn("bornHost", pa.string(), "string"),
     RowColumn("sysFlag", pa.int32(), "int"),
+    RowColumn("rowId", pa.string(), "string", usual=False),
     RowColumn("bodyText", pa.string(), "string", usual=False),
     RowColumn("physicalOffset", pa.int64(), "bigint", usual=False),
     RowColumn("flag", pa.int32(), "int", usual=False),
+    *KAFKA_COLUMNS,
 )
 BY_NAME = {column.name: column for column in COLUMNS}
 USUAL = tuple(column.name for column in COLUMNS if column.usual)

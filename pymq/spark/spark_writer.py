@@ -55,6 +55,7 @@ def write(
         .option("columns", ",".join(needed))
         .option("group", options.group or DEFAULT_GROUP)
         .option("onDataLoss", options.on_data_loss)
+        .option("retryBudgetSeconds", str(options.retry_budget_s))
         .option("inflateRatio", str(options.inflation_ratio_max))
         .option("maxRowsPerPartition", str(options.rows_per_task))
         .option("progress", progress)

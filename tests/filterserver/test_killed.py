@@ -14,11 +14,13 @@ from pymq.client import MessageQueue, PullConsumer
 from pymq.model.record import encode_batch_entry
 from pymq.spark.cluster import RemoteCluster
 from pymq.spark.export import ExportOptions, NoProgress, run
-from pymq.spark.planner import LATEST, Position, make_plan
+from pymq.spark.planner import make_plan
+from pymq.spark.positions import LATEST, Position
 from pymq.spark.ranges import ReadSettings
 from pymq.spark.reader import RangeReader
 from pymq.spark.remote import Remote
 from pymq.spark.selection import Selection
+from pymq.spark.topics import TopicChoice
 from pymq.testing.standalone import StandaloneProcess
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import request
@@ -89,7 +91,7 @@ def test_a_spark_task(server: StandaloneProcess, pair: Pair) -> None:
     settings = ReadSettings(columns=("body",), selection=Selection(**FILTER), batch_rows=10, pull_count_max=100)
     got: list[int] = []
     with RemoteCluster(server.namesrv) as view:
-        plan = make_plan(view, [TOPIC], Position(), Position(symbol=LATEST), via_filter_servers=True)
+        plan = make_plan(view, TopicChoice((TOPIC,)), Position(), Position(symbol=LATEST), via_filter_servers=True)
     [part] = plan.ranges
     assert (part.count, len(part.addresses)) == (COUNT, 2)
     reader = RangeReader(part, settings)

@@ -12,7 +12,8 @@ import pytest
 
 from pymq.errors import RefusedError
 from pymq.spark.cluster import RemoteCluster
-from pymq.spark.planner import LATEST, Position, make_plan
+from pymq.spark.planner import make_plan
+from pymq.spark.positions import LATEST, Position
 from tests.interop.support import probe
 from tests.interop.support.apache import ApacheServer
 from tests.interop.support.pymq_server import REPOSITORY
@@ -27,6 +28,7 @@ parquet = pytest.importorskip("pyarrow.parquet", reason="interop: pyarrow is not
 from pymq.spark.ranges import ReadSettings  # noqa: E402 - what needs the extra
 from pymq.spark.reader import RangeReader  # noqa: E402
 from pymq.spark.selection import Selection  # noqa: E402
+from pymq.spark.topics import TopicChoice  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +93,7 @@ def test_sql_runs_on_the_broker_and_positions_advance(apache: ApacheServer, size
 
 def test_a_broker_with_sql_switched_off(apache: ApacheServer, sized: str) -> None:
     with RemoteCluster(apache.namesrv) as view:
-        parts = make_plan(view, [sized], Position(), Position(symbol=LATEST)).ranges
+        parts = make_plan(view, TopicChoice((sized,)), Position(), Position(symbol=LATEST)).ranges
 
     def count(selection: Selection) -> int:
         readers = [RangeReader(part, ReadSettings(columns=("body",), selection=selection)) for part in parts]

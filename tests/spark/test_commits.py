@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,12 @@ import pyarrow.dataset
 import pytest
 
 from pymq.errors import UsageError
-from pymq.spark.arrow_writer import WriteJob, read_settings, write_range
+from pymq.spark.arrow_writer import WriteJob, finished_results, read_settings, write_range
 from pymq.spark.commits import ExportDirectory, OutputBusyError
+from pymq.spark.parquet_parts import PartWriter
 from pymq.spark.planner import ResumeError
-from pymq.spark.ranges import ReadSettings
+from pymq.spark.ranges import QueueRange, ReadSettings
+from pymq.spark.reader import RangeReader
 from tests.spark.fake_cluster import BROKER, FakeCluster
 from tests.spark.records import BORN_MS, record
 
@@ -200,3 +204,51 @@ def test_a_failed_task_commits_nothing_and_leaves_no_visible_file(tmp_path: Path
             stage(log, cluster, 0, 100)
         assert parquet_files(log.output) == []
     assert not (tmp_path / "out/_pymq/staging").exists()
+
+
+def test_two_attempts_of_one_task_write_different_files(tmp_path: Path, cluster: FakeCluster) -> None:
+    """A slow attempt goes on beside a speculative one; either may be the one that is committed."""
+    part = cluster.range()
+    for committed in (0, 1):
+        output = tmp_path / f"out{committed}"
+        with ExportDirectory(output, SETTINGS) as log:
+            work = job(log, cluster, 0, 100, "round")
+            read = replace(work.read, batch_rows=10)
+            slow, fast = (part_writer(work, part, attempt) for attempt in ("slow", "fast"))
+            begun = slow.write(RangeReader(part, read).batches())
+            assert next(begun) > 0
+            assert sum(fast.write(RangeReader(part, read).batches())) == 100
+            assert sum(begun) > 0
+            files = [writer.close() for writer in (slow, fast)][committed]
+            fields = {**part.to_dict(), "rows": 100, "lost": 0}
+            log.commit([fields], [file.to_dict() for file in files])
+        (path,) = output.rglob("*.parquet")
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == files[0].sha256
+        assert visible(output) == list(range(100))
+
+
+def part_writer(work: WriteJob, part: QueueRange, attempt: str) -> PartWriter:
+    return PartWriter(
+        part,
+        output=Path(work.output),
+        staging=Path(work.staging),
+        attempt=attempt,
+        columns=work.columns,
+        partition_by=work.partition_by,
+        compression=work.compression,
+    )
+
+
+def test_results_before_a_gap_can_be_committed_after_a_failure(tmp_path: Path, cluster: FakeCluster) -> None:
+    cluster.add("T", 1, [record(n, queue_id=1) for n in range(30)])
+    ranges = [cluster.range("T", 0, start, start + 20) for start in (0, 20, 40, 60)] + [cluster.range("T", 1)]
+    with ExportDirectory(tmp_path / "out", SETTINGS) as log:
+        work = job(log, cluster, 0, 0, "round", ranges=tuple(ranges))
+        for number in (0, 1, 1, 3, 4):
+            write_range(ranges[number], work)
+        results = finished_results(work)
+        assert [(result["queue_id"], result["to_offset"]) for result in results] == [(0, 20), (0, 40), (1, 30)]
+        log.commit(results, [file for result in results for file in result["files"]])
+    with ExportDirectory(tmp_path / "out", SETTINGS) as log:
+        assert log.positions == {KEY: 40, ("T", BROKER, 1): 30}
+    assert visible(tmp_path / "out") == sorted([*range(40), *range(30)])

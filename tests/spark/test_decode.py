@@ -24,7 +24,7 @@ ALL = (*(column.name for column in COLUMNS), "property_a", "property_TAGS")
 
 
 def rows_of(batches: Any) -> list[dict]:
-    """Return rows with properties as dicts, as the order of a map's entries has no meaning."""
+    """Return rows with properties as dicts and sorted headers: their order has no meaning."""
     table = pa.Table.from_batches(list(batches))
     for time in ("bornTimestamp", "storeTimestamp"):
         if time in table.column_names:
@@ -35,6 +35,8 @@ def rows_of(batches: Any) -> list[dict]:
         if "properties" in row:
             assert len(dict(row["properties"])) == len(row["properties"]), "a map has a name twice"
             row["properties"] = dict(row["properties"])
+        if "headers" in row:
+            row["headers"] = sorted(row["headers"], key=lambda header: header["key"])
     return rows
 
 

@@ -26,6 +26,7 @@ class Recorder:
     def __init__(self) -> None:
         self.phases: list[str] = []
         self.last = (0, 0)
+        self.was_kept = 0
 
     def phase(self, text: str) -> None:
         self.phases.append(text)
@@ -33,6 +34,9 @@ class Recorder:
     def rows(self, done: int, planned: int) -> None:
         assert done <= planned
         self.last = (done, planned)
+
+    def kept(self, rows: int, output: str) -> None:
+        self.was_kept = rows
 
 
 def options(cluster: FakeCluster, output: Path | None, **fields: Any) -> ExportOptions:
@@ -158,6 +162,19 @@ def test_losses_fail_in_one_sentence_or_are_reported(spark: Any, cluster: FakeCl
     summary = run(options(cluster, tmp_path / "out", on_data_loss="report"))
     assert summary.lost == 30 and summary.queues[0].lost == 30 and summary.rows == 60
     assert [n for _, _, n in seen(tmp_path / "out")] == [*range(10), *range(40, 100)]
+
+
+def test_what_is_finished_when_a_round_fails_is_committed(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
+    fill(cluster, "T", 100, 40)
+    good, cluster.queues["T", 0][70] = cluster.queues["T", 0][70], b"broken"
+    recorder = Recorder()
+    with pytest.raises(PymqError):
+        run(options(cluster, tmp_path / "out", rows_per_task=20, retry_budget_s=0), recorder)
+    committed = len(seen(tmp_path / "out"))
+    assert recorder.was_kept == committed >= 20
+    cluster.queues["T", 0][70] = good
+    assert run(options(cluster, tmp_path / "out")).rows == 140 - committed
+    assert seen(tmp_path / "out") == everything(T=[100, 40])
 
 
 def test_json_lines(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:

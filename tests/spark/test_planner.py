@@ -12,17 +12,15 @@ from hypothesis import strategies as st
 from pymq.errors import NotFoundError, UnreachableError, UsageError
 from pymq.spark.cluster import RemoteCluster
 from pymq.spark.planner import (
-    LATEST,
     Plan,
-    Position,
     ResumeError,
-    choose_topics,
     make_plan,
-    parse_position,
     rounds,
     split_ranges,
 )
+from pymq.spark.positions import LATEST, Position, parse_position
 from pymq.spark.ranges import QueueRange, total_count
+from pymq.spark.topics import TopicChoice
 from tests.spark.fake_cluster import BROKER, FakeCluster
 from tests.spark.records import BORN_MS, record
 
@@ -46,30 +44,26 @@ def view(cluster: FakeCluster) -> Any:
         yield remote
 
 
+def chosen(*names: str) -> TopicChoice:
+    return TopicChoice(names)
+
+
 def spans(plan: Plan) -> list[tuple]:
     return [(part.topic, part.queue_id, part.from_offset, part.to_offset) for part in plan.queues]
 
 
-def test_topics_by_name_glob_and_all(view: RemoteCluster) -> None:
-    assert choose_topics(view, ()) == ["orders", "orders-eu"]
-    assert choose_topics(view, ("orders-*", "other")) == ["orders-eu", "other"]
-    assert choose_topics(view, ("%RETRY%*",)) == ["%RETRY%g"]
-    with pytest.raises(UsageError, match="no topic matches 'x\\*': there are orders, orders-eu"):
-        choose_topics(view, ("x*",))
-
-
 def test_ranges_that_filter_servers_serve(cluster: FakeCluster, view: RemoteCluster) -> None:
     with pytest.raises(UnreachableError, match=f"pymq filter-server --broker {cluster.address}"):
-        make_plan(view, ["orders"], EARLIEST, END, via_filter_servers=True)
+        make_plan(view, chosen("orders"), EARLIEST, END, via_filter_servers=True)
     cluster.filter_servers += ["a:1", "b:2"]
-    plan = make_plan(view, ["orders"], EARLIEST, END, via_filter_servers=True)
+    plan = make_plan(view, chosen("orders"), EARLIEST, END, via_filter_servers=True)
     assert [part.addresses for part in plan.ranges] == [("a:1", "b:2"), ("b:2", "a:1")]
-    assert make_plan(view, ["orders"], EARLIEST, END).ranges[0].addresses == (cluster.address,)
+    assert make_plan(view, chosen("orders"), EARLIEST, END).ranges[0].addresses == (cluster.address,)
 
 
 def test_whole_topics(view: RemoteCluster, cluster: FakeCluster) -> None:
     cluster.min_offsets["orders", 1] = 20
-    plan = make_plan(view, ["orders", "orders-eu"], EARLIEST, END)
+    plan = make_plan(view, chosen("orders", "orders-eu"), EARLIEST, END)
     assert spans(plan) == [("orders", 0, 0, 100), ("orders", 1, 20, 50), ("orders-eu", 0, 0, 7)]
     assert plan.rows == 137 and plan.queues[0].addresses == (cluster.address,)
     assert spans(plan.limited(110))[1:] == [("orders", 1, 20, 30), ("orders-eu", 0, 0, 0)]
@@ -78,7 +72,7 @@ def test_whole_topics(view: RemoteCluster, cluster: FakeCluster) -> None:
 
 def test_an_unknown_topic_and_an_unreachable_name_server() -> None:
     with FakeCluster() as fake, RemoteCluster(fake.address) as view, pytest.raises(NotFoundError, match="'nope'"):
-        make_plan(view, ["nope"], EARLIEST, END)
+        make_plan(view, chosen("nope"), EARLIEST, END)
     with RemoteCluster("127.0.0.1:1") as view, pytest.raises(UnreachableError):
         view.all_topics()
     with pytest.raises(UsageError):
@@ -88,45 +82,41 @@ def test_an_unknown_topic_and_an_unreachable_name_server() -> None:
 def test_times(view: RemoteCluster) -> None:
     # Message n was stored at BORN_MS + n + 1.
     start, end = parse_position("-1s", BORN_MS + 1031), parse_position(str(BORN_MS + 61), NOW_MS)
-    assert spans(make_plan(view, ["orders"], start, end)) == [("orders", 0, 30, 60), ("orders", 1, 30, 50)]
+    assert spans(make_plan(view, chosen("orders"), start, end)) == [("orders", 0, 30, 60), ("orders", 1, 30, 50)]
 
 
 def test_an_end_before_the_start_is_empty(view: RemoteCluster) -> None:
-    plan = make_plan(view, ["orders"], END, Position(offsets={"orders": {BROKER: {"0": 3}}}))
+    plan = make_plan(view, chosen("orders"), END, Position(offsets={"orders": {BROKER: {"0": 3}}}))
     assert spans(plan) == [("orders", 0, 100, 100), ("orders", 1, 50, 50)]
     assert plan.ranges == []
 
 
 def test_offsets_by_queue_with_the_two_symbols(view: RemoteCluster) -> None:
     text = json.dumps({"orders": {BROKER: {"0": 40, "1": -1}}})
-    plan = make_plan(view, ["orders"], parse_position(text, 0), END)
+    plan = make_plan(view, chosen("orders"), parse_position(text, 0), END)
     assert spans(plan) == [("orders", 0, 40, 100), ("orders", 1, 50, 50)]
     text = json.dumps({"orders": {BROKER: {"0": 500, "1": -2}}})
-    plan = make_plan(view, ["orders"], EARLIEST, parse_position(text, 0))
+    plan = make_plan(view, chosen("orders"), EARLIEST, parse_position(text, 0))
     assert spans(plan) == [("orders", 0, 0, 100), ("orders", 1, 0, 0)]
 
 
 def test_a_group_s_position(view: RemoteCluster, cluster: FakeCluster) -> None:
     cluster.committed["g", "orders", 0] = 33
-    plan = make_plan(view, ["orders"], parse_position("group:g", 0), END)
+    plan = make_plan(view, chosen("orders"), parse_position("group:g", 0), END)
     assert spans(plan) == [("orders", 0, 33, 100), ("orders", 1, 0, 50)]
 
 
 def test_an_offset_below_the_queue_stays_for_the_reader_to_report(view: RemoteCluster, cluster: FakeCluster) -> None:
     cluster.min_offsets["orders", 0] = 10
-    plan = make_plan(view, ["orders"], EARLIEST, END, resume={("orders", BROKER, 0): 5, ("orders", BROKER, 1): 49})
+    plan = make_plan(
+        view, chosen("orders"), EARLIEST, END, resume={("orders", BROKER, 0): 5, ("orders", BROKER, 1): 49}
+    )
     assert spans(plan) == [("orders", 0, 5, 100), ("orders", 1, 49, 50)]
 
 
 def test_a_resumed_queue_that_is_shorter_now_is_refused(view: RemoteCluster) -> None:
     with pytest.raises(ResumeError, match="exported up to 101 but ends at 100"):
-        make_plan(view, ["orders"], EARLIEST, END, resume={("orders", BROKER, 0): 101})
-
-
-@pytest.mark.parametrize("text", ["yesterday", "group:", "{not json", '{"T": {"b": {"0": "x"}}}', ""])
-def test_invalid_positions_are_refused(text: str) -> None:
-    with pytest.raises(UsageError):
-        parse_position(text, NOW_MS)
+        make_plan(view, chosen("orders"), EARLIEST, END, resume={("orders", BROKER, 0): 101})
 
 
 @settings(deadline=None)

@@ -32,7 +32,7 @@ def filled(count: int, **caps: Any) -> FakeCluster:
 
 def read(part: QueueRange, settings: ReadSettings = OFFSETS) -> tuple[list[int], RangeReader, list[float]]:
     sleeps: list[float] = []
-    reader = RangeReader(part, settings, sleep=sleeps.append)
+    reader = RangeReader(part, settings, sleep=sleeps.append, monotonic=lambda: sum(sleeps))
     offsets = [offset for batch in reader.batches() for offset in batch.column("queueOffset").to_pylist()]
     return offsets, reader, sleeps
 
@@ -82,10 +82,29 @@ def test_another_address_serves_when_the_first_is_gone() -> None:
         assert read(part)[0] == list(range(50))
 
 
-def test_unreachable_brokers_fail_after_some_tries() -> None:
+def test_unreachable_brokers_fail_after_the_retry_budget() -> None:
     part = QueueRange("T", "broker-a", 0, 0, 50, ("127.0.0.1:1",))
-    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
-        read(part)
+    for budget_s, expected in ((0.0, []), (0.3, [0.1, 0.2]), (60.0, [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, *[5.0] * 11])):
+        sleeps: list[float] = []
+        settings = ReadSettings(columns=("queueOffset",), retry_budget_s=budget_s)
+        reader = RangeReader(part, settings, sleep=sleeps.append, monotonic=lambda times=sleeps: sum(times))
+        with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
+            list(reader.batches())
+        assert sleeps == expected
+
+
+def test_each_answer_renews_the_retry_budget() -> None:
+    with filled(100, count_cap=10) as cluster:
+        outages = {offset: [ResponseCode.SYSTEM_BUSY] * 3 for offset in (0, 40)}
+
+        def select(raw: bytes, expression: str) -> bool:
+            cluster.answers += outages.pop(int.from_bytes(raw[20:28], "big"), [])
+            return True
+
+        cluster.select = select
+        settings = ReadSettings(columns=("queueOffset",), retry_budget_s=0.6)
+        offsets, _, sleeps = read(cluster.range(), settings)
+        assert offsets == list(range(100)) and outages == {} and sum(sleeps) > 2 * 0.6
 
 
 def test_a_refusal_is_raised_at_once() -> None:

@@ -11,11 +11,13 @@ import pytest
 from pymq.model.record import encode_batch_entry
 from pymq.spark.cluster import RemoteCluster
 from pymq.spark.export import ExportOptions, run
-from pymq.spark.planner import Position, make_plan
+from pymq.spark.planner import make_plan
+from pymq.spark.positions import Position
 from pymq.spark.ranges import ReadSettings
 from pymq.spark.reader import RangeReader
 from pymq.spark.remote import Remote
 from pymq.spark.selection import Selection
+from pymq.spark.topics import TopicChoice
 from pymq.testing.standalone import StandaloneProcess
 from pymq.wire.command import request
 
@@ -41,7 +43,7 @@ def server() -> Any:
 def test_ranges_are_read_completely_and_by_tag(server: StandaloneProcess) -> None:
     with RemoteCluster(server.namesrv) as view:
         assert view.user_topics() == ["orders"]
-        plan = make_plan(view, ["orders"], Position(), Position(symbol=-1))
+        plan = make_plan(view, TopicChoice(("orders",)), Position(), Position(symbol=-1))
     assert plan.rows == COUNT and len(plan.ranges) == QUEUES
     for tag, expected in (("*", COUNT), ("T1", COUNT // 3), ("T0 || T2", COUNT * 2 // 3), ("none", 0)):
         settings = ReadSettings(columns=("msgId",), selection=Selection(tag=tag))

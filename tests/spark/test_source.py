@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
 
-from pymq.errors import FilterStopError, UsageError
+from pymq.errors import FilterStopError
 from pymq.filter.raw_properties import SEPARATOR
 from pymq.filter.sql92 import compile_sql
 from pymq.model.record import decode_record
 from pymq.spark.failures import translated
 from pymq.spark.pushdown import Pushdown
 from pymq.spark.ranges import QueueRange
-from pymq.spark.source import KNOWN_OPTIONS, PymqDataSource, PymqReader
 from tests.spark.fake_cluster import FakeCluster
 from tests.spark.records import record
 
@@ -134,14 +131,32 @@ def test_a_query_without_possible_matches_reads_nothing(spark: Any, filled: Fake
     assert rows.collect() == [] and filled.pulls == []
 
 
-def test_options_are_checked(cluster: FakeCluster) -> None:
-    with pytest.raises(UsageError, match="option colums is unknown"):
-        PymqDataSource({"colums": "body"}).schema()
-    with pytest.raises(UsageError, match="onDataLoss"):
-        PymqReader({"ondataloss": "maybe"}, ())
-    cluster.add("T", 0, [record(0)])
-    with pytest.raises(UsageError, match="at least 1"):
-        PymqReader({"namesrv": cluster.address, "minpartitions": "0"}, ()).partitions()
+@pytest.mark.spark
+def test_what_can_not_work_fails_when_the_query_is_planned(spark: Any, filled: FakeCluster) -> None:
+    filled.pulls.clear()
+    for options, text in (
+        ({"colums": "body"}, "did you mean columns"),
+        ({"pushFilters": "perhaps"}, "write true or false"),
+        ({"startingOffsets": '{"orders": {"broker-a": {"99": 5}}}'}, "queue '99' of orders"),
+        ({"startingOffsets": "group:typo"}, "group 'typo' has no offset"),
+    ):
+        with pytest.raises(Exception, match=text):
+            frame(spark, filled, **options).count()
+    assert filled.pulls == []
+
+
+@pytest.mark.spark
+def test_the_columns_and_options_of_kafkas_source(spark: Any, filled: FakeCluster) -> None:
+    columns = "key,value,topic,partition,offset,timestamp,timestampType,rowId"
+    rows = frame(
+        spark, filled, subscribePattern="ord.*", columns=columns, includeHeaders="true", pushFilters="yes",
+        startingOffsets='{"orders": {"0": 98, "1": -1}}', failOnDataLoss="false",
+    )  # fmt: skip
+    first, second = sorted((row.asDict(recursive=True) for row in rows.collect()), key=lambda row: row["offset"])
+    assert (first["key"], first["value"], first["partition"], first["offset"]) == (b"k98", b"body", 0, 98)
+    assert (first["timestampType"], first["rowId"]) == (1, "orders/broker-a/0@98")
+    assert {"key": "KEYS", "value": bytearray(b"k98")} in first["headers"]
+    assert second["offset"] == 99
 
 
 class EqualTo:
@@ -178,11 +193,9 @@ def test_offset_conditions_limit_the_ranges() -> None:
     assert pushdown(EqualTo("queueOffset", None)).apply([PART]) == [PART]
 
 
-def test_queues_and_topics_are_left_out() -> None:
+def test_queues_are_left_out() -> None:
     assert pushdown(In("queueId", (1, 3)), EqualTo("brokerName", "b")).apply([PART]) == [PART]
     assert pushdown(In("queueId", (1, 2))).apply([PART]) == []
-    assert pushdown(EqualTo("topic", "T"), In("topic", ("U", "V"))).topics(["T", "U"]) == []
-    assert pushdown().topics(["T", "U"]) == ["T", "U"]
 
 
 def test_tags_become_an_expression_only_when_possible() -> None:
@@ -192,9 +205,6 @@ def test_tags_become_an_expression_only_when_possible() -> None:
     assert pushdown(LessThan("tags", "x")).tag_expression() is None
 
 
-def test_every_option_is_documented() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1] for line in text.partition("| option |")[2].partition("\n\n")[0].splitlines()]
-    documented = {name.lower() for row in rows for name in re.findall(r"`(\w+)`", row)}
-    inner = {"ranges", "progress", "path"}
-    assert documented == KNOWN_OPTIONS - inner
+def test_topics_that_where_excludes() -> None:
+    assert not pushdown(EqualTo("topic", "T"), In("topic", ("U", "V"))).allows_topic("T")
+    assert pushdown().allows_topic("U") and pushdown(In("topic", ("U",))).allows_topic("U")

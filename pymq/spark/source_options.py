@@ -1,0 +1,257 @@
+"""The options of ``format("pymq")``: one table of names, and the parsed options.
+
+Spark's Kafka source has many of these names, with the same meaning; older names of PyMQ are synonyms. docs/spark.md
+describes them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import NamedTuple, TypeVar
+
+from pymq.errors import UsageError
+from pymq.model.compression import INFLATION_RATIO_MAX
+from pymq.spark.options import DATA_LOSS_MODES, RETRY_BUDGET_S, ROWS_PER_TASK, DataLoss
+from pymq.spark.positions import LATEST, Position, parse_by_queue, parse_position
+from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
+from pymq.spark.schema import check_columns
+from pymq.spark.selection import Selection
+from pymq.spark.topics import TopicChoice, parse_assigned, parse_pattern
+from pymq.units import parse_duration_ms, parse_time_ms
+
+NAMESRV = "127.0.0.1:9876"
+_Value = TypeVar("_Value")
+
+
+class SourceOption(NamedTuple):
+    """One option: its name, other names for it, and what it is for."""
+
+    name: str
+    synonyms: tuple[str, ...] = ()
+    only_streams: bool = False
+    is_internal: bool = False
+
+
+OPTIONS = (
+    SourceOption("namesrv"),
+    SourceOption("topics", ("topic", "subscribe")),
+    SourceOption("path", is_internal=True),
+    SourceOption("subscribePattern"),
+    SourceOption("assign"),
+    SourceOption("startingOffsets"),
+    SourceOption("endingOffsets"),
+    SourceOption("startingTimestamp"),
+    SourceOption("endingTimestamp"),
+    SourceOption("startingOffsetsByTimestamp"),
+    SourceOption("endingOffsetsByTimestamp"),
+    SourceOption("columns"),
+    SourceOption("includeHeaders"),
+    SourceOption("tag"),
+    SourceOption("sql"),
+    SourceOption("filter"),
+    SourceOption("filterExpression"),
+    SourceOption("filterOnError"),
+    SourceOption("filterVia"),
+    SourceOption("group", ("groupIdPrefix",)),
+    SourceOption("onDataLoss"),
+    SourceOption("failOnDataLoss"),
+    SourceOption("retryBudgetSeconds"),
+    SourceOption("inflateRatio"),
+    SourceOption("maxRowsPerPartition", ("maxRecordsPerPartition",)),
+    SourceOption("minPartitions"),
+    SourceOption("pushFilters"),
+    SourceOption("maxOffsetsPerTrigger", only_streams=True),
+    SourceOption("minOffsetsPerTrigger", only_streams=True),
+    SourceOption("maxTriggerDelay", only_streams=True),
+    SourceOption("ranges", is_internal=True),
+    SourceOption("progress", is_internal=True),
+)
+_NAMES = {name.lower(): option.name for option in OPTIONS for name in (option.name, *option.synonyms)}
+_SHOWN = {name.lower(): name for option in OPTIONS for name in (option.name, *option.synonyms)}
+# Options of other sources, with what says the same here.
+EQUIVALENTS = {
+    "kafka.bootstrap.servers": "write namesrv, the addresses of the name servers as host:port;host:port",
+    "bootstrap.servers": "write namesrv, the addresses of the name servers as host:port;host:port",
+    "nameserver": "write namesrv, the addresses of the name servers as host:port;host:port",
+    "nameserveraddr": "write namesrv, the addresses of the name servers as host:port;host:port",
+    "fetchoffset.numretries": "write retryBudgetSeconds, the time without an answer before the read fails",
+    "fetchoffset.retryintervalms": "write retryBudgetSeconds, the time without an answer before the read fails",
+    "kafkaconsumer.polltimeoutms": "write retryBudgetSeconds, the time without an answer before the read fails",
+    "kafka.group.id": "write group",
+    "startingoffsetsbytimestampstrategy": "leave it out: a time after the last message reads nothing until there are",
+    "includetimestamp": "leave it out: bornTimestamp and storeTimestamp are columns",
+    "subexpression": "write tag, or sql for an expression over properties",
+}
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+class SourceOptions:
+    """Options as given, by their names in any case. Every method raises UsageError for an illegal value."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        """Raises UsageError for an unknown option, or for one that is given twice under two names."""
+        self._values: dict[str, str] = {}
+        for name, value in given.items():
+            known = _NAMES.get(name.lower())
+            if known is None:
+                raise UsageError(_unknown(name))
+            if self._values.get(known, value) != value:
+                raise UsageError(f"option {known} is given twice, as {self._values[known]!r} and {value!r}: give one")
+            self._values[known] = value
+
+    def text(self, name: str, default: str = "") -> str:
+        """Returns an option's value as given."""
+        return self._values.get(name, default)
+
+    def refuse_stream_options(self) -> None:
+        """Raises UsageError for an option that only streams have."""
+        for option in OPTIONS:
+            if option.only_streams and option.name in self._values:
+                raise UsageError(f"option {option.name} is for spark.readStream: a batch reads its whole range")
+
+    @property
+    def namesrv(self) -> str:
+        return self.text("namesrv", NAMESRV)
+
+    def topics(self) -> TopicChoice:
+        """Returns which topics and queues to read."""
+        names = self.text("topics") or self.text("path")
+        chosen = [name for name in ("topics", "path", "subscribePattern", "assign") if self.text(name)]
+        if len(chosen) > 1:
+            raise UsageError(f"options {' and '.join(chosen)} exclude each other: give one")
+        if "subscribePattern" in chosen:
+            return TopicChoice(pattern=parse_pattern(self.text("subscribePattern")))
+        if "assign" in chosen:
+            return TopicChoice(assigned=parse_assigned(self.text("assign")))
+        return TopicChoice(tuple(name.strip() for name in names.split(",") if name.strip()))
+
+    def start(self, now_ms: int, default: str = "earliest") -> Position:
+        """Returns where to begin; relative times count back from ``now_ms``."""
+        return self._position("starting", default, now_ms)
+
+    def end(self, now_ms: int) -> Position:
+        """Returns where to end."""
+        return self._position("ending", "latest", now_ms)
+
+    def columns(self) -> tuple[str, ...]:
+        """Returns the columns in order: those asked for, else the usual ones."""
+        columns = check_columns([name.strip() for name in self.text("columns").split(",") if name.strip()])
+        if self._flag("includeHeaders") and "headers" not in columns:
+            columns += ("headers",)
+        return columns
+
+    def selection(self) -> Selection:
+        """Returns which messages to read."""
+        values = self._values
+        return Selection(
+            tag=values.get("tag", "*"),
+            sql=values.get("sql"),
+            filter=values.get("filter"),
+            expression=values.get("filterExpression"),
+            on_error=values.get("filterOnError", "skip"),
+            via=values.get("filterVia"),
+        )
+
+    def read_settings(self, columns: tuple[str, ...], selection: Selection) -> ReadSettings:
+        """Returns how to read the ranges."""
+        return ReadSettings(
+            columns=check_columns(columns),
+            selection=selection,
+            group=self.text("group", DEFAULT_GROUP),
+            on_data_loss=self._on_data_loss(),
+            retry_budget_s=self._parsed("retryBudgetSeconds", RETRY_BUDGET_S, float, "seconds, such as 60"),
+            inflation_ratio_max=self.number("inflateRatio", INFLATION_RATIO_MAX),
+        )
+
+    @property
+    def rows_per_partition_max(self) -> int:
+        return self.number("maxRowsPerPartition", ROWS_PER_TASK)
+
+    @property
+    def partition_count_min(self) -> int:
+        return self.number("minPartitions", 1)
+
+    @property
+    def pushes_filters(self) -> bool:
+        return self._flag("pushFilters")
+
+    @property
+    def delay_max_ms(self) -> int:
+        """The longest wait for ``minOffsetsPerTrigger``, in ms."""
+        return self._parsed("maxTriggerDelay", 15 * 60 * 1000, parse_duration_ms, "a duration, such as 15m")
+
+    def ranges(self) -> list[QueueRange] | None:
+        """Returns the ranges that an export has planned; None without them."""
+        text = self._values.get("ranges")
+        return None if text is None else [QueueRange.from_dict(fields) for fields in json.loads(text)]
+
+    def number(self, name: str, default: int) -> int:
+        """Returns a whole number of at least 1."""
+        text = self._values.get(name)
+        if text is None:
+            return default
+        if not re.fullmatch("[0-9]{1,18}", text) or int(text) < 1:
+            raise UsageError(f"option {name} is {text!r}: write a whole number of at least 1")
+        return int(text)
+
+    def _position(self, side: str, default: str, now_ms: int) -> Position:
+        names = (f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp")
+        given = [name for name in names if name in self._values]
+        if len(given) > 1:
+            raise UsageError(f"options {' and '.join(given)} exclude each other: give one")
+        if not given:
+            return parse_position(default, now_ms)
+        text = self._values[given[0]]
+        if given[0] == names[1]:
+            return Position(time_ms=parse_time_ms(text, now_ms))
+        if given[0] == names[2]:
+            return Position(symbol=LATEST, times_ms=parse_by_queue(text))
+        return parse_position(text, now_ms)
+
+    def _on_data_loss(self) -> DataLoss:
+        if "failOnDataLoss" in self._values:
+            if "onDataLoss" in self._values:
+                raise UsageError("options failOnDataLoss and onDataLoss exclude each other: give one")
+            return "fail" if self._flag("failOnDataLoss") else "report"
+        text = self.text("onDataLoss", "fail")
+        if text not in DATA_LOSS_MODES:
+            raise UsageError(f"option onDataLoss is {text!r}: use one of {', '.join(DATA_LOSS_MODES)}")
+        return text  # type: ignore[return-value]
+
+    def _flag(self, name: str) -> bool:
+        text = self.text(name, "false").strip().lower()
+        if text not in _TRUE + _FALSE:
+            raise UsageError(f"option {name} is {self.text(name)!r}: write true or false")
+        return text in _TRUE
+
+    def _parsed(self, name: str, default: _Value, parse: Callable[[str], _Value], form: str) -> _Value:
+        text = self._values.get(name)
+        if text is None:
+            return default
+        try:
+            value = parse(text)
+        except ValueError:
+            raise UsageError(f"option {name} is {text!r}: write {form}") from None
+        if isinstance(value, float) and not (0 <= value < math.inf):
+            raise UsageError(f"option {name} is {text!r}: write {form}")
+        return value
+
+
+def _unknown(name: str) -> str:
+    equivalent = EQUIVALENTS.get(name.lower())
+    if equivalent is None and name.lower().startswith("kafka."):
+        equivalent = "leave it out: PyMQ has no Kafka client"
+    if equivalent is not None:
+        return f"option {name} is not known to format pymq: {equivalent}"
+    close = get_close_matches(name.lower(), _SHOWN, n=1)
+    hint = f"did you mean {_SHOWN[close[0]]}?" if close else "docs/spark.md lists the options"
+    return f"option {name} is not known to format pymq: {hint}"
+
+
+def known_names() -> set[str]:
+    """Returns the names and synonyms of all options for users."""
+    return {name for option in OPTIONS if not option.is_internal for name in (option.name, *option.synonyms)}
