@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pymq.errors import EXIT_USAGE, UsageError
-from pymq.units import format_bytes, format_count, format_duration_ms, parse_duration_ms, parse_size_bytes, parse_time_ms
+from pymq.units import (
+    format_bytes,
+    format_count,
+    format_duration_ms,
+    parse_duration_ms,
+    parse_size_bytes,
+    parse_time_ms,
+)
 
 NOW_MS = 1_767_225_600_000
 

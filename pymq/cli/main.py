@@ -25,6 +25,7 @@ COMMANDS: CommandTable = {
     "filter-server": ("pymq.cli.filter_server", "Run plugin filters between a broker and consumers."),
     "cluster": ("pymq.cli.cluster", "List the brokers of all clusters with their roles and lag."),
     "doctor": ("pymq.cli.doctor.command", "Look at the whole cluster, and name what is wrong."),
+    "top": ("pymq.cli.top.command", "Brokers, topics and groups with their rates, live."),
     "check": ("pymq.cli.check.command", "Check brokers, lag, disks or replicas for monitoring."),
     "topic": ("pymq.cli.topic", "List, create, update, delete and inspect topics."),
     "group": ("pymq.cli.group", "List consumer groups, their members and their lag."),

@@ -232,6 +232,7 @@ def test_missing_permissions_are_found() -> None:
     assert state.brokers[0].config is not None and state.brokers[0].topics is not None
     state.brokers[0].config["brokerPermission"] = "4"
     state.brokers[0].topics["orders"] = TopicConfig(topic_name="orders", perm=2)
+    state.brokers[0].topics["rmq_sys_own"] = TopicConfig(topic_name="rmq_sys_own", perm=1)
     state.brokers[0].topics["%DLQ%g"] = TopicConfig(topic_name="%DLQ%g", perm=2)
     drained, write_only = permissions.check_permissions(state)
     assert (drained.severity, drained.values) == (Severity.WARNING, {"permission": 4})

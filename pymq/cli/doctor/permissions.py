@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from pymq.cli.doctor.finding import Finding, note, warning
 from pymq.cli.doctor.state import ClusterState
-from pymq.model.names import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPICS
+from pymq.model.names import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from pymq.model.tables import PERM_READ, PERM_READ_WRITE, PERM_WRITE
 
 _BITS = ((PERM_WRITE, "write"), (PERM_READ, "read"))
+_UNSENT = (DLQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX)  # topics that applications don't use by themselves
 
 
 def check_permissions(state: ClusterState) -> Iterator[Finding]:
@@ -26,7 +27,7 @@ def check_permissions(state: ClusterState) -> Iterator[Finding]:
     for broker in state.masters:
         for name, config in sorted((broker.topics or {}).items()):
             missing = [word for bit, word in _BITS if not config.perm & bit]
-            if missing and not name.startswith((DLQ_PREFIX, RETRY_PREFIX)) and name not in SYSTEM_TOPICS:
+            if missing and not name.startswith(_UNSENT) and name not in SYSTEM_TOPICS:
                 yield note(
                     f"{name} on {broker.label}",
                     f"clients may not {' or '.join(missing)} (permission {config.perm})",
