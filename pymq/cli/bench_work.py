@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
+
+import typer
 
 from pymq.cli.options import split_addresses
 from pymq.cli.output import OutputFormat, Progress, print_data, print_fields, progress
 from pymq.client import Message, MessageQueue, Producer, PullConsumer, PullStatus
-from pymq.errors import NotFoundError
+from pymq.errors import NotFoundError, StoppedError
 from pymq.model.names import check_topic
+from pymq.net.runtime import StopSignals
 
 GROUP = "PYMQ_BENCH"
 READER_GROUP = "TOOLS_CONSUMER"
@@ -19,19 +23,22 @@ PULL_COUNT = 1024
 PULL_BYTES = 1024 * 1024
 SUSPEND_MS = 5_000
 LATE_MESSAGES_WAIT_S = 5.0
+INTERRUPTED = "interrupted"
 _STAMP_BYTES = 20
 
 
 def print_result(record: dict[str, Any], output: OutputFormat) -> None:
-    """Prints the figures as lines for people or as one JSON object."""
+    """Prints the figures as lines for people or as data. Raises typer.Abort after those of an interrupted run."""
     if not print_data(record, output):
         print_fields({name.replace("_", " "): _figure(value) for name, value in record.items()})
+    if INTERRUPTED in record:
+        raise typer.Abort
 
 
 def _figure(value: Any) -> Any:
     if isinstance(value, float):
         return f"{value:,.2f}" if value < 1000 else f"{value:,.0f}"
-    return f"{value:,}" if isinstance(value, int) else value
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def percentiles_ms(durations_ns: list[int], what: str) -> dict[str, Any]:
@@ -56,6 +63,7 @@ class SendLoad:
         self._in_flight = in_flight
         self._batch = batch
         self._namesrv = ";".join(split_addresses(namesrv))
+        self._sent_count = 0
         self._durations_ns: list[int] = []
 
     async def run(self) -> dict[str, Any]:
@@ -64,18 +72,19 @@ class SendLoad:
             await producer.send(self._message)  # finds routes, connects, and lets the broker create the topic
             with progress("sending", self._count) as bar:
                 started_s = time.perf_counter()
-                await _all(self._sender(producer, bar) for _ in range(self._in_flight))
+                ended = await _until_stopped(_all(self._sender(producer, bar) for _ in range(self._in_flight)))
                 took_s = time.perf_counter() - started_s
         return {
             "topic": self._message.topic,
-            "messages": self._count,
+            "messages": self._sent_count,
             "body_bytes": len(self._message.body),
             "in_flight": self._in_flight,
             "batch": self._batch,
             "seconds": round(took_s, 3),
-            "messages_per_second": round(self._count / took_s),
-            "mb_per_second": round(self._count * len(self._message.body) / took_s / 1e6, 2),
+            "messages_per_second": round(self._sent_count / took_s),
+            "mb_per_second": round(self._sent_count * len(self._message.body) / took_s / 1e6, 2),
             **percentiles_ms(self._durations_ns, "send"),
+            **ended,
         }
 
     async def _sender(self, producer: Producer, bar: Progress) -> None:
@@ -88,6 +97,7 @@ class SendLoad:
             else:
                 await producer.send_batch([self._message] * count)
             self._durations_ns.append(time.perf_counter_ns() - began_ns)
+            self._sent_count += count
             bar.advance(count)
 
 
@@ -112,7 +122,8 @@ class ConsumeLoad:
                 raise NotFoundError(f"{self._topic} holds no messages: pymq bench send {self._topic} sends some")
             with progress("reading", min(total, self._left or total)) as bar:
                 started_s = time.perf_counter()
-                await _all(self._reader(pull, *where, bar) for where in zip(queues, firsts, ends, strict=True))
+                places = zip(queues, firsts, ends, strict=True)
+                ended = await _until_stopped(_all(self._reader(pull, *where, bar) for where in places))
                 took_s = time.perf_counter() - started_s
         return {
             "topic": self._topic,
@@ -121,6 +132,7 @@ class ConsumeLoad:
             "seconds": round(took_s, 3),
             "messages_per_second": round(self._read_count / took_s),
             "stored_mb_per_second": round(self._read_bytes / took_s / 1e6, 2),
+            **ended,
         }
 
     async def _reader(self, pull: PullConsumer, queue: MessageQueue, offset: int, end: int, bar: Progress) -> None:
@@ -162,9 +174,9 @@ class LatencyLoad:
             readers = [asyncio.create_task(self._reader(pull, *where)) for where in zip(queues, ends, strict=True)]
             try:
                 with progress("round trips", self._count) as bar:
-                    await self._send_steadily(producer, bar)
+                    ended = await _until_stopped(self._send_steadily(producer, bar))
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(self._all_received.wait(), LATE_MESSAGES_WAIT_S)
+                        await asyncio.wait_for(self._all_received.wait(), 0 if ended else LATE_MESSAGES_WAIT_S)
             finally:
                 for reader in readers:
                     reader.cancel()
@@ -172,10 +184,11 @@ class LatencyLoad:
         return {
             "topic": self._topic,
             "rate": self._rate,
-            "sent": self._count,
+            "sent": len(self._sends_ns),
             "received": len(self._trips_ns),
             **percentiles_ms(self._sends_ns, "send"),
             **percentiles_ms(self._trips_ns, "end_to_end"),
+            **ended,
         }
 
     async def _send_steadily(self, producer: Producer, bar: Progress) -> None:
@@ -207,6 +220,16 @@ class LatencyLoad:
                 self._trips_ns += [now_ns - int(message.body[:_STAMP_BYTES]) for message in result.messages()]
                 if len(self._trips_ns) >= self._count:
                     self._all_received.set()
+
+
+async def _until_stopped(work: Coroutine[Any, Any, None]) -> dict[str, Any]:
+    """Awaits ``work``. Returns an empty dictionary, or the member of a record that says a signal ended it."""
+    with StopSignals() as signals:
+        try:
+            await signals.unless_stopped(work)
+        except StoppedError:
+            return {INTERRUPTED: True}
+    return {}
 
 
 async def _all(jobs: Any) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 from pymq.cli.message_text import shown_body
 from pymq.cli.output import print_fields, print_line
 from pymq.cli.tail_start import Start
-from pymq.cli.tail_work import MessageSelection, Tail, TailOptions
+from pymq.cli.tail_work import Tail
+from pymq.cli.tailing.options import TailOptions
+from pymq.cli.tailing.selection import MessageSelection
 from pymq.client import StoredMessage
 from pymq.clock import SystemClock
 from pymq.errors import FilterError

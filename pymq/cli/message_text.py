@@ -15,13 +15,15 @@ import msgspec
 from pymq.cli.output import print_note, printable, printable_json
 from pymq.cli.times import iso_time, local_time
 from pymq.errors import UsageError
+from pymq.model import sysflag
 from pymq.model.compression import INFLATION_RATIO_MAX, InflateError
 from pymq.model.inflation import InflationBudget
 from pymq.model.message import Message
-from pymq.model.properties import RESERVED, UNIQ_KEY
+from pymq.model.properties import RESERVED, SHARDING_KEY, UNIQ_KEY
 from pymq.model.record import StoredMessage
 
 BASE64 = "base64"
+COMPRESSED = "base64 of the compressed body"
 SHOWN_NAME_LENGTH_MAX = 60
 SHOWN_COUNT_MAX = 5
 
@@ -44,13 +46,13 @@ def formatter(
     color: bool,
     inflation_ratio_max: int = INFLATION_RATIO_MAX,
     note: Callable[[str], None] = print_note,
+    read: ReadBody | None = None,
 ) -> Formatter:
     """Returns a function from a message to the bytes to print, newline included. ``color`` is for terminals.
 
-    All bodies of one formatter share an InflationBudget. Bodies beyond it are printed as they are stored, and ``note``
-    is called once.
+    ``read`` returns a message's body; without it :func:`bounded_content` does.
     """
-    read = _bounded_content(InflationBudget(inflation_ratio_max), note)
+    read = read or bounded_content(inflation_ratio_max, note)
     if kind is MessageFormat.json:
         return partial(json_line, read=read)
     if kind is MessageFormat.raw:
@@ -58,7 +60,15 @@ def formatter(
     return partial(colored_line if color else text_line, read=read)
 
 
-def _bounded_content(budget: InflationBudget, note: Callable[[str], None]) -> ReadBody:
+def bounded_content(
+    inflation_ratio_max: int = INFLATION_RATIO_MAX, note: Callable[[str], None] = print_note
+) -> ReadBody:
+    """Returns a function from a message to its body as it was sent.
+
+    All bodies share an InflationBudget. Those beyond it come as they are stored, and ``note`` is called once.
+    """
+    budget = InflationBudget(inflation_ratio_max)
+
     def read(message: StoredMessage) -> bytes:
         try:
             return budget.content(message)
@@ -107,7 +117,11 @@ def _labels(message: StoredMessage) -> str:
 
 def shown_body(message: StoredMessage, read: ReadBody = content) -> str:
     """Returns the body on one line, safe for a terminal; for binary bytes their number and the first ones in hex."""
-    raw = read(message)
+    return shown_bytes(read(message))
+
+
+def shown_bytes(raw: bytes) -> str:
+    """Returns a body as :func:`shown_body` does."""
     try:
         return printable(raw.decode())
     except UnicodeDecodeError:
@@ -126,8 +140,8 @@ def json_line(message: StoredMessage, read: ReadBody = content) -> bytes:
 def message_record(message: StoredMessage, read: ReadBody = content) -> dict[str, Any]:
     """Returns all fields of a message; ``body`` is JSON text to insert into an object.
 
-    A body that is a JSON object or array is copied unchanged. Other text becomes a string. Binary bytes become a string
-    in base64, and ``body_encoding`` is set.
+    A body that is a JSON object or array is copied unchanged, but on one line; if that changes it, ``body_text`` is its
+    exact text. Other text becomes a string. Binary bytes become a string in base64, and ``body_encoding`` is set.
     """
     raw = read(message)
     host, port = message.born_address
@@ -153,7 +167,11 @@ def message_record(message: StoredMessage, read: ReadBody = content) -> dict[str
             text = json.dumps(raw.decode(), ensure_ascii=False)
         except UnicodeDecodeError:
             record["body_encoding"] = BASE64
+            if raw is message.body and message.sys_flag & sysflag.COMPRESSED:
+                record["body_encoding"] = COMPRESSED
             text = json.dumps(base64.b64encode(raw).decode())
+    elif text.encode() != raw:
+        record["body_text"] = raw.decode()
     record["body"] = text
     return record
 
@@ -165,10 +183,10 @@ def _json_text(raw: bytes) -> str | None:
         return None
     try:
         msgspec.json.decode(stripped, type=msgspec.Raw)
-    except (msgspec.DecodeError, RecursionError):
+        # JSON strings can't contain raw line ends, so these are between members.
+        return stripped.decode().replace("\r", " ").replace("\n", " ")
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    # JSON strings can't contain raw line ends, so these are between members.
-    return stripped.decode().replace("\r", " ").replace("\n", " ")
 
 
 class _JsonMessage(msgspec.Struct):
@@ -179,6 +197,7 @@ class _JsonMessage(msgspec.Struct):
     keys: str | list[str] = ""
     properties: dict[str, str] = {}
     body_encoding: str = ""
+    body_text: str | None = None
     delay_level: int = 0
 
 
@@ -209,19 +228,28 @@ _decode_json_line = msgspec.json.Decoder(_JsonLine).decode
 def message_from_json(topic: str, line: bytes) -> Message:
     """Reads a message for ``topic`` from a JSON object with ``body`` and optional tags, keys, properties, delay_level.
 
-    A string body becomes its text (or the bytes its base64 encodes), any other body its JSON text. RocketMQ's reserved
-    properties are left out, so that the output of ``pymq tail -o json`` can be sent again. Raises UsageError, also for
-    a member that is neither sent nor written by ``pymq tail``.
+    A string body becomes its text (or the bytes its base64 encodes), any other body its JSON text, or ``body_text`` as
+    long as it is the same JSON. RocketMQ's reserved properties are left out, so that the output of ``pymq tail -o
+    jsonl`` can be sent again. Raises UsageError, also for a member that is neither sent nor written by ``pymq tail``.
+    """
+    return message_in_lane(topic, line)[0]
+
+
+def message_in_lane(topic: str, line: bytes) -> tuple[Message, str]:
+    """Reads a message as :func:`message_from_json`, and what it keeps its order with: its key, or its former queue.
+
+    The text is empty for a line without both.
     """
     try:
         parsed = _decode_json_line(line)
-        body = bytes(parsed.body)
-        if body.startswith(b'"'):
-            text = msgspec.json.decode(body, type=str)
-            body = base64.b64decode(text, validate=True) if parsed.body_encoding == BASE64 else text.encode()
+        body = _body_of(parsed)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"no message: {_unknown_members(line) or error}") from error
-    return Message(
+    if parsed.body_encoding == COMPRESSED:
+        raise UsageError(
+            "no message: its body is compressed and beyond what pymq tail inflates: give it a higher --inflate-ratio"
+        )
+    message = Message(
         topic,
         body,
         tags=parsed.tags,
@@ -229,6 +257,19 @@ def message_from_json(topic: str, line: bytes) -> Message:
         properties={name: value for name, value in parsed.properties.items() if name not in RESERVED | {UNIQ_KEY}},
         delay_level=parsed.delay_level,
     )
+    place = f"{parsed.broker}/{parsed.queue}" if parsed.queue is not None else ""
+    return message, message.properties.get(SHARDING_KEY, place)
+
+
+def _body_of(parsed: _JsonMessage) -> bytes:
+    body = bytes(parsed.body)
+    if body.startswith(b'"'):
+        text = msgspec.json.decode(body, type=str)
+        return base64.b64decode(text, validate=True) if parsed.body_encoding == BASE64 else text.encode()
+    # A program may have changed the body and left the text as it was.
+    if parsed.body_text is not None and _json_text(parsed.body_text.encode()) == body.decode():
+        return parsed.body_text.encode()
+    return body
 
 
 def _unknown_members(line: bytes) -> str:

@@ -19,15 +19,19 @@ app = new_app()
         "pymq send orders 'hello'",
         "pymq send orders '{\"id\": 1}' --tag new --key order-1 --property region=eu",
         "pymq send orders 'pay now' --delay 90m        (prints the handle that recalls it)",
+        "pymq send images @cat.png                     (a whole file; @- is all of stdin)",
+        "pymq send orders 'test' --count 1000 --rate 50",
         "pymq send logs < app.log                      (a message for each line)",
-        "pymq tail orders --from start --no-follow -o json | pymq send copy --json-lines",
+        "pymq tail orders --from start --no-follow -o jsonl | pymq send copy --jsonl",
     )
 )
 def send(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic; the broker creates it if it may.")],
     body: Annotated[
         str | None,
-        typer.Argument(metavar="BODY", help="The message; without it, or with -, one message per line of stdin."),
+        typer.Argument(
+            metavar="BODY", help="The message, or @FILE, or @- (all of stdin); without it one message per line."
+        ),
     ] = None,
     tag: Annotated[str, typer.Option("--tag", metavar="TAGS", help="Tag of the messages.")] = "",
     keys: Annotated[
@@ -56,7 +60,9 @@ def send(
     json_lines: Annotated[
         bool,
         typer.Option(
-            "--json-lines", help="Stdin lines are objects with body, and maybe tags, keys, properties, delay_level."
+            "--json-lines",
+            "--jsonl",
+            help="Stdin lines are objects with body, and maybe tags, keys, properties, delay_level.",
         ),
     ] = False,
     in_flight: Annotated[
@@ -66,11 +72,18 @@ def send(
     batch: Annotated[
         int, typer.Option("--batch", metavar="N", min=1, max=10_000, help="Messages in one request, from stdin.")
     ] = 1,
+    count: Annotated[
+        int | None,
+        typer.Option("--count", "-n", metavar="N", min=1, help="Send BODY N times, or at most N lines of stdin."),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", metavar="N", min=0.01, help="At most N messages per second.")
+    ] = None,
     group: Annotated[str, typer.Option("--group", metavar="NAME", help="Producer group.")] = "PYMQ_CLI_PRODUCER",
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Send messages: the argument, or each line of stdin (empty lines are skipped)."""
+    """Send messages: the argument, or each line of stdin (empty lines are skipped). A text with @ begins with @@."""
     from pymq.cli import send_work as work
     from pymq.cli.options import parse_pairs
     from pymq.model.message import DELAY_LEVEL_MAX
@@ -80,26 +93,23 @@ def send(
     template = work.template(topic, tag, keys or [], parse_pairs(properties or (), "--property"), delay_level, levels)
     template = work.with_timer(template, delay, deliver_at, time.time_ns() // 1_000_000)
     target = work.parse_queue(topic, queue)
-    if body is not None and body != "-":
-        result = run(work.send_one(work.with_body(template, body.encode()), target, group, namesrv, levels))
+    whole = work.body_argument(body) if body is not None and body != "-" else None
+    if whole is not None and count is None:
+        result = run(work.send_one(work.with_body(template, whole), target, group, namesrv, levels))
         place = f"{result.queue.broker_name}/{result.queue.queue_id}@{result.queue_offset}"
         if not print_data(work.result_record(result), output):
             print_line(f"sent {topic} {place} {result.message_id}")
             if result.recall_handle:
                 print_line(f"recall it with: pymq message recall {topic} {result.recall_handle}")
         return
-    job = work.StdinJob(
-        template,
-        target,
-        group,
-        namesrv,
-        json_lines=json_lines,
-        in_flight=in_flight,
-        batch=batch,
-        delay_level_max=levels,
+    flow = work.Flow(in_flight, batch, count, rate)
+    job = work.SendJob(
+        template, target, group, namesrv, flow, body=whole, json_lines=json_lines, delay_level_max=levels
     )
     summary = run(job.run())
     if not print_data(summary.record(), output):
         print_line(summary.text())
+    if summary.interrupted:
+        raise typer.Abort
     if summary.failed_count:
         raise typer.Exit(1)

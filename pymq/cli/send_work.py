@@ -8,18 +8,23 @@ import os
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from pymq.cli.message_text import message_from_json
+from pymq.cli.message_text import message_in_lane
 from pymq.cli.options import split_addresses
 from pymq.cli.output import Progress, print_note, progress
 from pymq.client import Message, MessageQueue, Producer, SendResult
-from pymq.errors import PymqError, UsageError
+from pymq.client.ordered_sends import BATCH_COUNT, OrderedSends
+from pymq.client.outgoing import BODY_SIZE_MAX_BYTES
+from pymq.client.producer import RETRY_COUNT
+from pymq.errors import PymqError, StoppedError, UsageError
 from pymq.model.message import check_delay_level
 from pymq.model.names import check_topic
 from pymq.model.properties import RESERVED
+from pymq.net.runtime import StopSignals
 from pymq.units import parse_duration_ms, parse_time_ms
 
 READ_SIZE_BYTES = 256 * 1024
@@ -59,6 +64,26 @@ def with_body(message: Message, body: bytes) -> Message:
     return dataclasses.replace(message, body=body)
 
 
+def body_argument(text: str) -> bytes:
+    """Returns the body that the argument means: ``@FILE`` a whole file, ``@-`` all of stdin, ``@@x`` the text ``@x``.
+
+    Raises UsageError for a file that can't be read, and for one beyond the largest body that a producer sends.
+    """
+    if not text.startswith("@"):
+        return text.encode()
+    name = text[1:]
+    if name.startswith("@"):
+        return name.encode()
+    try:
+        with sys.stdin.buffer if name == "-" else Path(name).open("rb") as source:
+            body = source.read(BODY_SIZE_MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{text}: the file can't be read: {error.strerror}; @@ begins a text with @") from error
+    if len(body) > BODY_SIZE_MAX_BYTES:
+        raise UsageError(f"{text} has more than {BODY_SIZE_MAX_BYTES} bytes, the limit of a body: split it")
+    return body
+
+
 def parse_queue(topic: str, text: str | None) -> MessageQueue | None:
     """Parses a queue such as ``broker-a:3``. Raises UsageError."""
     if text is None:
@@ -94,33 +119,71 @@ def result_record(result: SendResult) -> dict[str, Any]:
 
 @dataclass
 class Summary:
-    """The results of many sends."""
+    """The results of many sends. ``interrupted``: a signal ended them before the input did."""
 
     topic: str
     sent_count: int = 0
     failed_count: int = 0
     duration_s: float = 0.0
     failures: list[str] = field(default_factory=list)
+    interrupted: bool = False
 
     def record(self) -> dict[str, Any]:
         """Returns the results for JSON output."""
-        return {
+        record = {
             "topic": self.topic,
             "sent": self.sent_count,
             "failed": self.failed_count,
             "seconds": round(self.duration_s, 3),
             "messages_per_second": round(self.sent_count / self.duration_s) if self.duration_s else 0,
         }
+        return record | {"interrupted": True} if self.interrupted else record
 
     def text(self) -> str:
         """Returns one line for people."""
         failed = f", {self.failed_count} failed" if self.failed_count else ""
         rate = self.sent_count / self.duration_s if self.duration_s else 0
-        return f"sent {self.sent_count} to {self.topic}{failed} in {self.duration_s:.2f} s ({rate:,.0f}/s)"
+        ended = ", interrupted" if self.interrupted else ""
+        return f"sent {self.sent_count} to {self.topic}{failed} in {self.duration_s:.2f} s ({rate:,.0f}/s){ended}"
 
 
-class StdinJob:
-    """Sends a message per line of stdin, with ``in_flight`` requests at a time and ``batch`` messages in each."""
+class Pace:
+    """Spaces messages to at most ``rate_per_s``; None: no limit."""
+
+    def __init__(self, rate_per_s: float | None) -> None:
+        self._rate_per_s = rate_per_s
+        self._next_s = 0.0
+
+    async def wait(self, count: int) -> None:
+        """Waits until ``count`` more messages may leave. Time that was not used is not made up for."""
+        if self._rate_per_s is None:
+            return
+        now_s = time.monotonic()
+        self._next_s = max(self._next_s, now_s)
+        if self._next_s > now_s:
+            await asyncio.sleep(self._next_s - now_s)
+        self._next_s += count / self._rate_per_s
+
+
+@dataclass(frozen=True)
+class Flow:
+    """How messages leave: requests at a time, messages in each, messages in all, messages per second."""
+
+    in_flight: int = 64
+    batch: int = 1
+    count_max: int | None = None
+    rate_per_s: float | None = None
+
+
+Item = tuple[Message, str]  # with what it keeps its order with; empty: nothing
+
+
+class SendJob:
+    """Sends a message per line of stdin, or one body ``count_max`` times.
+
+    ``body`` None: lines of stdin, which are JSON objects with ``json_lines``. Those that come from one queue, or have
+    one ordering key, go to one queue in their order.
+    """
 
     def __init__(
         self,
@@ -128,33 +191,44 @@ class StdinJob:
         queue: MessageQueue | None,
         group: str,
         namesrv: str,
+        flow: Flow,
         *,
-        json_lines: bool,
-        in_flight: int,
-        batch: int,
+        body: bytes | None = None,
+        json_lines: bool = False,
         delay_level_max: int,
     ) -> None:
         self._template = message
         self._queue = queue
         self._group = group
         self._namesrv = ";".join(split_addresses(namesrv))
+        self._flow = flow
+        self._body = body
         self._json_lines = json_lines
-        self._batch = batch
         self._delay_level_max = delay_level_max
-        self._slots = asyncio.Semaphore(in_flight)
+        self._slots = asyncio.Semaphore(flow.in_flight)
+        self._pace = Pace(flow.rate_per_s)
+        self._lanes: dict[str, MessageQueue] = {}
         self._summary = Summary(message.topic)
         self._first_error: PymqError | None = None
 
     async def run(self) -> Summary:
-        """Reads to the end of stdin.
+        """Sends to the end of the input, or until SIGINT or SIGTERM, after which it waits for the open sends.
 
         Raises the first error when no message could be sent, UsageError for a line that is not a message.
         """
         started_s = time.monotonic()
-        with progress(f"sending to {self._template.topic}") as bar:
+        # A bar would be drawn over what is typed.
+        is_wanted = self._body is not None or not sys.stdin.isatty()
+        with progress(f"sending to {self._template.topic}", self._flow.count_max, wanted=is_wanted) as bar:
             levels = self._delay_level_max
             async with Producer(self._group, namesrv=self._namesrv, delay_level_max=levels) as producer:
-                await self._send_all(producer, bar)
+                with StopSignals() as signals:
+                    try:
+                        await signals.unless_stopped(self._send_all(producer, bar))
+                    except StoppedError:
+                        self._summary.interrupted = True
+                    except UsageError as error:
+                        raise UsageError(f"{error}; before it {self._counts()}") from error
         self._summary.duration_s = time.monotonic() - started_s
         if self._first_error is not None and not self._summary.sent_count:
             raise self._first_error
@@ -162,24 +236,64 @@ class StdinJob:
             print_note(f"pymq: {text}")
         return self._summary
 
+    def _counts(self) -> str:
+        sent, failed = self._summary.sent_count, self._summary.failed_count
+        one = "message was" if sent == 1 else "messages were"
+        return f"{sent} {one} sent" + (f", {failed} failed" if failed else "")
+
     async def _send_all(self, producer: Producer, bar: Progress) -> None:
         open_sends: set[asyncio.Task[None]] = set()
+        batch = self._flow.batch if self._flow.batch > 1 else BATCH_COUNT
+        ordered = OrderedSends(producer, retry_count=RETRY_COUNT, batch_count=batch)
         is_first = True
         try:
-            async for messages in self._batches():
-                await self._slots.acquire()
+            async for items in self._limited():
+                await self._pace.wait(len(items))
                 if self._first_error is not None and not self._summary.sent_count:
                     break  # nothing can be sent: stop reading
+                for message, lane in items:
+                    if lane:
+                        await ordered.put(message, await self._queue_of(producer, lane), self._counter(bar))
+                messages = [message for message, lane in items if not lane]
+                if not messages:
+                    continue
+                await self._slots.acquire()
                 task = asyncio.create_task(self._send(producer, messages, bar))
                 open_sends.add(task)
                 task.add_done_callback(open_sends.discard)
                 if is_first:
                     # The first request looks up the route and connects. Requests that wait for that together would be
                     # sent in any order.
-                    await task
+                    await asyncio.shield(task)
                     is_first = False
         finally:
             await asyncio.gather(*open_sends)
+            await ordered.flush()
+
+    async def _queue_of(self, producer: Producer, lane: str) -> MessageQueue:
+        """Returns the queue of all messages of a lane; the lanes take turns."""
+        if self._queue is not None:
+            return self._queue
+        if lane not in self._lanes:
+            queues = await producer.queues(self._template.topic)
+            self._lanes[lane] = queues[len(self._lanes) % len(queues)]
+        return self._lanes[lane]
+
+    def _counter(self, bar: Progress) -> Callable[[PymqError | None], None]:
+        def count(error: PymqError | None) -> None:
+            self._count(1, error)
+            bar.advance(1)
+
+        return count
+
+    def _count(self, messages: int, error: PymqError | None) -> None:
+        if error is None:
+            self._summary.sent_count += messages
+            return
+        self._first_error = self._first_error or error
+        self._summary.failed_count += messages
+        if len(self._summary.failures) < FAILURES_SHOWN_MAX:
+            self._summary.failures.append(str(error))
 
     async def _send(self, producer: Producer, messages: list[Message], bar: Progress) -> None:
         try:
@@ -187,42 +301,62 @@ class StdinJob:
                 await producer.send(messages[0], queue=self._queue)
             else:
                 await producer.send_batch(messages, queue=self._queue)
-            self._summary.sent_count += len(messages)
+            self._count(len(messages), None)
         except PymqError as error:
-            self._first_error = self._first_error or error
-            self._summary.failed_count += len(messages)
-            if len(self._summary.failures) < FAILURES_SHOWN_MAX:
-                self._summary.failures.append(str(error))
+            self._count(len(messages), error)
         finally:
             bar.advance(len(messages))
             self._slots.release()
 
-    async def _batches(self) -> AsyncIterator[list[Message]]:
-        """Yields messages in batches; messages that have arrived don't wait for a full batch."""
+    async def _limited(self) -> AsyncIterator[list[Item]]:
+        """Yields batches up to ``count_max`` messages."""
+        left = self._flow.count_max
+        async for messages in self._repeated() if self._body is not None else self._batches():
+            if left is None:
+                yield messages
+                continue
+            yield messages[:left]
+            left -= len(messages)
+            if left <= 0:
+                return
+
+    async def _repeated(self) -> AsyncIterator[list[Item]]:
+        assert self._body is not None
+        batch = [(with_body(self._template, self._body), "")] * self._flow.batch
+        while True:
+            yield batch
+
+    async def _batches(self) -> AsyncIterator[list[Item]]:
+        """Yields messages in batches; messages that have arrived don't wait for a full batch, or for a bad line."""
         number = 0
         async for lines in stdin_lines():
-            messages = []
-            for line in lines:
-                number += 1
-                if not line.strip():
-                    continue
-                messages.append(self._message(line, number))
-                if len(messages) == self._batch:
+            messages: list[Item] = []
+            try:
+                for line in lines:
+                    number += 1
+                    if not line.strip():
+                        continue
+                    messages.append(self._message(line, number))
+                    if len(messages) == self._flow.batch:
+                        yield messages
+                        messages = []
+            except UsageError:
+                if messages:
                     yield messages
-                    messages = []
+                raise
             if messages:
                 yield messages
 
-    def _message(self, line: bytes, number: int) -> Message:
+    def _message(self, line: bytes, number: int) -> Item:
         if not self._json_lines:
-            return with_body(self._template, line)
+            return with_body(self._template, line), ""
         try:
-            message = message_from_json(self._template.topic, line)
+            message, lane = message_in_lane(self._template.topic, line)
             check_delay_level(message.delay_level, self._delay_level_max)
         except UsageError as error:
             raise UsageError(f"line {number} of stdin: {error}") from error
         base = self._template
-        return dataclasses.replace(
+        message = dataclasses.replace(
             message,
             tags=message.tags or base.tags,
             keys=message.keys or base.keys,
@@ -231,6 +365,7 @@ class StdinJob:
             delay_ms=base.delay_ms,
             deliver_at_ms=base.deliver_at_ms,
         )
+        return message, lane
 
 
 async def stdin_lines() -> AsyncIterator[list[bytes]]:

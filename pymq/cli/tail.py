@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -11,14 +12,17 @@ from typer.core import TyperCommand
 from pymq.cli.filter_option import ExpressionOption, PluginOption, SqlOption, ViaOption, parse_plugin
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, InflateRatioOption, NamesrvOption
-from pymq.cli.tail_start import DEFAULT_LAST_COUNT, Start, StartKind, expand_short_forms, parse_start
+from pymq.cli.tail_start import DEFAULT_LAST_COUNT, Start, StartKind, expand_short_forms, parse_start, parse_stop
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
+
+if TYPE_CHECKING:
+    from pymq.model.record import StoredMessage
 
 app = new_app()
 
 DEFAULT_GROUP = "TOOLS_CONSUMER"
-FORMATS = ("text", "json", "raw")
+FORMATS = ("text", "json", "jsonl", "raw")
 
 
 class TailCommand(TyperCommand):
@@ -34,6 +38,11 @@ class TailCommand(TyperCommand):
         "pymq tail                                  (all topics of applications, following)",
         "pymq tail orders -100                      (the last 100, then new ones)",
         "pymq tail orders payments -15m --tag paid",
+        "pymq tail 'order*' --from -1h --to -30m       (all topics that match)",
+        "pymq tail --retries billing --dead-letters billing",
+        "pymq tail orders --where 'price >= 5' --fields id,user.name",
+        "pymq tail orders --format '%d %t %k %[user.name]'",
+        "pymq tail events --decode gzip,avro --schema event.avsc",
         "pymq tail orders --sql \"amount > 100 AND country IN ('DE', 'FR')\"",
         "pymq tail orders --filter 'jsonpath:$.items[?@.price > 5]'",
         "pymq tail orders --filter regex --expr 'total.: 9' --via filter-server",
@@ -44,7 +53,7 @@ class TailCommand(TyperCommand):
 )
 def tail(
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC", help="Topics; without one all topics of applications.")
+        list[str] | None, typer.Argument(metavar="TOPIC", help="Topics, or patterns as 'a*'; without one all topics.")
     ] = None,
     start: Annotated[
         str | None,
@@ -52,11 +61,21 @@ def tail(
             "--from", metavar="WHERE", help="start, end, group, an offset, -15m, or a time (2026-01-31T12:00)."
         ),
     ] = None,
+    stop: Annotated[
+        str | None,
+        typer.Option(
+            "--to", "--until", metavar="WHERE", help="End before an offset or a time (also +5m); end: do not follow."
+        ),
+    ] = None,
     last: Annotated[
         int | None,
         typer.Option(
             "--last", min=0, metavar="N", help=f"Begin with the last N messages; -N for short. [{DEFAULT_LAST_COUNT}]"
         ),
+    ] = None,
+    look_back: Annotated[
+        int | None,
+        typer.Option("--look-back", metavar="N", min=1, help="Look for the last ones in at most N messages. [100000]"),
     ] = None,
     count: Annotated[
         int | None, typer.Option("--count", "-n", metavar="N", min=1, help="Stop after N messages.")
@@ -75,6 +94,20 @@ def tail(
     grep: Annotated[
         str | None, typer.Option("--grep", metavar="REGEX", help="Only messages whose body matches.")
     ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", metavar="COND", help="Only JSON bodies with: price>=5, user.name=Bob, a[0]~REGEX."),
+    ] = None,
+    fields: Annotated[
+        str | None,
+        typer.Option("--fields", metavar="PATHS", help="Show only these fields of JSON bodies: id,user.name."),
+    ] = None,
+    retries: Annotated[
+        list[str] | None, typer.Option("--retries", metavar="GROUP", help="Also this group's retry topic.")
+    ] = None,
+    dead_letters: Annotated[
+        list[str] | None, typer.Option("--dead-letters", metavar="GROUP", help="Also this group's dead letters.")
+    ] = None,
     queue: Annotated[
         int | None, typer.Option("--queue", metavar="N", min=0, help="Only queues with this number.")
     ] = None,
@@ -86,8 +119,27 @@ def tail(
             help="Begin at the offset of this consumer group, or at the start if it has none.",
         ),
     ] = None,
+    create_group: Annotated[bool, typer.Option("--create-group", help="Make the group if no broker has it.")] = False,
     commit: Annotated[bool, typer.Option("--commit", help="Commit the offsets shown, for --group.")] = False,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="text|json|raw", help="Output format.")] = "text",
+    decode: Annotated[
+        str | None,
+        typer.Option(
+            "--decode", metavar="STEPS", help="Show bodies as text: auto, gzip, lz4, zstd, msgpack, avro, protobuf, …"
+        ),
+    ] = None,
+    schema: Annotated[Path | None, typer.Option("--schema", metavar="FILE", help="Avro's schema (.avsc).")] = None,
+    descriptor: Annotated[
+        Path | None, typer.Option("--descriptor", metavar="FILE", help="Protobuf's descriptors, as protoc writes them.")
+    ] = None,
+    type_name: Annotated[
+        str | None, typer.Option("--message", metavar="TYPE", help="Protobuf's message type: shop.Order.")
+    ] = None,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="text|json|jsonl|raw", help="Output format; json is one per line.")
+    ] = "text",
+    line_format: Annotated[
+        str | None, typer.Option("--format", metavar="VERBS", help="A line of your own: '%t %k %b' (docs: cli.md).")
+    ] = None,
     inflate_ratio: InflateRatioOption = INFLATION_RATIO_MAX,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
@@ -96,31 +148,67 @@ def tail(
     Text lines are: store time, topic, broker/queue@offset, [tag], keys, body. JSON lines keep JSON bodies as JSON.
     """
     begin = _start(start, last, group)
+    end = parse_stop(stop, time.time_ns() // 1_000_000) if stop is not None else None
     if commit and group is None:
         raise UsageError("--commit needs a group to commit for: give --group NAME")
+    if create_group and group is None:
+        raise UsageError("--create-group needs a name: give --group NAME")
     if output not in FORMATS:
         raise UsageError(f"-o {output!r}: use one of {', '.join(FORMATS)}")
+    if line_format is not None and output != "text":
+        raise UsageError(f"--format and -o {output} are two formats: give one of them")
 
     import sys
 
     from pymq.cli import tail_work as work
-    from pymq.cli.message_text import MessageFormat, formatter
-    from pymq.cli.output import is_styled
+    from pymq.cli.message_text import MessageFormat, bounded_content, formatter
+    from pymq.cli.output import is_styled, print_note
     from pymq.cli.session import until_done_or_stopped
+    from pymq.cli.tailing.bodies import AUTO, BodyDecoder, Decoding, decoding_reader, parse_decoding
+    from pymq.cli.tailing.fields import Condition, Projection
+    from pymq.cli.tailing.options import LOOK_BACK_MAX, TailOptions
+    from pymq.cli.tailing.selection import MessageSelection
+    from pymq.cli.tailing.verbs import line_formatter
     from pymq.net.runtime import run
 
-    options = work.TailOptions(
+    decoding = parse_decoding(decode, schema, descriptor, type_name)
+    if not decoding.steps and output == "text":
+        decoding = Decoding((AUTO,))
+    read = bounded_content(inflate_ratio, print_note)
+    if decoding.steps:
+        read = decoding_reader(BodyDecoder(decoding, inflate_ratio), read, print_note)
+    selection = MessageSelection(
+        tag, key, grep, sql, parse_plugin(plugin, expression, via), [Condition(text) for text in where or ()], read
+    )
+    shown = read
+    if fields is not None:
+        projection = Projection(fields.split(","))
+
+        def shown(message: StoredMessage) -> bytes:
+            return projection.apply(read(message))
+
+    options = TailOptions(
         topics=list(dict.fromkeys(topics or [])),
         start=begin,
         count=count,
-        follow=follow,
-        selection=work.MessageSelection(tag, key, grep, sql, parse_plugin(plugin, expression, via)),
+        follow=follow and (end is None or end.kind is not StartKind.END),
+        selection=selection,
         queue_id=queue,
         group=group or DEFAULT_GROUP,
         commit=commit,
         namesrv=namesrv,
+        stop=end if end is not None and end.kind is not StartKind.END else None,
+        retries=retries or [],
+        dead_letters=dead_letters or [],
+        is_group_named=group is not None,
+        create_group=create_group,
+        look_back_max=look_back or LOOK_BACK_MAX,
     )
-    to_bytes = formatter(MessageFormat(output), color=is_styled(), inflation_ratio_max=inflate_ratio)
+    if line_format is not None:
+        to_bytes = line_formatter(line_format, shown)
+    else:
+        kind = MessageFormat("json" if output == "jsonl" else output)
+        to_bytes = formatter(kind, color=is_styled(), read=shown)
     run(until_done_or_stopped(work.Tail(options, to_bytes, sys.stdout.buffer).run()))
 
 

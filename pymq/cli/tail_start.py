@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pymq.errors import UsageError
-from pymq.units import parse_time_ms
+from pymq.units import parse_duration_ms, parse_time_ms
 
 # Plain numbers up to here are offsets; larger ones are Unix milliseconds (2001 and later).
 OFFSET_MAX = 999_999_999_999
@@ -57,11 +57,26 @@ def parse_start(text: str, now_ms: int) -> Start:
         ) from None
 
 
+def parse_stop(text: str, now_ms: int) -> Start:
+    """Parses ``end``, an offset, or a point in time, which ``+5m`` puts into the future. Raises UsageError."""
+    try:
+        if text.startswith("+"):
+            return Start(StartKind.TIME, now_ms + parse_duration_ms(text[1:]))
+        stop = parse_start(text, now_ms)
+        if text.strip().lower() == "now":
+            return Start(StartKind.TIME, now_ms)
+    except UsageError:
+        stop = Start(StartKind.FIRST)
+    if stop.kind not in (StartKind.END, StartKind.OFFSET, StartKind.TIME):
+        raise UsageError(f"--to {text!r}: write end, an offset, -15m, +5m (from now on), or 2026-01-31T12:00")
+    return stop
+
+
 def expand_short_forms(arguments: list[str]) -> list[str]:
     """Replaces ``-100`` by ``--last 100`` and ``-15m`` by ``--from -15m``, except values of an option."""
     expanded: list[str] = []
     for at, argument in enumerate(arguments):
-        if at and arguments[at - 1] in ("--from", "--last", "--count"):
+        if at and arguments[at - 1] in ("--from", "--to", "--until", "--last", "--count", "-n", "--look-back"):
             expanded.append(argument)
         elif match := _SHORT_COUNT.match(argument):
             expanded += ["--last", match.group(1)]

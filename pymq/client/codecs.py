@@ -6,6 +6,7 @@ arrives. Libraries that only some codecs need are imported when such a codec is 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, overload
 
@@ -113,6 +114,52 @@ class TextCodec(Codec[str]):
             return body.decode()
         except UnicodeDecodeError as error:
             raise CodecError(f"{_shown(body)} is no UTF-8 text: {error}") from error
+
+
+class AvroCodec(Codec[Any]):
+    """Avro: ``AvroCodec(schema)`` for a schema as its JSON text. Needs ``pip install 'pymq-toolkit[avro]'``.
+
+    Bodies hold one value in Avro's binary encoding, without the schema.
+    """
+
+    def __init__(self, schema: str | bytes) -> None:
+        """Raises UsageError for a text that is no schema, and without the library."""
+        try:
+            import fastavro  # noqa: PLC0415 - only this codec needs it
+        except ImportError as error:
+            raise UsageError("Avro needs the package fastavro: pip install 'pymq-toolkit[avro]'") from error
+        self._fastavro = fastavro
+        try:
+            self._schema = fastavro.parse_schema(msgspec.json.decode(schema))
+        except Exception as error:  # the library has errors of its own for each kind of mistake
+            raise UsageError(f"{_shown(schema)} is no Avro schema: {error}") from error
+
+    def encode(self, value: Any) -> bytes:
+        """Returns the value's bytes. Raises CodecError for one that does not fit the schema."""
+        target = io.BytesIO()
+        try:
+            self._fastavro.schemaless_writer(target, self._schema, value)
+        except Exception as error:  # as above
+            raise CodecError(f"{_shown(value)} can't be written as Avro: {error}") from error
+        return target.getvalue()
+
+    def decode(self, body: bytes) -> Any:
+        """Returns the value in ``body``. Raises CodecError, also for bytes behind the value."""
+        source = io.BytesIO(body)
+        try:
+            value = self._fastavro.schemaless_reader(source, self._schema)
+        except Exception as error:  # as above
+            raise CodecError(f"{_shown(body)} is no Avro of this schema: {error}") from error
+        if source.tell() != len(body):
+            raise CodecError(f"{_shown(body)} has {len(body) - source.tell()} bytes behind the value of this schema")
+        return value
+
+    def decode_file(self, body: bytes) -> list[Any]:
+        """Returns the values of an Avro object container file, read by its own schema. Raises CodecError."""
+        try:
+            return list(self._fastavro.reader(io.BytesIO(body)))
+        except Exception as error:  # as above
+            raise CodecError(f"{_shown(body)} is no Avro file: {error}") from error
 
 
 class ProtobufMessage(Protocol):

@@ -187,6 +187,11 @@ def _all_properties(message: Message, unique_key: str, ordering_key: str | None)
     return encoded, pairs[names.UNIQ_KEY]
 
 
+def is_batchable(message: Message) -> bool:
+    """Returns whether ``message`` means in a batch what it means alone."""
+    return _ALONE.isdisjoint(message.properties) and not (message.is_delayed or message.topic.startswith(RETRY_PREFIX))
+
+
 def fits_batch(message: Message, properties: bytes) -> bool:
     """Returns whether ``message`` may be one of a batch. ``properties`` are its own, encoded."""
     if message.properties and not _ALONE.isdisjoint(message.properties):

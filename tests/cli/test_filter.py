@@ -223,7 +223,12 @@ def test_a_group_shows_what_sql_did_for_it(pymq: Pymq) -> None:
     assert pymq("topic", "create", "sql_counted", "--wq", "1").code == EXIT_OK
     for size in ("3", "7", "x"):
         assert pymq("send", "sql_counted", f"m{size}", "--property", f"size={size}").code == EXIT_OK
-    assert pymq("tail", "sql_counted", "-F", "--group", "sql_group", "--sql", "size > 5", "-o", "raw").out == "m7\n"
+    assert (
+        pymq(
+            "tail", "sql_counted", "-F", "--group", "sql_group", "--create-group", "--sql", "size > 5", "-o", "raw"
+        ).out
+        == "m7\n"
+    )
     [figures] = pymq("group", "describe", "sql_group", "-o", "json").json()["filters"]
     assert figures.pop("time_ms") >= 0
     assert figures == {

@@ -18,7 +18,7 @@ def committed_group(pymq: Pymq, topic: str, group: str) -> None:
     """Make a topic with 10 messages in one queue; the group has committed offset 4."""
     pymq("topic", "create", topic, "--wq", "1")
     pymq("send", topic, stdin="".join(f"m{number}\n" for number in range(10)))
-    assert pymq("tail", topic, "-F", "-n", "4", "--group", group, "--commit").code == EXIT_OK
+    assert pymq("tail", topic, "-F", "-n", "4", "--group", group, "--create-group", "--commit").code == EXIT_OK
 
 
 def topic_record(topic: str, *, lag: int, invisible: int = 0, retry: int = 0) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pymq.cli.message_text import (
     formatter,
     json_line,
     message_from_json,
+    message_in_lane,
     message_record,
     raw_line,
     text_line,
@@ -22,7 +23,7 @@ from pymq.cli.output import printable
 from pymq.errors import UsageError
 from pymq.model.compression import compress_body
 from pymq.model.hosts import pack_host
-from pymq.model.properties import encode_properties
+from pymq.model.properties import RESERVED, encode_properties
 from pymq.model.record import StoredMessage, decode_record, encode_record
 
 
@@ -116,16 +117,48 @@ def test_json_carries_the_whole_message() -> None:
     assert record["properties"]["color"] == "red"
 
 
-@given(st.binary(min_size=1, max_size=200), st.text("abc", max_size=5))
-def test_send_accepts_what_tail_prints(body: bytes, tag: str) -> None:
-    again = message_from_json("copy", json_line(stored(body, {"TAGS": tag, "UNIQ_KEY": "U", "color": "red"})))
-    assert again.topic == "copy"
-    assert again.tags == tag
-    assert again.properties == {"color": "red"}
-    if body.strip()[:1] in (b"{", b"["):
-        assert again.body in (body, body.strip().replace(b"\r", b" ").replace(b"\n", b" "))
-    else:
-        assert again.body == body
+# Property names and values as brokers store them: text without the two separators, and no name twice.
+texts = st.text(st.characters(exclude_characters="\x01\x02", codec="utf-8"), min_size=1, max_size=8)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+json_bodies = st.builds(
+    lambda value, indent, around: (around + json.dumps(value, indent=indent) + around).encode(),
+    json_values,
+    st.sampled_from([None, 0, 2]),
+    st.sampled_from(["", "\n", " ", "\r\n", "\t"]),
+)
+
+
+@given(
+    st.binary(min_size=1, max_size=200) | json_bodies | st.text(min_size=1).map(str.encode),
+    st.sampled_from(["", "a", "a b", "ключ", "\x1b[2J", '"\n']),
+    st.dictionaries(texts.filter(lambda name: name not in RESERVED), texts, max_size=3),
+)
+def test_a_line_keeps_body_tag_keys_and_properties(body: bytes, label: str, properties: dict[str, str]) -> None:
+    known = {**properties, "TAGS": label, "KEYS": label, "UNIQ_KEY": "U", "WAIT": "true"}
+    line = json_line(stored(body, known))
+    assert line.count(b"\n") == 1
+    again, lane = message_in_lane("copy", line)
+    assert (again.topic, again.body, again.tags, again.keys) == ("copy", body, label, label)
+    assert again.properties == properties
+    assert lane == properties.get("__SHARDINGKEY", "broker-a/3")
+
+
+def test_a_body_that_a_program_changed_wins_over_its_text() -> None:
+    record = json.loads(json_line(stored(b'{\n  "a": 1\n}')))
+    assert record["body_text"] == '{\n  "a": 1\n}'
+    record["body"]["a"] = 2
+    assert message_from_json("t", json.dumps(record).encode()).body == b'{"a": 2}'
+
+
+def test_a_body_that_stayed_compressed_is_not_sent_as_it_is() -> None:
+    body, flags = compress_body(bytes(1_000_000))
+    line = json_line(stored(body, sys_flag=flags), lambda message: message.body)
+    with pytest.raises(UsageError, match="inflate-ratio"):
+        message_from_json("t", line)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +205,7 @@ def test_a_member_that_would_be_lost_is_refused(line: bytes, problem: str) -> No
 
 def test_every_member_that_tail_prints_is_known() -> None:
     printed = message_record(stored(b"\xff", {"TAGS": "A"}))
-    assert set(printed) == set(LINE_MEMBERS) - {"delay_level"}
+    assert set(printed) == set(LINE_MEMBERS) - {"delay_level", "body_text"}
 
 
 @given(st.text())

@@ -230,7 +230,7 @@ def test_several_topics_and_all_of_them(pymq: Pymq, stored: str) -> None:
     other = make(pymq, "other_topic")
     pymq("send", other, "elsewhere")
     assert pymq("tail", stored, other, "-F", "-2", "-o", "raw").out.split() == ["m39", "elsewhere"]
-    assert "elsewhere" in pymq("tail", "-F", "-o", "raw", "--from", "start").out.split()
+    assert "elsewhere" in pymq("tail", "-F", "--format", "%b", "--from", "start").out.split()
 
 
 def test_no_topic(pymq: Pymq) -> None:
@@ -239,7 +239,7 @@ def test_no_topic(pymq: Pymq) -> None:
 
 def test_offsets_are_committed_only_when_asked(pymq: Pymq, stored: str) -> None:
     group = ["--group", "readers"]
-    first = pymq("tail", stored, "-F", *group, "-n", "15", "-o", "raw").out
+    first = pymq("tail", stored, "-F", *group, "--create-group", "-n", "15", "-o", "raw").out
     assert first == lines(15)
     assert pymq("tail", stored, "-F", *group, "-n", "15", "-o", "raw").out == lines(15), "nothing was committed"
     assert pymq("tail", stored, "-F", *group, "-n", "15", "--commit", "-o", "raw").out == lines(15)

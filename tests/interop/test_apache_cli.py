@@ -103,7 +103,7 @@ def test_groups_and_lag(pymq: Pymq, topic: str) -> None:
     broker = next(iter(probe.route(pymq._namesrv, topic)["brokerDatas"]))["brokerAddrs"]["0"]
     made |= {"retryQueueNums": 1, "retryMaxTimes": 16, "brokerId": 0, "whichBrokerWhenConsumeSlowly": 1}
     assert probe.call(broker, 200, body=json.dumps(made).encode()).code == 0
-    pymq.ok("tail", topic, "--group", group, "--commit", "--no-follow", "-o", "raw")
+    pymq.ok("tail", topic, "--group", group, "--create-group", "--commit", "--no-follow", "-o", "raw")
     assert group in pymq.ok("group", "list")
     lag = pymq.ok("group", "lag", group, "-o", "json")
     assert topic in lag
