@@ -8,12 +8,14 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from tests.simulation.cluster import Report, simulate
 from tests.simulation.plan import Plan, drawn
 from tests.simulation.tally import Tally
 
 SEED_FIRST = 1
+ADDITIONS = {"--liar": "has_liar", "--timers": "has_timers", "--batches": "has_batches"}  # to the plans of all seeds
 
 
 def main() -> int:
@@ -25,22 +27,23 @@ def main() -> int:
     parser.add_argument("--keep-going", action="store_true", help="report every failing seed, not only the first")
     parser.add_argument("--liar", action="store_true", help="have a liar in every seed")
     parser.add_argument("--timers", action="store_true", help="send timer messages in every seed")
+    parser.add_argument("--batches", action="store_true", help="send inner batches in every seed")
     parser.add_argument("--mutations", action="store_true", help="instead: plant each seeded bug and look for it")
     options = parser.parse_args()
     if options.mutations:
         from tests.simulation.mutations import look_for_all
 
         return look_for_all()
-    added = tuple(name for name, wanted in (("--liar", options.liar), ("--timers", options.timers)) if wanted)
+    added = tuple(name for name in ADDITIONS if getattr(options, name.strip("-")))
     if options.seed is not None:
         return _one(options.seed, options.trace, added)
     return _many(options.first, options.minutes, added, keep_going=options.keep_going)
 
 
 def _plan(seed: int, added: tuple[str, ...]) -> Plan:
-    """Return the seed's plan, with a liar or timers if that is asked for."""
-    plan = drawn(seed)
-    return replace(plan, has_liar=plan.has_liar or "--liar" in added, has_timers="--timers" in added)
+    """Return the seed's plan with what is asked for."""
+    wanted: dict[str, Any] = {ADDITIONS[name]: True for name in added}
+    return replace(drawn(seed), **wanted)
 
 
 def _one(seed: int, tracing: bool, added: tuple[str, ...]) -> int:

@@ -161,6 +161,7 @@ class Producer(ClientNode):
             fields = answer.ext or {}
             send.queue_offset = int(fields["queueOffset"])
             send.physical = int(fields["msgId"][-16:], 16)
+            send.recall_handle = fields.get("recallHandle", "")
             send.epoch, send.epoch_id = self.epoch_at(address)
         send.answered_us = self.now_us
         self._history.operations[f"sends {send.outcome}"] += 1

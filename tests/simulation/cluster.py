@@ -17,7 +17,8 @@ from pymq.broker.parts import BrokerParts
 from pymq.broker.replication import epoch_history
 from pymq.broker.upkeep.bulk_work import BULK_MODULES
 from pymq.errors import PymqError
-from tests.simulation import timers
+from tests.simulation import batches, timers
+from tests.simulation.batches import BatchProducer, BatchReader
 from tests.simulation.beliefs import Beliefs
 from tests.simulation.broker_node import SimBroker, simulated_parts
 from tests.simulation.checking import Verdict, Watcher
@@ -37,7 +38,8 @@ from tests.simulation.pops import GROUP as POPS_GROUP
 from tests.simulation.pops import Popper
 from tests.simulation.remoting import run
 from tests.simulation.timeline import MS, SECOND, Timeline
-from tests.simulation.timers import ROLL_WINDOW_SLOTS, TimerProducer
+from tests.simulation.timers import SETTINGS as TIMER_SETTINGS
+from tests.simulation.timers import TimerProducer
 
 BROKER_NAME = "broker-a"
 START_UP_US = 20 * SECOND
@@ -83,7 +85,7 @@ class Cluster:
         ]
         addresses = [server.address for server in self.name_servers]
         deal_settings = DEAL_SETTINGS if plan.dealer_count else {}
-        timer_settings = {"timerRollWindowSlot": ROLL_WINDOW_SLOTS} if plan.has_timers else {}
+        timer_settings = TIMER_SETTINGS if plan.has_timers else {}
         names = {"brokerName": BROKER_NAME, "namesrvAddr": ";".join(addresses)}
         settings = {**plan.settings, **deal_settings, **timer_settings, **names}
         self.brokers = [
@@ -113,7 +115,11 @@ class Cluster:
         for dealer in self.dealers:
             dealer.book, dealer.on_answer, dealer.epoch_at = self.book, self.watcher.answered, self._epoch_at
         self.timer_producers = [self._make_timers(common)] if plan.has_timers else []
-        for producer in (*self.producers, *self.timer_producers):
+        batch_rng = random.Random(plan.seed ^ 0xBA7C)
+        self.batch_producers = [BatchProducer("b0", "10.0.2.101", rng=batch_rng, **common)] if plan.has_batches else []
+        self.batch_readers = [BatchReader("r0", "10.0.3.101", rng=batch_rng, **common)] if plan.has_batches else []
+        self.all_producers = [*self.producers, *self.timer_producers, *self.batch_producers]
+        for producer in self.all_producers:
             producer.on_answer, producer.epoch_at = self._answered, self._epoch_at
         for consumer in self.consumers:
             consumer.on_seen, consumer.epoch_at, consumer.is_master_at = self._seen, self._epoch_at, self._is_master_at
@@ -178,12 +184,12 @@ class Cluster:
             broker.start()
         self.operator.set_up()
         self._until(START_UP_US, self._is_working, "the cluster did not come up")
-        for producer in self.producers:
+        for producer in self.all_producers:
             producer.start(plan.pace_us, plan.size_max_bytes)
-        for timer_producer in self.timer_producers:
-            timer_producer.start(plan.pace_us, plan.size_max_bytes)
         for consumer in self.consumers:
             consumer.start(plan.pace_us)
+        for reader in self.batch_readers:
+            reader.start(plan.pace_us)
         for dealer in self.dealers:
             dealer.start(plan.pace_us, plan.size_max_bytes)
         for popper in self.poppers:
@@ -205,6 +211,8 @@ class Cluster:
             self.book.judge(master, verdict.may_be_lost)
         if self.timer_producers:
             timers.judge(self, verdict)
+        if self.batch_producers:
+            batches.judge(self, verdict)
 
     def _is_working(self) -> bool:
         return self.operator.is_set_up
@@ -239,7 +247,7 @@ class Cluster:
         self._until(
             self.plan.quiet_us, lambda: self._is_well_since(since_us), "no send works again after the last fault"
         )
-        for producer in (*self.producers, *self.dealers, *self.timer_producers):
+        for producer in (*self.all_producers, *self.dealers):
             producer.is_stopping = True
         if self.dealers:
             self._end_all_deals()
@@ -248,7 +256,7 @@ class Cluster:
             timers.let_all_come(self)
         self._until(self.plan.quiet_us, self._has_converged, "the slaves have not all there is")
         self._drain()
-        for client in (*self.consumers, *self.poppers, self.operator):
+        for client in (*self.consumers, *self.batch_readers, *self.poppers, self.operator):
             client.is_stopping = True
         self.timeline.run_until(self.timeline.now_us + 15 * SECOND)
 
@@ -291,8 +299,8 @@ class Cluster:
 
     def end(self) -> None:
         """Kills every process."""
-        clients = (*self.producers, *self.dealers, *self.timer_producers, *self.consumers, *self.poppers, self.operator)
-        nodes: list[Any] = [*self.brokers, *self.name_servers, *clients]
+        clients = (*self.all_producers, *self.dealers, *self.consumers, *self.batch_readers, *self.poppers)
+        nodes: list[Any] = [*self.brokers, *self.name_servers, *clients, self.operator]
         for node in nodes:
             node.process.die()
         if self.liar is not None:

@@ -29,6 +29,7 @@ class Send:
     epoch: int = -1  # its broker's newest when it answered
     epoch_id: str = ""
     is_sync: bool = False  # a SYNC_MASTER acknowledged it
+    recall_handle: str = ""  # of a timer message
 
 
 class Seen(NamedTuple):
@@ -80,6 +81,8 @@ class History:
     sends: list[Send] = field(default_factory=list)
     sent: dict[bytes, Send] = field(default_factory=dict)  # the same sends by content
     timer_sends: list[Send] = field(default_factory=list)
+    recalls: list[Send] = field(default_factory=list)  # their content is that of the timer message
+    batch_sends: list[Send] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     incidents: list[Incident] = field(default_factory=list)

@@ -22,6 +22,7 @@ WITH: dict[str, Any] = {
     "deal": {"dealer_count": 2},
     "timers": {"has_timers": True},
     "pops": {"has_popper": True},
+    "batches": {"has_batches": True},
 }
 FAIL_OVERS = (
     "kill the master", "power loss of the master", "fail over", "hand over", "kill a broker", "cut connections",
@@ -29,7 +30,7 @@ FAIL_OVERS = (
 
 
 def hunting_plan(seed: int) -> Plan:
-    """Return the seed's plan without liar, dealers, timers and popper, but short and dense: a bug shows soon.
+    """Return the seed's plan without additions, but short and dense: a bug shows soon.
 
     Every other plan is only about masters that die and slaves that take over.
     """
@@ -47,6 +48,7 @@ def hunting_plan(seed: int) -> Plan:
         dealer_count=0,
         has_timers=False,
         has_popper=False,
+        has_batches=False,
     )
 
 

@@ -21,6 +21,7 @@ from pymq.model.tables import SubscriptionGroupConfig
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
 from tests.simulation import dealing
+from tests.simulation.batches import BATCH_ATTRIBUTES, BATCH_TOPIC
 from tests.simulation.broker_node import SimBroker
 from tests.simulation.clients import QUEUE_COUNT, TOPIC, ClientNode
 from tests.simulation.loop import SimLoop, start
@@ -73,8 +74,10 @@ class Operator(ClientNode):
                 await self._make_topic(address, TOPIC, QUEUE_COUNT)
                 if self._cluster.dealers:
                     await self._make_topic(address, dealing.TOPIC, 1)
-                if self._cluster.timer_producers:
+                if self._cluster.plan.has_timers:
                     await self._make_topic(address, TIMER_TARGET, 1)
+                if self._cluster.plan.has_batches:
+                    await self._make_topic(address, BATCH_TOPIC, 1, BATCH_ATTRIBUTES)
                 for consumer in self._cluster.consumers:
                     await self._make_group(address, consumer.group)
             except PymqError:
@@ -87,10 +90,11 @@ class Operator(ClientNode):
         async with Admin(self._name_servers, clock=self._clock) as admin:
             await admin._connection._client.invoke_ok(address, command)
 
-    async def _make_topic(self, address: str, topic: str, queue_count: int) -> None:
+    async def _make_topic(self, address: str, topic: str, queue_count: int, attributes: str = "") -> None:
         fields = {
             "topic": topic, "defaultTopic": "TBW102", "readQueueNums": str(queue_count),
             "writeQueueNums": str(queue_count), "perm": "6", "topicFilterType": "SINGLE_TAG", "order": "false",
+            "attributes": attributes,
         }  # fmt: skip
         await self._ask(address, Command(RequestCode.UPDATE_AND_CREATE_TOPIC, ext=fields))
 

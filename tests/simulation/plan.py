@@ -75,6 +75,7 @@ class Plan:
     dealer_count: int = 0  # see dealing.py
     has_timers: bool = False  # see timers.py
     has_popper: bool = False  # see pops.py
+    has_batches: bool = False  # see batches.py
 
     @property
     def warm_up_us(self) -> int:

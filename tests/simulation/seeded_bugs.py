@@ -1,8 +1,7 @@
 """Bugs put into replication on purpose: a story or a seed must catch each.
 
-Each bug names the story or seed of a hunting plan, with a liar or timers if it says so, that noticed it and is tried
-first. After other changes of the
-product another seed may be needed.
+Each bug names the story or the seed of a hunting plan, with the addition that it names, that noticed it and is tried
+first. After other changes of the product another seed may be needed.
 """
 
 from __future__ import annotations
@@ -43,6 +42,8 @@ from pymq.broker.transactions.checks import TransactionChecks
 from pymq.broker.transactions.transactions import Transactions
 from pymq.client.admin.promotion import Promotion
 from pymq.namesrv import claims
+from pymq.store.log.log_record import Scanned
+from pymq.store.queue.batch_queue import BatchQueue, BatchUnits
 from pymq.store.store import MessageStore
 from pymq.store.write.appender import Appender
 from tests.planting import Bug, Seam, Text, does_nothing, gives
@@ -64,6 +65,16 @@ def _leaves_merged_out(real: Real, entries: tuple[EpochEntry, ...]) -> tuple[Epo
 def _takes_writes(real: Real, store: MessageStore, why: str | None, *, by: str = "retention") -> None:
     if by != write_fence._REFUSER:
         real(store, why, by=by)
+
+
+def _appends_one(real: Real, queue: BatchQueue, record: Scanned, tags_code: int) -> None:
+    end = queue.max_offset
+    real(queue, record, tags_code)
+    queue.units.message_end = end + 1
+
+
+def _reads_no_recall(real: Real, delivery: TimerDelivery, slot: OpenSlot) -> None:
+    slot.deletions.clear()
 
 
 def _knows_no_master_role(real: Real, record: role_file.RoleRecord, before: str) -> Any:
@@ -182,12 +193,26 @@ BUGS = (
     Bug("when a timer rolls over depends on when it is read",
         Text(timer_records.plan, "times.window_ms, times.precision_ms)\n    if rolls and slot_ms < begin_ms:",
              "times.window_ms, times.precision_ms)\n    if True:"),
-        ("timers 31",)),
+        ("timers 10",)),
     Bug("timers come half a second early",
         Text(OpenSlot.take, "self._heap[0].due_ms <= now_ms", "self._heap[0].due_ms <= now_ms + 500"),
         ("timers 1",)),
     Bug("timers that roll over are lost",
         Text(TimerDelivery._stage_due, "if due.is_roll:", "if due.is_roll and now_ms % 2:"), ("timers 1",)),
+    Bug("recalls are stored and never read", Seam(TimerDelivery.read_deletions, _reads_no_recall), ("timers 1",)),
+    Bug("a recall of a message that rolls over does not roll with it",
+        Text(TimerDelivery._stage_due, "if due.is_roll:",
+             "if due.is_roll and _CANCELS in message.properties:\n"
+             "        return topic, _Fate.DROPPED\n    if due.is_roll:"),
+        ("timers 1",)),
+    # -- inner batches
+    Bug("an inner batch that a slave follows takes one offset", Seam(BatchQueue.append_record, _appends_one),
+        ("batches 1",)),
+    Bug("a start forgets where the newest batch ends",
+        Text(BatchUnits.set_end, "self._message_end = _UNKNOWN", "self._message_end = offset"), ("batches 1",)),
+    Bug("a pull inside a batch gets the next one",
+        Text(BatchUnits.number_of, "if sum(self._range(middle)) <= offset:", "if self._range(middle)[0] < offset:"),
+        ("batches 1",)),
     # -- pops
     Bug("a slave has a pop's offset before its check point",
         Text(replicated_tables.replicated_tables, "_PopOffsets(metadata.cursors), waits_for_log=True",

@@ -9,7 +9,7 @@ import pytest
 from tests.simulation.cluster import simulate
 from tests.simulation.mutations import hunting_plan
 
-SEEDS = (3, 31)
+SEEDS = (1, 31)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -17,3 +17,4 @@ def test_timers_survive_kills_fail_overs_and_clock_jumps(seed: int) -> None:
     report = simulate(seed, plan=replace(hunting_plan(seed), has_timers=True))
     assert not report.violations, report.violations
     assert report.operations["timers delivered"] > 0
+    assert report.operations["recalls acked"] > 0

@@ -1,5 +1,7 @@
 """A producer of timer messages, and what is checked of them: each comes once it is due, and never before.
 
+Some are recalled. What stands behind a recall in the log is no longer delivered.
+
 A message is due by the clock of the broker that stores it. Clocks jump, so "due" is judged by the clock of the broker
 that delivers it: its store time.
 """
@@ -9,23 +11,33 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pymq.broker.parts import BrokerParts
-from pymq.model.properties import TIMER_DELIVER_MS
-from pymq.model.record import StoredMessage, decode_records
+from pymq.errors import PymqError, RefusedError
+from pymq.model.names import TIMER_TOPIC
+from pymq.model.properties import TIMER_DELIVER_MS, UNIQ_KEY
+from pymq.model.timers import DELETE_KEY
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
-from tests.simulation.clients import Producer
-from tests.simulation.history import ACKED, Send
-from tests.simulation.timeline import SECOND
+from tests.simulation.checking import messages_of
+from tests.simulation.clients import NOT_SURE_CODES, Producer
+from tests.simulation.history import ACKED, REFUSED, UNSURE, Send
+from tests.simulation.remoting import run
+from tests.simulation.timeline import MS, SECOND
 
 if TYPE_CHECKING:
+    from pymq.broker.parts import BrokerParts
+    from pymq.model.record import StoredMessage
     from tests.simulation.checking import Verdict
     from tests.simulation.cluster import Cluster
 
 TIMER_TARGET = "Reminders"
 DELAYS_MS = (1, 700, 3000, 12_000, 40_000)
-ROLL_WINDOW_SLOTS = 10  # so that the longest delays roll over
+SETTINGS = {
+    "timerRollWindowSlot": 10,  # so that the longest delays roll over
+    "recallMessageEnable": "true",
+}
 HOUR_MS = 3_600_000
+RECALLED_SHARE = 0.3  # of the messages with a handle
+ANYWHERE = 1 << 62  # the place of a record that is in no answer
 
 
 class TimerProducer(Producer):
@@ -52,17 +64,34 @@ class TimerProducer(Producer):
         fields["i"] += f"{TIMER_DELIVER_MS}\x01{due_ms}\x02"
         return Command(RequestCode.SEND_MESSAGE_V2, ext=fields, body=command.body, version=479)
 
+    async def _send(self, address: str, content: bytes) -> Send:
+        """Send, and recall the message later if chance wants it."""
+        send = await super()._send(address, content)
+        if send.recall_handle and self._rng.random() < RECALLED_SHARE:
+            run(self._recall(send))
+        return send
 
-def delivered(parts: BrokerParts) -> list[StoredMessage]:
-    """Return all timer messages that were delivered."""
-    found, at = list[StoredMessage](), parts.store.min_offset(TIMER_TARGET, 0)
-    while at < parts.store.max_offset(TIMER_TARGET, 0):
-        result = parts.store.get(TIMER_TARGET, 0, at, 1024, 1 << 24)
-        found += decode_records(b"".join(result.chunks))
-        if result.next_offset <= at:
-            break
-        at = result.next_offset
-    return found
+    async def _recall(self, send: Send) -> None:
+        await self.sleep(int(self._rng.random() ** 3 * max(DELAYS_MS)) * MS // 2)
+        if self.is_stopping or (address := await self.master()) is None:
+            return
+        recall = Send(send.content, self.name, 0, address, self.now_us, physical=ANYWHERE)
+        self._history.recalls.append(recall)
+        fields = {"topic": TIMER_TARGET, "recallHandle": send.recall_handle}
+        try:
+            await self.client.invoke_ok(address, Command(RequestCode.RECALL_MESSAGE, ext=fields))
+        except RefusedError as error:
+            recall.code = error.code
+            recall.outcome = UNSURE if error.code in NOT_SURE_CODES else REFUSED
+        except PymqError:
+            recall.outcome = UNSURE
+        else:
+            recall.code = 0
+            if self.cluster.is_broker(address):  # not a liar
+                recall.outcome, recall.is_sync = ACKED, self.cluster.broker_at(address).is_sync_master
+                recall.epoch, recall.epoch_id = self.epoch_at(address)
+        recall.answered_us = self.now_us
+        self._history.operations[f"recalls {recall.outcome}"] += 1
 
 
 def let_all_come(cluster: Cluster) -> None:
@@ -87,7 +116,8 @@ def judge(cluster: Cluster, verdict: Verdict) -> None:
     masters = [broker for broker in cluster.brokers if broker.is_master]
     if len(masters) != 1 or masters[0].parts is None:
         return  # which is a violation already
-    messages = delivered(masters[0].parts)
+    messages = messages_of(masters[0].parts, 0, TIMER_TARGET)
+    recalled_at = _judge_recalls(cluster, verdict, masters[0].parts, messages)
     for message in messages:
         due_ms = int(message.properties[TIMER_DELIVER_MS])
         if message.store_timestamp_ms < due_ms:
@@ -97,7 +127,8 @@ def judge(cluster: Cluster, verdict: Verdict) -> None:
     if unknown:
         history.violated(f"timers that were never sent: {sorted(unknown)[:3]}")
     for send in history.timer_sends:
-        if send.outcome == ACKED and not counts[send.content] and not verdict.may_be_lost(send):
+        is_missing = not counts[send.content] and key_of(send.content) not in recalled_at
+        if send.outcome == ACKED and is_missing and not verdict.may_be_lost(send):
             history.violated(f"lost timer: {send.content[:20]!r}, log {send.physical}, epoch {send.epoch}")
     history.operations["timers delivered"] += len(counts)
     history.operations["timers delivered again"] += sum(counts.values()) - len(counts)
@@ -105,3 +136,27 @@ def judge(cluster: Cluster, verdict: Verdict) -> None:
     for body, count in counts.items():
         if count > 1 + disturbances:
             history.violated(f"timer {body[:20]!r} came {count} times after {disturbances} faults and starts")
+
+
+def key_of(content: bytes) -> str:
+    """Return the unique key of a message."""
+    return content.partition(b"|")[0].decode()
+
+
+def _judge_recalls(
+    cluster: Cluster, verdict: Verdict, parts: BrokerParts, messages: list[StoredMessage]
+) -> dict[str, int]:
+    """Check recalls; return where in the log the first recall of each recalled message stands, by unique key."""
+    history, recalled_at = cluster.history, dict[str, int]()
+    for record in messages_of(parts, 0, TIMER_TOPIC):
+        if DELETE_KEY.decode() in record.properties:
+            recalled_at.setdefault(record.properties[UNIQ_KEY], record.physical_offset)
+    for recall in history.recalls:
+        if recall.outcome == ACKED and key_of(recall.content) not in recalled_at and not verdict.may_be_lost(recall):
+            history.violated(f"lost recall of {key_of(recall.content)}, answered at {recall.answered_us / SECOND:.4f}")
+    for message in messages:
+        key = message.properties[UNIQ_KEY]
+        if message.physical_offset > recalled_at.get(key, ANYWHERE):
+            history.violated(f"timer {key} came at log {message.physical_offset}, recalled at {recalled_at[key]}")
+    history.operations["timers recalled"] += len(recalled_at)
+    return recalled_at
