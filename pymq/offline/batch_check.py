@@ -5,10 +5,11 @@ Records come in log order, and a queue's units stand in the same order, so both 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pymq.model import sysflag
-from pymq.model.layout import BLANK_UNIT_SIZE, UNIT
+from pymq.model.layout import BATCH_UNIT_RANGE, BLANK_UNIT_SIZE, UNIT
 from pymq.offline.directory import Directory
 from pymq.offline.findings import Report
 from pymq.offline.queue_files import QueueFilesReader
@@ -25,10 +26,35 @@ class _Queue:
     number: int
     unit_count: int = 0
     missing_count: int = 0
+    start: int = -1  # the first offset of the units that were compared, -1 before the first one
+    end: int = 0  # the offset behind them
+    doubted_end: int = -1  # what a unit that does not continue the others says
+    blanks: list[range] = field(default_factory=list)  # offsets whose units stand for no record
+
+    def pass_unit(self, unit: bytes, *, is_right: bool) -> None:
+        """Note the offsets of the next unit. One that may be damaged counts if it continues the one before it."""
+        first, count = BATCH_UNIT_RANGE.unpack_from(unit)
+        self.number += 1
+        self.unit_count += 1
+        if is_right or self.start < 0 or first in (self.end, self.doubted_end):
+            self.start = first if self.start < 0 else self.start
+            self.end, self.doubted_end = first + count, -1
+            if UNIT.unpack_from(unit)[1] == BLANK_UNIT_SIZE:
+                self.blanks.append(range(first, first + count))
+        else:
+            self.doubted_end = first + count
 
     @property
     def name(self) -> str:
         return f"{self.reader.topic} batch queue {self.reader.queue_id}"
+
+
+class BatchLimits(NamedTuple):
+    """The offsets that a queue's messages have, ``end`` exclusive, and those that had no record before."""
+
+    start: int
+    end: int
+    blanks: list[range]
 
 
 class BatchQueueCheck:
@@ -40,6 +66,7 @@ class BatchQueueCheck:
         self._report = report
         self._clean = directory.clean
         self._deleted_ends = directory.deleted_ends()
+        self._known_ends = directory.known_batch_ends()
         self._topics = directory.topics()
         self._without_files: dict[tuple[str, int], int] = {}
         self._queues: dict[tuple[str, int], _Queue] = {}
@@ -48,6 +75,14 @@ class BatchQueueCheck:
             for path, problem in reader.odd:
                 report.add("queue", problem, path)
             reader.close()
+
+    def limits(self) -> dict[tuple[str, int], BatchLimits]:
+        """Return, after :meth:`finish`, the limits of every queue that has files or a saved end."""
+        limits = {
+            key: BatchLimits(max(queue.start, 0), max(queue.end, self._known_ends.get(key, 0)), queue.blanks)
+            for key, queue in self._queues.items()
+        }
+        return {key: BatchLimits(end, end, []) for key, end in self._known_ends.items()} | limits
 
     def takes(self, record: Scanned) -> bool:
         """Compare a record with its unit; False for a record of another queue."""
@@ -71,8 +106,7 @@ class BatchQueueCheck:
             place, size, _ = UNIT.unpack_from(unit)
             if size != BLANK_UNIT_SIZE and place > record.offset:
                 break
-            queue.number += 1
-            queue.unit_count += 1
+            queue.pass_unit(unit, is_right=unit == wanted)
             if unit == wanted:
                 return
             if place == record.offset:
@@ -90,9 +124,9 @@ class BatchQueueCheck:
         """Look at the units behind the last record, and sum up."""
         for queue in self._queues.values():
             while queue.number < queue.reader.end:
-                place, size, _ = queue.reader.unit(queue.number)
-                queue.number += 1
-                queue.unit_count += 1
+                unit = queue.reader.read(queue.number, 1)
+                place, size, _ = UNIT.unpack_from(unit)
+                queue.pass_unit(unit, is_right=False)
                 if self._clean and size != BLANK_UNIT_SIZE:
                     self._add(queue, f"leads to {place}, but the log ends at {log_end}", None)
             self._sum_up(queue)

@@ -24,7 +24,7 @@ from pymq.store.lifecycle.log_extent import vouched_end
 from pymq.store.log.cold_file import ColdFiles
 from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
 from pymq.store.queue.queue_table import BATCH_QUEUES
-from pymq.store.queue.sums_file import SumsFile
+from pymq.store.queue.sums_file import SavedQueue, SumsFile
 from pymq.store.replica.epoch_table import last_clean_end
 from pymq.store.settings import StoreSettings, parse_delay_levels
 
@@ -86,16 +86,20 @@ class Directory:
         return sizes.most_common(1)[0][0] if sizes else None
 
     def known_ends(self) -> dict[tuple[str, int], int]:
-        """Return the ends of queues that PyMQ saved with its checkpoint."""
+        """Return the ends of plain queues that PyMQ saved with its checkpoint."""
+        return {(queue.topic, queue.queue_id): queue.end for queue in self._saved_queues() if queue.message_end < 0}
+
+    def known_batch_ends(self) -> dict[tuple[str, int], int]:
+        """Return the ends of batch queues, in messages, that PyMQ saved with its checkpoint."""
+        queues = (queue for queue in self._saved_queues() if queue.message_end >= 0)
+        return {(queue.topic, queue.queue_id): queue.message_end for queue in queues}
+
+    def _saved_queues(self) -> list[SavedQueue]:
         saved, durable = SumsFile(self.files, f"{self.root}/digests").load(), self.checkpoint.durable
         if saved is None or durable is None or saved.queue_offset > durable.queue_offset:
-            return {}
+            return []
         deleted = self.deleted_ends()
-        return {
-            (queue.topic, queue.queue_id): queue.end
-            for queue in saved.queues
-            if deleted.get(queue.topic, 0) < saved.queue_offset and queue.message_end < 0
-        }
+        return [queue for queue in saved.queues if deleted.get(queue.topic, 0) < saved.queue_offset]
 
     def index_paths(self) -> list[str]:
         """Return the paths of the index files, oldest first."""

@@ -21,7 +21,7 @@ from pymq.model.layout import (
     UNIT_TAGS_CODE_AT,
 )
 from pymq.model.names import topic_problem
-from pymq.offline.batch_check import BatchQueueCheck
+from pymq.offline.batch_check import BatchLimits, BatchQueueCheck
 from pymq.offline.damage import DamagedRanges
 from pymq.offline.directory import Directory
 from pymq.offline.findings import LostMessage, Report
@@ -120,6 +120,10 @@ class QueueCheck:
             for key, queue in self._queues.items()
             if queue.reader is not None and not queue.ignored
         }
+
+    def batch_limits(self) -> dict[tuple[str, int], BatchLimits]:
+        """Return, after :meth:`finish`, every batch queue that has files or a saved end."""
+        return self._batches.limits()
 
     def _limits(self, queue: _Queue) -> QueueLimits:
         if queue.missing_from is not None and queue.missing_from < queue.start:

@@ -59,6 +59,7 @@ class _Builder:
         self._check = check
         self._settings = settings
         self._limits = check.limits()
+        self._batch_limits = check.batch_limits()
         self.result = Rebuilt()
 
     def add(self, records: Iterable[Scanned]) -> None:
@@ -107,10 +108,11 @@ class _Builder:
             self.result.left_out.append(record.offset)
             return
         if record.queue_offset > queue.max_offset:
-            if queue.units.max_offset:
-                ranges = self.result.lost.setdefault((queue.topic, queue.queue_id), [])
-                ranges.append((queue.max_offset, record.queue_offset))
-            queue.skip_to(record.queue_offset)
+            start = queue.max_offset
+            if not queue.units.max_offset:
+                limits = self._batch_limits.get((queue.topic, queue.queue_id))
+                start = record.queue_offset if limits is None else min(limits.start, record.queue_offset)
+            self._lose_batches(queue, start, record.queue_offset)
         queue.append_record(record, unit_tags_code(record, self._settings))
         self.result.message_count += message_count(record.sys_flag, record.properties)
         if len(queue.tail) >= self._settings.queue_tail_bytes:
@@ -123,6 +125,7 @@ class _Builder:
 
     def finish(self) -> None:
         """Ends each queue where it ended before, even if its last records, or all, are lost."""
+        self._finish_batches()
         for (topic, queue_id), limits in self._limits.items():
             if limits.end == 0:
                 continue
@@ -143,6 +146,30 @@ class _Builder:
             elif queue.max_offset < end:
                 self._lose(queue, queue.max_offset, end)
                 self._fill(queue, end, *queue.unit(queue.max_offset - 1)[:2])
+
+    def _finish_batches(self) -> None:
+        for (topic, queue_id), limits in self._batch_limits.items():
+            queue = self._table.make(topic, queue_id, holds_batches=True)
+            if not isinstance(queue, BatchQueue) or queue.max_offset >= limits.end:
+                continue
+            if not queue.units.max_offset and limits.start == limits.end:
+                queue.start_at(limits.end - 1)  # its messages are deleted: a unit shows where it ends
+                queue.lose_to(limits.end)
+            else:
+                self._lose_batches(queue, queue.max_offset if queue.units.max_offset else limits.start, limits.end)
+
+    def _lose_batches(self, queue: BatchQueue, start: int, end: int) -> None:
+        """Let the queue go on at ``end``, and report the messages from ``start`` on that had a record before."""
+        if not queue.units.max_offset:
+            queue.start_at(start)
+        queue.lose_to(end)
+        limits = self._batch_limits.get((queue.topic, queue.queue_id))
+        for blank in [*(limits.blanks if limits is not None else []), range(end, end)]:
+            if start < blank.start:
+                self.result.lost.setdefault((queue.topic, queue.queue_id), []).append((start, min(blank.start, end)))
+            start = max(start, blank.stop)
+            if start >= end:
+                break
 
     def _fill(self, queue: ConsumeQueue, end: int, physical_offset: int, size: int) -> None:
         fill_lost(queue, end, physical_offset, size, self._settings.segment_size_bytes)

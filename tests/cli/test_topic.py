@@ -28,6 +28,19 @@ def test_a_topic_with_a_type_takes_only_messages_of_it(pymq: Pymq) -> None:
     assert outcome.code == EXIT_USAGE and "transaction" in outcome.err
 
 
+def test_a_topic_with_batch_queues_keeps_its_queue_type(pymq: Pymq) -> None:
+    [made] = pymq("topic", "create", "measured", "--queue-type", "batchcq", "--wq", "1", "-o", "json").json()
+    assert made["attributes"] == {"queue.type": "BatchCQ"}
+    [updated] = pymq("topic", "update", "measured", "--wq", "2", "--rq", "2", "-o", "json").json()
+    assert (updated["attributes"], updated["write_queues"]) == ({"queue.type": "BatchCQ"}, 2)
+    outcome = pymq("topic", "create", "measured", "--queue-type", "SimpleCQ")
+    assert outcome.code == EXIT_REFUSED and "exists already" in outcome.err
+    outcome = pymq("topic", "create", "measured-2", "--queue-type", "rocksdb")
+    assert outcome.code == EXIT_USAGE and "BatchCQ" in outcome.err
+    outcome = pymq("topic", "update", "measured", "--queue-type", "BatchCQ")
+    assert outcome.code == EXIT_USAGE
+
+
 def test_list_has_user_topics_only_unless_all_are_asked_for(pymq: Pymq) -> None:
     pymq("topic", "create", "listed")
     listed = {record["topic"]: record for record in pymq("topic", "list", "-o", "json").json()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from pymq.spark.cluster import RemoteCluster
 from pymq.spark.export import ExportOptions, run
 from pymq.spark.planner import make_plan
 from pymq.spark.positions import Position
-from pymq.spark.ranges import ReadSettings
+from pymq.spark.ranges import QueueRange, ReadSettings
 from pymq.spark.reader import RangeReader
 from pymq.spark.remote import Remote
 from pymq.spark.selection import Selection
@@ -58,3 +59,29 @@ def test_an_export_holds_every_message_once(spark: Any, server: StandaloneProces
     assert summary.rows == COUNT and summary.counts_by_topic == {"orders": COUNT}
     table = pyarrow.dataset.dataset(tmp_path / "out", partitioning="hive").to_table()
     assert sorted(table.column("body").to_pylist()) == sorted(b"message %d" % n for n in range(COUNT))
+
+
+def test_messages_of_inner_batches_are_rows(server: StandaloneProcess) -> None:
+    """Each has its id and offset, also where a range begins or ends inside a batch. The last test: it adds a topic."""
+    create = {
+        "topic": "measured", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
+        "topicFilterType": "SINGLE_TAG", "attributes": "+queue.type=BatchCQ",
+    }  # fmt: skip
+    with Remote(server.broker) as remote:
+        remote.ask_ok(request(17, create))
+        for first in range(0, 30, 5):
+            entries = [encode_batch_entry(b"m%d" % n, b"UNIQ_KEY\x01V%08d\x02" % n) for n in range(first, first + 5)]
+            header = {"a": "G", "b": "measured", "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "1767225600000"}
+            header |= {"h": "0", "i": f"UNIQ_KEY\x01V{first:08d}\x02", "j": "0", "k": "false", "m": "true"}
+            remote.ask_ok(request(320, header, b"".join(entries)))
+    with RemoteCluster(server.namesrv) as view:
+        (whole,) = make_plan(view, ["measured"], Position(), Position(symbol=-1)).ranges
+    assert _rows(whole) == [(n, f"V{n:08d}", b"m%d" % n) for n in range(30)]
+    assert _rows(replace(whole, from_offset=7, to_offset=23)) == [(n, f"V{n:08d}", b"m%d" % n) for n in range(7, 23)]
+
+
+def _rows(part: QueueRange) -> list[tuple[int, str, bytes]]:
+    reader = RangeReader(part, ReadSettings(columns=("queueOffset", "msgId", "body")))
+    batches = list(reader.batches())
+    assert reader.lost == 0
+    return [(row["queueOffset"], row["msgId"], row["body"]) for batch in batches for row in batch.to_pylist()]

@@ -18,6 +18,7 @@ from pymq.store.scan.scanner import End, find_later_record, record_in, scan
 from pymq.store.settings import StoreSettings
 
 _RECORD_SIZE_MIN = 1
+_NO_LIMIT = 1 << 62
 
 
 class BatchMender:
@@ -36,9 +37,8 @@ class BatchMender:
         """
         raw = self._queue.stored(start, end)
         units = [raw[at : at + BATCH_UNIT_SIZE_BYTES] for at in range(0, len(raw), BATCH_UNIT_SIZE_BYTES)]
-        records = [self._record(unit) for unit in units]
-        known: list[bytes | None] = [self._packed(record) if record is not None else None for record in records]
-        if not any(records) and all(map(self._is_expired, units)):
+        known = [self._known(unit) for unit in units]
+        if not any(known) and all(map(self._is_expired, units)):
             return raw, 0
         lost = 0
         for is_bad, group in groupby(range(len(units)), key=lambda number: known[number] is None):
@@ -46,6 +46,13 @@ class BatchMender:
                 numbers = list(group)
                 lost += self._fill(start, units, known, numbers[0], numbers[-1] + 1)
         return b"".join(unit or b"" for unit in known), lost
+
+    def _known(self, unit: bytes) -> bytes | None:
+        """The unit as its record wants it, or itself if it stands for lost messages; None for one without a record."""
+        if _is_blank(unit):
+            return unit
+        record = self._record(unit)
+        return None if record is None else self._packed(record)
 
     def _packed(self, record: Scanned) -> bytes:
         return self._queue.packed_unit(record, unit_tags_code(record, self._settings))
@@ -66,13 +73,18 @@ class BatchMender:
 
     def _fill(self, start: int, units: list[bytes], known: list[bytes | None], first: int, end: int) -> int:
         """Set the unknown units ``first`` to ``end``; return the number of those that are lost."""
-        before, after = known[first - 1] if first else None, known[end] if end < len(known) else None
-        low = _end_of(before) if before is not None else self._end_before(start)
-        high = UNIT.unpack_from(after)[0] if after is not None else self._begin_behind(start + len(units))
-        found = [self._packed(record) for record in islice(self._records(low, high), end - first)]
+        low, low_offset, unknown_count = self._before(start, known, first)
+        high, high_offset = self._behind(start, known, end)
+        between = (
+            self._packed(record)
+            for record in self._records(low, high)
+            if low_offset <= record.queue_offset < high_offset
+        )
+        # The first ones are those of unknown units before these, in other blocks.
+        found = list(islice(between, unknown_count, unknown_count + end - first))
         expired = 0
-        while not before and first + expired < end - len(found) and self._is_expired(units[first + expired]):
-            known[first + expired] = units[first + expired]
+        while not first and expired < end - len(found) and self._is_expired(units[expired]):
+            known[expired] = units[expired]
             expired += 1
         known[first + expired : first + expired + len(found)] = found
         lost = range(first + expired + len(found), end)
@@ -82,26 +94,42 @@ class BatchMender:
             known[number] = BATCH_UNIT.pack(0, BLANK_UNIT_SIZE, 0, 0, offset, 0, NOT_COMPACTED, 0)
         return len(lost)
 
-    def _end_before(self, number: int) -> int:
-        """Where the record of the nearest proven unit before a number ends; the log's begin without one."""
-        while number > self._queue.base_offset:
-            unit = self._queue.stored(number - 1, number)
-            if self._record(unit) is not None:
-                return max(_end_of(unit), self._low_end)
-            number = max(number - BLOCK_UNITS, self._queue.base_offset)
-        return self._low_end
+    def _before(self, start: int, known: list[bytes | None], first: int) -> tuple[int, int, int]:
+        """Return where the records of the unit ``first`` and later ones begin: a physical and a queue offset.
 
-    def _begin_behind(self, number: int) -> int:
-        """Where the record of the nearest proven unit from a number on begins; the visible log's end without one."""
-        queue = self._queue
+        Also returns how many unknown units lie between, in the blocks before ``start``.
+        """
+        number, offset, unknown_count = start + first, 0, 0
+        while number > self._queue.base_offset:
+            number -= 1
+            raw = self._queue.stored(number, number + 1) if number < start else b""
+            unit = self._known(raw) if raw else known[number - start]
+            if unit is None:
+                if self._is_expired(raw):
+                    break
+                unknown_count += not offset
+                continue
+            offset = offset or sum(BATCH_UNIT_RANGE.unpack(unit))
+            if not _is_blank(unit):
+                return max(_end_of(unit), self._low_end), offset, unknown_count
+            number = max(number - BLOCK_UNITS, self._queue.base_offset)
+        return self._low_end, offset, unknown_count
+
+    def _behind(self, start: int, known: list[bytes | None], end: int) -> tuple[int, int]:
+        """Return where the nearest known units from ``end`` on begin: a physical and a queue offset."""
+        queue, number, offset = self._queue, start + end, 0
         while number < queue.max_offset:
             if number >= queue.tail_offset:
-                return int(UNIT.unpack_from(queue.tail)[0])
-            unit = queue.stored(number, number + 1)
-            if self._record(unit) is not None:
-                return int(UNIT.unpack_from(unit)[0])
-            number = min(number + BLOCK_UNITS, queue.tail_offset)
-        return self._log.visible_end[0]
+                raw = queue.tail[:BATCH_UNIT_SIZE_BYTES]
+                return int(UNIT.unpack_from(raw)[0]), offset or BATCH_UNIT_RANGE.unpack(raw)[0]
+            in_block = number - start < len(known)
+            unit = known[number - start] if in_block else self._known(queue.stored(number, number + 1))
+            if unit is not None:
+                offset = offset or BATCH_UNIT_RANGE.unpack(unit)[0]
+                if not _is_blank(unit):
+                    return int(UNIT.unpack_from(unit)[0]), offset
+            number += 1 if in_block else BLOCK_UNITS
+        return self._log.visible_end[0], offset or _NO_LIMIT
 
     def _records(self, start: int, stop: int) -> Iterator[Scanned]:
         """The queue's records between two physical offsets."""
@@ -116,6 +144,12 @@ class BatchMender:
             if at < stop:
                 later = find_later_record(self._log, at, 0)
                 at = later.offset if later is not None else stop
+
+
+def _is_blank(unit: bytes) -> bool:
+    """True for a unit of messages that were lost. It keeps their range of offsets."""
+    place, size, _ = UNIT.unpack_from(unit)
+    return bool(place == 0 and size == BLANK_UNIT_SIZE)
 
 
 def _end_of(unit: bytes) -> int:

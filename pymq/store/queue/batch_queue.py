@@ -15,6 +15,8 @@ from pymq.model.layout import (
     BATCH_UNIT,
     BATCH_UNIT_RANGE,
     BATCH_UNIT_SIZE_BYTES,
+    BLANK_UNIT_SIZE,
+    INNER_COUNT_MAX,
     NOT_COMPACTED,
     UNIT,
     UNIT_SIZE_BYTES,
@@ -192,6 +194,16 @@ class BatchQueue:
         """Leave out the offsets up to ``offset``, for records that are lost: later messages keep their offsets."""
         self.units.message_end = offset
         self._pending = 0
+
+    def lose_to(self, offset: int) -> None:
+        """Add blank units for the offsets up to ``offset``, whose records are lost: the files say where it ends."""
+        newest = self.units.last_physical_offset
+        before = self.units.read(self.units.max_offset - 1, 1) if self.units.max_offset else b""
+        store_ms = BATCH_UNIT.unpack(before)[3] if len(before) == BATCH_UNIT_SIZE_BYTES else 0
+        while (first := self.max_offset) < offset:
+            count = min(offset - first, INNER_COUNT_MAX)
+            self.units.append_units(BATCH_UNIT.pack(0, BLANK_UNIT_SIZE, 0, store_ms, first, count, NOT_COMPACTED, 0))
+        self.units.last_physical_offset, self._pending = newest, 0
 
     def reset(self) -> None:
         """Drop all units. The queue begins at offset 0 again, unless :meth:`start_at` follows."""

@@ -12,6 +12,7 @@ from pymq.errors import StoreError
 from pymq.model.names import topic_problem
 from pymq.store.disk.fs import Files
 from pymq.store.disk.json_table import JsonTable
+from pymq.store.queue.batch_queue import BatchQueue
 from pymq.store.queue.queue_table import QueueTable
 
 QUEUE_ENDS_FILE = "queueEnds.json"
@@ -53,6 +54,9 @@ def reach_queue_ends(files: Files, root: str, queues: QueueTable) -> bool:
             if topic_problem(topic) is not None or queue_id < 0 or end <= 0:
                 continue
             queue = queues.make(topic, queue_id)
+            if isinstance(queue, BatchQueue):
+                queue.lose_to(end)
+                continue
             if queue.max_offset == queue.min_offset == 0:
                 queue.start_at(end - 1)  # at least one unit shows where the queue ends
             if queue.max_offset < end:
