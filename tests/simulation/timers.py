@@ -146,7 +146,7 @@ def key_of(content: bytes) -> str:
 def _judge_recalls(
     cluster: Cluster, verdict: Verdict, parts: BrokerParts, messages: list[StoredMessage]
 ) -> dict[str, int]:
-    """Check recalls; return where in the log the first recall of each recalled message stands, by unique key."""
+    """Check acknowledged recalls; return where in the log the first recall of each message stands, by unique key."""
     history, recalled_at = cluster.history, dict[str, int]()
     for record in messages_of(parts, 0, TIMER_TOPIC):
         if DELETE_KEY.decode() in record.properties:
@@ -154,9 +154,10 @@ def _judge_recalls(
     for recall in history.recalls:
         if recall.outcome == ACKED and key_of(recall.content) not in recalled_at and not verdict.may_be_lost(recall):
             history.violated(f"lost recall of {key_of(recall.content)}, answered at {recall.answered_us / SECOND:.4f}")
+    acked = {key_of(recall.content) for recall in history.recalls if recall.outcome == ACKED}
     for message in messages:
         key = message.properties[UNIQ_KEY]
-        if message.physical_offset > recalled_at.get(key, ANYWHERE):
+        if key in acked and message.physical_offset > recalled_at.get(key, ANYWHERE):
             history.violated(f"timer {key} came at log {message.physical_offset}, recalled at {recalled_at[key]}")
     history.operations["timers recalled"] += len(recalled_at)
     return recalled_at

@@ -38,7 +38,8 @@ class OpenSlot:
         self.slot_ms = slot_ms
         self.end_ms = slot_ms + timers.precision_ms
         self.deletions: list[DueMessage] = []  # records that name messages not to deliver; still to be read
-        self.deleted: set[str] = set()  # their names
+        self.deleted: set[str] = set()  # the names of messages that records read so far name
+        self._read_deletions: list[DueMessage] = []  # those records
         self.taken_count = 0
         self._timers = timers
         self._heap: list[DueMessage] = []
@@ -111,6 +112,10 @@ class OpenSlot:
         self.taken_count += len(due)
         return due
 
+    def deletion_read(self) -> None:
+        """Move the last of :attr:`deletions` to those that were read."""
+        self._read_deletions.append(self.deletions.pop())
+
     def put_back(self, messages: list[DueMessage]) -> None:
         """Take back what could not be delivered."""
         self.taken_count -= len(messages)
@@ -119,7 +124,7 @@ class OpenSlot:
 
     def units_left(self) -> list[TimerUnit]:
         """Return units for what is left, in the order of the log; only of a slot that is not large."""
-        deletions = [self._unit(message, MAGIC_DELETE) for message in self.deletions]
+        deletions = [self._unit(message, MAGIC_DELETE) for message in (*self._read_deletions, *self.deletions)]
         messages = [self._unit(message, message.magic) for message in self._heap]
         return sorted(deletions + messages, key=lambda unit: unit.physical_offset)
 

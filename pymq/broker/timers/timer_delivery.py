@@ -59,7 +59,7 @@ class TimerDelivery:
             message = self._record(slot.deletions[-1], slot)
             if message is not None and (name := recalled_name(message)):
                 slot.deleted.add(name)
-            slot.deletions.pop()
+            slot.deletion_read()
 
     def deliver(self, due: list[DueMessage], slot: OpenSlot, now_ms: int) -> int:
         """Stage and commit. Return how many are done: fewer when the disk fails, none of a failed commit."""

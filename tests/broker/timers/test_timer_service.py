@@ -133,6 +133,27 @@ def test_recalled() -> None:
     assert code == ResponseCode.ILLEGAL_OPERATION and "due or delivered" in remark
 
 
+@pytest.mark.parametrize("event", ["restart", "clock set back"])
+def test_a_recall_that_was_read_counts_when_its_slot_is_opened_again(event: str) -> None:
+    world = world_with_topic()
+    now_ms = world.clock.now_ms()
+    due_ms = now_ms // 1000 * 1000 + 5000
+    send(world, b"first", TIMER_DELIVER_MS=str(due_ms + 100))
+    gone = send(world, b"gone", TIMER_DELIVER_MS=str(due_ms + 900), UNIQ_KEY="K2")
+    run(world, now_ms + 1000)
+    Caller(world).ask(RequestCode.RECALL_MESSAGE, topic="T", recallHandle=gone["recallHandle"])
+    world.parts.messages.writer.commit()
+    run(world, due_ms + 500)
+    assert bodies(world) == [b"first"]
+    if event == "restart":
+        world = world.reopened()
+    else:
+        world.clock.set_wall(now_ms)
+        settle(world)
+    run(world, due_ms + 2000)
+    assert bodies(world) == [b"first"]
+
+
 def test_the_wheels_topic_takes_no_clients_send() -> None:
     world = world_with_topic()
     assert refused(world, TIMER_TOPIC)[0] == ResponseCode.NO_PERMISSION
