@@ -82,7 +82,10 @@ def test_an_unknown_flag_is_an_error_with_near_matches() -> None:
         ("brokerClusterName", "", "1 to 127"),
         ("namesrvAddr", "nowhere", "host:port"),
         ("messageDelayLevel", "1s never", "duration"),
-        ("bindAddress", "localhost", "IP address"),
+        ("bindAddress", "no.such.host.invalid", "IP address"),
+        ("brokerIP1", "no.such.host.invalid", "IP address"),
+        ("brokerIP1", "0.0.0.0", "no address that clients"),
+        ("fastListenPort", "-2", "-1 to 65535"),
         ("bindAddress", "0.0.0.0", "brokerIP1"),
         ("brokerRole", "SLAVE", "brokerId"),
     ],
@@ -94,6 +97,12 @@ def test_bad_values_are_refused_with_what_is_allowed(name: str, value: str, part
 
 def test_sizes_may_carry_units() -> None:
     assert load_broker_config(None, {"maxMessageSize": "2MB"}).max_message_size_bytes == 2 * 1024 * 1024
+
+
+def test_names_of_addresses_are_looked_up() -> None:
+    config = load_broker_config(None, {"brokerIP1": "localhost", "bindAddress": "localhost"})
+    assert (config.broker_ip1, config.bind_address) == ("127.0.0.1", "127.0.0.1")
+    assert not config.warnings
 
 
 def test_an_unreachable_address_is_warned_about() -> None:

@@ -18,3 +18,15 @@ async def awaited(begin: Callable[[Callable[[T], None]], None]) -> T:
 
 async def pause(duration_ms: int) -> None:
     await asyncio.sleep(duration_ms / 1000)
+
+
+async def connect_problem(host: str, port: int, timeout_s: float) -> str:
+    """Return why no connection to ``host:port`` opens; empty when one does."""
+    try:
+        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), timeout_s)
+    except TimeoutError:
+        return f"no answer within {timeout_s:g} s"
+    except OSError as error:
+        return str(error)
+    writer.close()
+    return ""

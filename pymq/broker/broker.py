@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from pymq.broker.addresses import listen_on_fast_port, warn_if_unreachable
 from pymq.broker.awaiting import awaited, pause
 from pymq.broker.front import Front
 from pymq.broker.handlers.closed import ClosedDispatcher
@@ -53,8 +54,6 @@ from pymq.store.store import RecoveryReport
 log = logging.getLogger(__name__)
 
 DISK_THREAD_COUNT = 6  # one for the sync of the log, the others for slow work beside it
-# Java clients of 4.2 to 4.4 send to this port by default (vipChannelEnabled).
-FAST_PORT_DISTANCE = 2
 
 
 class Broker:
@@ -69,7 +68,6 @@ class Broker:
         rng: random.Random,
         budget: MemoryBudget | None = None,
         front: Front | None = None,
-        has_fast_port: bool = True,
         now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         """``budget``: the process's, when another role shares it; ``front`` sees each request first; ``now_s`` measures
@@ -92,7 +90,6 @@ class Broker:
         self._files = files
         self._rng = rng
         self._front = front
-        self._has_fast_port = has_fast_port
         self._known_peers = KnownPeers(
             config, clock, known_peers_table(files, config.store_path_root_dir)
         )  # kept when the role changes
@@ -157,9 +154,9 @@ class Broker:
         parts = await self._open_parts(role, is_stopping)
         await self.save(self.switch.opened())
         await self._listen_for_slaves()
-        if self._has_fast_port and wanted_port > FAST_PORT_DISTANCE:
-            await self._listen_on_fast_port(wanted_port - FAST_PORT_DISTANCE)
+        await listen_on_fast_port(self.server, config, wanted_port)
         await self._serve(parts).register_all()
+        await warn_if_unreachable(config)
         log.info("broker %s (id %d) listens on %s", config.broker_name, config.broker_id, self.address)
         return self.address
 
@@ -458,12 +455,6 @@ class Broker:
             if wanted:
                 raise UsageError(f"haListenPort {wanted} on {host} can't be used: {error}; set another one") from error
             config.ha_listen_port = await self._slave_server.start(host, 0)
-
-    async def _listen_on_fast_port(self, port: int) -> None:
-        try:
-            await self.server.start(self.config.bind_address, port)
-        except OSError as error:
-            log.warning("no fast port %d for clients before 4.5: %s", port, error)
 
     # -- periodic work -------------------------------------------------------------------------------------------
 

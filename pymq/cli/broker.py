@@ -9,7 +9,7 @@ import typer
 
 from pymq.cli.lazy import CommandTable, LazyGroup, examples
 from pymq.cli.output import print_json_line
-from pymq.cli.servers import HostOption, JsonOption, LogLevelOption, SetOption
+from pymq.cli.servers import HostOption, JsonOption, LogLevelOption, SetOption, fast_port_member, fast_port_text
 from pymq.cli.serving_metrics import (
     MetricsPortOption,
     metrics_flags,
@@ -131,8 +131,9 @@ def _print_ready(config: BrokerConfig, address: str, metrics: str, as_json: bool
     where = config.store_path_root_dir
     if as_json:
         ready = {"broker": address, "namesrv": config.namesrv_addr, "store": where, "pid": os.getpid()}
-        print_json_line({**ready, **metrics_member(metrics)})
+        print_json_line({**ready, **fast_port_member(config), **metrics_member(metrics)})
         return
     name = f"broker {config.broker_name} (id {config.broker_id}, cluster {config.broker_cluster_name})"
     namesrv = config.namesrv_addr or "none"
-    print(f"{name} ready on {address}; name server {namesrv}; data in {where}{metrics_text(metrics)}", flush=True)
+    place = f"{address}{fast_port_text(config)}"
+    print(f"{name} ready on {place}; name server {namesrv}; data in {where}{metrics_text(metrics)}", flush=True)

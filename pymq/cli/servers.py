@@ -127,6 +127,16 @@ async def start_broker(broker: Broker, signals: StopSignals) -> None:
         raise
 
 
+def fast_port_member(config: BrokerConfig) -> dict[str, int]:
+    """Return the second port as a member of a ready object; none when the broker has none."""
+    return {"fast_port": config.fast_listen_port} if config.fast_listen_port > 0 else {}
+
+
+def fast_port_text(config: BrokerConfig) -> str:
+    """Return the second port as a part of a ready line; empty when the broker has none."""
+    return f" and port {config.fast_listen_port}" if config.fast_listen_port > 0 else ""
+
+
 async def serve_until_stopped(broker: Broker, signals: StopSignals) -> None:
     """Returns at the first signal. Raises the error of a failed role change, which ends the broker."""
     from contextlib import suppress

@@ -9,7 +9,7 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.output import print_json_line
-from pymq.cli.servers import HostOption, JsonOption, LogLevelOption, SetOption
+from pymq.cli.servers import HostOption, JsonOption, LogLevelOption, SetOption, fast_port_member, fast_port_text
 from pymq.cli.serving_metrics import (
     MetricsPortOption,
     metrics_flags,
@@ -121,7 +121,8 @@ def _print_ready(namesrv: str, broker: Broker, metrics: str, as_json: bool) -> N
     store = broker.config.store_path_root_dir
     if as_json:
         ready = {"namesrv": namesrv, "broker": broker.address, "store": store, "pid": os.getpid()}
-        print_json_line({**ready, **metrics_member(metrics)})
+        print_json_line({**ready, **fast_port_member(broker.config), **metrics_member(metrics)})
     else:
-        text = f"ready: name server {namesrv}, broker {broker.address}, data in {store}{metrics_text(metrics)}"
+        place = f"{broker.address}{fast_port_text(broker.config)}"
+        text = f"ready: name server {namesrv}, broker {place}, data in {store}{metrics_text(metrics)}"
         print(text, flush=True)

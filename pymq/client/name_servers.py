@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pymq.errors import ClosedError, UnreachableError, UsageError
 from pymq.model.hosts import parse_address
+from pymq.model.route import BrokerData
 from pymq.net.client import RemotingClient
 from pymq.wire.command import Command
 
@@ -45,6 +46,10 @@ class NameServers:
         self.addresses = parse_name_servers(addresses)
         self._remoting = remoting
         self._current = rng.randrange(len(self.addresses))
+
+    def note_brokers(self, brokers: Iterable[BrokerData]) -> None:
+        """Remembers whose addresses these are, for errors."""
+        self._remoting.note_brokers(brokers)
 
     async def invoke(
         self, command: Command, timeout_s: float = 3.0, *, missing_codes: frozenset[int] = frozenset()

@@ -235,7 +235,9 @@ class RouteCache:
             raise NotFoundError(f"topic {topic} does not exist: no name server has a route for it")
         if answer.code != ResponseCode.SUCCESS:
             raise RefusedError(answer.code, answer.remark)
-        return decode_route(answer.body)
+        route = decode_route(answer.body)
+        self._name_servers.note_brokers(route.broker_datas)
+        return route
 
     def _keep(self, topic: str, route: TopicRoute) -> None:
         self._expected.pop(topic, None)

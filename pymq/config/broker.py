@@ -38,7 +38,8 @@ class BrokerConfig(Config):
     namesrv_addr: str = setting("namesrvAddr", "127.0.0.1:9876", "Name servers, separated by `;`; the default is NAMESRV_ADDR from the environment. Empty: none.")
     bind_address: str = setting("bindAddress", "127.0.0.1", "Address to listen on.")
     listen_port: int = setting("listenPort", 10911, "Port to listen on; 0 takes any free port.", minimum=0, maximum=65535)
-    broker_ip1: str = setting("brokerIP1", "", "Address that the broker gives to clients; empty: the bind address.")
+    fast_listen_port: int = setting("fastListenPort", 0, "Second port for requests, which Java clients of 4.2 to 4.4 send to; 0: listenPort - 2, if it is free; -1: none.", minimum=-1, maximum=65535)
+    broker_ip1: str = setting("brokerIP1", "", "Address that the broker gives to clients, or a name that is looked up at the start; empty: the bind address.")
     broker_role: str = setting("brokerRole", "ASYNC_MASTER", "SYNC_MASTER answers a send once enough slaves have it; a brokerId above 0 means SLAVE.", choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"), runtime=True)
 
     # Replication

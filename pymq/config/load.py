@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -149,10 +150,8 @@ def _check_broker(config: BrokerConfig) -> None:
 def _advertise(config: BrokerConfig) -> None:
     """Determines the address that the broker gives to clients, which is also part of every message id."""
     config.warnings += exposure_warnings("bindAddress", config.bind_address)
-    try:
-        bind = ipaddress.ip_address(config.bind_address)
-    except ValueError:
-        raise ConfigError(f"bindAddress={config.bind_address}: write an IP address, for example 127.0.0.1") from None
+    config.bind_address = _as_ip("bindAddress", config.bind_address)
+    bind = ipaddress.ip_address(config.bind_address)
     if not config.broker_ip1:
         if bind.is_unspecified:
             raise ConfigError(
@@ -160,13 +159,30 @@ def _advertise(config: BrokerConfig) -> None:
             )
         config.broker_ip1 = config.bind_address
         return
-    try:
-        advertised = ipaddress.ip_address(config.broker_ip1)
-    except ValueError:
-        raise ConfigError(f"brokerIP1={config.broker_ip1}: write an IP address that clients can reach") from None
+    config.broker_ip1 = _as_ip("brokerIP1", config.broker_ip1)
+    advertised = ipaddress.ip_address(config.broker_ip1)
+    if advertised.is_unspecified:
+        raise ConfigError(f"brokerIP1={advertised} is no address that clients can connect to: set this machine's")
     if bind.is_loopback and not advertised.is_loopback:
         where = "the default" if config.origin("bindAddress") == ORIGIN_DEFAULT else "set"
         config.warnings.append(
             f"brokerIP1 is {advertised} but bindAddress is {bind} ({where}): only this machine reaches the broker; "
             f"set bindAddress={advertised} to serve others"
         )
+
+
+def _as_ip(key: str, host: str) -> str:
+    """Return an IP address as it is, and the address of a name, IPv4 first. Raises ConfigError.
+
+    Message ids hold an address, so a name is looked up once, at the start.
+    """
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"{key}={host}: no address is known for this name ({error}): write an IP address") from None
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    return str(found[0][4][0])

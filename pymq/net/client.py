@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, cast
 
 from pymq.clock import Clock
 from pymq.errors import ClosedError, ProtocolViolation, RefusedError, RequestTimeoutError, UnreachableError
 from pymq.model.hosts import parse_address
+from pymq.model.route import BrokerData
 from pymq.net.forks import notify_of_forks, release_socket
 from pymq.net.os_errors import os_error_text
 from pymq.wire.codes import VERSION_5_3_3, ResponseCode, request_name
@@ -56,6 +57,7 @@ class RemotingClient:
         self.on_request = on_request
         self.on_lost = on_lost
         self.frame_size_max_bytes = frame_size_max_bytes
+        self._broker_names: dict[str, str] = {}  # by address
         self._opaque = -1
         self._connections: dict[str, _Connection] = {}
         self._retired: set[_Connection] = set()  # open until their requests are answered, closed to new ones
@@ -194,7 +196,8 @@ class RemotingClient:
             async with asyncio.timeout(timeout_s):
                 return await asyncio.shield(task)
         except TimeoutError:
-            raise UnreachableError(f"no connection to {address} within {timeout_s:g} s: is a server there?") from None
+            what = f"no connection to {address} within {timeout_s:g} s"
+            raise UnreachableError(f"{what}: {self._what_to_look_at(address)}") from None
         except asyncio.CancelledError:
             if task.cancelled() and self._closed:
                 raise ClosedError(f"no request to {address}: {self._closed_text}") from None
@@ -215,13 +218,11 @@ class RemotingClient:
             opening = loop.create_connection(lambda: _Connection(self, address), host, port)
             _, connection = await asyncio.wait_for(opening, CONNECT_TIMEOUT_S)
         except TimeoutError:
-            raise UnreachableError(
-                f"no connection to {address} within {CONNECT_TIMEOUT_S:g} s: is a server there?"
-            ) from None
+            what = f"no connection to {address} within {CONNECT_TIMEOUT_S:g} s"
+            raise UnreachableError(f"{what}: {self._what_to_look_at(address)}") from None
         except OSError as error:
-            raise UnreachableError(
-                f"no connection to {address} ({os_error_text(error)}): is a server running there?"
-            ) from error
+            what = f"no connection to {address} ({os_error_text(error)})"
+            raise UnreachableError(f"{what}: {self._what_to_look_at(address)}") from error
         except ValueError as error:  # a name that can't be looked up: an empty part, one of 64 letters, a NUL
             raise UnreachableError(f"no connection to {address}: {error}") from error
         if self._closed:  # close() ran while this connection opened, and missed it
@@ -231,6 +232,18 @@ class RemotingClient:
         if not connection.closed:
             self._connections[address] = connection
         return connection
+
+    def note_brokers(self, brokers: Iterable[BrokerData]) -> None:
+        """Remembers which addresses come from name servers: one that can't be connected may be a wrong brokerIP1."""
+        for broker in brokers:
+            for address in broker.broker_addrs.values():
+                self._broker_names[address] = broker.broker_name
+
+    def _what_to_look_at(self, address: str) -> str:
+        name = self._broker_names.get(address)
+        if name is None:
+            return "is a server running there?"
+        return f"does {name} run, and does this machine reach the address that it advertises (its brokerIP1)?"
 
     def retire(self, connection: _Connection) -> None:
         """Stops sending new requests over ``connection``: it ended, or its server asked to go away."""

@@ -186,14 +186,13 @@ class TestBroker:
     # -- on the loop ---------------------------------------------------------------------------------------------
 
     async def _start_broker(self) -> None:
-        keys = {**self._settings, "namesrvAddr": self.namesrv, "listenPort": str(self._port)}
+        keys = {**self._settings, "namesrvAddr": self.namesrv, "listenPort": str(self._port), "fastListenPort": "-1"}
         broker = Broker(
             load_broker_config(None, keys, env={}),
             clock=self.clock,
             files=self._files,
             rng=random.Random(),
             front=self._faults,
-            has_fast_port=False,
         )
         self._release_port()
         try:

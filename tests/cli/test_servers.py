@@ -22,6 +22,7 @@ from pymq.client.admin import Admin
 from pymq.errors import EXIT_OK, EXIT_USAGE
 from pymq.testing.standalone import StandaloneProcess
 from tests.machine import NOWHERE
+from tests.ports import free_port_block
 
 ROOT = Path(__file__).parents[2]
 STOP_TIMEOUT_S = 60.0
@@ -184,9 +185,11 @@ def test_namesrv_and_broker_as_two_processes(tmp_path: Path, capsys: pytest.Capt
 
 def test_the_ready_line_of_a_broker_names_its_data_directory(tmp_path: Path) -> None:
     # Port and NAMESRV_ADDR differ from the plain command: servers of the machine may use the default ports.
-    with process("broker", "--id", "0", "--port", "0", home=tmp_path) as running:
+    port = free_port_block()
+    with process("broker", "--id", "0", "--port", f"{port}", home=tmp_path) as running:
         line = first_line(running)
-    assert line.startswith("broker broker-a (id 0, cluster DefaultCluster) ready on 127.0.0.1:")
+    place = f"127.0.0.1:{port} and port {port - 2};"
+    assert line.startswith(f"broker broker-a (id 0, cluster DefaultCluster) ready on {place}")
     assert f"name server {NOWHERE}" in line
     assert str(tmp_path / ".pymq" / "broker-a-0") in line
 

@@ -10,6 +10,7 @@ import pytest
 
 from pymq.clock import SystemClock
 from pymq.errors import ClosedError, RefusedError, RequestTimeoutError, UnreachableError
+from pymq.model.route import BrokerData
 from pymq.net.client import RemotingClient
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import FLAG_ONEWAY, Command, request
@@ -156,6 +157,9 @@ def test_a_closed_port_is_unreachable() -> None:
         address = server.address
         await server.stop()
         with pytest.raises(UnreachableError, match="is a server running there"):
+            await client.invoke(address, request(ECHO))
+        client.note_brokers([BrokerData(cluster="c", broker_name="broker-x", broker_addrs={0: address})])
+        with pytest.raises(UnreachableError, match=r"does broker-x run, .* \(its brokerIP1"):
             await client.invoke(address, request(ECHO))
 
     run(scenario)

@@ -184,7 +184,10 @@ def skew(table: dict[str, str], asked_ms: int, answered_ms: int) -> Skew | None:
 
 def _ports(view: BrokerView, config: dict[str, str]) -> list[tuple[str, str]]:
     host, port = parse_address(view.address)
-    found = [("listen", view.address), ("listen-2", format_address(host, port - FAST_PORT_DISTANCE))]
+    fast_port = number(config.get("fastListenPort", "")) or port - FAST_PORT_DISTANCE  # RocketMQ has no such key
+    found = [("listen", view.address)]
+    if fast_port > 0:
+        found.append(("listen-2", format_address(host, int(fast_port))))
     ha_address = view.status.ha_address if view.status is not None else ""
     if ha_address and not ha_address.endswith(":0"):
         found.append(("ha", ha_address))

@@ -23,6 +23,11 @@ class ClusterAdmin:
 
         One that has just started knows none.
         """
+        info = await self._info()
+        self._connection.note_brokers(info.broker_addr_table.values())
+        return info
+
+    async def _info(self) -> ClusterInfo:
         info = decode_cluster_info((await self._connection.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
         if info.broker_addr_table or len(self._connection.namesrv_addresses) == 1:
             return info

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 import msgspec
 
 from pymq.clock import Clock
 from pymq.errors import ClosedError, PartialError, PymqError, RefusedError, UnreachableError
+from pymq.model.route import BrokerData
 from pymq.net.client import RemotingClient
 from pymq.wire.bodies_admin import encode_admin_body
 from pymq.wire.command import Command, request
@@ -101,6 +103,10 @@ class AdminConnection:
 
         addresses = self.namesrv_addresses
         return dict(zip(addresses, await asyncio.gather(*map(ask, addresses)), strict=True))
+
+    def note_brokers(self, brokers: Iterable[BrokerData]) -> None:
+        """Remembers whose addresses these are, for errors."""
+        self._client.note_brokers(brokers)
 
     async def ask_broker(
         self, address: str, code: int, header: Header | None = None, body: bytes | msgspec.Struct = b""

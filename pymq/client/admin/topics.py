@@ -63,7 +63,9 @@ class TopicAdmin:
             if error.code == ResponseCode.TOPIC_NOT_EXIST:
                 raise NotFoundError(f"no topic {topic!r}: pymq topic list shows all topics") from error
             raise
-        return decode_route(answer.body)
+        route = decode_route(answer.body)
+        self._connection.note_brokers(route.broker_datas)
+        return route
 
     async def targets(self, topic: str) -> list[BrokerTarget]:
         """Returns the masters that hold the topic, sorted by name. Raises NotFoundError."""
