@@ -75,7 +75,7 @@ def test_messages_of_inner_batches_are_rows(server: StandaloneProcess) -> None:
             header |= {"h": "0", "i": f"UNIQ_KEY\x01V{first:08d}\x02", "j": "0", "k": "false", "m": "true"}
             remote.ask_ok(request(320, header, b"".join(entries)))
     with RemoteCluster(server.namesrv) as view:
-        (whole,) = make_plan(view, ["measured"], Position(), Position(symbol=-1)).ranges
+        (whole,) = make_plan(view, TopicChoice(("measured",)), Position(), Position(symbol=-1)).ranges
     assert _rows(whole) == [(n, f"V{n:08d}", b"m%d" % n) for n in range(30)]
     assert _rows(replace(whole, from_offset=7, to_offset=23)) == [(n, f"V{n:08d}", b"m%d" % n) for n in range(7, 23)]
 
