@@ -28,6 +28,7 @@ from pymq.broker.replication.roles.role_file import (
 from pymq.broker.replication.roles.role_switch import RoleSwitch
 from pymq.broker.replication.startup_check import StartupCheck
 from pymq.broker.report.registration import REGISTRATION_JOB, Registrar, RegistrationRequests, named_slaves
+from pymq.broker.runtime_settings import broker_runtime_settings
 from pymq.broker.store_settings import store_settings
 from pymq.broker.upkeep.bulk_work import BulkWork
 from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, Job, JobRunner
@@ -124,6 +125,9 @@ class Broker:
         config = self.config
         loop = asyncio.get_running_loop()
         self._failure = loop.create_future()
+        self._disk_threads = threads = WorkerThreads(loop.call_soon_threadsafe, DISK_THREAD_COUNT, "disk")
+        self._runtime_settings = broker_runtime_settings(config, self._clock, self._files, threads)
+        self._runtime_settings.load()
         self._client = RemotingClient(clock=self._clock, on_lost=self._connection_lost)
         self._network = SocketNetwork(self._client)
         self._startup_check = StartupCheck(
@@ -144,7 +148,6 @@ class Broker:
         port = await self.server.start(config.bind_address, wanted_port)
         config.listen_port = port
         self.address = format_address(config.broker_ip1, port)
-        self._disk_threads = WorkerThreads(loop.call_soon_threadsafe, DISK_THREAD_COUNT, "disk")
         self._bulk_work = BulkWork(self._disk_threads)
         config.broker_role = role_name_at_start(record, config.broker_role)
         if record.broker_id != record.configured_id:
@@ -260,6 +263,7 @@ class Broker:
                 watch=self._watch_slice,
             ),
             known_peers=self._known_peers,
+            runtime_settings=self._runtime_settings,
         )
         self.recovery = parts.recover(is_stopping)
         self.server.note_time()

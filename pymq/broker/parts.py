@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 
 from pymq.broker.addresses import own_address
@@ -28,6 +28,7 @@ from pymq.broker.replication.slave.side import SlaveSide
 from pymq.broker.replication.tail_recovery.tail_search import RecoveredTail
 from pymq.broker.report.registration import REGISTRATION_JOB, RegistrationRequests
 from pymq.broker.report.stats import StatsManager
+from pymq.broker.runtime_settings import broker_runtime_settings
 from pymq.broker.store_settings import store_settings
 from pymq.broker.upkeep.flusher import RunInThread
 from pymq.broker.upkeep.jobs import SLOW_TICK_PERIOD_MS, TICK_PERIOD_MS, HastenJob, Job
@@ -36,6 +37,7 @@ from pymq.broker.upkeep.sliced_work import SlicedWork, inline_work
 from pymq.broker.upkeep.upkeep import Upkeep
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
+from pymq.config.runtime import RuntimeSettings
 from pymq.model.hosts import pack_host
 from pymq.net.memory_budget import MemoryBudget
 from pymq.store.disk.fs import Files
@@ -68,15 +70,18 @@ class BrokerParts:
         budget: MemoryBudget | None = None,
         sliced_work: SlicedWork | None = None,
         known_peers: KnownPeers | None = None,
+        runtime_settings: RuntimeSettings | None = None,
         timer_slot_count: int = WHEEL_SLOTS,
     ) -> None:
         """``change_role`` closes these parts later and opens others in another role; ``on_master_role`` gets the role
         of the group's master, each time it is seen; ``memory_bytes``: the machine's; ``budget``: the process's; without
         ``sliced_work``, long work is done at once; ``known_peers``: those that earlier parts of this broker knew;
+        without ``runtime_settings``, no change of settings outlives the process;
         ``timer_slot_count``: half of the timer wheel's slots."""
         budget = budget or MemoryBudget()
         assert role.broker_id == config.broker_id
         self.config = config
+        self.runtime_settings = runtime_settings or broker_runtime_settings(config, clock)
         self.clock = clock
         self.files = files
         self.role = role
@@ -279,6 +284,12 @@ class BrokerParts:
             Job("group of brokers", TICK_PERIOD_MS, self.master_monitor.tick),
             *self.side.jobs(),
         ]
+
+    def follow_settings(self, changed: Collection[str]) -> None:
+        """Do at once what settings that ``changed`` at run time ask for; all others are read where they are used."""
+        self.metadata.topics.follow_settings(changed)
+        if "brokerPermission" in changed:
+            self.registration_requests.register_now()  # it is part of each topic's permission in routes
 
     def end_turn(self) -> None:
         """Do what belongs at the end of each round of the event loop in which something came in."""

@@ -21,6 +21,7 @@ from pymq.wire.headers.admin import (
     CorrectionOffsetHeader,
     CreateTopicHeader,
     DeleteGroupHeader,
+    GetConfigHeader,
     GetTopicConfigHeader,
     GroupForbiddenHeader,
     GroupHeader,
@@ -30,6 +31,7 @@ from pymq.wire.headers.admin import (
     StatsDataHeader,
     TopicGroupHeader,
     TopicHeader,
+    UpdateConfigHeader,
 )
 from pymq.wire.headers.client import ConsumerGroupHeader, UnregisterClientHeader
 from pymq.wire.headers.filter_server import RegisterFilterServerHeader
@@ -137,9 +139,9 @@ def broker_routes(h: Handlers) -> list[Route]:
         Route(Code.CONSUME_MESSAGE_DIRECTLY, ConsumeDirectlyHeader, h.relay.consume_directly, ADMIN),
         Route(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, ConsumerStatusHeader, h.relay.consumer_status, ADMIN),
         # -- Operators: this broker
-        Route(Code.UPDATE_BROKER_CONFIG, None, h.broker_admin.update_config, ADMIN),
+        Route(Code.UPDATE_BROKER_CONFIG, UpdateConfigHeader, h.broker_admin.update_config, ADMIN),
         Route(Code.PYMQ_PLAN_BROKER_CONFIG, None, h.broker_admin.plan_config, ADMIN),
-        Route(Code.GET_BROKER_CONFIG, None, h.broker_admin.config, ADMIN),
+        Route(Code.GET_BROKER_CONFIG, GetConfigHeader, h.broker_admin.config, ADMIN),
         Route(Code.GET_BROKER_RUNTIME_INFO, None, h.broker_admin.runtime_info, ADMIN),
         Route(Code.VIEW_BROKER_STATS_DATA, StatsDataHeader, h.broker_admin.stats_data, ADMIN),
         Route(Code.QUERY_CONSUME_QUEUE, QueryConsumeQueueHeader, h.broker_admin.queue_entries, ADMIN),

@@ -29,6 +29,6 @@ def store_settings(config: BrokerConfig) -> StoreSettings:
         query_count_max=highest("maxMsgsNumBatch"),
         transfer_bytes_in_memory=highest("maxTransferBytesOnMessageInMemory"),
         transfer_count_in_memory=highest("maxTransferCountOnMessageInMemory"),
-        queue_write_interval_ms=config.flush_interval_consume_queue_ms,
+        queue_write_interval_ms=lambda: config.flush_interval_consume_queue_ms,
         delay_levels_ms=tuple(config.delay_level_ms.values()),
     )

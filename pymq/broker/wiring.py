@@ -143,6 +143,8 @@ def make_handlers(parts: BrokerParts) -> Handlers:
         relay=RelayHandlers(clients=clients, store=store),
         broker_admin=BrokerAdminHandlers(
             config=config,
+            runtime_settings=parts.runtime_settings,
+            on_settings=parts.follow_settings,
             clock=clock,
             store=store,
             topics=topics,

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 COMMANDS: CommandTable = {
     "status": ("pymq.cli.broker_status", "Show a broker's role, log, slaves and lag."),
-    "config": ("pymq.cli.broker_config", "Show a running broker's settings, or change some."),
     "promote": ("pymq.cli.promote", "Make a slave the master of its group."),
     "drain": ("pymq.cli.drain.drain", "Take a broker out of service for producers."),
     "undrain": ("pymq.cli.drain.undrain", "Give a broker its write permission back."),

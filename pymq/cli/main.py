@@ -31,6 +31,7 @@ COMMANDS: CommandTable = {
     "group": ("pymq.cli.group", "List consumer groups, their members and their lag."),
     "offset": ("pymq.cli.offset", "Show where consumer groups are, and move them."),
     "dlq": ("pymq.cli.dlq", "List, show, resend, export and delete dead letters."),
+    "config": ("pymq.cli.config.commands", "Show, change and check settings of brokers and name servers."),
     "send": ("pymq.cli.send", "Send messages: an argument, lines or JSON lines."),
     "tail": ("pymq.cli.tail", "Show messages from any point on, and new ones as they arrive."),
     "filter": ("pymq.cli.filter", "List message filters, and try expressions on messages."),

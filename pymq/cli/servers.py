@@ -16,6 +16,7 @@ from pymq.cli.output import print_note
 if TYPE_CHECKING:
     from pymq.broker.broker import Broker
     from pymq.config import BrokerConfig, NamesrvConfig
+    from pymq.config.runtime import Keeper
     from pymq.namesrv.server import NameServer
     from pymq.net.memory_budget import MemoryBudget
     from pymq.net.runtime import StopSignals
@@ -39,16 +40,24 @@ def build_namesrv_config(path: str | None, settings: Sequence[str] | None, flags
     """
     from pymq.config import load_namesrv_config
 
-    config = load_namesrv_config(path, _overrides(settings, flags))
+    config = load_namesrv_config(path, _overrides(settings, flags), env=os.environ)
     print_warnings(config.warnings)
     return config
 
 
-def build_broker_config(path: str | None, settings: Sequence[str] | None, flags: Mapping[str, Any]) -> BrokerConfig:
-    """Does the same as :func:`build_namesrv_config` for a broker; uses NAMESRV_ADDR and an absolute store path."""
+def build_broker_config(
+    path: str | None,
+    settings: Sequence[str] | None,
+    flags: Mapping[str, Any],
+    defaults: Mapping[str, str] | None = None,
+) -> BrokerConfig:
+    """Does the same as :func:`build_namesrv_config` for a broker, with an absolute store path.
+
+    ``defaults`` replace those of the keys they name.
+    """
     from pymq.config import load_broker_config
 
-    config = load_broker_config(path, _overrides(settings, flags), env=os.environ)
+    config = load_broker_config(path, _overrides(settings, flags), env=os.environ, defaults=defaults)
     config.store_path_root_dir = os.path.abspath(os.path.expanduser(config.store_path_root_dir))  # noqa: PTH100, PTH111
     print_warnings(config.warnings)
     return config
@@ -89,7 +98,21 @@ def make_namesrv(config: NamesrvConfig, budget: MemoryBudget | None = None) -> N
     from pymq.clock import SystemClock
     from pymq.namesrv.server import NameServer
 
-    return NameServer(clock=SystemClock(), config=config, budget=budget)
+    return NameServer(clock=SystemClock(), config=config, budget=budget, keeper=_keeper(config.runtime_settings_path))
+
+
+def _keeper(path: str) -> Keeper | None:
+    """Returns what saves a name server's kept settings in a file; None for an empty path."""
+    if not path:
+        return None
+    from pymq.broker.metadata.table_saver import TableSaver
+    from pymq.config.runtime import MEMBER
+    from pymq.store.disk.fs import RealFiles, make_directory
+    from pymq.store.disk.json_table import JsonTable
+
+    files, path = RealFiles(), os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
+    make_directory(files, os.path.dirname(path))  # noqa: PTH120
+    return TableSaver(JsonTable(files, path, MEMBER))
 
 
 async def start_namesrv(server: NameServer) -> None:

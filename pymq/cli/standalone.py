@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 DEFAULT_DIRECTORY = "~/.pymq/standalone"
 # A desktop's disk is often fuller than a server's, so the limit is the number of free bytes and not a share.
-DEFAULT_SETTINGS = ("diskSpaceWarningLevelRatio=0", "diskSpaceCleanForciblyRatio=0", "diskFreeBytesMin=268435456")
+DEFAULT_SETTINGS = {
+    "diskSpaceWarningLevelRatio": "0",
+    "diskSpaceCleanForciblyRatio": "0",
+    "diskFreeBytesMin": "268435456",
+}
 
 app = new_app()
 
@@ -82,8 +86,8 @@ def standalone(
         # The broker's only name server is the one started below, whose port is not known yet.
         flags: dict[str, Any] = {"listenPort": port, "bindAddress": host, "storePathRootDir": store, "namesrvAddr": ""}
         flags |= metrics_flags(metrics_port)
-        defaults = () if config_file is not None else DEFAULT_SETTINGS
-        broker_config = build_broker_config(config_file, [*defaults, *(settings or ())], flags)
+        defaults = {} if config_file is not None else DEFAULT_SETTINGS
+        broker_config = build_broker_config(config_file, settings, flags, defaults)
         namesrv_config = load_namesrv_config(
             None, {"listenPort": str(namesrv_port), "bindAddress": broker_config.bind_address}
         )

@@ -19,6 +19,7 @@ from pymq.client.admin.namesrv import NamesrvAdmin
 from pymq.client.admin.offsets import OffsetAdmin
 from pymq.client.admin.permissions import PermissionAdmin
 from pymq.client.admin.replication import ReplicationAdmin
+from pymq.client.admin.settings import SettingsAdmin
 from pymq.client.admin.topics import TopicAdmin
 from pymq.client.admin.traces import TraceAdmin
 from pymq.client.loop_thread import on_loop, shared
@@ -135,6 +136,13 @@ class SyncBrokerAdmin(_Part[BrokerAdmin]):
     delete_expired_commit_log = _blocking(BrokerAdmin.delete_expired_commit_log)
 
 
+class SyncSettingsAdmin(_Part[SettingsAdmin]):
+    """The blocking form of :class:`~pymq.client.admin.settings.SettingsAdmin`."""
+
+    read = _blocking(SettingsAdmin.read)
+    change = _blocking(SettingsAdmin.change)
+
+
 class SyncFilterAdmin(_Part[FilterAdmin]):
     """The blocking form of :class:`~pymq.client.admin.filters.FilterAdmin`."""
 
@@ -219,6 +227,7 @@ class SyncAdmin:
         self.offsets = SyncOffsetAdmin(lambda: self._admin.offsets)
         self.brokers = SyncBrokerAdmin(lambda: self._admin.brokers)
         self.permissions = SyncPermissionAdmin(lambda: self._admin.permissions)
+        self.settings = SyncSettingsAdmin(lambda: self._admin.settings)
         self.filters = SyncFilterAdmin(lambda: self._admin.filters)
         self.replication = SyncReplicationAdmin(lambda: self._admin.replication)
         self.messages = SyncMessageAdmin(lambda: self._admin.messages)

@@ -7,7 +7,7 @@ import dataclasses
 import difflib
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -19,6 +19,7 @@ ORIGIN_ENV = "env"
 ORIGIN_FILE = "file"
 ORIGIN_FLAG = "flag"
 ORIGIN_RUNTIME = "runtime"
+ORIGIN_KEPT = "kept"  # a change at run time that survives a restart
 VALUE_LENGTH_MAX = 4096
 MASK = "******"
 
@@ -128,11 +129,15 @@ class Config:
 
     # Keys that RocketMQ has and PyMQ does not use -> why.
     IGNORED: ClassVar[Mapping[str, str]] = {}
+    # Keys that can't change at run time -> why, where that is not just that the start reads them.
+    FIXED: ClassVar[Mapping[str, str]] = {}
 
     def __post_init__(self) -> None:
         self.warnings: list[str] = []
         self.unknown: dict[str, str] = {}
         self._origins: dict[str, str] = {}
+        # Key -> its value and origin without any change at run time.
+        self._started: dict[str, tuple[Value, str]] = {}
         self._listeners: list[Callable[[frozenset[str]], None]] = []
 
     @classmethod
@@ -148,8 +153,13 @@ class Config:
         return value
 
     def origin(self, name: str) -> str:
-        """Return where a key's value came from: default, env, file, flag or runtime."""
+        """Return where a key's value came from: default, env, file, flag, runtime or kept."""
         return self._origins.get(name, ORIGIN_DEFAULT)
+
+    @classmethod
+    def names_at_runtime(cls) -> list[str]:
+        """Return the keys that may change while the server runs."""
+        return [name for name, row in cls.settings().items() if row.runtime]
 
     def set(self, name: str, text: str, origin: str) -> None:
         """Parses and sets one key. Raises ConfigError for an unknown key (with near matches) or a bad value."""
@@ -165,22 +175,28 @@ class Config:
                 self.set(name, text, origin)
             else:
                 self.unknown[name] = text
-                self.warnings.append(f"{name}: {self.IGNORED.get(name) or self._guess(name)}; it has no effect")
+                self.warnings.append(f"{name}: {self.problem_of_key(name)}; it has no effect")
 
-    def change_at_runtime(self, values: Mapping[str, str]) -> list[str]:
+    def change_at_runtime(
+        self, values: Mapping[str, str], *, forget: Collection[str] = (), is_kept: bool = False
+    ) -> list[str]:
         """Changes keys of the allow-list, all or none, and returns the names whose value changed.
 
-        Raises ConfigError, also for values that conflict with each other.
+        Keys of ``forget`` get back the value that they had without changes at run time. ``is_kept``: the caller has
+        saved ``values`` for the next start. Raises ConfigError, also for values that conflict with each other.
         """
         known = self.settings()
         parsed: dict[str, Value] = {}
         for name, text in values.items():
-            row = known.get(name)
-            if row is None or not row.runtime:
-                raise ConfigError(self._not_at_runtime(name, row is not None))
+            row = self._changeable(name)
             if "\\u" in text:
                 raise ConfigError(f"{name}: escapes such as \\u are not allowed in a value")
             parsed[name] = row.parse(text)
+        for name in forget:
+            self._changeable(name)
+            if name in values:
+                raise ConfigError(f"{name} is both set and taken back: do one of them")
+            parsed[name] = self._started.get(name, (self.get(name), ""))[0]
         changed = [name for name, value in parsed.items() if self.get(name) != value]
         before = {name: self.get(name) for name in changed}
         for name in changed:
@@ -191,18 +207,22 @@ class Config:
             for name, value in before.items():
                 setattr(self, known[name].attribute, value)
             raise
-        for name in changed:
-            self._origins[name] = ORIGIN_RUNTIME
+        for name in values if is_kept else [name for name in changed if name in values]:
+            self._started.setdefault(name, (before.get(name, self.get(name)), self.origin(name)))
+            self._origins[name] = ORIGIN_KEPT if is_kept else ORIGIN_RUNTIME
+        for name in forget:
+            if name in self._started:
+                self._origins[name] = self._started.pop(name)[1]
         if changed:
             for listener in self._listeners:
                 listener(frozenset(changed))
         return changed
 
-    def with_runtime_changes(self, values: Mapping[str, str]) -> Self:
+    def with_runtime_changes(self, values: Mapping[str, str], *, forget: Collection[str] = ()) -> Self:
         """Return a copy after :meth:`change_at_runtime`, which raises ConfigError. No listener hears of it."""
         changed = copy.copy(self)
-        changed._listeners, changed._origins = [], dict(self._origins)
-        changed.change_at_runtime(values)
+        changed._listeners, changed._origins, changed._started = [], dict(self._origins), dict(self._started)
+        changed.change_at_runtime(values, forget=forget)
         return changed
 
     def check(self) -> None:
@@ -220,6 +240,17 @@ class Config:
             result[name] = MASK if row.is_secret and value else format_value(value)
         return result
 
+    @classmethod
+    def reason_fixed(cls, name: str) -> str:
+        """Return why a key can't change at run time, and what to do instead."""
+        return f"{cls.FIXED.get(name, 'only the start reads it')}: set it in the file or the flags, and restart"
+
+    def problem_of_key(self, name: str) -> str:
+        """Return why a file's key has no effect, with the nearest known key; empty for a key that has one."""
+        if name in self.settings():
+            return ""
+        return self.IGNORED.get(name) or self._guess(name)
+
     def _setting(self, name: str) -> Setting:
         known = self.settings()
         if name not in known:
@@ -235,11 +266,12 @@ class Config:
         hint = f"did you mean {', '.join(near)}?" if near else "docs/configuration.md lists all keys"
         return f"unknown key {name[:60]!r}: {hint}"
 
-    def _not_at_runtime(self, name: str, known: bool) -> str:
-        if not known:
-            return self._unknown_text(name)
-        allowed = ", ".join(row.name for row in self.settings().values() if row.runtime)
-        return f"{name} can't be changed at run time: set it in the file and restart. Changeable: {allowed}"
+    def _changeable(self, name: str) -> Setting:
+        """Return the row of a key that may change at run time. Raises ConfigError with the reason why it may not."""
+        row = self._setting(name)
+        if not row.runtime:
+            raise ConfigError(f"{name} can't be changed at run time, because {self.reason_fixed(name)}")
+        return row
 
 
 def add_derived(config: Config, name: str, value: Any) -> None:

@@ -54,10 +54,10 @@ class BrokerConfig(Config):
     min_in_sync_replicas: int = setting("minInSyncReplicas", 1, "Fewest copies, the master's included, that enableAutoInSyncReplicas accepts; 1 allows the master's alone.", minimum=1, maximum=16, runtime=True)
     slave_timeout_ms: int = setting("slaveTimeout", 3000, "SYNC_MASTER: ms a send waits for slaves before the answer is FLUSH_SLAVE_TIMEOUT (stored, not confirmed).", minimum=10, maximum=600_000, runtime=True)
     ha_max_gap_not_in_sync_bytes: int = setting("haMaxGapNotInSync", 256 * MIB, "Bytes a slave may lag and still count as in sync.", minimum=1, maximum=2**40, runtime=True, is_size=True)
-    ha_send_heartbeat_interval_ms: int = setting("haSendHeartbeatInterval", 5000, "ms of silence after which either side sends a heartbeat.", minimum=100, maximum=600_000)
-    ha_housekeeping_interval_ms: int = setting("haHousekeepingInterval", 20_000, "ms of silence after which a replication connection is closed.", minimum=500, maximum=600_000)
-    ha_transfer_batch_bytes: int = setting("haTransferBatchSize", 256 * 1024, "Most log bytes in one frame to a slave.", minimum=1024, maximum=2 * MIB, is_size=True)
-    slave_sync_interval_ms: int = setting("slaveSyncInterval", 300, "Slave: minimum ms between two copies of changed topics, groups and offsets from its master.", minimum=50, maximum=60_000)
+    ha_send_heartbeat_interval_ms: int = setting("haSendHeartbeatInterval", 5000, "ms of silence after which either side sends a heartbeat.", minimum=100, maximum=600_000, runtime=True)
+    ha_housekeeping_interval_ms: int = setting("haHousekeepingInterval", 20_000, "ms of silence after which a replication connection is closed.", minimum=500, maximum=600_000, runtime=True)
+    ha_transfer_batch_bytes: int = setting("haTransferBatchSize", 256 * 1024, "Most log bytes in one frame to a slave.", minimum=1024, maximum=2 * MIB, runtime=True, is_size=True)
+    slave_sync_interval_ms: int = setting("slaveSyncInterval", 300, "Slave: minimum ms between two copies of changed topics, groups and offsets from its master.", minimum=50, maximum=60_000, runtime=True)
     slave_read_enable: bool = setting("slaveReadEnable", True, "Slave: serve pulls. Master: send consumers that are far behind to a slave.", runtime=True)
     access_message_in_memory_max_ratio: int = setting("accessMessageInMemoryMaxRatio", 40, "Master: percent of the machine's memory a consumer may lag before it is sent to a slave.", minimum=0, maximum=95, runtime=True)
 
@@ -70,11 +70,11 @@ class BrokerConfig(Config):
     max_hash_slot_num: int = setting("maxHashSlotNum", 5_000_000, "Hash slots of an index file.", minimum=1, maximum=100_000_000)
     max_index_num: int = setting("maxIndexNum", 20_000_000, "Entries of an index file.", minimum=2, maximum=100_000_000)
     message_index_enable: bool = setting("messageIndexEnable", True, "Index messages by key.")
-    flush_interval_commit_log_ms: int = setting("flushIntervalCommitLog", 500, "ASYNC_FLUSH: ms between flushes of the log.", minimum=1, maximum=60_000)
+    flush_interval_commit_log_ms: int = setting("flushIntervalCommitLog", 500, "ASYNC_FLUSH: ms between flushes of the log.", minimum=1, maximum=60_000, runtime=True)
     flush_commit_log_least_pages: int = setting("flushCommitLogLeastPages", 0, "ASYNC_FLUSH: 4 KiB pages that a flush of the log waits for; with RocketMQ's 4, a quiet broker's newest messages wait 10 s.", minimum=0, maximum=1_000_000, runtime=True)
     flush_commit_log_thorough_interval_ms: int = setting("flushCommitLogThoroughInterval", 10_000, "ASYNC_FLUSH: ms after which fewer pages are flushed as well.", minimum=100, maximum=600_000, runtime=True)
     sync_flush_timeout_ms: int = setting("syncFlushTimeout", 5000, "SYNC_FLUSH: ms a send waits for the disk before the answer is FLUSH_DISK_TIMEOUT (stored, not confirmed).", minimum=10, maximum=600_000, runtime=True)
-    flush_interval_consume_queue_ms: int = setting("flushIntervalConsumeQueue", 1000, "ms between flushes of the queues.", minimum=10, maximum=600_000)
+    flush_interval_consume_queue_ms: int = setting("flushIntervalConsumeQueue", 1000, "ms between flushes of the queues.", minimum=10, maximum=600_000, runtime=True)
     flush_consumer_offset_interval_ms: int = setting("flushConsumerOffsetInterval", 5000, "ms between saves of consumer offsets.", minimum=100, maximum=600_000, runtime=True)
     flush_delay_offset_interval_ms: int = setting("flushDelayOffsetInterval", 10_000, "ms between saves of the delay levels' progress.", minimum=100, maximum=600_000, runtime=True)
 
@@ -101,12 +101,12 @@ class BrokerConfig(Config):
     broker_permission: int = setting("brokerPermission", 6, "2 write, 4 read, 6 both.", minimum=0, maximum=7, runtime=True)
     auto_create_topic_enable: bool = setting("autoCreateTopicEnable", True, "Create a topic on the first send to it.", runtime=True)
     auto_create_subscription_group: bool = setting("autoCreateSubscriptionGroup", True, "Create a group on its first use.", runtime=True)
-    default_topic_queue_nums: int = setting("defaultTopicQueueNums", 8, "Queues of the template topic TBW102: the most that an auto-created topic gets.", minimum=1, maximum=65535)
+    default_topic_queue_nums: int = setting("defaultTopicQueueNums", 8, "Queues of the template topic TBW102: the most that an auto-created topic gets.", minimum=1, maximum=65535, runtime=True)
     store_reply_message_enable: bool = setting("storeReplyMessageEnable", True, "Store replies to requests, beside sending them to the requester.", runtime=True)
     trace_topic_enable: bool = setting("traceTopicEnable", True, "Create the topic for message traces at start.")
     max_message_size_bytes: int = setting("maxMessageSize", 4 * MIB, "Largest body of a send request.", minimum=1024, maximum=15 * MIB, runtime=True, is_size=True)
     message_delay_level: str = setting("messageDelayLevel", "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "Delays of the levels 1, 2, ….")
-    timer_wheel_enable: bool = setting("timerWheelEnable", True, "Take and deliver timer messages.")
+    timer_wheel_enable: bool = setting("timerWheelEnable", True, "Take and deliver timer messages.", runtime=True)
     timer_max_delay_s: int = setting("timerMaxDelaySec", 259_200, "Seconds that a timer message may wait at most.", minimum=1, maximum=315_360_000, runtime=True)
     timer_precision_ms: int = setting("timerPrecisionMs", 1000, "ms of one slot of the timer wheel; a directory keeps the one that it began with.", minimum=10, maximum=60_000)
     timer_roll_window_slot: int = setting("timerRollWindowSlot", 172_800, "Slots that a timer message waits at most before it is stored again with the rest of its time.", minimum=2, maximum=604_740)
@@ -134,9 +134,9 @@ class BrokerConfig(Config):
     max_transfer_bytes: int = setting("maxTransferBytesOnMessageInMemory", 262_144, "Most bytes of messages in one pull answer (the first message is always sent).", minimum=1024, maximum=15 * MIB, runtime=True, is_size=True)
     max_transfer_count: int = setting("maxTransferCountOnMessageInMemory", 1024, "Most messages in one pull answer (a client asks for 32 by default).", minimum=1, maximum=1024, runtime=True)
     register_period_ms: int = setting("registerNameServerPeriod", 30_000, "ms between registrations at the name servers.", minimum=10_000, maximum=60_000, runtime=True)
-    register_timeout_ms: int = setting("registerBrokerTimeoutMills", 3000, "ms a registration may take.", minimum=100, maximum=60_000)
-    channel_expiry_ms: int = setting("channelExpiredTimeout", 120_000, "ms after the last heartbeat until a client is forgotten.", minimum=10_000, maximum=3_600_000)
-    lease_time_ms: int = setting("rebalanceLockTime", 60_000, "ms that an ordered consumer's lock on a queue lasts.", minimum=1000, maximum=3_600_000)
+    register_timeout_ms: int = setting("registerBrokerTimeoutMills", 3000, "ms a registration may take.", minimum=100, maximum=60_000, runtime=True)
+    channel_expiry_ms: int = setting("channelExpiredTimeout", 120_000, "ms after the last heartbeat until a client is forgotten.", minimum=10_000, maximum=3_600_000, runtime=True)
+    lease_time_ms: int = setting("rebalanceLockTime", 60_000, "ms that an ordered consumer's lock on a queue lasts.", minimum=1000, maximum=3_600_000, runtime=True)
     idle_timeout_s: int = setting("serverChannelMaxIdleTimeSeconds", 120, "Seconds without a byte after which a connection is closed.", minimum=5, maximum=86_400)
 
     # Pop consumption
@@ -193,6 +193,29 @@ class BrokerConfig(Config):
             """metricsGrpcExporterTarget metricsGrpcExporterHeader metricGrpcExporterTimeOutInMills
             metricGrpcExporterIntervalInMills metricLoggingExporterIntervalInMills metricsInDelta""".split(),
             _PROMETHEUS_ALONE,
+        ),
+    }
+
+    FIXED: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("brokerName", "brokerClusterName", "brokerId"), "other brokers and clients know it by that"),
+        **dict.fromkeys(("bindAddress", "listenPort", "brokerIP1", "brokerIP2", "haListenPort"), "it listens there"),
+        "storePathRootDir": "its files are open there",
+        **dict.fromkeys(
+            """mappedFileSizeCommitLog mappedFileSizeConsumeQueue mapperFileSizeBatchConsumeQueue maxHashSlotNum
+            maxIndexNum mappedFileSizeTimerLog timerPrecisionMs timerRollWindowSlot""".split(),
+            "its files are laid out by it",
+        ),
+        **dict.fromkeys(("messageIndexEnable", "blockDigestEnable"), "its files are open, or are not there"),
+        "messageDelayLevel": "messages that wait are filed by it",
+        "reviveQueueNum": "acknowledgements that wait are filed by it",
+        **dict.fromkeys(
+            """frameSizeBytesMax connectionCountMax connectionCountPerAddressMax frameTimeMsMax unreadAnswersBytesMax
+            memoryBudgetBytes serverChannelMaxIdleTimeSeconds parkedPullCountMax""".split(),
+            "each connection is opened with it",
+        ),
+        **dict.fromkeys(
+            ("metricsExporterType", "metricsPromExporterHost", "metricsPromExporterPort", "metricsLabel"),
+            "its metrics are served so since the start",
         ),
     }
 

@@ -1,15 +1,20 @@
-"""Builds a configuration from defaults, the environment, a properties file and flags, in this order; the last wins."""
+"""Builds a configuration from defaults, a properties file, the environment and flags, in this order; the last wins.
+
+NAMESRV_ADDR alone comes before the file, as with RocketMQ.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pymq.config.base import ORIGIN_DEFAULT, ORIGIN_ENV, ORIGIN_FILE, ORIGIN_FLAG, Config, add_derived
 from pymq.config.broker import BrokerConfig
+from pymq.config.environment import misspelled_in, settings_in
 from pymq.config.namesrv import NamesrvConfig
 from pymq.config.replication import replication_warnings
 from pymq.config.values import SLAVE
@@ -25,13 +30,18 @@ def load_broker_config(
     overrides: Mapping[str, str] | None = None,
     *,
     env: Mapping[str, str] | None = None,
+    defaults: Mapping[str, str] | None = None,
 ) -> BrokerConfig:
     """Return a broker's configuration from ``path`` (``broker.conf``) and ``overrides`` (flags and ``--set``, by key).
 
-    ``env`` is the process environment; only NAMESRV_ADDR is read, and a file overrides it, as with RocketMQ. Raises
-    ConfigError for an unreadable file, a bad value, or an unknown key in ``overrides``.
+    ``env`` is the process environment: NAMESRV_ADDR and each key's own variable; ``defaults`` replace those of the
+    keys they name. Raises ConfigError for an unreadable file, a bad value, or an unknown key in ``overrides``.
     """
     config = BrokerConfig()
+    if env and env.get("NAMESRV_ADDR"):
+        config.set("namesrvAddr", env["NAMESRV_ADDR"], ORIGIN_ENV)
+    for name, text in (defaults or {}).items():
+        config.set(name, text, ORIGIN_DEFAULT)
     _fill(config, path, overrides, env)
     _check_broker(config)
     add_derived(config, "storePathRootDir", str(Path.home() / ".pymq" / f"{config.broker_name}-{config.broker_id}"))
@@ -39,10 +49,15 @@ def load_broker_config(
     return config
 
 
-def load_namesrv_config(path: str | None = None, overrides: Mapping[str, str] | None = None) -> NamesrvConfig:
+def load_namesrv_config(
+    path: str | None = None,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+) -> NamesrvConfig:
     """Return a name server's configuration; parameters and errors as for :func:`load_broker_config`."""
     config = NamesrvConfig()
-    _fill(config, path, overrides, None)
+    _fill(config, path, overrides, env)
     config.warnings += exposure_warnings("bindAddress", config.bind_address)
     return config
 
@@ -101,10 +116,13 @@ def _unescape(text: str) -> str:
 
 
 def _fill(config: Config, path: str | None, overrides: Mapping[str, str] | None, env: Mapping[str, str] | None) -> None:
-    if env and env.get("NAMESRV_ADDR"):
-        config.set("namesrvAddr", env["NAMESRV_ADDR"], ORIGIN_ENV)
     if path is not None:
-        config.accept(parse_properties(_read(path)), ORIGIN_FILE)
+        with _naming(path):
+            config.accept(parse_properties(read_file(path)), ORIGIN_FILE)
+    if env:
+        with _naming("an environment variable"):
+            config.accept(settings_in(env, config.settings()), ORIGIN_ENV)
+        config.warnings += misspelled_in(env, config.settings())
     for name, text in (overrides or {}).items():
         if name in config.IGNORED:
             config.accept({name: text}, ORIGIN_FLAG)
@@ -112,7 +130,17 @@ def _fill(config: Config, path: str | None, overrides: Mapping[str, str] | None,
             config.set(name, text, ORIGIN_FLAG)
 
 
-def _read(path: str) -> str:
+@contextmanager
+def _naming(source: str) -> Iterator[None]:
+    """Adds to a ConfigError where the values come from."""
+    try:
+        yield
+    except ConfigError as error:
+        raise error if source in str(error) else ConfigError(f"{source}: {error}") from None
+
+
+def read_file(path: str) -> str:
+    """Return a configuration file's text. Raises ConfigError for one that can't be read or is too large."""
     try:
         file = Path(path)
         if file.stat().st_size > FILE_SIZE_BYTES_MAX:

@@ -33,6 +33,7 @@ class NamesrvConfig(Config):
     topic_share_count_max: int = setting("maxTopicEntries", 500_000, "Most entries of topics on broker names: a topic on three of them has three.", minimum=20, maximum=100_000_000, runtime=True)
     broker_id_kept_ms: int = setting("brokerIdKeptMs", 65_000, "ms for which the id and the address of a broker that left are kept for it and its group.", minimum=0, maximum=600_000, runtime=True)
     kv_count_max: int = setting("maxKvEntries", 10_000, "Most KV entries.", minimum=1, maximum=1_000_000, runtime=True)
+    runtime_settings_path: str = setting("runtimeSettingsPath", "", "File that keeps settings which `pymq config set --persist` changes; empty: none are kept.")
     metrics_exporter_type: str = setting("metricsExporterType", "DISABLE", "PROM serves metrics to Prometheus.", choices=("DISABLE", "PROM"))
     metrics_prom_exporter_host: str = setting("metricsPromExporterHost", "", "Address to serve metrics on; empty: the bind address.")
     metrics_prom_exporter_port: int = setting("metricsPromExporterPort", 5558, "Port to serve metrics on; 0 takes any free port.", minimum=0, maximum=65535)
@@ -50,7 +51,7 @@ class NamesrvConfig(Config):
     # fmt: on
     IGNORED: ClassVar[Mapping[str, str]] = {
         "kvConfigPath": "a name server keeps nothing on disk",
-        "configStorePath": "a name server keeps nothing on disk",
+        "configStorePath": "runtimeSettingsPath names the file that keeps changed settings",
         "rocketmqHome": "PyMQ has no home directory",
         "serverWorkerThreads": "PyMQ serves requests on one event loop, without thread pools",
         "serverSelectorThreads": "PyMQ serves requests on one event loop, without thread pools",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pymq.config import NamesrvConfig
+from pymq.config.runtime import RuntimeSettings
 from pymq.namesrv.handlers.broker import BrokerPacketHandler
 from pymq.namesrv.handlers.client import ClientPacketHandler
 from pymq.namesrv.handlers.console import ConsolePacketHandler
@@ -11,15 +12,18 @@ from pymq.namesrv.table import RouteTable
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.dispatch import Permission, Route
 from pymq.wire.headers import route as headers
+from pymq.wire.headers.admin import GetConfigHeader, UpdateConfigHeader
 
 OPEN, ADMIN, INNER = Permission.OPEN, Permission.ADMIN, Permission.INNER
 
 
-def namesrv_routes(table: RouteTable, kv: KvConfig, config: NamesrvConfig) -> list[Route]:
+def namesrv_routes(
+    table: RouteTable, kv: KvConfig, config: NamesrvConfig, runtime_settings: RuntimeSettings
+) -> list[Route]:
     """Return a route for every request code that a name server serves."""
     client = ClientPacketHandler(table, kv, config)
     broker = BrokerPacketHandler(table, kv, config)
-    console = ConsolePacketHandler(table, kv, config)
+    console = ConsolePacketHandler(table, kv, config, runtime_settings)
     # fmt: off
     return [
         Route(Code.GET_ROUTEINFO_BY_TOPIC, headers.RouteHeader, client.route, OPEN),
@@ -45,7 +49,7 @@ def namesrv_routes(table: RouteTable, kv: KvConfig, config: NamesrvConfig) -> li
         Route(Code.GET_KV_CONFIG, headers.KvKeyHeader, console.get_value, ADMIN),
         Route(Code.DELETE_KV_CONFIG, headers.KvKeyHeader, console.delete_value, ADMIN),
         Route(Code.GET_KVLIST_BY_NAMESPACE, headers.KvNamespaceHeader, console.list_values, ADMIN),
-        Route(Code.UPDATE_NAMESRV_CONFIG, None, console.update_config, ADMIN),
-        Route(Code.GET_NAMESRV_CONFIG, None, console.get_config, ADMIN),
+        Route(Code.UPDATE_NAMESRV_CONFIG, UpdateConfigHeader, console.update_config, ADMIN),
+        Route(Code.GET_NAMESRV_CONFIG, GetConfigHeader, console.get_config, ADMIN),
     ]
     # fmt: on

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from pymq.clock import Clock
 from pymq.config import NamesrvConfig
+from pymq.config.runtime import Keeper, RuntimeSettings
 from pymq.model.hosts import format_address
 from pymq.namesrv.kv import KvConfig
 from pymq.namesrv.routes import namesrv_routes
@@ -33,14 +34,23 @@ class NameServer:
         clock: Clock,
         config: NamesrvConfig | None = None,
         budget: MemoryBudget | None = None,
+        keeper: Keeper | None = None,
         now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``budget``: the process's, when another role shares it; ``now_s`` measures how long work takes."""
+        """``budget``: the process's, when another role shares it; ``keeper``, which saves before it returns, keeps
+        changes of settings; ``now_s`` measures how long work takes."""
         self.config = config or NamesrvConfig()
         budget = budget or make_budget(self.config.memory_budget_bytes)
         self.table = RouteTable(clock, self.config, budget)
         self.kv = KvConfig()
-        self.dispatcher = Dispatcher(namesrv_routes(self.table, self.kv, self.config), "name server")
+        self.runtime_settings = RuntimeSettings(
+            self.config,
+            clock.now_ms,
+            keeper,
+            no_keeper_text="this name server keeps nothing on disk: start it with runtimeSettingsPath=FILE",
+        )
+        routes = namesrv_routes(self.table, self.kv, self.config, self.runtime_settings)
+        self.dispatcher = Dispatcher(routes, "name server")
         self.server = Server(
             self.dispatcher,
             clock=clock,
@@ -54,6 +64,7 @@ class NameServer:
 
     async def start(self, host: str | None = None, port: int | None = None) -> int:
         """Listens on ``host:port``, by default as configured (port 0: any free port), and returns the port."""
+        self.runtime_settings.load()
         host = self.config.bind_address if host is None else host
         bound = await self.server.start(host, self.config.listen_port if port is None else port)
         self.address = format_address(host, bound)

@@ -7,11 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from pymq.model.route import QueueData
-from pymq.model.tables import PERM_READ_WRITE, PERM_WRITE, TopicConfig
+from pymq.model.tables import PERM_READ_WRITE, PERM_WRITE, SYS_FLAG_UNIT, SYS_FLAG_UNIT_SUBSCRIPTION, TopicConfig
 
-# Java: TopicSysFlag. "Units" are a deployment scheme; only the three topic lists remain of it.
-SYS_FLAG_UNIT = 0x1
-SYS_FLAG_UNIT_SUBSCRIPTION = 0x2
 # What an entry takes in memory, as measured; a topic's name comes on top, with two bytes a character.
 TOPIC_BYTES = 280
 SHARE_BYTES = 120

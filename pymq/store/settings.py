@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pymq.model.layout import BATCH_UNIT_SIZE_BYTES, UNIT_SIZE_BYTES
@@ -37,7 +38,7 @@ class StoreSettings:
     # so old data is served with the large limits; a page fault costs less here than another pull.
     in_memory_bytes: int | None = None
     delay_levels_ms: tuple[int, ...] = parse_delay_levels(DELAY_LEVELS)  # messageDelayLevel
-    queue_write_interval_ms: int = 1000  # flushIntervalConsumeQueue: tails go to the page cache
+    queue_write_interval_ms: Callable[[], int] = lambda: 1000  # flushIntervalConsumeQueue: tails go to the page cache
     checkpoint_interval_ms: int = 10_000  # flushConsumeQueueThoroughInterval, shorter: it bounds an unclean start
     checkpoint_bytes: int = 256 << 20  # log bytes that move the checkpoint early, so that a start reads little more
     queue_tail_bytes: int = 65_536  # a queue's tail is written early when it grows beyond this

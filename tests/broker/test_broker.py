@@ -329,3 +329,25 @@ def test_pulls_are_moved_on_after_an_operator_deletes_old_messages(tmp_path: Pat
             await again.stop()
 
     asyncio.run(scenario())
+
+
+def test_a_kept_setting_is_there_after_a_restart_and_others_are_not(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with name_server() as namesrv:
+            broker = make_broker(tmp_path / "data", namesrv.address, maxTopics="30")
+            address = await broker.start()
+            async with Admin(namesrv.address) as admin:
+                await admin.settings.change(address, {"maxTopics": "40", "brokerRole": "SYNC_MASTER"}, is_kept=True)
+                await admin.settings.change(address, {"maxGroups": "50"})
+            await broker.stop()
+            again = make_broker(tmp_path / "data", namesrv.address, maxTopics="30")
+            address = await again.start()
+            async with Admin(namesrv.address) as admin:
+                read = await admin.settings.read(address)
+                assert (read.values["maxTopics"], read.origin("maxTopics")) == ("40", "kept")
+                assert (read.values["brokerRole"], read.values["maxGroups"]) == ("SYNC_MASTER", "10000")
+                await admin.settings.change(address, {}, forget=["maxTopics"])
+                assert again.config.get("maxTopics") == 30
+            await again.stop()
+
+    asyncio.run(scenario())

@@ -172,7 +172,7 @@ def test_settings_reach_the_store() -> None:
     settings = store_settings(config)
     assert (settings.segment_size_bytes, settings.queue_file_size_bytes) == (1_048_576, 4000)
     assert (settings.index_slot_count, settings.index_entry_count, settings.index_enabled) == (11, 22, False)
-    assert settings.queue_write_interval_ms == 333
+    assert settings.queue_write_interval_ms() == 333
     assert settings.delay_levels_ms == (1000, 120_000)
 
 

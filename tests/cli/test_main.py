@@ -21,7 +21,7 @@ from pymq.errors import (
 )
 
 SUBCOMMANDS = {
-    "broker": ["", "status", "config", "promote", "drain", "undrain", "rejoin"],  # without arguments it runs a broker
+    "broker": ["", "status", "promote", "drain", "undrain", "rejoin"],  # without arguments it runs a broker
     "cluster": ["list"],
     "check": ["broker", "lag", "disk", "replica"],
     "topic": ["list", "create", "update", "delete", "describe", "route", "stats"],
@@ -31,6 +31,7 @@ SUBCOMMANDS = {
     "filter": ["list", "eval", "test"],
     "message": ["get", "query", "recall", "resend", "trace"],
     "bench": ["send", "consume", "latency"],
+    "config": ["show", "diff", "set", "unset", "check"],
     "store": ["verify", "inspect", "dump", "repair", "recover", "thaw", "accept-loss"],
 }
 ALL_COMMANDS = [

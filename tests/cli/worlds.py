@@ -9,6 +9,7 @@ from typing import Any
 from pymq.broker.replication.roles.role import Role
 from pymq.client.admin.brokers import BrokerAdmin
 from pymq.client.admin.replication import ReplicationAdmin
+from pymq.client.admin.settings import SettingsAdmin
 from pymq.errors import RefusedError, UnreachableError
 from pymq.model.route import BrokerData
 from pymq.wire.bodies_admin import encode_admin_body
@@ -36,11 +37,14 @@ class Connection:
         if replaced is not None:
             return replaced(Command(code, body=raw))
         fields: dict[str, Any] = encode_header(header) if header is not None else {}
-        reply = Caller(world).ask(code, raw, **fields)
-        assert reply is not None
+        caller = Caller(world)
+        reply = caller.ask(code, raw, **fields)
+        if reply is None:
+            reply = caller.peer.answers.pop()
         if reply.code != 0:
             raise RefusedError(reply.code, reply.remark, address)
-        return Command(0, body=reply.body)
+        answer = reply.to_command(Command(code))
+        return Command(0, ext=answer.ext, body=reply.body)
 
 
 class Cluster:
@@ -60,6 +64,7 @@ class WorldAdmin:
         self.connection = Connection()
         self.cluster = Cluster()
         self.brokers = BrokerAdmin(self.connection)  # type: ignore[arg-type]
+        self.settings = SettingsAdmin(self.connection)  # type: ignore[arg-type]
         self.replication = ReplicationAdmin(self.connection, self.brokers)  # type: ignore[arg-type]
 
     def add(self, name: str, broker_id: int, world: World | None) -> str:

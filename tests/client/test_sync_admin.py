@@ -21,6 +21,7 @@ PARTS = [
     "offsets",
     "brokers",
     "permissions",
+    "settings",
     "filters",
     "replication",
     "messages",

@@ -12,6 +12,7 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.config import NamesrvConfig
+from pymq.config.runtime import RuntimeSettings
 from pymq.model import fastjson
 from pymq.model.route import QueueData, TopicRoute
 from pymq.model.tables import DataVersion, TopicConfig
@@ -42,7 +43,10 @@ class World:
         self.budget = MemoryBudget()
         self.table = RouteTable(ManualClock(), budget=self.budget)
         self.kv = KvConfig()
-        self.dispatcher = Dispatcher(namesrv_routes(self.table, self.kv, self.config), "name server")
+        self.dispatcher = Dispatcher(
+            namesrv_routes(self.table, self.kv, self.config, RuntimeSettings(self.config, lambda: 0)),
+            "name server",
+        )
         self.peer = FakePeer()
 
     def ask(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", version: int = 479) -> Command:
@@ -495,7 +499,7 @@ def test_settings_are_listed_and_changed(world: World) -> None:
         (b"scanNotActiveBrokerInterval=1\\u0030000", 16),
         (b"orderMessageEnable=tr\0ue", 16),
         (b"orderMessageEnable=true\\nlistenPort=1", 16),
-        (b"\xff\xfe=1", 29),
+        (b"\xff\xfe=1", 16),
     ],
 )
 def test_settings_off_the_list_or_out_of_range_are_refused_whole(world: World, body: bytes, code: int) -> None:

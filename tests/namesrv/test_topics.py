@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pymq.model.tables import TopicConfig
-from pymq.namesrv.topics import SYS_FLAG_UNIT, SYS_FLAG_UNIT_SUBSCRIPTION, TopicManager
+from pymq.model.tables import SYS_FLAG_UNIT, SYS_FLAG_UNIT_SUBSCRIPTION, TopicConfig
+from pymq.namesrv.topics import TopicManager
 
 
 def config(name: str, **fields: int) -> TopicConfig:

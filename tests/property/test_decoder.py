@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from pymq.clock import ManualClock
 from pymq.config import NamesrvConfig
+from pymq.config.runtime import RuntimeSettings
 from pymq.errors import ProtocolViolation, Refusal
 from pymq.model import fastjson
 from pymq.model.compression import InflateError, decompress_body
@@ -145,7 +146,7 @@ def test_mutated_frames_decode_or_are_refused(capsys: pytest.CaptureFixture[str]
 
 def test_mutated_frames_never_break_the_name_servers_handlers(capsys: pytest.CaptureFixture[str]) -> None:
     table, kv, config = RouteTable(ManualClock()), KvConfig(), NamesrvConfig()
-    dispatcher = Dispatcher(namesrv_routes(table, kv, config), "name server")
+    dispatcher = Dispatcher(namesrv_routes(table, kv, config, RuntimeSettings(config, lambda: 0)), "name server")
     codes = sorted(dispatcher.routes)
     peer = FakePeer()
     answers: Counter[int] = Counter()

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from pymq.broker.handlers.late import answer_when_saved
 from pymq.broker.messages.message_filter import MessageFilter
 from pymq.broker.messages.reader import EVALUATION_MS
-from pymq.broker.replication.master.sync_mode import check_role_setting
 from pymq.broker.report.runtime_info import RuntimeInfo
 from pymq.clock import Clock
+from pymq.config.runtime import BusyError, Change, RuntimeSettings, StaleError, parse_changes
 from pymq.errors import ConfigError, PymqError, Refusal
-from pymq.model.tables import DataVersion
 from pymq.wire.bodies_admin import (
     ConsumeQueueAnswer,
     ConsumeQueueEntry,
@@ -27,7 +25,13 @@ from pymq.wire.bodies_route import KvTable
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Reply
-from pymq.wire.headers.admin import BrokerConfigAnswer, QueryConsumeQueueHeader, StatsDataHeader
+from pymq.wire.headers.admin import (
+    ConfigAnswer,
+    GetConfigHeader,
+    QueryConsumeQueueHeader,
+    StatsDataHeader,
+    UpdateConfigHeader,
+)
 
 if TYPE_CHECKING:
     from pymq.broker.messages.expressions import Expressions
@@ -44,7 +48,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CONFIG_BODY_SIZE_BYTES_MAX = 64 * 1024
 QUEUE_ENTRY_COUNT_MAX = 1000
 QUEUES_AT_ONCE = 100  # that are deleted before the next rest: some 4 ms
 
@@ -56,6 +59,8 @@ class BrokerAdminHandlers:
         self,
         *,
         config: BrokerConfig,
+        runtime_settings: RuntimeSettings,
+        on_settings: Callable[[Collection[str]], None],
         clock: Clock,
         store: MessageStore,
         topics: TopicManager,
@@ -71,6 +76,8 @@ class BrokerAdminHandlers:
     ) -> None:
         self._sliced_work = sliced_work
         self._config = config
+        self._runtime_settings = runtime_settings
+        self._on_settings = on_settings
         self._clock = clock
         self._store = store
         self._topics = topics
@@ -82,38 +89,47 @@ class BrokerAdminHandlers:
         self._waiting_answers = waiting_answers
         self._cleaner = cleaner
         self._runtime_info = runtime_info
-        self._config_version = DataVersion(0, 0, clock.now_ms())
 
-    def update_config(self, request: Command, header: None, peer: Peer) -> Reply:
-        """Change settings that can change at run time, all or none. The change lasts until the broker stops."""
-        wanted = _config_lines(request.body)
+    def update_config(self, request: Command, header: UpdateConfigHeader, peer: Peer) -> Reply | None:
+        """Change settings that can change at run time, all or none: until the broker stops, or kept beyond that."""
+        settings = self._runtime_settings
         try:
-            check_role_setting(self._config, wanted)
-            changed = self._config.change_at_runtime(wanted)
+            change = settings.plan(
+                request.body, forget=header.forget, is_kept=header.persist, version=header.expected_version
+            )
         except ConfigError as error:
             log.warning("%s may not change the configuration: %s", peer.address, error)
-            raise Refusal(ResponseCode.NO_PERMISSION, str(error)) from error
+            raise Refusal(_refusal_code(error), str(error)) from error
+        if change.kept is None:
+            return self._apply(change, peer)
+        settings.save(change, answer_when_saved(request, peer, lambda: self._apply(change, peer)))
+        return None
+
+    def _apply(self, change: Change, peer: Peer) -> Reply:
+        changed = self._runtime_settings.apply(change)
         if changed:
-            self._config_version = self._config_version.next(self._clock.now_ms())
-            text = ", ".join(f"{name}={wanted[name]}" for name in changed)
-            log.info("%s changed the configuration: %s", peer.address, text)
+            text = ", ".join(f"{name}={value}" for name, value in changed.items())
+            log.info("%s changed the configuration%s: %s", peer.address, " and kept it" * change.is_kept, text)
+            self._on_settings(changed)
             self._waiting_answers.release_confirmed()  # other answers can go now, or fewer sends are taken
         return Reply()
 
     def plan_config(self, request: Command, header: None, peer: Peer) -> Reply:
         """Say which segments retention would delete after a change of settings, and change nothing."""
-        wanted = _config_lines(request.body)
         try:
-            changed = self._config.with_runtime_changes(wanted)
+            changed = self._config.with_runtime_changes(parse_changes(request.body))
         except ConfigError as error:
             raise Refusal(ResponseCode.NO_PERMISSION, str(error)) from error
         return Reply(body=encode_admin_body(self._cleaner.plan(changed)))
 
-    def config(self, request: Command, header: None, peer: Peer) -> Reply:
+    def config(self, request: Command, header: GetConfigHeader, peer: Peer) -> Reply:
         """Return all settings as properties text, with secrets masked."""
-        text = "".join(f"{name}={value}\n" for name, value in self._config.as_properties().items())
-        version = msgspec.json.encode(self._config_version).decode()
-        return Reply(ext=BrokerConfigAnswer(version=version), body=text.encode())
+        settings = self._runtime_settings
+        answer = ConfigAnswer(version=settings.version)
+        if header.origins:
+            changeable = ";".join(self._config.names_at_runtime())
+            answer = ConfigAnswer(version=settings.version, origins=settings.origins(), changeable=changeable)
+        return Reply(ext=answer, body=settings.as_text().encode())
 
     def runtime_info(self, request: Command, header: None, peer: Peer) -> Reply:
         """Return the broker's figures."""
@@ -205,29 +221,10 @@ class BrokerAdminHandlers:
         return Reply()
 
 
-def _config_lines(body: bytes) -> dict[str, str]:
-    """Parse ``key=value`` lines. Raises Refusal(NO_PERMISSION) for text that could hide another line or key."""
-    if len(body) > CONFIG_BODY_SIZE_BYTES_MAX:
-        raise _bad_config(f"the text has {len(body)} bytes, the limit is {CONFIG_BODY_SIZE_BYTES_MAX}")
-    try:
-        text = body.decode()
-    except UnicodeDecodeError as error:
-        raise _bad_config(f"the text is not UTF-8: {error}") from error
-    if "\\" in text or any(ord(character) < 32 and character != "\n" for character in text):
-        raise _bad_config("CR, NUL, other control characters and backslash escapes are not allowed")
-    result: dict[str, str] = {}
-    for line in filter(None, (line.strip() for line in text.split("\n"))):
-        name, separator, value = line.partition("=")
-        if not separator or name.strip() in result:
-            raise _bad_config(f"{line[:60]!r} is not a key=value line, or names a key twice")
-        result[name.strip()] = value.strip()
-    if not result:
-        raise _bad_config("it names no key: write key=value lines")
-    return result
-
-
-def _bad_config(why: str) -> Refusal:
-    return Refusal(ResponseCode.NO_PERMISSION, f"the configuration was not changed: {why}")
+def _refusal_code(error: ConfigError) -> int:
+    if isinstance(error, BusyError):
+        return ResponseCode.SYSTEM_BUSY
+    return ResponseCode.SYSTEM_ERROR if isinstance(error, StaleError) else ResponseCode.NO_PERMISSION
 
 
 def _window(window: RateWindow) -> StatsWindow:

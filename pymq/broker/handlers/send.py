@@ -264,7 +264,13 @@ class SendHandlers:
                 self._schedule_commit()
 
         saved = answer_when_saved(request, peer, again)
-        self._topics.make_for_send(header.topic, header.default_topic, header.default_topic_queue_nums, saved)
+        self._topics.make_for_send(
+            header.topic,
+            header.default_topic,
+            header.default_topic_queue_nums,
+            saved,
+            is_unit=bool(header.unit_mode),
+        )
 
     def queue_for(self, header: SendHeader, topic: TopicConfig) -> int:
         """Return the queue asked for, or a random one when the client leaves the choice. Raises Refusal."""

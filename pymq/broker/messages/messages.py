@@ -142,7 +142,7 @@ class Messages:
             Job("store housekeeping", TICK_PERIOD_MS, self._store.tick),
             Job("late answers", TICK_PERIOD_MS, self.waiting_answers.tick),
             Job(TIMER_JOB, TICK_PERIOD_MS, self.timers.tick),
-            Job("flush", self._config.flush_interval_commit_log_ms, self.flusher.tick),
+            Job("flush", lambda: self._config.flush_interval_commit_log_ms, self.flusher.tick),
         ]
 
     def stop(self) -> None:

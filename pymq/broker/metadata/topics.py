@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from pymq.broker.metadata.saved_state import SavedState, raise_failure
 from pymq.broker.metadata.table_reading import read_configs
 from pymq.broker.metadata.table_saver import Saved, TableSaver
@@ -22,11 +24,20 @@ from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import Refusal, StoreError
 from pymq.model import names
-from pymq.model.tables import PERM_INHERIT, PERM_READ_WRITE, DataVersion, TopicConfig
+from pymq.model.tables import (
+    PERM_INHERIT,
+    PERM_READ_WRITE,
+    SYS_FLAG_UNIT,
+    SYS_FLAG_UNIT_SUBSCRIPTION,
+    DataVersion,
+    TopicConfig,
+)
 from pymq.wire.codes import ResponseCode
 
 log = logging.getLogger(__name__)
 
+DEFAULT_QUEUES = "defaultTopicQueueNums"
+TEMPLATE_SETTINGS = frozenset({DEFAULT_QUEUES, "autoCreateTopicEnable"})
 INTERNAL_TOPICS_PER_GROUP = 2  # one for its retries, one for its dead letters
 
 # Gets the names of topics that were made, changed or deleted.
@@ -145,8 +156,9 @@ class TopicManager:
         else:
             self._state.when_saved(done)
 
-    def make_for_send(self, topic: str, template: str, queue_count: int, done: Saved) -> None:
-        """Make the topic of a first send, from ``template`` (TBW102) with ``queue_count`` queues.
+    def make_for_send(self, topic: str, template: str, queue_count: int, done: Saved, *, is_unit: bool = False) -> None:
+        """Make the topic of a first send, with ``queue_count`` queues, or as many as ``template`` (TBW102) has for
+        writing, and the template's permission. ``is_unit``: the producer is of a unit of a larger system.
 
         ``done`` as in :meth:`put`. The send's answer must not come before it, or a crash could lose the topic of a
         confirmed message. Raises Refusal: INVALID_PARAMETER for an illegal name, TOPIC_NOT_EXIST when the topic may not
@@ -157,10 +169,25 @@ class TopicManager:
         if topic in planned:
             self._state.when_saved(done)
             return
-        made = self._made_from(planned.get(template), topic, queue_count)
+        made = self._made_from(planned.get(template), topic, queue_count, is_unit=is_unit)
         self._check_count([topic])
         self._state.change(lambda table: table.add(made), self._then_notify([topic], done))
         log.info("making topic %s with %d queues for a first send", topic, made.write_queue_nums)
+
+    def follow_settings(self, changed: Collection[str]) -> None:
+        """Make the template topic TBW102 what settings that ``changed`` at run time ask for.
+
+        RocketMQ reads both settings at the start alone.
+        """
+        config, name = self._config, names.AUTO_CREATE_TOPIC
+        if config.is_slave or not config.auto_create_topic_enable or not TEMPLATE_SETTINGS.intersection(changed):
+            return
+        count, template = config.default_topic_queue_nums, self._state.planned().configs.get(name)
+        if template is None:
+            self._system_names |= {name}
+            self._make_at_once([_plain(name, count, PERM_READ_WRITE | PERM_INHERIT)])
+        elif DEFAULT_QUEUES in changed:
+            self._make_at_once([msgspec.structs.replace(template, read_queue_nums=count, write_queue_nums=count)])
 
     def ensure_internal(self, topic: str, queue_count: int = 1, perm: int = PERM_READ_WRITE) -> TopicConfig:
         """Return a retry or dead-letter topic, and make it if missing. Raises Refusal(NO_PERMISSION) at their limit."""
@@ -197,10 +224,12 @@ class TopicManager:
         """Return the topic's attributes after ``+name=value,-name`` is applied. Raises Refusal(INVALID_PARAMETER)."""
         return changed_attributes(self.attributes(topic), text)
 
-    def _made_from(self, template: TopicConfig | None, topic: str, queue_count: int) -> TopicConfig:
+    def _made_from(self, template: TopicConfig | None, topic: str, queue_count: int, *, is_unit: bool) -> TopicConfig:
+        is_retry = topic.startswith(names.RETRY_PREFIX)
+        flag = (SYS_FLAG_UNIT_SUBSCRIPTION if is_retry else SYS_FLAG_UNIT) if is_unit else 0
         if template is None or not self._config.auto_create_topic_enable or not template.perm & PERM_INHERIT:
-            if topic.startswith(names.RETRY_PREFIX):
-                return _plain(topic, 1)
+            if is_retry:
+                return msgspec.structs.replace(_plain(topic, 1), topic_sys_flag=flag)
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, self._not_exist_text(topic))
         count = max(1, min(queue_count, template.write_queue_nums))
         return TopicConfig(
@@ -208,7 +237,7 @@ class TopicManager:
             read_queue_nums=count,
             write_queue_nums=count,
             perm=template.perm & ~PERM_INHERIT,
-            topic_sys_flag=template.topic_sys_flag,
+            topic_sys_flag=flag,
             topic_filter_type=template.topic_filter_type,
         )
 

@@ -23,12 +23,16 @@ WAKE_UP_MS = 50
 
 @dataclass(slots=True, frozen=True)
 class Job:
-    """One piece of periodic work. ``period_ms`` counts from the end of a run to the next one's start, give or take
-    half of WAKE_UP_MS."""
+    """One piece of periodic work. ``period``: ms from the end of a run to the next one's start, give or take half of
+    WAKE_UP_MS; a function where it may change at run time."""
 
     name: str
-    period_ms: int
+    period: int | Callable[[], int]
     run: Callable[[], object]
+
+    @property
+    def period_ms(self) -> int:
+        return self.period if isinstance(self.period, int) else self.period()
 
 
 class JobRunner:

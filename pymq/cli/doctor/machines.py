@@ -49,7 +49,7 @@ def _disk(broker: Broker, used_percent: float) -> Iterator[Finding]:
     refuse, delete = broker.setting("diskSpaceWarningLevelRatio"), broker.setting("diskMaxUsedSpaceRatio")
     where = f"{used_percent:.0f} % of its disk are in use{f', {free} are free' if free else ''}"
     values = {"used_percent": round(used_percent, 1), "refuse_percent": refuse, "delete_percent": delete}
-    more = "add disk, or shorten fileReservedTime with pymq broker config"
+    more = "add disk, or shorten fileReservedTime with pymq config set"
     if refuse and used_percent >= refuse:
         yield problem(broker.label, f"{where}, from {refuse:.0f} % on it refuses sends", more, **values)
     elif refuse and used_percent >= refuse * DISK_WARNING_SHARE:

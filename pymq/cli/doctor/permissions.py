@@ -21,7 +21,7 @@ def check_permissions(state: ClusterState) -> Iterator[Finding]:
             yield warning(
                 broker.label,
                 f"clients may not {' or '.join(missing)} (brokerPermission={perm:.0f})",
-                f"if that is not wanted: pymq broker config {broker.label} brokerPermission={PERM_READ_WRITE}",
+                f"if that is not wanted: pymq config set brokerPermission={PERM_READ_WRITE} --broker {broker.label}",
                 permission=int(perm or 0),
             )
     for broker in state.masters:

@@ -31,7 +31,7 @@ def check_routes(state: ClusterState) -> Iterator[Finding]:
             yield problem(
                 broker.label,
                 f"has {len(unlisted)} topics that no name server lists, so no client finds them: {shown(unlisted)}",
-                f"its log says why it can't register; pymq broker config {broker.label} --key namesrv shows where",
+                f"its log says why it can't register; pymq config show namesrv --broker {broker.label} shows where",
                 topics=unlisted,
             )
     system = {broker.view.name for broker in state.brokers} | {broker.view.cluster for broker in state.brokers}

@@ -17,6 +17,7 @@ from pymq.client.admin.namesrv import NamesrvAdmin
 from pymq.client.admin.offsets import OffsetAdmin
 from pymq.client.admin.permissions import PermissionAdmin
 from pymq.client.admin.replication import ReplicationAdmin
+from pymq.client.admin.settings import SettingsAdmin
 from pymq.client.admin.topics import TopicAdmin
 from pymq.client.admin.traces import TraceAdmin
 from pymq.client.name_servers import parse_name_servers
@@ -25,7 +26,7 @@ from pymq.clock import Clock, SystemClock
 
 class Admin:
     """Admin calls by noun: ``cluster``, ``topics``, ``groups``, ``offsets``, ``draining``, ``filters``, ``brokers``,
-    ``permissions``, ``replication``, ``messages``, ``traces``, ``namesrv``.
+    ``permissions``, ``settings``, ``replication``, ``messages``, ``traces``, ``namesrv``.
 
     ``namesrv``: "host:port" texts, or one text with several joined by ``;``; without them NAMESRV_ADDR from the
     environment, else 127.0.0.1:9876. ``timeout_s``: for each request. ``is_partial``: calls that ask every broker
@@ -52,6 +53,7 @@ class Admin:
         self.draining = DrainAdmin(self.topics, self.groups, self.offsets)
         self.brokers = BrokerAdmin(self._connection)
         self.permissions = PermissionAdmin(self._connection, self.cluster, self.topics, self.brokers)
+        self.settings = SettingsAdmin(self._connection)
         self.filters = FilterAdmin(self.cluster, self.topics, self.groups, self.brokers)
         self.replication = ReplicationAdmin(self._connection, self.brokers)
         self.messages = MessageAdmin(self._connection, self.topics)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from pymq.config import NamesrvConfig, parse_properties
-from pymq.errors import ConfigError, Refusal
+from pymq.config import NamesrvConfig
+from pymq.config.runtime import RuntimeSettings, StaleError
+from pymq.errors import ConfigError, Refusal, StoreError
 from pymq.namesrv.kv import KvConfig
 from pymq.namesrv.table import RouteTable
 from pymq.wire.bodies_client import encode_body
@@ -13,6 +14,7 @@ from pymq.wire.bodies_route import KvTable, TopicList, encode_cluster_info
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.headers.admin import ConfigAnswer, GetConfigHeader, UpdateConfigHeader
 from pymq.wire.headers.route import (
     AddWritePermAnswer,
     BrokerNameHeader,
@@ -31,10 +33,13 @@ log = logging.getLogger(__name__)
 class ConsolePacketHandler:
     """Answers requests about topic lists, permissions, shared values and the name server's own settings."""
 
-    def __init__(self, table: RouteTable, kv: KvConfig, config: NamesrvConfig) -> None:
+    def __init__(
+        self, table: RouteTable, kv: KvConfig, config: NamesrvConfig, runtime_settings: RuntimeSettings
+    ) -> None:
         self._table = table
         self._kv = kv
         self._config = config
+        self._runtime_settings = runtime_settings
 
     def cluster_info(self, command: Command, header: None, peer: Peer) -> Reply:
         """GET_BROKER_CLUSTER_INFO (106)."""
@@ -107,25 +112,35 @@ class ConsolePacketHandler:
             raise Refusal(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace[:255]}")
         return Reply(body=encode_body(KvTable(table=table)))
 
-    def update_config(self, command: Command, header: None, peer: Peer) -> Reply:
+    def update_config(self, command: Command, header: UpdateConfigHeader, peer: Peer) -> Reply:
         """UPDATE_NAMESRV_CONFIG (318): keys on the allow-list only, all or none."""
+        settings = self._runtime_settings
         try:
-            values = parse_properties(command.body.decode())
-        except UnicodeDecodeError:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, "the body is no UTF-8 text: send key=value lines") from None
-        try:
-            changed = self._config.change_at_runtime(values)
+            change = settings.plan(
+                command.body, forget=header.forget, is_kept=header.persist, version=header.expected_version
+            )
         except ConfigError as error:
             log.warning("%s may not change the settings: %s", peer.address, error)
-            raise Refusal(ResponseCode.NO_PERMISSION, str(error)) from None
+            code = ResponseCode.SYSTEM_ERROR if isinstance(error, StaleError) else ResponseCode.NO_PERMISSION
+            raise Refusal(code, str(error)) from None
+        if change.kept is not None:
+            outcome: list[StoreError | OSError | None] = []
+            settings.save(change, outcome.append)  # the name server waits: its keeper has no thread
+            if outcome[0] is not None:
+                raise Refusal(ResponseCode.SYSTEM_ERROR, str(outcome[0]))
+        changed = settings.apply(change)
         if changed:
-            log.info("%s changed settings: %s", peer.address, {name: self._config.get(name) for name in changed})
+            log.info("%s changed settings%s: %s", peer.address, " and kept them" * change.is_kept, changed)
         return Reply()
 
-    def get_config(self, command: Command, header: None, peer: Peer) -> Reply:
+    def get_config(self, command: Command, header: GetConfigHeader, peer: Peer) -> Reply:
         """GET_NAMESRV_CONFIG (319): properties text."""
-        lines = (f"{name}={text}\n" for name, text in self._config.as_properties().items())
-        return Reply(body="".join(lines).encode())
+        settings = self._runtime_settings
+        answer = ConfigAnswer(version=settings.version)
+        if header.origins:
+            changeable = ";".join(self._config.names_at_runtime())
+            answer = ConfigAnswer(version=settings.version, origins=settings.origins(), changeable=changeable)
+        return Reply(ext=answer, body=settings.as_text().encode())
 
 
 def _topic_list(topics: list[str], broker_addr: str | None = None) -> Reply:

@@ -64,7 +64,7 @@ class Housekeeping:
             self._next_distrust_ms = now_ms + DISTRUST_INTERVAL_MS
             self._queues.distrust_sums()
         if now_ms >= self._next_write_ms and (self._is_written() or self._write_in_ticks(now_ms)):
-            self._next_write_ms = now_ms + self._settings.queue_write_interval_ms
+            self._next_write_ms = now_ms + self._settings.queue_write_interval_ms()
 
     def _write_in_ticks(self, now_ms: int) -> bool:
         """Write some tails. Once few queues have one, :meth:`write` what is left, and return True.

@@ -185,7 +185,31 @@ class ConsumeDirectlyHeader(Header, kw_only=True, frozen=True):
     group_sys_flag: Int32 | None = None
 
 
-class BrokerConfigAnswer(Header, kw_only=True, frozen=True):
-    """The answer to GET_BROKER_CONFIG (26): the configuration's version as JSON; the body is ``name=value`` lines."""
+class GetConfigHeader(Header, kw_only=True, frozen=True):
+    """GET_BROKER_CONFIG (26), GET_NAMESRV_CONFIG (319). ``origins`` is PyMQ's own; RocketMQ ignores it."""
+
+    origins: bool = False
+
+
+class UpdateConfigHeader(Header, kw_only=True, frozen=True):
+    """UPDATE_BROKER_CONFIG (25), UPDATE_NAMESRV_CONFIG (318). All fields are PyMQ's own; RocketMQ ignores them.
+
+    ``persist``: keep the change for the next start, as RocketMQ always does. ``forget``: keys separated by ``;`` whose
+    changes at run time are taken back. ``expected_version``: the version that the sender has read.
+    """
+
+    persist: bool = False
+    forget: str = ""
+    expected_version: str = ""
+
+
+class ConfigAnswer(Header, kw_only=True, frozen=True):
+    """The answer to GET_BROKER_CONFIG (26) and GET_NAMESRV_CONFIG (319). The body is ``name=value`` lines.
+
+    ``version``: a data version as JSON (not from RocketMQ's name server). Only PyMQ answers the others: ``origins``, a
+    JSON object of the keys without their default, and ``changeable``, the keys that may change at run time.
+    """
 
     version: str | None = None
+    origins: str | None = None
+    changeable: str | None = None

@@ -459,7 +459,7 @@ def _ask_everything(world: World) -> None:
     world.put("T", b"meanwhile", KEYS="k")
     world.parts.store.find_by_key("T", "k", 10)
     for _ in range(3):
-        world.clock.advance(world.parts.store.settings.queue_write_interval_ms)
+        world.clock.advance(world.parts.store.settings.queue_write_interval_ms())
         world.parts.store.tick()
 
 

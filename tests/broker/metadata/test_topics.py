@@ -90,6 +90,54 @@ def test_a_template_without_the_inherit_bit_makes_nothing() -> None:
         first_send(topics, "T", "Template", 4)
 
 
+@pytest.mark.parametrize(
+    ("template", "queue_count", "perm"),
+    [
+        ({"writeQueueNums": 2, "readQueueNums": 5, "perm": 7}, 2, 6),  # the template's queues for writing count
+        ({"writeQueueNums": 16, "readQueueNums": 16, "perm": 5}, 4, 4),
+        ({"writeQueueNums": 16, "readQueueNums": 16, "perm": 3}, 4, 2),
+        ({"writeQueueNums": 0, "readQueueNums": 0, "perm": 7}, 1, 6),
+    ],
+)
+def test_a_new_topic_inherits_the_template_s_permission_and_queues(
+    template: dict[str, int], queue_count: int, perm: int
+) -> None:
+    files = MemoryFiles()
+    files.makedirs("/data/config")
+    row = {"topicName": "TBW102", "topicSysFlag": 3, "topicFilterType": "MULTI_TAG", **template}
+    JsonTable(files, PATH).save({"topicConfigTable": {"TBW102": row}})
+    made = first_send(manager(files), "T", "TBW102", 4)
+    assert (made.read_queue_nums, made.write_queue_nums, made.perm) == (queue_count, queue_count, perm)
+    assert (made.topic_sys_flag, made.topic_filter_type) == (0, "MULTI_TAG")
+
+
+def test_the_first_send_of_a_unit_marks_its_topic() -> None:
+    topics = manager()
+    topics.make_for_send("T", "TBW102", 1, raise_failure, is_unit=True)
+    topics.make_for_send("%RETRY%g", "", 1, raise_failure, is_unit=True)
+    assert (topics.require("T").topic_sys_flag, topics.require("%RETRY%g").topic_sys_flag) == (1, 2)
+
+
+def test_the_template_follows_settings_that_change_at_run_time() -> None:
+    files = MemoryFiles()
+    topics = manager(files, autoCreateTopicEnable="false")
+    config = topics._config
+    topics.follow_settings(config.change_at_runtime({"defaultTopicQueueNums": "3"}))
+    assert topics.get("TBW102") is None
+    topics.follow_settings(config.change_at_runtime({"autoCreateTopicEnable": "true"}))
+    assert first_send(topics, "T", "TBW102", 4).write_queue_nums == 3 and topics.is_system("TBW102")
+    topics.follow_settings(config.change_at_runtime({"defaultTopicQueueNums": "5", "maxTopics": "99"}))
+    topics.follow_settings(config.change_at_runtime({"maxTopics": "98"}))
+    assert first_send(topics, "U", "TBW102", 9).write_queue_nums == 5
+    assert manager(files).require("TBW102").read_queue_nums == 5  # saved with the other topics
+
+
+def test_a_slave_s_template_is_its_master_s() -> None:
+    topics = manager(brokerId="1")
+    topics.follow_settings(topics._config.change_at_runtime({"defaultTopicQueueNums": "3"}))
+    assert topics.require("TBW102").write_queue_nums == 8
+
+
 @pytest.mark.parametrize("name", ["", "../etc", "a/b", "a\0b", "a\nb", "x" * 128, "ü"])
 def test_illegal_names_are_refused(name: str) -> None:
     topics = manager()

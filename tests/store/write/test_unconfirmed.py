@@ -215,7 +215,7 @@ def test_any_order_of_commits_syncs_and_checkpoints_survives_a_stop(seed: int, p
         elif action < 0.85:
             store.confirm(position)
         elif action < 0.95:
-            clock.advance(store.settings.queue_write_interval_ms)
+            clock.advance(store.settings.queue_write_interval_ms())
             store.tick()
         else:
             clock.advance(store.settings.checkpoint_interval_ms)

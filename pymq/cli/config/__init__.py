@@ -1,0 +1,1 @@
+"""``pymq config``: shows, compares, changes and checks the settings of brokers and name servers."""
