@@ -32,6 +32,7 @@ from pymq.broker.runtime_settings import broker_runtime_settings
 from pymq.broker.store_settings import store_settings
 from pymq.broker.upkeep.flusher import RunInThread
 from pymq.broker.upkeep.jobs import SLOW_TICK_PERIOD_MS, TICK_PERIOD_MS, HastenJob, Job
+from pymq.broker.upkeep.known_retention import RETENTION_FILE, KnownRetention
 from pymq.broker.upkeep.recovery_progress import RecoveryProgress
 from pymq.broker.upkeep.sliced_work import SlicedWork, inline_work
 from pymq.broker.upkeep.upkeep import Upkeep
@@ -231,7 +232,10 @@ class BrokerParts:
             budget=budget,
             hasten_job=hasten_job,
         )
-        self.upkeep = Upkeep(config=config, clock=clock, store=store, run_in_thread=run_in_thread)
+        known_retention = KnownRetention(config_tables.table(RETENTION_FILE))
+        self.upkeep = Upkeep(
+            config=config, clock=clock, store=store, known_retention=known_retention, run_in_thread=run_in_thread
+        )
 
     # -- opening -------------------------------------------------------------------------------------------------
 

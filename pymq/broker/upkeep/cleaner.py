@@ -11,9 +11,10 @@ from collections import deque
 from dataclasses import replace
 
 from pymq.broker.upkeep.flusher import Result, RunInThread
+from pymq.broker.upkeep.known_retention import KnownRetention
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
-from pymq.errors import StoreUnavailableError
+from pymq.errors import StoreError, StoreUnavailableError
 from pymq.store.store import Doomed, MessageStore, RetentionSettings
 from pymq.wire.bodies_admin import DeletionPlan
 
@@ -31,7 +32,16 @@ MANUAL_PASS_COUNT = 20  # Java: CleanCommitLogService.MAX_MANUAL_DELETE_FILE_TIM
 class Cleaner:
     """Call :meth:`tick` a few times a second. Deletes nothing in the first minute, so as not to slow down a start."""
 
-    def __init__(self, *, config: BrokerConfig, clock: Clock, store: MessageStore, run_in_thread: RunInThread) -> None:
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        store: MessageStore,
+        known: KnownRetention,
+        run_in_thread: RunInThread,
+    ) -> None:
+        """``known``: the settings of the run before this one."""
         self._config = config
         self._clock = clock
         self._store = store
@@ -39,6 +49,8 @@ class Cleaner:
         self._next_pass_ms = clock.monotonic_ms()
         self._deletes_from_ms = self._next_pass_ms + FIRST_PASS_DELAY_MS
         self._manual_passes = 0
+        self._known = known
+        self._saved: RetentionSettings | None = None  # in the file of ``known``
         self._settings: RetentionSettings | None = None  # of the last pass
         self._paced_until_ms = self._next_pass_ms
         self._doomed: deque[Doomed] = deque()
@@ -63,6 +75,8 @@ class Cleaner:
             self._begin_pass()
         if self._doomed or self._store.has_waste:
             self._start_work(self._doomed.popleft() if self._doomed else None)
+        elif self._settings != self._saved and now_ms >= self._paced_until_ms:
+            self._save_settings()
         elif now_ms >= self._deletes_from_ms:
             self._store.sweep()
 
@@ -87,6 +101,8 @@ class Cleaner:
 
     def _note_changes(self, settings: RetentionSettings) -> None:
         """Put deletions off, and slow them down, when settings changed so that more goes, also before the start."""
+        if self._settings is None:
+            self._settings = self._saved = self._known.load()
         before, self._settings = self._settings, settings
         if before == settings:
             return
@@ -94,8 +110,8 @@ class Cleaner:
         count = len(doomed)
         if before is not None and count <= len(self._doomed_by(before)):
             return
-        # What a first pass finds may be a change of the file. Age grows, and disks fill up, while a broker is stopped;
-        # its log does not: so a log far over its limit means that the limit was lowered.
+        # Without the settings of the last run: age grows, and disks fill up, while a broker is stopped, its log does
+        # not. So a log far over its limit means that the limit was lowered.
         if before is None and sum(each.reason.value == LOG_LIMIT for each in doomed) <= settings.batch_count:
             return
         now_ms = self._clock.monotonic_ms()
@@ -127,6 +143,25 @@ class Cleaner:
         if (why is None) != (self._refusal is None):
             self._refusal = why
             self._store.refuse_writes(why)
+
+    def _save_settings(self) -> None:
+        """Save the settings for the next start. Not while deletions are slow: a restart does not end that."""
+        settings = self._settings
+        assert settings is not None
+        self._is_working, self._saved = True, settings  # tried once: until the next change the old ones are as good
+
+        def work() -> int:
+            self._known.save(settings)
+            return 0
+
+        self._run_in_thread(work, self._settings_saved)
+
+    def _settings_saved(self, result: Result) -> None:
+        self._is_working = False
+        try:
+            result.result()
+        except (StoreError, OSError) as error:
+            log.warning("the retention settings can't be saved, the next start compares with older ones: %s", error)
 
     def _start_work(self, doomed: Doomed | None) -> None:
         self._is_working = True

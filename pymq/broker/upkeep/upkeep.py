@@ -5,6 +5,7 @@ from __future__ import annotations
 from pymq.broker.upkeep.cleaner import Cleaner
 from pymq.broker.upkeep.flusher import RunInThread
 from pymq.broker.upkeep.jobs import SLOW_TICK_PERIOD_MS, TICK_PERIOD_MS, Job
+from pymq.broker.upkeep.known_retention import KnownRetention
 from pymq.broker.upkeep.maintenance import MaintenanceTasks, maintenance_tasks
 from pymq.broker.upkeep.problem_log import ProblemLog
 from pymq.clock import Clock
@@ -15,8 +16,18 @@ from pymq.store.store import MessageStore
 class Upkeep:
     """The parts that keep a store within its limits."""
 
-    def __init__(self, *, config: BrokerConfig, clock: Clock, store: MessageStore, run_in_thread: RunInThread) -> None:
-        self.cleaner = Cleaner(config=config, clock=clock, store=store, run_in_thread=run_in_thread)
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        store: MessageStore,
+        known_retention: KnownRetention,
+        run_in_thread: RunInThread,
+    ) -> None:
+        self.cleaner = Cleaner(
+            config=config, clock=clock, store=store, known=known_retention, run_in_thread=run_in_thread
+        )
         self.maintenance = MaintenanceTasks(maintenance_tasks(store, config, clock), clock, run_in_thread)
         self._problem_log = ProblemLog(store)
 

@@ -18,10 +18,12 @@ from pymq.broker.upkeep.cleaner import (
     Cleaner,
     retention_settings,
 )
+from pymq.broker.upkeep.known_retention import RETENTION_FILE, KnownRetention
 from pymq.broker.upkeep.problem_log import ProblemLog
 from pymq.clock import ManualClock
 from pymq.config import BrokerConfig
 from pymq.model.tables import TopicConfig
+from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.lifecycle.retention import RetentionSettings
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -61,7 +63,11 @@ class Retained:
         self.threads = Threads()
         parts = self.world.parts
         parts.upkeep.cleaner = self.cleaner = Cleaner(
-            config=parts.config, clock=self.clock, store=parts.store, run_in_thread=self.threads
+            config=parts.config,
+            clock=self.clock,
+            store=parts.store,
+            known=KnownRetention(JsonTable(self.files, f"{ROOT}/config/{RETENTION_FILE}")),
+            run_in_thread=self.threads,
         )
         self.store = parts.store
         self.caller = Caller(self.world)
@@ -279,6 +285,65 @@ def test_a_log_that_is_too_large_loses_its_oldest_segments_and_the_limit_changes
     assert retained.store._expiry.log_bytes() <= 4 * SEGMENT
     code, remark = retained.caller.refused(RequestCode.UPDATE_BROKER_CONFIG, b"deleteWhen=25")
     assert code == ResponseCode.NO_PERMISSION and "hours from 0 to 23" in remark
+
+
+def reopened(before: Retained, **changed: Any) -> Retained:
+    settings = before.settings | changed
+    return Retained(world=before.world.reopened(**settings), **settings)
+
+
+def aged(segments: int = 9) -> Retained:
+    """Return a broker with segments of two hours ago, on a disk of which half is used."""
+    retained = Retained(hour=9, deleteWhen="10;11;12;13", cleanResourceInterval=10_000, deleteFileBatchMax=4)
+    retained.fill(segments)
+    retained.clock.advance(2 * HOUR_MS)
+    assert isinstance(retained.files, SmallDisk)
+    retained.files.others_bytes = 2 << 20
+    retained.run()
+    return retained
+
+
+@pytest.mark.parametrize("changed", [{"fileReservedTime": 1}, {"diskSpaceCleanForciblyRatio": 30}])
+def test_a_rule_that_was_changed_in_the_file_is_slow_after_the_start(changed: dict[str, Any]) -> None:
+    retained = reopened(aged(), **changed)
+    retained.let_pass(0)
+    retained.let_pass(CHANGED_DELAY_MS)
+    assert retained.segment_count == 8
+    again = reopened(retained)  # a restart does not end it
+    again.let_pass(0)
+    again.let_pass(CHANGED_DELAY_MS)
+    assert again.segment_count == 7
+    change(again, "fileReservedTime=72\ndiskSpaceCleanForciblyRatio=85")
+    again.let_pass(PACED_FOR_MS)
+    assert again.segment_count == 7, "what was taken back keeps the rest"
+
+
+def test_what_grew_old_while_the_broker_was_stopped_goes_at_the_usual_speed() -> None:
+    before = aged()
+    change(before, "fileReservedTime=3")
+    before.let_pass(10_000)
+    before.clock.advance(2 * HOUR_MS)
+    retained = reopened(before, fileReservedTime=3)
+    retained.let_pass(0)
+    retained.let_pass(FIRST_PASS_DELAY_MS)
+    assert retained.segment_count == 5
+
+
+def test_settings_of_the_last_run_that_are_damaged_count_as_none(caplog: pytest.LogCaptureFixture) -> None:
+    before = aged()
+    before.files.nodes[f"{ROOT}/config/{RETENTION_FILE}"].data[:] = b'{"retention": {"reserved_hours": "x"}}'
+    retained = reopened(before, fileReservedTime=1)
+    retained.let_pass(0)
+    retained.let_pass(FIRST_PASS_DELAY_MS)
+    assert retained.segment_count == 5
+    assert "no change is noticed" in caplog.text
+
+
+def test_a_failed_save_of_the_settings_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    retained = Retained(hour=9)
+    with failing(retained.world, "pwrite", RETENTION_FILE):
+        retained.run()
+    assert "the next start compares with older ones" in caplog.text
 
 
 def change(retained: Retained, text: str) -> None:
