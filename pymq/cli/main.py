@@ -16,13 +16,14 @@ from typer.main import get_command
 
 from pymq import __version__
 from pymq.cli.lazy import CommandTable, LazyGroup
-from pymq.errors import EXIT_FAILED, EXIT_USAGE, PymqError
+from pymq.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, PymqError
 
 COMMANDS: CommandTable = {
     "standalone": ("pymq.cli.standalone", "Name server and broker in one process: the quick start."),
     "namesrv": ("pymq.cli.namesrv", "Run a name server."),
     "broker": ("pymq.cli.broker", "Run a broker."),
     "filter-server": ("pymq.cli.filter_server", "Run plugin filters between a broker and consumers."),
+    "context": ("pymq.cli.context", "Name clusters, and choose the one that commands work on."),
     "cluster": ("pymq.cli.cluster", "List the brokers of all clusters with their roles and lag."),
     "doctor": ("pymq.cli.doctor.command", "Look at the whole cluster, and name what is wrong."),
     "top": ("pymq.cli.top.command", "Brokers, topics and groups with their rates, live."),
@@ -58,18 +59,57 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _install_completion(shell: str | None) -> None:
+    if shell is not None:
+        from pymq.cli.completion.shells import install
+
+        typer.echo(f"completion for {shell} is in {install(shell)}: it works in the next shell")
+        raise typer.Exit
+
+
+def _show_completion(shell: str | None) -> None:
+    if shell is not None:
+        from pymq.cli.completion.shells import script
+
+        typer.echo(script(shell))
+        raise typer.Exit
+
+
 @app.callback(epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 unreachable, 5 refused, 6 done in part.")
 def root(
     version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Show the version."),
+    context: str | None = typer.Option(None, "--context", metavar="NAME", help="The cluster: a context's name."),
+    shell_to_install: str | None = typer.Option(
+        None,
+        "--install-completion",
+        metavar="[SHELL]",
+        callback=_install_completion,
+        is_eager=True,
+        help="Install completion for bash, zsh or fish.",
+    ),
+    shell_to_show: str | None = typer.Option(
+        None,
+        "--show-completion",
+        metavar="[SHELL]",
+        callback=_show_completion,
+        is_eager=True,
+        help="Show the script of bash, zsh or fish.",
+    ),
 ) -> None:
     """Run and use all parts of an Apache RocketMQ style system with one command.
 
-    Client commands find the cluster through --namesrv, the NAMESRV_ADDR variable, or 127.0.0.1:9876.
+    Client commands find the cluster through --namesrv, --context, the NAMESRV_ADDR variable, PYMQ_CONTEXT, the current
+    context (pymq context use), or 127.0.0.1:9876.
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs the command line and exits with its code. Prints an error as one line (with PYMQ_DEBUG=1 its traceback)."""
+    if os.environ.get("_PYMQ_COMPLETE"):
+        from pymq.cli.completion.shells import answer
+
+        sys.stdout.write(answer(get_command(app)))
+        sys.exit(EXIT_OK)
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 
 
@@ -92,6 +132,10 @@ def run(arguments: list[str]) -> int:
 
 
 def _invoke(arguments: list[str]) -> Any:
+    if arguments and arguments[-1].endswith("-completion"):
+        from pymq.cli.completion.shells import with_shell
+
+        arguments = with_shell(arguments, os.environ)
     return get_command(app).main(arguments, prog_name="pymq", standalone_mode=False)
 
 

@@ -22,6 +22,7 @@ from pymq.errors import (
 
 SUBCOMMANDS = {
     "broker": ["", "status", "promote", "drain", "undrain", "rejoin"],  # without arguments it runs a broker
+    "context": ["add", "use", "list", "show", "remove"],
     "cluster": ["list"],
     "check": ["broker", "lag", "disk", "replica"],
     "topic": ["list", "create", "update", "delete", "describe", "route", "stats"],

@@ -9,7 +9,16 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.output import Column, OutputFormat, is_styled, print_json, print_note, print_section, print_table
+from pymq.cli.output import (
+    Column,
+    OutputFormat,
+    is_styled,
+    print_data,
+    print_line,
+    print_note,
+    print_section,
+    print_table,
+)
 from pymq.cli.session import with_admin
 
 if TYPE_CHECKING:
@@ -81,10 +90,12 @@ def drain(
 
     state, is_done = with_admin(namesrv, run)
     record = work.record(state) | {"applied": is_done}
-    if output is OutputFormat.json:
-        print_json(record)
-    elif is_done:
-        print(f"producers have left {name}: it can be stopped" if not no_wait else f"{name} is not writable in routes")
+    if print_data(record, output):
+        return
+    if is_done:
+        print_line(
+            f"producers have left {name}: it can be stopped" if not no_wait else f"{name} is not writable in routes"
+        )
         _print_unread(record)
     else:
         print_plan(record)
@@ -96,7 +107,9 @@ def drain(
 def print_plan(record: dict[str, Any]) -> None:
     """Print how the name servers show a broker, and what its groups have to read."""
     where = record["address"] or "no master"
-    print(f"broker {record['broker']} of cluster {record['cluster']}, {where}; its topics with write permission:\n")
+    print_line(
+        f"broker {record['broker']} of cluster {record['cluster']}, {where}; its topics with write permission:\n"
+    )
     print_table(record["servers"], SERVER_COLUMNS)
     _print_unread(record)
 

@@ -9,7 +9,7 @@ import typer
 from pymq.cli.drain.drain import BrokerArgument, DryRunOption, YesOption, print_plan
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.output import OutputFormat, print_json, print_note
+from pymq.cli.output import OutputFormat, print_data, print_line, print_note
 from pymq.cli.session import with_admin
 
 if TYPE_CHECKING:
@@ -43,11 +43,10 @@ def undrain(
 
     state, is_done = with_admin(namesrv, run)
     record = work.record(state) | {"applied": is_done}
-    if output is OutputFormat.json:
-        print_json(record)
+    if print_data(record, output):
         return
     if is_done:
-        print(f"{name} is writable again in {len(state.view.writable)} of {len(state.view.topics)} topics")
+        print_line(f"{name} is writable again in {len(state.view.writable)} of {len(state.view.topics)} topics")
         return
     print_plan(record)
     print_note("\nnothing is changed: --yes gives all of them the write permission")

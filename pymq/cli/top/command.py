@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.output import OutputFormat, print_json_line
+from pymq.cli.output import OutputFormat, print_data, print_json_line
 from pymq.cli.session import until_done_or_stopped, with_admin
 from pymq.errors import UsageError
 
@@ -64,7 +64,7 @@ def top(
         raise UsageError(f"no view {view!r}: there are {', '.join(VIEWS)}")
     choices = _choices(view, sort, contains, everything)
     count = 1 if once else batch
-    is_plain = count is not None or output is OutputFormat.json or not _has_screen()
+    is_plain = count is not None or output is not OutputFormat.table or not _has_screen()
     clock = SystemClock()
 
     async def work(admin: Admin) -> None:
@@ -75,7 +75,7 @@ def top(
             from pymq.cli.top.plain import print_blocks
 
             width = shutil.get_terminal_size((PIPE_WIDTH, 0)).columns if sys.stdout.isatty() else PIPE_WIDTH
-            show = print_json_line if output is OutputFormat.json else None
+            show = None if output is OutputFormat.table else lambda frame: _print_frame(frame, output)
             blocks = print_blocks(sampler, choices, clock, interval, count, width=width, sparks=_sparks(), as_json=show)
             await until_done_or_stopped(blocks)
             return
@@ -113,3 +113,12 @@ def _sparks() -> str:
     except (UnicodeEncodeError, LookupError):
         return ASCII_SPARKS
     return SPARKS
+
+
+def _print_frame(frame: Any, output: OutputFormat) -> None:
+    """Prints a frame for programs: as JSON on one line, so that a stream of frames stays readable."""
+    if output is OutputFormat.json:
+        print_json_line(frame)
+        return
+    print_data(frame, output)
+    sys.stdout.flush()

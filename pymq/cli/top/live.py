@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from pymq.cli.output import printable
 from pymq.cli.top.keys import keys_of_terminal
 from pymq.cli.top.plain import rows_of, summary
 from pymq.cli.top.rates import Rates
 from pymq.cli.top.sample import Sampler
-from pymq.cli.top.screen import SPARKS, Choice, Line, View, printable, sort_keys, table
+from pymq.cli.top.screen import SPARKS, Choice, Line, View, sort_keys, table
 from pymq.errors import PymqError
 from pymq.units import format_count
 

@@ -13,8 +13,7 @@ from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from pymq.cli.replica_view import BrokerView, brokers
-from pymq.client.admin import Admin
-from pymq.client.admin.cluster import BrokerTarget
+from pymq.client.admin import Admin, BrokerTarget
 from pymq.clock import Clock
 from pymq.errors import PymqError
 from pymq.model.names import is_system_group

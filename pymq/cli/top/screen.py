@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from pymq.cli.output import printable
 from pymq.cli.top.rates import Row
 
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -200,11 +201,6 @@ def spark_line(values: Sequence[float], width: int, sparks: str = SPARKS) -> str
     if most <= 0:
         return sparks[0] * len(newest)
     return "".join(sparks[min(len(sparks) - 1, int(value / most * (len(sparks) - 1) + 0.5))] for value in newest)
-
-
-def printable(text: str) -> str:
-    """Returns a text whose control characters are shown, so that names of topics can't drive the terminal."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def _clip(text: str, width: int) -> str:

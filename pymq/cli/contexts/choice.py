@@ -1,0 +1,37 @@
+"""Finds the name servers of a command: from its flags, the environment, or a context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pymq.cli.contexts.file import load_contexts
+from pymq.cli.options import DEFAULT_NAMESRV
+
+NAMESRV_VARIABLE, CONTEXT_VARIABLE = "NAMESRV_ADDR", "PYMQ_CONTEXT"
+
+
+class Choice(NamedTuple):
+    """Name servers, and where they come from."""
+
+    namesrv: str
+    origin: str
+
+
+def chosen(flag: str | None, env: Mapping[str, str]) -> Choice:
+    """Returns the name servers of a command without ``--namesrv``; ``flag`` is the value of ``--context``.
+
+    The first of these counts: ``--context``, NAMESRV_ADDR, PYMQ_CONTEXT, the current context, the default. Raises
+    NotFoundError for an unknown context, ConfigError for a file that can't be read.
+    """
+    if flag is not None:
+        return Choice(load_contexts(env).find(flag), f"context {flag} (--context)")
+    if env.get(NAMESRV_VARIABLE):
+        return Choice(env[NAMESRV_VARIABLE], NAMESRV_VARIABLE)
+    contexts = load_contexts(env)
+    name = env.get(CONTEXT_VARIABLE) or ""
+    if name:
+        return Choice(contexts.find(name), f"context {name} ({CONTEXT_VARIABLE})")
+    if contexts.current is not None:
+        return Choice(contexts.find(contexts.current), f"context {contexts.current} (current)")
+    return Choice(DEFAULT_NAMESRV, "default")
