@@ -7,6 +7,7 @@ from dataclasses import astuple
 import pytest
 
 from pymq.broker.report.metrics.collector import BROKER_METRICS
+from pymq.cli.exporter.own_names import EXPORTER_METRICS
 from pymq.config import BrokerConfig, Config, NamesrvConfig
 from pymq.config.base import format_value
 from pymq.filterserver.metrics import FILTER_SERVER_METRICS
@@ -49,7 +50,14 @@ def test_every_metric_is_documented_as_it_is() -> None:
         for name, kind, unit, labels, meaning in row.findall(document("metrics.md"))
     ]
     assert len(set(documented)) == len(documented)
-    metrics = {*BROKER_METRICS, *NAMESRV_METRICS, *FILTER_SERVER_METRICS, LEFT_OUT, *ProcessMetrics().metrics}
+    metrics = {
+        *BROKER_METRICS,
+        *NAMESRV_METRICS,
+        *FILTER_SERVER_METRICS,
+        *EXPORTER_METRICS,
+        LEFT_OUT,
+        *ProcessMetrics().metrics,
+    }
     assert set(documented) == set(map(astuple, metrics))
 
 

@@ -50,8 +50,13 @@ class ClientMetrics:
         yield Family(DIFFERING, readings, left_out)
 
 
+def mode_name(consume_type: str) -> str:
+    """Return how a group consumes as RocketMQ writes it into labels: ``push``, ``pull``, ``pop``."""
+    return _MODES.get(consume_type, consume_type.lower())
+
+
 def _members(group: ConsumerGroup) -> Iterator[Reading]:
-    mode = _MODES.get(group.consume_type, group.consume_type.lower())
+    mode = mode_name(group.consume_type)
     for kind, count in Counter(map(_kind, group.members.values())).items():
         yield Reading((group.name, *kind, mode, REMOTING, truth(is_system_owned(group.name))), count)
 

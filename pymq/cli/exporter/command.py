@@ -1,0 +1,54 @@
+"""``pymq exporter``: the command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pymq.cli.exporter.names import Names
+from pymq.cli.lazy import examples, new_app
+from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, split_addresses
+from pymq.cli.servers import HostOption, JsonOption, LogLevelOption
+from pymq.cli.serving_metrics import MetricsPlace
+
+app = new_app()
+PORT_DEFAULT = 5557  # of Apache's rocketmq-exporter and of brokers
+INTERVAL_DEFAULT_S = 15.0
+
+
+@app.command(
+    epilog=examples(
+        "pymq exporter --namesrv 10.0.0.1:9876",
+        "pymq exporter --names exporter --port 5557 --host 0.0.0.0    (for boards of rocketmq-exporter)",
+    )
+)
+def exporter(
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port to listen on, 0 for any free one.")
+    ] = PORT_DEFAULT,
+    host: HostOption = None,
+    names: Annotated[
+        Names, typer.Option("--names", help="Names of the metrics: PyMQ's, those of rocketmq-exporter, or both.")
+    ] = Names.pymq,
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="SECONDS", min=1, help="Pause between two collections.")
+    ] = INTERVAL_DEFAULT_S,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait for each answer.")
+    ] = 5.0,
+    as_json: JsonOption = False,
+    log_level: LogLevelOption = "info",
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Serve metrics of a whole cluster, PyMQ's or Apache's, to Prometheus.
+
+    Asks name servers and brokers in the background; a scrape shows the newest answers, so it costs brokers nothing.
+    """
+    from pymq.cli.exporter.serve import serve
+    from pymq.cli.servers import set_up_logging
+    from pymq.net.runtime import run
+
+    set_up_logging(log_level)
+    place = MetricsPlace(host or "127.0.0.1", port)
+    run(serve(split_addresses(namesrv), place, names, interval, timeout, as_json))

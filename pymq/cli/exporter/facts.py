@@ -1,0 +1,202 @@
+"""What the exporter knows of a cluster: one collection of the answers of its name servers and brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from pymq.cli.replica_view import BrokerView, ask, brokers
+from pymq.client.admin import Admin, BrokerTarget
+from pymq.clock import Clock
+from pymq.errors import PymqError, UsageError
+from pymq.model.names import is_system_group
+from pymq.units import parse_size_bytes
+from pymq.wire.bodies_admin import ConsumerConnections, ConsumerRunningInfo, ProducerInfo, StatsData
+
+AT_ONCE = 16  # brokers refuse with 2 when 64 such requests wait
+MEMBERS_ASKED_MAX = 64  # of a group; each answers through its broker
+_CAPACITY = re.compile(r"Total : (.+?), Free : (.+?)\.?")
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Place(NamedTuple):
+    """A group's place in a topic on one broker, summed over its queues.
+
+    ``age_ms``: the age of the last consumed message in queues with further ones, 0 without such.
+    """
+
+    end: int
+    committed: int
+    pulled: int
+    age_ms: int
+
+
+@dataclass(slots=True)
+class BrokerFacts:
+    """One broker. What it did not answer is empty or None; ``view.error`` says why if it answered nothing."""
+
+    view: BrokerView
+    asked_at_ms: int  # Unix ms
+    permission: int | None = None
+    topic_count: int | None = None
+    group_count: int | None = None
+    producers: dict[str, list[ProducerInfo]] = field(default_factory=dict)
+    consumers: dict[str, ConsumerConnections] = field(default_factory=dict)
+    members: dict[tuple[str, str], tuple[str, ConsumerRunningInfo]] = field(default_factory=dict)  # (group, client id)
+    ends: dict[str, int] = field(default_factory=dict)  # topic -> sum of its queues' ends
+    places: dict[tuple[str, str], Place] = field(default_factory=dict)  # (group, topic)
+    stats: dict[tuple[str, str], StatsData] = field(default_factory=dict)  # (name, key), as in VIEW_BROKER_STATS_DATA
+
+    def figure(self, key: str, index: int = 0) -> float | None:
+        """Returns the number at ``index`` of a key of the runtime table, None when there is none."""
+        parts = self.view.runtime.get(key, "").split(" ")
+        try:
+            return float(parts[index])
+        except (ValueError, IndexError):
+            return None
+
+    def size(self, key: str) -> float | None:
+        """Returns the bytes of a text such as ``1.3 KiB``, None when there is none."""
+        return _size(self.view.runtime.get(key, ""))
+
+    def capacity(self) -> tuple[float | None, float | None]:
+        """Returns the size of the disk with the log and its free bytes, to a tenth of the unit that is reported."""
+        match = _CAPACITY.fullmatch(self.view.runtime.get("commitLogDirCapacity", ""))
+        return (_size(match[1]), _size(match[2])) if match else (None, None)
+
+
+@dataclass(slots=True)
+class Facts:
+    """One collection. ``at_ms``: Unix ms at its end; ``error``: why there is nothing new."""
+
+    brokers: list[BrokerFacts] = field(default_factory=list)
+    topic_names: int | None = None
+    at_ms: int = 0
+    took_ms: int = 0
+    failures: int = 0
+    error: str = "nothing is collected yet"
+
+
+class FactsCollector:
+    """Asks a cluster.
+
+    ``with_stats``: also for RocketMQ's statistics, up to three requests per group and topic, and for members' reports.
+    """
+
+    def __init__(self, admin: Admin, clock: Clock, *, with_stats: bool) -> None:
+        self._admin = admin
+        self._clock = clock
+        self._with_stats = with_stats
+        self._failures = 0
+
+    async def collect(self) -> Facts:
+        """Returns new facts; brokers that don't answer are in them with their errors."""
+        begun_ms = self._clock.monotonic_ms()
+        facts = Facts()
+        try:
+            views = await ask(self._admin, await brokers(self._admin))
+            facts.topic_names = len(await self._admin.topics.names())
+            facts.error = ""
+        except PymqError as error:
+            self._failures += 1
+            facts.error = str(error)
+            views = []
+        facts.brokers = [BrokerFacts(view, self._clock.now_ms()) for view in views]
+        for broker in facts.brokers:
+            if broker.view.status is not None:
+                await self._fill(broker)
+            else:
+                self._failures += 1
+        facts.at_ms, facts.took_ms = self._clock.now_ms(), self._clock.monotonic_ms() - begun_ms
+        facts.failures = self._failures
+        return facts
+
+    async def _fill(self, broker: BrokerFacts) -> None:
+        address, admin = broker.view.address, self._admin
+        config = await self._or_none(admin.brokers.config(address))
+        with suppress(ValueError):
+            broker.permission = int((config or {}).get("brokerPermission", ""))
+        broker.producers = await self._or_none(admin.brokers.producers(address)) or {}
+        if not broker.view.is_master:
+            return
+        topics = await self._or_none(admin.topics.configs(address)) or {}
+        groups = await self._or_none(admin.groups.configs(address)) or {}
+        broker.topic_count, broker.group_count = len(topics), len(groups)
+        await self._places(broker)
+        await self._for_each(sorted(topics), lambda topic: self._end(broker, topic))
+        names = [name for name in sorted(groups) if not is_system_group(name)]
+        await self._for_each(names, lambda name: self._members(broker, name))
+        if self._with_stats:
+            await self._for_each(sorted(_statistics(broker)), lambda one: self._statistic(broker, *one))
+
+    async def _places(self, broker: BrokerFacts) -> None:
+        now_ms = self._clock.now_ms()
+        found = await self._or_none(self._admin.brokers.group_offsets(broker.view.address))
+        for group, offsets in (found or {}).items():
+            for queue, at in offsets.items():
+                before = broker.places.get((group, queue.topic), Place(0, 0, 0, 0))
+                age_ms = max(0, now_ms - at.last_timestamp) if at.lag > 0 and at.last_timestamp > 0 else 0
+                broker.places[group, queue.topic] = Place(
+                    before.end + at.broker_offset,
+                    before.committed + at.consumer_offset,
+                    # RocketMQ before 5 doesn't report the pulled offset.
+                    before.pulled + max(at.pull_offset, at.consumer_offset),
+                    max(before.age_ms, age_ms),
+                )
+
+    async def _end(self, broker: BrokerFacts, topic: str) -> None:
+        target = BrokerTarget(broker.view.name, broker.view.cluster, broker.view.address)
+        stats = await self._or_none(self._admin.topics.stats(topic, [target]))
+        if stats is not None:
+            broker.ends[topic] = sum(at.max_offset for at in stats.values())
+
+    async def _members(self, broker: BrokerFacts, group: str) -> None:
+        found = await self._or_none(self._admin.groups.connections(broker.view.address, group))
+        if found is None:
+            return
+        broker.consumers[group] = found
+        for member in found.connection_set[:MEMBERS_ASKED_MAX] if self._with_stats else ():
+            report = await self._or_none(self._admin.groups.running_info(broker.view.address, group, member.client_id))
+            if report is not None:
+                broker.members[group, member.client_id] = (member.client_addr, report)
+
+    async def _statistic(self, broker: BrokerFacts, name: str, key: str) -> None:
+        found = await self._or_none(self._admin.brokers.stats(broker.view.address, name, key))
+        if found is not None:
+            broker.stats[name, key] = found
+
+    async def _or_none(self, work: Awaitable[R]) -> R | None:
+        try:
+            return await work
+        except PymqError:
+            self._failures += 1
+            return None
+
+    async def _for_each(self, items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
+        waiting = list(items)
+        for at in range(0, len(waiting), AT_ONCE):
+            await asyncio.gather(*map(work, waiting[at : at + AT_ONCE]))
+
+
+def _statistics(broker: BrokerFacts) -> set[tuple[str, str]]:
+    """Returns the statistics that the old exporter asks a broker for."""
+    cluster = broker.view.cluster
+    found = {("BROKER_PUT_NUMS", cluster), ("BROKER_GET_NUMS", cluster)}
+    for topic in broker.ends:
+        found |= {("TOPIC_PUT_NUMS", topic), ("TOPIC_PUT_SIZE", topic)}
+    for group, topic in broker.places:
+        found |= {(name, f"{topic}@{group}") for name in ("GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS")}
+    return found
+
+
+def _size(text: str) -> float | None:
+    try:
+        return parse_size_bytes(text)
+    except UsageError:
+        return None
