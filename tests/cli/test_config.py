@@ -19,6 +19,7 @@ from pymq.config import NamesrvConfig
 from pymq.errors import (
     EXIT_OK,
     EXIT_REFUSED,
+    EXIT_UNREACHABLE,
     EXIT_USAGE,
     NotFoundError,
     PartialError,
@@ -83,7 +84,7 @@ def test_a_broker_that_does_not_answer_makes_the_result_partial() -> None:
     found = run(admin, show, Targets(), "maxTopics", changed=False)
     assert [record["server"] for record in found.records] == ["broker-a:0"]
     with pytest.raises(PartialError, match="broker-b:0"):
-        found.raise_if_partial()
+        found.raise_if_some_failed()
 
 
 def test_a_name_and_a_cluster_change_masters_and_an_address_that_broker() -> None:
@@ -139,7 +140,7 @@ def test_a_server_that_refuses_after_another_changed_makes_the_result_partial() 
     found = set_at(admin, named("broker-b", GROUP), inSyncReplicas="3")
     assert other.config.in_sync_replicas == 3 and world.config.in_sync_replicas == 4
     with pytest.raises(PartialError, match=r"done at broker-b:0, but not at broker-a:0: .*minInSyncReplicas=4"):
-        found.raise_if_partial()
+        found.raise_if_some_failed()
 
 
 def test_an_expected_value_is_compared_as_a_value() -> None:
@@ -162,7 +163,7 @@ def test_a_change_between_reading_and_writing_is_not_overwritten() -> None:
     admin.settings.read = read_then_change  # type: ignore[method-assign]
     found = set_at(admin, named(GROUP), inSyncReplicas="3")
     with pytest.raises(RefusedError, match="changed by another request since they were read"):
-        found.raise_if_partial()
+        found.raise_if_some_failed()
     assert world.config.in_sync_replicas == 9
 
 
@@ -247,7 +248,7 @@ class TestApache:
             set_at(self.admin, named(GROUP), maxMesageSize="1")
         self.takes = False
         with pytest.raises(UnsafeError, match="answered with success, but aclEnable is 'false' and not 'true'"):
-            set_at(self.admin, named(GROUP), aclEnable="true").raise_if_partial()
+            set_at(self.admin, named(GROUP), aclEnable="true").raise_if_some_failed()
 
     def test_it_can_take_nothing_back(self) -> None:
         with pytest.raises(UnsafeError, match="knows no value before a change"):
@@ -280,6 +281,8 @@ def test_against_a_server(pymq: Pymq) -> None:
     assert unnamed.code == EXIT_USAGE and "no server is named" in unnamed.err
     nothing = pymq("config", "show", "zzz")
     assert nothing.code == EXIT_OK and "no key contains 'zzz'" in nothing.err
+    away = pymq("config", "show", "-b", "127.0.0.1:1")
+    assert away.code == EXIT_UNREACHABLE and away.err.count("\n") == 1 and not away.out
     both = pymq("config", "show", "--namesrv-server", "-b", name)
     assert both.code == EXIT_USAGE and "exclude each other" in both.err
     two = pymq("config", "set", "a=1", "b=2", "--if", "1", "-b", name)

@@ -75,6 +75,22 @@ def test_topic_life(pymq: Pymq, apache: ApacheServer) -> None:
     assert name not in pymq.ok("topic", "list")
 
 
+def test_settings(pymq: Pymq, apache: ApacheServer) -> None:
+    (shown,) = pymq.json("config", "show", "fileReservedTime", "--broker", BROKER_NAME)
+    assert (shown["value"].isdigit(), shown["origin"], shown["changeable"]) == (True, None, None)
+    for value in ("73", shown["value"]):
+        (done,) = pymq.json("config", "set", f"fileReservedTime={value}", "--cluster", CLUSTER, "--persist", "--yes")
+        assert (done["value"], done["is_kept"]) == (value, True)
+    assert f"fileReservedTime={shown['value']}\n" in (apache.directory / "broker.conf").read_text()
+    unknown = pymq.run("config", "set", "maxMesageSize=1", "--broker", BROKER_NAME)
+    assert unknown.returncode == 3 and "did you mean maxMessageSize" in unknown.stderr
+    ignored = pymq.run("config", "set", "maxMessageSize=many", "--broker", BROKER_NAME)
+    assert ignored.returncode == 5 and "maxMessageSize is" in ignored.stderr
+    (before,) = pymq.json("config", "show", "scanNotActiveBrokerInterval", "--namesrv-server")
+    (done,) = pymq.json("config", "set", "scanNotActiveBrokerInterval=6000", "--namesrv-server")
+    assert (done["before"], done["value"]) == (before["value"], "6000")
+
+
 def test_send_and_tail(pymq: Pymq, topic: str, apache: ApacheServer) -> None:
     sent = pymq.json("send", topic, "hello 消息", "--tag", "new", "--key", "k1", "--property", "color=red")
     assert (sent["status"], sent["broker"]) == ("SEND_OK", BROKER_NAME)

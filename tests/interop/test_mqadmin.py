@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from pymq.client import Message, StoredMessage
-from pymq.client.sync import SyncProducer, SyncPushConsumer
+from pymq.client.sync import SyncAdmin, SyncProducer, SyncPushConsumer
+from pymq.config import BrokerConfig
 from tests.interop.conftest import Broker
 from tests.interop.support import probe
 from tests.interop.support.mqadmin import MqAdmin
@@ -190,6 +191,20 @@ def test_broker_config(world: World) -> None:
         assert "update broker config success" in world.admin.run(*update)
         after = fields(world.admin.run("getBrokerConfig", "-b", world.server.broker))
         assert after["maxMessageSize"] == value
+
+
+def test_every_setting_that_changes_at_run_time_is_taken_from_mqadmin(world: World) -> None:
+    if world.server.kind == "apache":
+        pytest.skip("its template topic follows settings at the start alone")
+    update = ("updateBrokerConfig", "-b", world.server.broker, "-k", "defaultTopicQueueNums", "-v", "3")
+    with SyncAdmin(world.server.namesrv) as admin:
+        config = admin.brokers.config(world.server.broker)
+        assert "update broker config success" in world.admin.run(*update)
+        assert admin.topics.configs(world.server.broker)["TBW102"].write_queue_nums == 3
+        # The others by the same request, without a JVM for each.
+        for key in BrokerConfig.names_at_runtime():
+            admin.brokers.update_config(world.server.broker, {key: config[key]})
+        assert admin.brokers.config(world.server.broker) == config
 
 
 def test_namesrv_config_and_kv(world: World) -> None:

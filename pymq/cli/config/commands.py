@@ -74,13 +74,14 @@ def show(
 
     targets = _targets(broker, cluster, namesrv_server, slaves=True)
     found = with_admin(namesrv, lambda admin: work.show(admin, targets, text, changed=changed))
+    found.raise_if_all_failed()
     columns = [Column("server")] if len({record["address"] for record in found.records}) > 1 else []
     columns.append(Column("key"))
     if origin:
         columns += [ORIGIN_COLUMN, Column("changeable", "AT RUN TIME")]
     what = "no value is set" if changed else f"no key contains {text!r}"
     print_listing(found.records, [*columns, Column("value")], output, what)
-    found.raise_if_partial()
+    found.raise_if_some_failed()
 
 
 @app.command(
@@ -107,11 +108,12 @@ def diff(
 
     targets = _targets(broker, cluster, namesrv_server, slaves=slaves)
     found = with_admin(namesrv, lambda admin: work.diff(admin, targets, file))
+    found.raise_if_all_failed()
     columns = [Column("key"), Column("server"), ORIGIN_COLUMN, Column("value")]
     if any("other" in record for record in found.records):
         columns.append(Column("other", "FILE" if file else "DEFAULT"))
     print_listing(found.records, columns, output, "no setting differs")
-    found.raise_if_partial()
+    found.raise_if_some_failed()
 
 
 @app.command(
@@ -225,10 +227,11 @@ def _change(wanted: Wanted, targets: Targets, dry_run: bool, yes: bool, output: 
     if not yes and (question := with_admin(namesrv, lambda admin: work.what_goes(admin, targets, wanted))):
         _confirm(question)
     found = with_admin(namesrv, lambda admin: work.change(admin, targets, wanted))
+    found.raise_if_all_failed()
     print_listing(found.records, CHANGE_COLUMNS, output)
     for note in found.notes:
         print_note(note)
-    found.raise_if_partial()
+    found.raise_if_some_failed()
 
 
 def _confirm(question: str) -> None:

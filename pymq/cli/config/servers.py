@@ -51,10 +51,14 @@ class Found:
     failed: dict[str, PymqError] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def raise_if_partial(self) -> None:
-        """Raises the error of the servers that failed: PartialError when others did not."""
+    def raise_if_all_failed(self) -> None:
+        """Raises the first server's error when every server failed."""
         if self.failed and not self.done:
             raise next(iter(self.failed.values()))
+
+    def raise_if_some_failed(self) -> None:
+        """Raises PartialError when some servers failed and others did not."""
+        self.raise_if_all_failed()
         if self.failed:
             raise PartialError(self.done, self.failed)
 
