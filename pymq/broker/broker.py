@@ -451,7 +451,7 @@ class Broker:
         parts, config = self.parts, self.config
         if parts is None or not isinstance(parts.side, MasterSide):
             return
-        self._slave_server = StreamServer(parts.side.ha_service.accept)
+        self._slave_server = StreamServer(parts.side.ha_service.accept, self.budget)
         host, wanted = config.bind_address, self._ha_port_wanted
         try:
             config.ha_listen_port = await self._slave_server.start(host, wanted or config.listen_port + 1)

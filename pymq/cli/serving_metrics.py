@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from pymq.metrics.family import Collector
+    from pymq.net.memory_budget import MemoryBudget
 
 MetricsPortOption = Annotated[
     int | None,
@@ -29,6 +30,9 @@ class MetricsView(Protocol):
     def collectors(self) -> Sequence[Collector]: ...
 
     def labels(self) -> Mapping[str, str]: ...
+
+    @property
+    def budget(self) -> MemoryBudget: ...
 
 
 class MetricsPlace(NamedTuple):
@@ -74,7 +78,7 @@ async def serving_metrics(place: MetricsPlace | None, view: MetricsView) -> Asyn
         return
     from pymq.metrics.endpoint import MetricsEndpoint  # imports its libraries only when they are needed
 
-    endpoint = MetricsEndpoint(view.collectors, view.labels)
+    endpoint = MetricsEndpoint(view.collectors, view.labels, budget=view.budget)
     try:
         yield await endpoint.start(place.host, place.port)
     finally:

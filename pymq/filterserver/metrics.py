@@ -9,6 +9,7 @@ from pymq.filterserver.server import FilterServer
 from pymq.metrics.connections import ConnectionMetrics
 from pymq.metrics.family import Collector, Family, Reading, counter, gauge, single
 from pymq.metrics.filters import FILTER_METRICS, FilterWork, filter_families
+from pymq.net.memory_budget import MemoryBudget
 
 NODE_TYPE = "filter-server"
 
@@ -76,6 +77,11 @@ class FilterServerMetrics:
 
     def __init__(self, server: FilterServer) -> None:
         self._server = server
+
+    @property
+    def budget(self) -> MemoryBudget:
+        """Return the process's memory budget, which counts scrapes too."""
+        return self._server.server.budget
 
     def labels(self) -> dict[str, str]:
         return {"node_id": self._server.address, "node_type": NODE_TYPE}

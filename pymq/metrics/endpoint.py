@@ -17,6 +17,7 @@ from pymq.metrics.family import Collector
 from pymq.metrics.process import ProcessMetrics
 from pymq.model.hosts import format_address
 from pymq.net.http import HttpLimits, HttpServer, Page
+from pymq.net.memory_budget import MemoryBudget
 
 METRICS_PATH = "/metrics"
 HEALTH_PATH = "/-/healthy"
@@ -35,8 +36,10 @@ class MetricsEndpoint:
         labels: Callable[[], Mapping[str, str]],
         *,
         limits: HttpLimits | None = None,
+        budget: MemoryBudget | None = None,
         now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
+        """``budget`` counts what scrapers have not read."""
         self.address = ""
         self._collectors = collectors
         self._labels = labels
@@ -44,7 +47,7 @@ class MetricsEndpoint:
         self._process = ProcessMetrics()
         self._turn = asyncio.Lock()
         pages = {METRICS_PATH: Page(CONTENT_TYPE, self._text), HEALTH_PATH: Page("text/plain", _healthy)}
-        self._server = HttpServer(pages, limits)
+        self._server = HttpServer(pages, limits, budget)
 
     async def start(self, host: str, port: int) -> str:
         """Listens on ``host:port`` (0: any free port) and returns the address.

@@ -10,6 +10,7 @@ from pymq.config.metrics import parse_labels
 from pymq.metrics.connections import ConnectionMetrics
 from pymq.metrics.family import Collector, Family, Reading, bounded, counter, gauge, single
 from pymq.namesrv.server import NameServer
+from pymq.net.memory_budget import MemoryBudget
 
 NODE_TYPE = "namesrv"
 _BROKER = ("cluster", "broker_name", "broker_id", "address")
@@ -66,6 +67,11 @@ class NamesrvMetrics:
 
     def __init__(self, server: NameServer) -> None:
         self._server = server
+
+    @property
+    def budget(self) -> MemoryBudget:
+        """Return the process's memory budget, which counts scrapes too."""
+        return self._server.server.budget
 
     def labels(self) -> dict[str, str]:
         return parse_labels(self._server.config.metrics_label) | {

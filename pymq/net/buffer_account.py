@@ -10,10 +10,12 @@ from pymq.net.memory_budget import UNFINISHED_FRAMES, UNREAD_ANSWERS, WAITING_FR
 class BufferAccount:
     """The sizes that were counted last, in bytes. Over the budget, counting more closes connections."""
 
-    __slots__ = ("_budget", "_largest_write", "_stall", "unfinished", "unread", "waiting")
+    __slots__ = ("_budget", "_largest_write", "_stall", "_unread_kind", "unfinished", "unread", "waiting")
 
-    def __init__(self, budget: MemoryBudget) -> None:
+    def __init__(self, budget: MemoryBudget, unread_kind: str = UNREAD_ANSWERS) -> None:
+        """``unread_kind``: what the budget calls bytes that the peer has not read."""
         self._budget = budget
+        self._unread_kind = unread_kind
         self.unfinished = 0
         self.waiting = 0
         self.unread = 0
@@ -68,10 +70,10 @@ class BufferAccount:
         """Count nothing any more."""
         self._budget.hold(UNFINISHED_FRAMES, -self.unfinished)
         self._budget.hold(WAITING_FRAMES, -self.waiting)
-        self._budget.hold(UNREAD_ANSWERS, -self.unread)
+        self._budget.hold(self._unread_kind, -self.unread)
         self.unfinished = self.waiting = self.unread = 0
 
     def _count_unread(self, size_bytes: int) -> None:
         if size_bytes != self.unread:
-            self._budget.hold(UNREAD_ANSWERS, size_bytes - self.unread)
+            self._budget.hold(self._unread_kind, size_bytes - self.unread)
             self.unread = size_bytes

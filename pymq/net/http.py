@@ -15,7 +15,9 @@ from http import HTTPStatus
 
 import h11
 
+from pymq.net.buffer_account import BufferAccount
 from pymq.net.descriptors import takes_reserved
+from pymq.net.memory_budget import METRICS_PAGES, MemoryBudget
 
 log = logging.getLogger(__name__)
 
@@ -49,16 +51,53 @@ class HttpLimits:
     answer_time_max_s: float = ANSWER_TIME_MAX_S
 
 
+class _Answering:
+    """What one client has not read of its page; a :class:`pymq.net.memory_budget.Holder`."""
+
+    def __init__(self, server: HttpServer, writer: asyncio.StreamWriter, budget: MemoryBudget) -> None:
+        peer = writer.get_extra_info("peername")
+        self.host: str = peer[0] if peer else ""
+        self.task: asyncio.Task[None] | None = None
+        self._server = server
+        self._transport = writer.transport
+        self._buffers = BufferAccount(budget, METRICS_PAGES)
+
+    def write(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+        unread = self._transport.get_write_buffer_size()
+        writer.write(data)
+        self._buffers.note_write(unread, len(data))  # over the budget, it may close this connection
+        self.held_bytes()
+
+    def held_bytes(self) -> int:
+        self._buffers.measure_unread(self._transport)
+        return self._buffers.unread
+
+    def abort(self, reason: str) -> None:
+        self._server.refused_count += 1
+        if self.task is not None:
+            self._server.end(self.task)
+
+    def release(self) -> None:
+        self._buffers.release()
+
+
 class HttpServer:
     """Serves ``pages`` by path. Use it from one running event loop."""
 
-    def __init__(self, pages: Mapping[str, Page], limits: HttpLimits | None = None) -> None:
-        self.refused_count = 0  # connections over the limit, and invalid requests
+    def __init__(
+        self, pages: Mapping[str, Page], limits: HttpLimits | None = None, budget: MemoryBudget | None = None
+    ) -> None:
+        """``budget`` counts what clients have not read."""
+        self.refused_count = 0  # connections over the limit, invalid requests, and what the budget closed
+        self._budget = budget or MemoryBudget()
         self._pages = pages
         self._limits = limits or HttpLimits()
         self._listener: asyncio.Server | None = None
-        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._serving: dict[asyncio.Task[None], tuple[asyncio.StreamWriter, _Answering]] = {}
         self._asking: dict[asyncio.Task[None], None] = {}  # those without a request so far, the oldest first
+
+    def _holders(self) -> list[_Answering]:
+        return [answering for _, answering in self._serving.values()]
 
     @property
     def open_count(self) -> int:
@@ -70,6 +109,7 @@ class HttpServer:
         self._listener = await asyncio.start_server(
             self._accept, host, port, limit=HEAD_SIZE_MAX_BYTES, backlog=BACKLOG
         )
+        self._budget.add_holders(self._holders)
         bound: int = self._listener.sockets[0].getsockname()[1]
         return bound
 
@@ -78,9 +118,10 @@ class HttpServer:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+        self._budget.remove_holders(self._holders)
         tasks = list(self._serving)
         for task in tasks:
-            self._end(task)
+            self.end(task)
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -90,21 +131,25 @@ class HttpServer:
             if is_reserved or not self._asking:
                 writer.transport.abort()
                 return
-            self._end(next(iter(self._asking)))
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._serving[task] = writer
+            self.end(next(iter(self._asking)))
+        answering = _Answering(self, writer, self._budget)
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer, answering))
+        answering.task = task
+        self._serving[task] = writer, answering
         self._asking[task] = None
-        task.add_done_callback(self._end)
+        task.add_done_callback(self.end)
 
-    def _end(self, task: asyncio.Task[None]) -> None:
+    def end(self, task: asyncio.Task[None]) -> None:
         """Closes a connection, at any stage of its task."""
         self._asking.pop(task, None)
-        writer = self._serving.pop(task, None)
-        if writer is not None:
+        serving = self._serving.pop(task, None)
+        if serving is not None:
+            writer, answering = serving
+            answering.release()
             task.cancel()
             writer.transport.abort()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answering: _Answering) -> None:
         http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_SIZE_MAX_BYTES)
         writer.transport.set_write_buffer_limits(high=UNREAD_MAX_BYTES)
         try:
@@ -112,7 +157,7 @@ class HttpServer:
                 request = await _read_request(http, reader)
             self._asking.pop(asyncio.current_task(), None)  # type: ignore[arg-type]
             async with asyncio.timeout(self._limits.answer_time_max_s):
-                await self._answer(http, request, writer)
+                await self._answer(http, request, writer, answering)
                 await _close(writer)
         except h11.RemoteProtocolError as error:
             self.refused_count += 1
@@ -125,7 +170,9 @@ class HttpServer:
         except Exception:
             log.exception("a page could not be made")
 
-    async def _answer(self, http: h11.Connection, request: h11.Request, writer: asyncio.StreamWriter) -> None:
+    async def _answer(
+        self, http: h11.Connection, request: h11.Request, writer: asyncio.StreamWriter, answering: _Answering
+    ) -> None:
         if request.method != b"GET":
             await _write_short(http, writer, 405, "only GET is served here", [("Allow", "GET")])
             return
@@ -141,9 +188,9 @@ class HttpServer:
                 await _write_short(http, writer, 500, "the page could not be made, the log says why")
                 return
             _send(http, writer, _response(200, page.content_type))
-            await _write_piece(http, writer, first)
+            await _write_piece(http, writer, first, answering)
             async for piece in pieces:
-                await _write_piece(http, writer, piece)
+                await _write_piece(http, writer, piece, answering)
             _send(http, writer, h11.EndOfMessage())
 
 
@@ -165,9 +212,12 @@ async def _read_request(http: h11.Connection, reader: asyncio.StreamReader) -> h
         http.receive_data(data)
 
 
-async def _write_piece(http: h11.Connection, writer: asyncio.StreamWriter, piece: bytes) -> None:
-    _send(http, writer, h11.Data(data=piece))
+async def _write_piece(http: h11.Connection, writer: asyncio.StreamWriter, piece: bytes, answering: _Answering) -> None:
+    data = http.send(h11.Data(data=piece))
+    if data:
+        answering.write(writer, data)
     await writer.drain()
+    answering.held_bytes()
 
 
 async def _write_short(

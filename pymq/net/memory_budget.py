@@ -24,6 +24,8 @@ PARKED_REQUESTS = "parked_requests"
 CLIENT_TABLES = "client_tables"
 REGISTRATIONS = "registrations"
 HELD_ANSWERS = "held_answers"
+HA_STREAMS = "ha_streams"
+METRICS_PAGES = "metrics_pages"
 KINDS = (
     UNFINISHED_FRAMES,
     WAITING_FRAMES,
@@ -32,6 +34,8 @@ KINDS = (
     CLIENT_TABLES,
     REGISTRATIONS,
     HELD_ANSWERS,
+    HA_STREAMS,
+    METRICS_PAGES,
 )
 
 # Connections are closed until an eighth of the limit is free. With less, every few KiB would begin the search again.
@@ -76,6 +80,11 @@ class MemoryBudget:
     def add_holders(self, holders: Callable[[], Iterable[Holder]]) -> None:
         """Make ``holders``, which returns a server's connections, part of the search for the greediest one."""
         self._holders.append(holders)
+
+    def remove_holders(self, holders: Callable[[], Iterable[Holder]]) -> None:
+        """Take back :meth:`add_holders`: the server has stopped."""
+        if holders in self._holders:
+            self._holders.remove(holders)
 
     # -- counting ------------------------------------------------------------------------------------------------
 

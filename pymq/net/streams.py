@@ -9,8 +9,10 @@ from typing import Any
 
 from pymq.errors import PymqError
 from pymq.model.hosts import format_address, parse_address
+from pymq.net.buffer_account import BufferAccount
 from pymq.net.client import RemotingClient
 from pymq.net.descriptors import takes_reserved
+from pymq.net.memory_budget import HA_STREAMS, MemoryBudget
 from pymq.net.os_errors import os_error_text
 from pymq.wire.command import Command
 from pymq.wire.streams import StreamHandler
@@ -27,11 +29,12 @@ class SocketStream(asyncio.Protocol):
     """A :class:`~pymq.wire.streams.Stream` over one TCP connection. Passes asyncio's calls on to its handler."""
 
     def __init__(
-        self, handler: StreamHandler, on_lost: Callable[[SocketStream], None], *, is_accepted: bool = False
+        self, handler: StreamHandler, on_lost: Callable[[SocketStream], None], budget: MemoryBudget | None = None
     ) -> None:
-        """``is_accepted``: the other side opened the connection."""
+        """``budget`` counts what a peer that opened the connection has not read; None for one that was opened here."""
         self.peer_address = ""
-        self._is_accepted = is_accepted
+        self.host = ""
+        self._buffers = BufferAccount(budget, HA_STREAMS) if budget is not None else None
         self._handler = handler
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
@@ -46,8 +49,31 @@ class SocketStream(asyncio.Protocol):
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def write(self, data: bytes | memoryview) -> None:
-        if self._transport is not None and not self._is_closing:
-            self._transport.write(data)
+        transport, buffers = self._transport, self._buffers
+        if transport is None or self._is_closing:
+            return
+        if buffers is None:
+            transport.write(data)
+            return
+        unread = transport.get_write_buffer_size()
+        transport.write(data)
+        buffers.note_write(unread, len(data))  # over the budget, it may close this stream
+        self.held_bytes()
+
+    def held_bytes(self) -> int:
+        """Measure and return what the peer has not read."""
+        if self._buffers is None or self._transport is None:
+            return 0
+        self._buffers.measure_unread(self._transport)
+        return self._buffers.unread
+
+    def abort(self, reason: str) -> None:
+        """Close at once, without the unsent bytes."""
+        self._is_closing = True
+        if self._buffers is not None:
+            self._buffers.release()
+        if self._transport is not None:
+            self._transport.abort()
 
     def want_writable(self) -> None:
         if not self._is_wanted:
@@ -69,12 +95,12 @@ class SocketStream(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport = transport  # type: ignore[assignment]
         host, port, *_ = transport.get_extra_info("peername") or ("127.0.0.1", 0)
-        self.peer_address = format_address(host, port)
+        self.peer_address, self.host = format_address(host, port), host
         endpoint = transport.get_extra_info("socket")
         if endpoint is not None:
             endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)  # type: ignore[attr-defined]
-        if self._is_closing or (self._is_accepted and takes_reserved(transport)):
+        if self._is_closing or (self._buffers is not None and takes_reserved(transport)):
             transport.close()
         else:
             self._handler.opened(self)
@@ -107,20 +133,28 @@ class SocketStream(asyncio.Protocol):
         else:
             why = os_error_text(error)
         self._is_closing = True
+        if self._buffers is not None:
+            self._buffers.release()
+        self._transport = None
         self._on_lost(self)
         self._handler.closed(why)
 
 
 class StreamServer:
-    """Listens for streams. ``accept`` makes the handler of each."""
+    """Listens for streams. ``accept`` makes the handler of each; ``budget`` counts what their peers have not read."""
 
-    def __init__(self, accept: Callable[[], StreamHandler]) -> None:
+    def __init__(self, accept: Callable[[], StreamHandler], budget: MemoryBudget) -> None:
         self._accept = accept
+        self._budget = budget
         self._listener: asyncio.Server | None = None
         self._streams: set[SocketStream] = set()
 
+    def _holders(self) -> set[SocketStream]:
+        return self._streams
+
     async def start(self, host: str, port: int) -> int:
         """Listens on ``host:port`` (0: any free port) and returns the port. Raises OSError."""
+        self._budget.add_holders(self._holders)
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(self._made, host, port, backlog=BACKLOG)
         bound: int = self._listener.sockets[0].getsockname()[1]
@@ -131,11 +165,12 @@ class StreamServer:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+        self._budget.remove_holders(self._holders)
         for stream in list(self._streams):
             stream.close()
 
     def _made(self) -> SocketStream:
-        stream = SocketStream(self._accept(), self._streams.discard, is_accepted=True)
+        stream = SocketStream(self._accept(), self._streams.discard, self._budget)
         self._streams.add(stream)
         return stream
 

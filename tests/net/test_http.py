@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
 
-from pymq.net.http import HEAD_SIZE_MAX_BYTES, HttpLimits, HttpServer, Page
+from pymq.net.http import HEAD_SIZE_MAX_BYTES, UNREAD_MAX_BYTES, HttpLimits, HttpServer, Page
+from pymq.net.memory_budget import METRICS_PAGES, MemoryBudget
 
 PIECES = [b"one\n", b"two\n"]
 BIG_PIECE = b"x" * 65_536
@@ -48,12 +49,12 @@ class Pages:
 Talk = Callable[[HttpServer, int, Pages], Awaitable[None]]
 
 
-def serve(talk: Talk, limits: HttpLimits | None = None) -> None:
+def serve(talk: Talk, limits: HttpLimits | None = None, budget: MemoryBudget | None = None) -> None:
     """Run ``talk`` beside a server."""
 
     async def main() -> None:
         pages = Pages()
-        server = HttpServer(pages.table(), limits)
+        server = HttpServer(pages.table(), limits, budget)
         port = await server.start("127.0.0.1", 0)
         try:
             async with asyncio.timeout(30):
@@ -250,3 +251,23 @@ def test_a_stop_closes_open_connections() -> None:
             await asyncio.open_connection("127.0.0.1", port)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("limit_bytes", "is_closed"), [(64 << 20, False), (UNREAD_MAX_BYTES, True)])
+def test_what_a_client_has_not_read_counts_in_the_memory_budget(limit_bytes: int, is_closed: bool) -> None:
+    budget = MemoryBudget(limit_bytes)
+
+    async def talk(server: HttpServer, port: int, pages: Pages) -> None:
+        slow = socket.create_connection(("127.0.0.1", port))
+        slow.sendall(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        if is_closed:
+            await until(lambda: budget.closed_count == 1 and server.open_count == 0)
+            assert server.refused_count == 1
+        else:
+            await until(lambda: budget.held[METRICS_PAGES] > UNREAD_MAX_BYTES)
+            assert budget.total_bytes <= 2 * UNREAD_MAX_BYTES + 2 * len(BIG_PIECE)
+        slow.close()
+        await until(lambda: server.open_count == 0)
+        assert budget.total_bytes == 0
+
+    serve(talk, budget=budget)

@@ -12,6 +12,7 @@ import uvloop
 
 from pymq.clock import SystemClock
 from pymq.net.client import RemotingClient
+from pymq.net.memory_budget import HA_STREAMS, MIB, MemoryBudget
 from pymq.net.streams import WRITE_HIGH_BYTES, SocketNetwork, SocketStream, StreamServer
 from pymq.wire.command import Command, request
 from pymq.wire.dispatch import Reply
@@ -84,7 +85,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Callable[[], Awaitable[None
     return run_on_loop
 
 
-async def connected() -> Pair:
+async def connected(budget: MemoryBudget | None = None) -> Pair:
     here = Handler()
     accepted: list[Handler] = []
 
@@ -92,7 +93,7 @@ async def connected() -> Pair:
         accepted.append(Handler(here.changed))
         return accepted[-1]
 
-    server = StreamServer(accept)
+    server = StreamServer(accept, budget or MemoryBudget())
     port = await server.start("127.0.0.1", 0)
     network = SocketNetwork(RemotingClient(clock=SystemClock()))
     network.connect(f"127.0.0.1:{port}", here)
@@ -102,6 +103,46 @@ async def connected() -> Pair:
     await here.until(lambda: accepted and accepted[0].data)
     accepted[0].data.clear()
     return Pair(network, server, here, accepted[0])
+
+
+UNREAD_BYTES = 4 * MIB  # more than the sockets' buffers take
+
+
+def test_what_the_peer_of_an_accepted_stream_has_not_read_counts(run: Any) -> None:
+    async def scenario() -> None:
+        budget = MemoryBudget()
+        pair = await connected(budget)
+        pair.ours._transport.pause_reading()
+        pair.theirs.write(bytes(UNREAD_BYTES))
+        assert 0 < budget.held[HA_STREAMS] == budget.total_bytes <= UNREAD_BYTES
+        pair.ours.write(bytes(UNREAD_BYTES))
+        assert budget.held[HA_STREAMS] <= UNREAD_BYTES, "the stream that was opened here counts nothing"
+        pair.ours._transport.resume_reading()
+        await pair.here.until(lambda: len(pair.here.data) == UNREAD_BYTES)
+        async with asyncio.timeout(WAIT_S):
+            while pair.theirs.held_bytes():
+                await asyncio.sleep(0.01)
+        assert budget.total_bytes == 0
+        pair.network.close()
+        pair.server.stop()
+
+    run(scenario)
+
+
+def test_over_the_budget_a_stream_that_is_not_read_is_closed(run: Any) -> None:
+    async def scenario() -> None:
+        budget = MemoryBudget(MIB)
+        pair = await connected(budget)
+        pair.ours._transport.pause_reading()
+        pair.theirs.write(bytes(UNREAD_BYTES))
+        assert budget.closed_count == 1 and budget.total_bytes == 0
+        await pair.there.until(lambda: pair.there.why)
+        pair.theirs.write(b"late")
+        pair.network.close()
+        pair.server.stop()
+        assert budget.total_bytes == 0
+
+    run(scenario)
 
 
 def test_bytes_go_both_ways(run: Any) -> None:
@@ -268,7 +309,7 @@ def test_a_closed_network_delivers_no_answers(run: Any) -> None:
 
 def test_closing_the_network_ends_a_pending_connect(run: Any) -> None:
     async def scenario() -> None:
-        server = StreamServer(Handler)
+        server = StreamServer(Handler, MemoryBudget())
         port = await server.start("127.0.0.1", 0)
         network, handler = SocketNetwork(RemotingClient(clock=SystemClock())), Handler()
         network.connect(f"127.0.0.1:{port}", handler)

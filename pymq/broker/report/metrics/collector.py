@@ -19,6 +19,7 @@ from pymq.broker.report.metrics.transactions import TransactionMetrics
 from pymq.config.metrics import parse_labels
 from pymq.metrics.connections import ConnectionMetrics
 from pymq.metrics.family import Collector, Family, Reading, gauge, single
+from pymq.net.memory_budget import MemoryBudget
 
 if TYPE_CHECKING:
     from pymq.broker.broker import Broker
@@ -59,6 +60,11 @@ class BrokerMetrics:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._of_parts: tuple[BrokerParts, list[Collector]] | None = None
+
+    @property
+    def budget(self) -> MemoryBudget:
+        """Return the process's memory budget, which counts scrapes too."""
+        return self._broker.budget
 
     def labels(self) -> dict[str, str]:
         """Return the labels of every metric (Java: BrokerMetricsManager.newAttributesBuilder)."""
