@@ -21,6 +21,7 @@ class TopicManager:
         """``count`` gets by how many bytes the table has grown (below 0: shrunk)."""
         self._count = count
         self._queues: dict[str, dict[str, QueueData]] = {}
+        self.removal_count = 0  # entries removed since the start
         self.share_count = 0  # entries of one topic on one broker name
 
     def __len__(self) -> int:
@@ -75,6 +76,7 @@ class TopicManager:
         for broker_name in list(shares) if broker_names is None else broker_names:
             if shares.pop(broker_name, None) is not None:
                 self.share_count -= 1
+                self.removal_count += 1
                 self._count(-SHARE_BYTES)
         if not shares:
             del self._queues[topic]

@@ -33,6 +33,7 @@ from tests.benchmarks.control import BenchError
 from tests.benchmarks.export import export
 from tests.benchmarks.filter_servers import CASE as FILTER_SERVER_CASE
 from tests.benchmarks.filter_servers import filter_server
+from tests.benchmarks.name_server import FULL_LOAD, NAME_SERVER_CASE, QUICK_LOAD, measure_name_server
 from tests.benchmarks.pairs import ApachePair, PyMQPair
 from tests.benchmarks.replicas import REPLICA_CASES, REPLICA_SYNC_CASES, PairBench, PairCase
 from tests.benchmarks.replicas import SYNC_SETTINGS as REPLICA_SYNC_SETTINGS
@@ -49,7 +50,7 @@ FOLLOW_CASE = "store-follow"
 QUEUES_CASE = "queues"
 ALL_CASES = [
     START_CASE, *CASES, *CLIENT_CASES, *TURN_CASES, *TABLE_CASES, *SYNC_CASES, APPEND_CASE, FOLLOW_CASE, QUEUES_CASE,
-    *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES, FILTER_SERVER_CASE, EXPORT_CASE,
+    *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES, FILTER_SERVER_CASE, NAME_SERVER_CASE, EXPORT_CASE,
 ]  # fmt: skip
 
 
@@ -124,6 +125,8 @@ class Run:
             self._load_cases("tables", TABLE_CASES, TABLE_SETTINGS)
         if FILTER_SERVER_CASE in self._names and not self._options.only_apache:
             self._filter_server_case()
+        if NAME_SERVER_CASE in self._names and not self._options.only_apache:
+            self._name_server_case()
         if set(self._names) & set(SYNC_CASES):
             self._load_cases("sync", SYNC_CASES, SYNC_SETTINGS)
         if APPEND_CASE in self._names and not self._options.only_apache:
@@ -193,6 +196,12 @@ class Run:
                 self._one(FILTER_SERVER_CASE, case, bench, [bench])
         finally:
             server.stop()
+
+    def _name_server_case(self) -> None:
+        load = QUICK_LOAD if self._options.quick else FULL_LOAD
+        for _ in range(self._rounds):
+            self._note(PyMQBroker.name, NAME_SERVER_CASE)
+            self._collected.add(PyMQBroker.name, measure_name_server(self._command, self._directory, load))
 
     def _restart_cases(self) -> None:
         chosen = [name for name in RESTART_CASES if name in self._names]

@@ -14,6 +14,7 @@ from pymq.model.hosts import host_of, parse_address
 from pymq.model.tables import QUEUE_COUNT_MAX, DataVersion, TopicConfig
 from pymq.namesrv.kv import ORDER_TOPIC_NAMESPACE, KvConfig
 from pymq.namesrv.registration import BrokerIdentity, Registration
+from pymq.namesrv.repeats import RepeatedReports
 from pymq.namesrv.table import RouteTable
 from pymq.wire.bodies_client import decode_body, encode_body
 from pymq.wire.bodies_registration import Registered, body_crc32, decode_registration
@@ -48,6 +49,7 @@ class BrokerPacketHandler:
         self._table = table
         self._kv = kv
         self._config = config
+        self._repeats = RepeatedReports(table)
 
     def register(self, command: Command, header: RegisterBrokerHeader, peer: Peer) -> Reply:
         """REGISTER_BROKER (103): a full or partial report."""
@@ -57,6 +59,24 @@ class BrokerPacketHandler:
                 f"crc32 not match: the header says {header.body_crc32}, the body is another; send it again",
             )
         identity = _identity(header)
+        forget_missing = self._config.delete_topic_with_registration
+        repeated = None if forget_missing else self._repeats.known(identity, command, compressed=header.compressed)
+        body = repeated or self._decoded(command, header)
+        report = _report(identity, header, body, peer)
+        problem = self._table.problem(report)
+        if problem:
+            raise Refusal(ResponseCode.NO_PERMISSION, problem)
+        self._check_room(report)
+        known = self._table.brokers.live(identity.address) is not None
+        master = self._table.register(report, forget_missing_topics=forget_missing)
+        if repeated is None:
+            self._repeats.note(identity, command, body, compressed=header.compressed)
+        if not known:
+            log.info("broker online: %s with %d topics", identity, len(body.topics))
+        answer = RegisterBrokerAnswer(ha_server_addr=master.ha_address or None, master_addr=master.address or None)
+        return Reply(ext=answer, body=self._order_body())
+
+    def _decoded(self, command: Command, header: RegisterBrokerHeader) -> Registered:
         body = decode_registration(
             command.body,
             compressed=header.compressed,
@@ -65,18 +85,7 @@ class BrokerPacketHandler:
             topic_count_max=self._config.broker_topic_count_max,
         )
         _check_topics(body.topics)
-        report = _report(identity, header, body, peer)
-        problem = self._table.problem(report)
-        if problem:
-            raise Refusal(ResponseCode.NO_PERMISSION, problem)
-        self._check_room(report)
-        known = self._table.brokers.live(identity.address) is not None
-        forget_missing = self._config.delete_topic_with_registration
-        master = self._table.register(report, forget_missing_topics=forget_missing)
-        if not known:
-            log.info("broker online: %s with %d topics", identity, len(body.topics))
-        answer = RegisterBrokerAnswer(ha_server_addr=master.ha_address or None, master_addr=master.address or None)
-        return Reply(ext=answer, body=self._order_body())
+        return body
 
     def unregister(self, command: Command, header: BrokerIdentityHeader, peer: Peer) -> Reply:
         """UNREGISTER_BROKER (104), over a connection that the broker has registered over.
