@@ -56,10 +56,11 @@ def list_topics(
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """List topics with their brokers, queues and permission."""
+    """List topics with their brokers, and the queues on each broker: 4, 8 where brokers have different numbers."""
     from pymq.cli import topic_work as work
 
     records = with_admin(namesrv, lambda admin: work.list_topics(admin, show_all, cluster))
+    shown = records if output is not OutputFormat.table else [_with_queues_of_each(record) for record in records]
     columns = [
         Column("topic"),
         Column("brokers"),
@@ -67,7 +68,14 @@ def list_topics(
         Column("write_queues", "WRITE QUEUES", right=True),
         Column("perm"),
     ]
-    print_listing(records, columns, output, "no topics: pymq topic create NAME or a first send creates one")
+    print_listing(shown, columns, output, "no topics: pymq topic create NAME or a first send creates one")
+
+
+def _with_queues_of_each(record: dict[str, Any]) -> dict[str, Any]:
+    """Returns a listed topic with one number of queues, or those of its brokers in their order."""
+    names = ("read_queues", "write_queues")
+    each = {name: [queues[name] for queues in record["queues"]] for name in names}
+    return record | {name: each[name] if record[name] is None else record[name] for name in names}
 
 
 @app.command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 from pymq.cli.topic_resize_work import refuse_hiding
@@ -18,7 +19,10 @@ ROUTES_AT_ONCE = 256
 
 
 async def list_topics(admin: Admin, show_all: bool, cluster: str | None) -> list[dict[str, Any]]:
-    """Returns a record per topic: brokers, the sum of their queues, permission."""
+    """Returns a record per topic: its brokers, and queues and permission on each of them.
+
+    ``read_queues`` and ``write_queues`` are None where brokers differ; ``queues`` has those of each broker.
+    """
     if cluster is not None:
         await admin.cluster.select([cluster])  # raises NotFoundError for an unknown one
     names = await admin.topics.names(cluster) if show_all else await user_topics(admin, cluster)
@@ -28,18 +32,34 @@ async def list_topics(admin: Admin, show_all: bool, cluster: str | None) -> list
             queues = (await admin.topics.route(name)).queue_datas
         except NotFoundError:
             return None  # deleted since it was listed
+        queues.sort(key=lambda data: data.broker_name)
         return {
             "topic": name,
-            "brokers": sorted(data.broker_name for data in queues),
-            "read_queues": sum(data.read_queue_nums for data in queues),
-            "write_queues": sum(data.write_queue_nums for data in queues),
+            "brokers": [data.broker_name for data in queues],
+            "read_queues": _common(data.read_queue_nums for data in queues),
+            "write_queues": _common(data.write_queue_nums for data in queues),
             "perm": "/".join(sorted({perm_text(data.perm) for data in queues})),
+            "queues": [
+                {
+                    "broker": data.broker_name,
+                    "read_queues": data.read_queue_nums,
+                    "write_queues": data.write_queue_nums,
+                    "perm": perm_text(data.perm),
+                }
+                for data in queues
+            ],
         }
 
     found: list[dict[str, Any] | None] = []
     for at in range(0, len(names), ROUTES_AT_ONCE):
         found += await asyncio.gather(*map(record, names[at : at + ROUTES_AT_ONCE]))
     return [entry for entry in found if entry is not None]
+
+
+def _common(values: Iterable[int]) -> int | None:
+    """Returns the value that all have, None where they differ."""
+    different = set(values)
+    return different.pop() if len(different) == 1 else None
 
 
 async def user_topics(admin: Admin, cluster: str | None = None) -> list[str]:

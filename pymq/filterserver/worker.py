@@ -7,10 +7,10 @@ the process.
 from __future__ import annotations
 
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from typing import BinaryIO
 
 from pymq.clock import Clock, SystemClock
@@ -96,6 +96,7 @@ def main(find: Callable[[], Callable[[str], FilterPlugin]] = lambda: installed_f
 
     ``find`` is called after the limits are set and returns the look-up of filters by name.
     """
+    resource = import_module("resource")  # POSIX alone has it
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX_BYTES, MEMORY_MAX_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with os.fdopen(os.dup(sys.stdin.fileno()), "rb") as tasks, os.fdopen(os.dup(sys.stdout.fileno()), "wb") as answers:

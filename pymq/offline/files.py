@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from pymq.errors import NotFoundError, StoreError
+from pymq.file_lock import try_lock_byte
 from pymq.store.disk.fs import File, RealFile, RealFiles, is_locked_here
 
 _READ_ONLY = "a tool that only reads asked for a write"
@@ -62,13 +61,9 @@ def held(root: str, *, while_running: bool = False) -> Iterator[bool]:
         if not running:
             try:
                 fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, 0)
+                running = not try_lock_byte(fd, is_shared=True)
             except FileNotFoundError:
                 pass
-            except OSError as error:
-                if error.errno not in (errno.EACCES, errno.EAGAIN) or fd is None:
-                    raise
-                running = True
         if running and not while_running:
             raise StoreError(f"a broker holds {path}: stop it first, because its files change during a read")
         yield running

@@ -8,7 +8,6 @@ Readers skip ``_pymq`` because of its underscore, and staged files don't end in 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pymq.errors import PymqError, UsageError
+from pymq.file_lock import try_lock_file
 from pymq.spark.parquet_parts import sync_directory
 from pymq.spark.planner import QueueKey, ResumeError
 
@@ -123,12 +123,9 @@ class ExportDirectory:
 
     def _take_lock(self) -> IO[str]:
         stream = (self._folder / "lock").open("w")
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        if not try_lock_file(stream.fileno()):
             stream.close()
-            text = f"another export writes to {self.output}: wait for it, or use another directory"
-            raise OutputBusyError(text) from error
+            raise OutputBusyError(f"another export writes to {self.output}: wait for it, or use another directory")
         return stream
 
     def _check_settings(self, settings: dict[str, Any]) -> None:

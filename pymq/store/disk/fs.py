@@ -7,7 +7,6 @@ lost and torn writes. Both report errors of the system as ``OSError``.
 from __future__ import annotations
 
 import errno
-import fcntl
 import mmap
 import os
 import shutil
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from pymq.errors import StoreError, StoreUnavailableError
+from pymq.file_lock import try_lock_byte
 from pymq.store.disk.access import DIRECTORY_MODE, FILE_MODE
 from pymq.store.disk.whole_sync import sync_file_systems
 
@@ -265,12 +265,13 @@ class _RealLock:
             raise _lock_taken(path)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
-            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-        except OSError as error:
+            is_mine = try_lock_byte(self._fd)
+        except OSError:
             os.close(self._fd)
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise _lock_taken(path) from error
             raise
+        if not is_mine:
+            os.close(self._fd)
+            raise _lock_taken(path)
         try:
             os.pwrite(self._fd, b"lock", 0)
         except OSError as error:
