@@ -76,7 +76,7 @@ def test_cluster_mode_gives_every_broker_the_same_queues(run: Any) -> None:
         "broker-b": (4, 4),
     }
     [record] = [record for record in run("topic", "list") if record["topic"] == "everywhere"]
-    assert (record["brokers"], record["write_queues"]) == (["broker-a", "broker-b"], 8)
+    assert (record["brokers"], record["write_queues"]) == (["broker-a", "broker-b"], 4)
 
 
 def test_broker_mode_gives_each_broker_its_own(run: Any) -> None:
@@ -85,6 +85,9 @@ def test_broker_mode_gives_each_broker_its_own(run: Any) -> None:
     assert queues(run("topic", "route", "own")) == {"broker-a": (2, 2), "broker-b": (6, 6)}
     run("topic", "update", "own", "-b", "broker-b", "--wq", "3")
     assert queues(run("topic", "route", "own")) == {"broker-a": (2, 2), "broker-b": (3, 6)}
+    [record] = [record for record in run("topic", "list") if record["topic"] == "own"]
+    assert (record["write_queues"], record["read_queues"]) == (None, None)
+    assert queues(record["queues"]) == {"broker-a": (2, 2), "broker-b": (3, 6)}
     run("topic", "update", "own", "--rq", "2")
     assert queues(run("topic", "route", "own")) == {"broker-a": (2, 2), "broker-b": (3, 2)}, "all that hold the topic"
 
