@@ -108,6 +108,12 @@ def _about(address: str, error: PymqError) -> str:
     return text if address in text else f"{address}: {text}"
 
 
+class ConflictError(PymqError):
+    """Two administrators change the same topic or group at once: the later change was not made, or may be lost."""
+
+    exit_code = EXIT_REFUSED
+
+
 class OverloadedError(PymqError):
     """A producer that does not wait has as much in flight as its limits allow: the message was not sent."""
 

@@ -1,4 +1,4 @@
-"""``pymq group``: list, describe, lag."""
+"""``pymq group``: list, describe, lag here; other commands in :mod:`pymq.cli.groups`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from pymq.cli.broker_status import shown_ms
+from pymq.cli.groups.changes import create, delete, disable, enable, update
+from pymq.cli.groups.members import client, consume, members, print_differing
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
 from pymq.cli.output import (
@@ -16,12 +18,11 @@ from pymq.cli.output import (
     print_fields,
     print_line,
     print_listing,
-    print_note,
     print_section,
 )
 from pymq.cli.session import end_partial, with_partial_admin
 
-app = new_app("List consumer groups, their members and their lag.")
+app = new_app("List, create, change, delete and inspect consumer groups.")
 
 GroupArgument = Annotated[str, typer.Argument(metavar="NAME", help="The consumer group.")]
 
@@ -103,13 +104,7 @@ def _print_described(described: dict[str, Any]) -> None:
     print_section("members", described["members"], member_columns, "no member is online")
     subscription_columns = [Column("topic"), Column("expression"), Column("type")]
     print_section("subscriptions", described["subscriptions"], subscription_columns, "none")
-    if described["differing_subscriptions"]:
-        differing_columns = [Column("topic"), Column("selection"), Column("members", right=True)]
-        print_section("differing subscriptions", described["differing_subscriptions"], differing_columns, "none")
-        print_note(
-            "members subscribe differently, and lose messages that others skip: give all members the same "
-            "subscriptions, or each kind of member a group of its own"
-        )
+    print_differing(described["differing_subscriptions"])
     print_section("progress", described["progress"], TOPIC_LAG_COLUMNS, "nothing read yet")
     if described["filters"]:
         print_section("filters", described["filters"], FILTER_COLUMNS, "none")
@@ -139,3 +134,26 @@ def lag(
         if output is OutputFormat.table and records:
             print_line(work.totals_text(records))
     end_partial(unreached)
+
+
+app.command(
+    epilog=examples(
+        "pymq group create billing",
+        "pymq group create billing -c DefaultCluster --retries 5 --ordered",
+        "pymq group create billing -b broker-a --dry-run",
+    )
+)(create)
+app.command(
+    epilog=examples("pymq group update billing --retries 5", "pymq group update billing -b broker-a --no-broadcast")
+)(update)
+app.command(epilog=examples("pymq group enable billing", "pymq group enable billing -b broker-a"))(enable)
+app.command(epilog=examples("pymq group disable billing", "pymq group disable billing -b broker-a"))(disable)
+app.command(epilog=examples("pymq group delete billing", "pymq group delete billing --yes --with-topics"))(delete)
+app.command(epilog=examples("pymq group members billing", "pymq group members billing -o json"))(members)
+app.command(epilog=examples("pymq group client billing 10.0.0.7@4711", "pymq group client billing ID --stack"))(client)
+app.command(
+    epilog=examples(
+        "pymq group consume billing 10.0.0.7@4711 7F00000100002A9F0000000000000000",
+        "pymq group consume billing 10.0.0.7@4711 ID --topic orders",
+    )
+)(consume)

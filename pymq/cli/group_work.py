@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from pymq.cli.groups import lag_work as lag
+from pymq.cli.groups.members_work import differing_records
 from pymq.client.admin import Admin
 from pymq.clock import SystemClock
 from pymq.model.names import RETRY_PREFIX, is_system_group
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.wire.bodies_admin import ConsumerConnections
+from pymq.wire.versions import version_name
 
 
 async def list_groups(admin: Admin, show_all: bool) -> list[dict[str, Any]]:
@@ -63,7 +65,7 @@ async def describe_group(admin: Admin, name: str) -> dict[str, Any]:
         **lag.totals(progress),
         "members": _members(online),
         "subscriptions": _subscriptions(online),
-        "differing_subscriptions": _differing(await admin.groups.differing_subscriptions(name)),
+        "differing_subscriptions": differing_records(await admin.groups.differing_subscriptions(name)),
         "progress": progress,
         "filters": [one._asdict() for one in await admin.filters.figures(name)],
     }
@@ -95,7 +97,7 @@ def _members(online: list[ConsumerConnections]) -> list[dict[str, Any]]:
             "client_id": one.client_id,
             "address": one.client_addr,
             "language": one.language,
-            "version": one.version,
+            "version": version_name(one.version),
         }
         for answer in online
         for one in answer.connection_set
@@ -109,12 +111,4 @@ def _subscriptions(online: list[ConsumerConnections]) -> list[dict[str, Any]]:
         {"topic": topic, "expression": data.sub_string or "*", "type": data.expression_type or "TAG"}
         for topic, data in sorted(found.items())
         if not topic.startswith(RETRY_PREFIX)
-    ]
-
-
-def _differing(differences: dict[str, dict[str, int]]) -> list[dict[str, Any]]:
-    return [
-        {"topic": topic, "selection": selection, "members": count}
-        for topic, selections in differences.items()
-        for selection, count in selections.items()
     ]

@@ -30,7 +30,7 @@ COMMANDS: CommandTable = {
     "top": ("pymq.cli.top.command", "Brokers, topics and groups with their rates, live."),
     "check": ("pymq.cli.check.command", "Check brokers, lag, disks or replicas for monitoring."),
     "topic": ("pymq.cli.topic", "List, create, update, delete and inspect topics."),
-    "group": ("pymq.cli.group", "List consumer groups, their members and their lag."),
+    "group": ("pymq.cli.group", "List, create, change, delete and inspect consumer groups."),
     "offset": ("pymq.cli.offset", "Show where consumer groups are, and move them."),
     "dlq": ("pymq.cli.dlq", "List, show, resend, export and delete dead letters."),
     "config": ("pymq.cli.config.commands", "Show, change and check settings of brokers and name servers."),

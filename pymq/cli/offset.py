@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.options import DEFAULT_NAMESRV, DryRunOption, NamesrvOption, OutputOption
 from pymq.cli.output import Column, OutputFormat, print_data, print_listing, print_note, print_table
 from pymq.cli.session import with_admin
 from pymq.errors import EXIT_FAILED, UsageError
@@ -76,6 +76,7 @@ def reset(
     brokers: BrokerOption = None,
     queues: QueueOption = None,
     yes: YesOption = False,
+    dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
@@ -91,7 +92,7 @@ def reset(
     except UsageError:
         raise UsageError(f"--to {to!r}: write start, end, an offset, -15m or 2026-01-31T12:00") from None
     selection = work.Selection(group, topics or [], brokers or [], queues or [])
-    _run(namesrv, lambda admin: work.plan_reset(admin, selection, start), yes=yes, output=output)
+    _run(namesrv, lambda admin: work.plan_reset(admin, selection, start), yes=yes and not dry_run, output=output)
 
 
 @app.command(
@@ -104,6 +105,7 @@ def copy(
     brokers: BrokerOption = None,
     queues: QueueOption = None,
     yes: YesOption = False,
+    dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
@@ -114,7 +116,7 @@ def copy(
     from pymq.cli import offset_work as work
 
     selection = work.Selection(group, topics or [], brokers or [], queues or [])
-    _run(namesrv, lambda admin: work.plan_copy(admin, source, selection), yes=yes, output=output)
+    _run(namesrv, lambda admin: work.plan_copy(admin, source, selection), yes=yes and not dry_run, output=output)
 
 
 @app.command(
@@ -129,6 +131,7 @@ def skip(
     brokers: BrokerOption = None,
     queues: QueueOption = None,
     yes: YesOption = False,
+    dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
@@ -139,7 +142,7 @@ def skip(
     from pymq.cli import offset_work as work
 
     selection = work.Selection(group, topics or [], brokers or [], queues or [])
-    _run(namesrv, lambda admin: work.plan_skip(admin, selection, count), yes=yes, output=output)
+    _run(namesrv, lambda admin: work.plan_skip(admin, selection, count), yes=yes and not dry_run, output=output)
 
 
 def _run(namesrv: str, make_plan: Callable[[Admin], Awaitable[Plan]], *, yes: bool, output: OutputFormat) -> None:

@@ -23,6 +23,7 @@ NamesrvOption = Annotated[
     typer.Option("--namesrv", envvar="NAMESRV_ADDR", metavar="HOST:PORT;…", help="Name servers, separated by ';'."),
 ]
 OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 
 InflateRatioOption = Annotated[
     int,

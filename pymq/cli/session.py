@@ -34,10 +34,19 @@ def with_partial_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]]) -> t
     return _run(namesrv, work, is_partial=True)
 
 
-def end_partial(unreached: Mapping[str, str]) -> None:
+def with_whole_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]]) -> tuple[T, dict[str, str]]:
+    """Does what :func:`with_partial_admin` does, but an unreachable broker ends the command before it changes anything.
+
+    What is left to name are brokers of which only slaves run.
+    """
+    return _run(namesrv, work, is_partial=False)
+
+
+def end_partial(unreached: Mapping[str, str], *, is_change: bool = False) -> None:
     """Names the brokers whose part is missing, and ends the command with EXIT_PARTIAL if there are any."""
     for broker, reason in sorted(unreached.items()):
-        print_note(f"pymq: the part of {broker} is missing: {reason}")
+        what = f"{broker} was not changed" if is_change else f"the part of {broker} is missing"
+        print_note(f"pymq: {what}: {reason}")
     if unreached:
         raise typer.Exit(EXIT_PARTIAL)
 

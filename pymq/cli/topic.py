@@ -9,7 +9,7 @@ import typer
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, parse_perm
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note
-from pymq.cli.session import end_partial, with_admin, with_partial_admin
+from pymq.cli.session import end_partial, with_admin, with_partial_admin, with_whole_admin
 from pymq.cli.topic_resize import expand, shrink
 from pymq.errors import EXIT_FAILED
 
@@ -129,9 +129,12 @@ def create(
         perm=parse_perm(perm) or PERM_READ_WRITE,
         attributes=work.type_attribute(message_type) | work.queue_type_attribute(queue_type),
     )
-    records = with_admin(namesrv, lambda admin: work.create_topic(admin, config, clusters or [], brokers or []))
+    records, unreached = with_whole_admin(
+        namesrv, lambda admin: work.create_topic(admin, config, clusters or [], brokers or [])
+    )
     print_listing(records, CONFIG_COLUMNS, output)
     _warn_of_unread_queues(records)
+    end_partial(unreached, is_change=True)
 
 
 @app.command(
@@ -173,12 +176,13 @@ def update(
         "attributes": work.type_attribute(message_type),
     }
     topic = name if name is not None else _choose_topic(namesrv)
-    records = with_admin(
+    records, unreached = with_whole_admin(
         namesrv, lambda admin: work.update_topic(admin, topic, clusters or [], brokers or [], changes, force=force)
     )
     columns = [*CONFIG_COLUMNS, Column("before")]
     print_listing(records, columns, output)
     _warn_of_unread_queues(records)
+    end_partial({} if brokers else unreached, is_change=True)
 
 
 app.command(
@@ -266,7 +270,9 @@ def delete(
                 raise typer.Exit(EXIT_FAILED)
         return await work.delete(admin, plan)
 
-    print_line("\n".join(with_admin(namesrv, run)))
+    lines, unreached = with_whole_admin(namesrv, run)
+    print_line("\n".join(lines))
+    end_partial({} if brokers else unreached, is_change=True)
 
 
 @app.command(epilog=examples("pymq topic describe orders", "pymq topic describe orders -o json"))

@@ -8,6 +8,7 @@ from typing import Any
 
 from pymq.cli.topic_resize_work import refuse_hiding
 from pymq.client.admin import Admin, BrokerTarget
+from pymq.client.admin.asking import change_each
 from pymq.errors import NotFoundError, RefusedError, UsageError
 from pymq.model.inner_batch import QUEUE_TYPE, QUEUE_TYPES
 from pymq.model.message_types import TYPE_ATTRIBUTE, TYPES, UNCHECKED
@@ -97,8 +98,7 @@ async def create_topic(
         if await admin.topics.config(target.address, config.topic_name) is not None:
             remark = f"topic {config.topic_name!r} exists already: pymq topic update changes it"
             raise RefusedError(ResponseCode.TOPIC_EXIST_ALREADY, remark, target.address)
-    for target in targets:
-        await admin.topics.put(target.address, config)
+    await change_each(targets, lambda target: admin.topics.put(target.address, config))
     return [config_record(target, config) for target in targets]
 
 

@@ -12,6 +12,7 @@ from pymq.client.handler import MessageHandler
 from pymq.client.heartbeat import subscription_data
 from pymq.client.process_queue import ProcessQueue
 from pymq.client.rebalancer import Rebalancer
+from pymq.client.stacks import stacks_text
 from pymq.errors import PymqError
 from pymq.model.message import MessageQueue
 from pymq.model.names import retry_topic
@@ -31,7 +32,12 @@ from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Reply
 from pymq.wire.header import decode_header
-from pymq.wire.headers.admin import ConsumeDirectlyHeader, ConsumerStatusHeader, ResetClientOffsetHeader
+from pymq.wire.headers.admin import (
+    ConsumeDirectlyHeader,
+    ConsumerRunningInfoHeader,
+    ConsumerStatusHeader,
+    ResetClientOffsetHeader,
+)
 from pymq.wire.headers.client import ConsumerGroupHeader
 
 log = logging.getLogger(__name__)
@@ -60,7 +66,8 @@ class GroupRequests:
         if command.code == RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT:
             return self._status(command)
         if command.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
-            return Reply(body=encode_admin_body(self.running_info()))
+            header = decode_header(ConsumerRunningInfoHeader, command.ext)
+            return Reply(body=encode_admin_body(self.running_info(with_stacks=header.jstack_enable)))
         if command.code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
             return self._consume(command)
         log.info("%s sent request code %d, which a consumer doesn't serve", address, command.code)
@@ -91,8 +98,11 @@ class GroupRequests:
         }
         return Reply(body=encode_admin_body(ClientConsumerStatus(message_queue_table=table)))
 
-    def running_info(self) -> ConsumerRunningInfo:
-        """Returns this consumer's subscriptions, queues and rates as operators see them."""
+    def running_info(self, *, with_stacks: bool = False) -> ConsumerRunningInfo:
+        """Returns this consumer's subscriptions, queues and rates as operators see them.
+
+        ``with_stacks``: also what the process's threads and tasks do now.
+        """
         settings = self._state.settings
         return ConsumerRunningInfo(
             properties=self._filter_figures()
@@ -106,6 +116,7 @@ class GroupRequests:
             subscription_set=[subscription_data(one) for one in self._state.subscriptions.values()],
             mq_table={queue: to_fields(self._queue_info(one)) for queue, one in self._state.queues.items()},
             status_table={topic: self._topic_status(topic) for topic in self._state.subscriptions},
+            jstack=stacks_text() if with_stacks else None,
         )
 
     def _filter_figures(self) -> dict[str, str]:

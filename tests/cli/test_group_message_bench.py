@@ -6,9 +6,7 @@ import time
 from typing import Any
 
 from pymq.client.sync import SyncPushConsumer, SyncSimpleConsumer
-from pymq.client.sync_admin import SyncAdmin
 from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
-from pymq.model.tables import SubscriptionGroupConfig
 from pymq.testing.standalone import StandaloneProcess
 
 from .conftest import Pymq
@@ -47,10 +45,8 @@ def test_lag_of_one_group(pymq: Pymq) -> None:
         assert (outcome.code, "no topic 'elsewhere'" in outcome.err) == (EXIT_NOT_FOUND, True)
 
 
-def test_the_lag_of_a_group_without_offsets_is_unknown(pymq: Pymq, server: StandaloneProcess) -> None:
-    with SyncAdmin(server.namesrv) as admin:
-        [broker] = admin.cluster.masters()
-        admin.groups.put(broker.address, SubscriptionGroupConfig(group_name="idle"))
+def test_the_lag_of_a_group_without_offsets_is_unknown(pymq: Pymq) -> None:
+    pymq("group", "create", "idle")
     found = {one["group"]: one for one in pymq("group", "list", "-o", "json").json()}
     assert found["idle"]["lag"] is None
 

@@ -15,7 +15,7 @@ import pytest
 from pymq.cli import main as cli
 from pymq.cli.drain import work as drain_work
 from pymq.client.admin import Admin
-from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_PARTIAL, EXIT_REFUSED, EXIT_USAGE
+from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_PARTIAL, EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_USAGE
 from tests.client.scenarios import until
 
 from .test_servers import first_line, process
@@ -222,3 +222,31 @@ def test_what_a_stopped_master_does_not_answer_is_named(
     assert json.loads(captured.out) is not None
     assert "the part of broker-b is missing" in captured.err
     assert captured.err.count("\n") == 1
+
+
+def test_groups_in_cluster_mode_and_broker_mode(run: Any) -> None:
+    made = run("group", "create", "everybody", "-c", "East")
+    assert [record["broker"] for record in made] == ["broker-a", "broker-b"]
+    run("group", "disable", "everybody", "-b", "broker-b")
+    [listed] = [record for record in run("group", "list") if record["group"] == "everybody"]
+    assert listed["enabled"] == "only on broker-a"
+    run("group", "delete", "everybody", "-b", "broker-a", "--yes")
+    [left] = run("group", "enable", "everybody")
+    assert left["broker"] == "broker-b"
+
+
+def test_a_group_is_changed_where_its_brokers_can_be_reached(
+    run: Any, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("group", "create", "halved", "-c", "East")
+    with stopped(world, "broker-b"):
+        arguments = ["group", "update", "halved", "--retries", "3", "-c", "East", "--timeout", "0.5", "-o", "json"]
+        assert cli.run(arguments) == EXIT_PARTIAL
+        captured = capsys.readouterr()
+        assert [record["broker"] for record in json.loads(captured.out)] == ["broker-a"]
+        assert "broker-b was not changed" in captured.err
+        assert cli.run(["group", "delete", "halved", "--yes", "--timeout", "0.5"]) == EXIT_UNREACHABLE
+    assert [record["changes"] for record in run("group", "update", "halved", "--retries", "3")] == [
+        [],
+        ["retry_max 16 -> 3"],
+    ]

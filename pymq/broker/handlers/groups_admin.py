@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pymq.broker.handlers.late import answer_when_saved
+from pymq.broker.handlers.late import answer_when_saved, version_ext
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.wire.admin_text import encode_table_in_steps
 from pymq.wire.bodies_admin import (
@@ -13,9 +13,10 @@ from pymq.wire.bodies_admin import (
     decode_admin_body,
     encode_admin_body,
 )
+from pymq.wire.bodies_client import PYMQ_LANGUAGE
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Reply
-from pymq.wire.headers.admin import DeleteGroupHeader, GroupForbiddenHeader, GroupHeader
+from pymq.wire.headers.admin import DeleteGroupHeader, GroupForbiddenHeader, GroupHeader, PutGroupHeader
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.cursors import CursorManager
@@ -52,10 +53,15 @@ class GroupAdminHandlers:
         self._leaser = leaser
         self._stats = stats
 
-    def create(self, request: Command, header: None, peer: Peer) -> None:
+    def create(self, request: Command, header: PutGroupHeader, peer: Peer) -> None:
         """Make or change a group."""
         wanted = decode_admin_body(SubscriptionGroupConfig, request.body)
-        self._groups.put([wanted], answer_when_saved(request, peer, Reply))
+        expected = header.pymq_expected_version
+
+        def finish() -> Reply:
+            return Reply(ext=version_ext(self._groups.data_version) if expected is not None else None)
+
+        self._groups.put([wanted], answer_when_saved(request, peer, finish), expected)
 
     def create_list(self, request: Command, header: None, peer: Peer) -> None:
         """Make or change several groups, all or none."""
@@ -78,15 +84,17 @@ class GroupAdminHandlers:
 
     def all_configs(self, request: Command, header: None, peer: Peer) -> Reply | None:
         """Return the whole table, for operators and slaves."""
-        return self._sliced_work.answer(request, peer, self._all_configs())
+        is_pymq = request.language == PYMQ_LANGUAGE
+        return self._sliced_work.answer(request, peer, self._all_configs(with_version=is_pymq))
 
-    def _all_configs(self) -> Steps[Reply]:
+    def _all_configs(self, *, with_version: bool) -> Steps[Reply]:
+        ext = version_ext(self._groups.data_version) if with_version else None
         table = {
             "dataVersion": self._groups.data_version,
             "forbiddenTable": self._groups.forbidden_table(),
             "subscriptionGroupTable": self._groups.all(),
         }
-        return Reply(body=(yield from encode_table_in_steps(table)))
+        return Reply(ext=ext, body=(yield from encode_table_in_steps(table)))
 
     def config_of(self, request: Command, header: GroupHeader, peer: Peer) -> Reply:
         """Return one group's configuration."""

@@ -1,4 +1,4 @@
-"""answer_when_saved: the answer to a request whose change must be saved first."""
+"""Answers to requests that change a table: they come once the change is saved."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 from pymq.broker.metadata.table_saver import Saved
 from pymq.errors import PymqError, StoreError
+from pymq.model.tables import DataVersion
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Reply, error_reply
+from pymq.wire.headers.admin import VERSION_FIELD
 
 
 def answer_when_saved(request: Command, peer: Peer, finish: Callable[[], Reply | None]) -> Saved:
@@ -31,3 +33,8 @@ def answer_when_saved(request: Command, peer: Peer, finish: Callable[[], Reply |
             peer.answer(asked, reply)
 
     return saved
+
+
+def version_ext(version: DataVersion) -> dict[str, str]:
+    """Return the field of an answer that tells PyMQ's admin client a table's version."""
+    return {VERSION_FIELD: str(version.counter)}

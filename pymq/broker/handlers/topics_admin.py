@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pymq.broker.handlers.late import answer_when_saved
+from pymq.broker.handlers.late import answer_when_saved, version_ext
 from pymq.broker.metadata.topic_rules import changed_attributes, check_topic_name
 from pymq.model.message import MessageQueue
 from pymq.model.tables import DataVersion, TopicConfig
@@ -17,6 +17,7 @@ from pymq.wire.bodies_admin import (
     decode_admin_body,
     encode_admin_body,
 )
+from pymq.wire.bodies_client import PYMQ_LANGUAGE
 from pymq.wire.bodies_route import TopicList
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Reply
@@ -81,7 +82,7 @@ class TopicAdminHandlers:
             order=header.order,
             attributes=self._topics.changed_attributes(header.topic, header.attributes),
         )
-        self._put([wanted], request, peer)
+        self._put([wanted], request, peer, header.pymq_expected_version)
 
     def create_list(self, request: Command, header: None, peer: Peer) -> None:
         """Make or change several topics, all or none. Attributes come with a sign, as in single requests."""
@@ -110,7 +111,8 @@ class TopicAdminHandlers:
 
     def config_of(self, request: Command, header: GetTopicConfigHeader, peer: Peer) -> Reply:
         """Return one topic's configuration."""
-        return Reply(body=encode_admin_body(self._topics.require(header.topic)))
+        ext = version_ext(self._topics.data_version) if request.language == PYMQ_LANGUAGE else None
+        return Reply(ext=ext, body=encode_admin_body(self._topics.require(header.topic)))
 
     def all_configs(self, request: Command, header: None, peer: Peer) -> Reply | None:
         """Return the whole table, for operators and slaves."""
@@ -160,13 +162,14 @@ class TopicAdminHandlers:
             yield
         return Reply()
 
-    def _put(self, wanted: list[TopicConfig], request: Command, peer: Peer) -> None:
+    def _put(self, wanted: list[TopicConfig], request: Command, peer: Peer, expected: int | None = None) -> None:
         asked = request.envelope()
 
         def finish() -> None:
-            self._when_registered(lambda: peer.answer(asked, Reply()))
+            ext = version_ext(self._topics.data_version) if expected is not None else None
+            self._when_registered(lambda: peer.answer(asked, Reply(ext=ext)))
 
-        self._topics.put(wanted, answer_when_saved(request, peer, finish))
+        self._topics.put(wanted, answer_when_saved(request, peer, finish), expected)
 
     def _with_plain_attributes(self, topic: TopicConfig) -> TopicConfig:
         signed = [f"{name}={value}" for name, value in topic.attributes.items() if name[:1] in "+-"]

@@ -166,12 +166,15 @@ class GroupManager:
             raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, self._not_exist_text(group))
         return found
 
-    def put(self, groups: Iterable[SubscriptionGroupConfig], done: Saved = raise_failure) -> None:
+    def put(
+        self, groups: Iterable[SubscriptionGroupConfig], done: Saved = raise_failure, expected: int | None = None
+    ) -> None:
         """Make or replace groups as an operator asks, all or none. ``done`` gets None once they are saved and take
-        effect, or the error.
+        effect, or the error. ``expected``: only if the table has this version (counter).
 
         Raises Refusal with the value and the limit.
         """
+        self._state.check_version(expected)
         wanted = list(groups)
         for group in wanted:
             self._check(group)

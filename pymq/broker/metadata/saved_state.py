@@ -13,8 +13,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pymq.broker.metadata.table_reading import read_version
 from pymq.broker.metadata.table_saver import Saved, TableSaver
 from pymq.clock import Clock
-from pymq.errors import StoreError
+from pymq.errors import Refusal, StoreError
 from pymq.model.tables import DataVersion
+from pymq.wire.codes import ResponseCode
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +88,18 @@ class SavedState(Generic[StateT]):
         if self._planned is not None:
             apply(self._planned)
         self._start()
+
+    def check_version(self, expected: int | None) -> None:
+        """Check a change that was made from the state with this version's counter; None is no condition.
+
+        Raises Refusal(SUBSCRIPTION_NOT_LATEST) when the state has changed since, or is changing.
+        """
+        if expected is not None and (expected != self.version.counter or self._saving or self._waiting):
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST,
+                f"the table has version {self.version.counter}, and the change was made from version {expected}: read "
+                "it again",
+            )
 
     def when_saved(self, done: Saved) -> None:
         """Call ``done`` when all that is :meth:`planned` now is saved."""

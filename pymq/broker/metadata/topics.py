@@ -127,12 +127,13 @@ class TopicManager:
         """Have ``listener`` called with the names that changed, as soon as a change takes effect."""
         self._listeners.append(listener)
 
-    def put(self, topics: Iterable[TopicConfig], done: Saved = raise_failure) -> None:
+    def put(self, topics: Iterable[TopicConfig], done: Saved = raise_failure, expected: int | None = None) -> None:
         """Make or replace topics as an operator asks, all or none. ``done`` gets None once they are saved and take
-        effect, or the error.
+        effect, or the error. ``expected``: only if the table has this version (counter).
 
         Raises Refusal with the value and the limit.
         """
+        self._state.check_version(expected)
         planned = self._state.planned().configs
         wanted = [with_kept_queue_type(planned.get(topic.topic_name), topic) for topic in topics]
         for topic in wanted:

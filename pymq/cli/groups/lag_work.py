@@ -33,9 +33,10 @@ async def for_each(keys: Sequence[KeyT], work: Callable[[KeyT], Awaitable[T]], a
     return found
 
 
-def no_group(name: str) -> NotFoundError:
-    """Return the error for a group that no broker knows."""
-    return NotFoundError(f"no consumer group {name!r}: pymq group list shows all groups")
+def no_group(name: str, broker: str | None = None) -> NotFoundError:
+    """Return the error for a group that no broker knows, or this one does not."""
+    where = "" if broker is None else f" on {broker}"
+    return NotFoundError(f"no consumer group {name!r}{where}: pymq group list shows all groups")
 
 
 def topic_records(group: str, lags: Mapping[str, TopicLag], now_ms: int) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ class Admin:
 
     ``namesrv``: "host:port" texts, or one text with several joined by ``;``; without them NAMESRV_ADDR from the
     environment, else 127.0.0.1:9876. ``timeout_s``: for each request. ``is_partial``: calls that ask every broker
-    leave out those that can't be reached, and :attr:`unreached` names them; without it they raise. Use it
+    leave out those that can't be reached, and :attr:`unreached` names them; otherwise they raise. Use it
     as ``async with Admin(...)`` from one event loop. All calls raise UnreachableError, RefusedError (with the server's
     code and remark) and NotFoundError for a topic, group or message that doesn't exist.
     """
@@ -61,7 +61,7 @@ class Admin:
 
     @property
     def unreached(self) -> dict[str, str]:
-        """The names of the brokers whose answers are missing, each with the reason; empty unless ``is_partial``."""
+        """The names of brokers that were left out, each with the reason: without a master, or not to be reached."""
         return self.cluster.asking.unreached
 
     @property

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from pymq.errors import ClosedError, UnreachableError
+from pymq.errors import ClosedError, PartialError, PymqError, UnreachableError
 
 T = TypeVar("T")
 
@@ -22,8 +22,8 @@ class BrokerTarget(NamedTuple):
 class Asking:
     """The questions of one Admin. ``is_partial``: brokers that can't be reached are left out instead of raised.
 
-    ``unreached`` has the names of those brokers, each with the reason. They are not asked a second time, so a dead host
-    costs one time-out and not one for each question.
+    ``unreached`` has the names of those brokers, and always of those without a master, each with the reason. They are
+    not asked a second time, so a dead host costs one time-out and not one for each question.
     """
 
     def __init__(self, *, is_partial: bool = False) -> None:
@@ -32,11 +32,10 @@ class Asking:
 
     def note(self, broker: str, reason: str) -> None:
         """Count a broker among the unreached ones; the first reason stays."""
-        if self.is_partial:
-            self.unreached.setdefault(broker, reason)
+        self.unreached.setdefault(broker, reason)
 
     def reachable(self, targets: Sequence[BrokerTarget]) -> list[BrokerTarget]:
-        """Return the targets that have an address. A partial Admin notes the others, and leaves out unreached ones."""
+        """Return the targets that have an address, and note the others; unreached ones are left out."""
         for target in targets:
             if not target.address:
                 self.note(target.name, no_master_text(target.name))
@@ -49,9 +48,9 @@ class Asking:
 
         Raises the first error; UnreachableError, in a partial Admin, only when no broker can be reached.
         """
-        asked = [target for target in targets if target.name not in self.unreached]
+        asked = [target for target in targets if (target.name or target.address) not in self.unreached]
         if targets and not asked:
-            raise UnreachableError("; ".join(self.unreached[target.name] for target in targets))
+            raise UnreachableError("; ".join(self.unreached[target.name or target.address] for target in targets))
         answers = await asyncio.gather(*(ask(target.address) for target in asked), return_exceptions=True)
         found: list[tuple[BrokerTarget, T]] = []
         failures: list[UnreachableError] = []
@@ -71,3 +70,25 @@ class Asking:
 def no_master_text(broker: str) -> str:
     """Return the reason for a broker of which only slaves are registered."""
     return f"broker {broker} has no master now: pymq cluster list shows its brokers"
+
+
+async def change_each(targets: Sequence[BrokerTarget], change: Callable[[BrokerTarget], Awaitable[T]]) -> list[T]:
+    """Make a change on one broker after the other; return the results in their order.
+
+    A failure doesn't keep the change from the others: raises PartialError when some made it, else the first error.
+    """
+    done: dict[str, T] = {}
+    failed: dict[str, PymqError] = {}
+    for target in targets:
+        name = target.name or target.address
+        try:
+            done[name] = await change(target)
+        except ClosedError:
+            raise
+        except PymqError as error:
+            failed[name] = error
+    if failed and done:
+        raise PartialError(list(done), failed)
+    if failed:
+        raise next(iter(failed.values()))
+    return list(done.values())

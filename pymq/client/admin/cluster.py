@@ -39,7 +39,7 @@ class ClusterAdmin:
     async def masters(self) -> list[BrokerTarget]:
         """Returns the masters of all clusters, sorted by name.
 
-        In a partial Admin, brokers without a master count as unreached, and those that did not answer are left out.
+        Brokers without a master count as unreached; a partial Admin leaves out those that did not answer, too.
         """
         return self.asking.reachable(await self._registered())
 

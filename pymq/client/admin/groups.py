@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pymq.client.admin.asking import BrokerTarget
 from pymq.client.admin.cluster import ClusterAdmin
 from pymq.client.admin.connection import AdminConnection
+from pymq.client.admin.guarded import Changed, Seen, change_entry
 from pymq.errors import NotFoundError, RefusedError, UnreachableError
 from pymq.model.message import MessageQueue
 from pymq.model.names import RETRY_PREFIX
@@ -36,6 +37,7 @@ from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.headers.admin import (
     ALL_QUEUES,
     NO_OFFSET,
+    VERSION_FIELD,
     CloneGroupOffsetHeader,
     ConsumeDirectlyHeader,
     ConsumerConnectionsHeader,
@@ -45,6 +47,7 @@ from pymq.wire.headers.admin import (
     CorrectionOffsetHeader,
     DeleteGroupHeader,
     GroupHeader,
+    PutGroupHeader,
     ResetOffsetHeader,
     TopicGroupHeader,
 )
@@ -81,6 +84,27 @@ class GroupAdmin:
     async def put(self, address: str, config: SubscriptionGroupConfig) -> None:
         """Creates the group on one broker, or replaces its configuration."""
         await self._connection.ask_broker(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config)
+
+    async def change(
+        self, address: str, group: str, merge: Callable[[SubscriptionGroupConfig | None], SubscriptionGroupConfig]
+    ) -> Changed[SubscriptionGroupConfig]:
+        """Changes the group on one broker to what ``merge`` makes of its configuration, None where there is no group.
+
+        Returns both. Raises ConflictError when another administrator changes the group at the same time.
+        """
+
+        async def read() -> Seen[SubscriptionGroupConfig]:
+            answer = await self._connection.ask_broker(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+            table = decode_admin_body(GroupConfigTable, answer.body)
+            version = answer.ext.get(VERSION_FIELD)
+            return Seen(table.subscription_group_table.get(group), int(version) if version else None)
+
+        async def write(config: SubscriptionGroupConfig, version: int | None) -> dict[str, str]:
+            header = PutGroupHeader(pymq_expected_version=version)
+            code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+            return (await self._connection.ask_broker(address, code, header, config)).ext
+
+        return await change_entry(f"group {group!r} on {address}", read, merge, write)
 
     async def delete(self, address: str, group: str, *, with_offsets: bool = False) -> None:
         """Deletes the group on one broker, with its committed offsets if ``with_offsets``."""

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pymq.client.admin.asking import BrokerTarget
+from pymq.client.admin.asking import BrokerTarget, change_each
 from pymq.client.admin.cluster import ClusterAdmin
 from pymq.client.admin.connection import AdminConnection
+from pymq.client.admin.guarded import Seen, change_entry
 from pymq.errors import NotFoundError, RefusedError, UnreachableError
 from pymq.model.message import MessageQueue
 from pymq.model.route import TopicRoute
@@ -16,7 +17,7 @@ from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_admin import GroupNames, TopicConfigTable, TopicOffset, TopicStats, decode_admin_body
 from pymq.wire.bodies_route import TopicList, decode_route
 from pymq.wire.codes import RequestCode, ResponseCode
-from pymq.wire.headers.admin import CreateTopicHeader, GetTopicConfigHeader, TopicHeader
+from pymq.wire.headers.admin import VERSION_FIELD, CreateTopicHeader, GetTopicConfigHeader, TopicHeader
 from pymq.wire.headers.route import ClusterHeader, DeleteTopicInNamesrvHeader, RouteHeader
 
 _NO_TOPIC = frozenset({ResponseCode.TOPIC_NOT_EXIST})
@@ -77,16 +78,20 @@ class TopicAdmin:
 
     async def config(self, address: str, topic: str) -> TopicConfig | None:
         """Returns the topic's configuration on one broker, None when the broker lacks the topic."""
+        return (await self._seen(address, topic)).entry
+
+    async def _seen(self, address: str, topic: str) -> Seen[TopicConfig]:
         header = GetTopicConfigHeader(topic=topic, lo=True)
         try:
             answer = await self._connection.ask_broker(address, RequestCode.GET_TOPIC_CONFIG, header)
         except RefusedError as error:
             if error.code in _NO_TOPIC:
-                return None
+                return Seen(None, None)
             if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # 4.x before 4.9
-                return (await self.configs(address)).get(topic)
+                return Seen((await self.configs(address)).get(topic), None)
             raise
-        return decode_admin_body(TopicConfig, answer.body)
+        version = answer.ext.get(VERSION_FIELD)
+        return Seen(decode_admin_body(TopicConfig, answer.body), int(version) if version else None)
 
     async def configs(self, address: str) -> dict[str, TopicConfig]:
         """Returns the configurations of all topics of one broker."""
@@ -95,6 +100,9 @@ class TopicAdmin:
 
     async def put(self, address: str, config: TopicConfig) -> None:
         """Creates the topic on one broker, or replaces its configuration."""
+        await self._write(address, config, None)
+
+    async def _write(self, address: str, config: TopicConfig, version: int | None) -> dict[str, str]:
         # The broker keeps existing attributes: only changes are sent, as "+name=value".
         header = CreateTopicHeader(
             topic=config.topic_name,
@@ -105,8 +113,9 @@ class TopicAdmin:
             topic_sys_flag=config.topic_sys_flag,
             order=config.order,
             attributes=",".join(f"+{name}={value}" for name, value in config.attributes.items()),
+            pymq_expected_version=version,
         )
-        await self._connection.ask_broker(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        return (await self._connection.ask_broker(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)).ext
 
     async def update(
         self,
@@ -120,30 +129,42 @@ class TopicAdmin:
     ) -> list[tuple[BrokerTarget, TopicConfig, TopicConfig]]:
         """Changes the given values and keeps each broker's others; returns (broker, before, after) for each broker.
 
-        Raises NotFoundError before anything is changed when a broker lacks the topic.
+        Raises NotFoundError before anything is changed when a broker lacks the topic, ConflictError when another
+        administrator changes it at the same time, PartialError when only some brokers made the change.
         """
         changes = {"read_queue_nums": read_queues, "write_queue_nums": write_queues, "perm": perm}
         given = {name: value for name, value in changes.items() if value is not None}
-        plan = []
         for target in targets:
-            before = await self.config(target.address, topic)
+            if await self.config(target.address, topic) is None:
+                raise NotFoundError(_not_on(topic, target))
+
+        def merge(target: BrokerTarget, before: TopicConfig | None) -> TopicConfig:
             if before is None:
-                raise NotFoundError(
-                    f"no topic {topic!r} on {target.name or target.address}: pymq topic create makes it"
-                )
-            merged = {**before.attributes, **(attributes or {})}
-            plan.append((target, before, msgspec.structs.replace(before, **given, attributes=merged)))
-        for target, _, after in plan:
-            # Other attributes are there already, and 5.x brokers refuse to set unchangeable ones again.
-            await self.put(target.address, msgspec.structs.replace(after, attributes=attributes or {}))
-        return plan
+                raise NotFoundError(_not_on(topic, target))
+            return msgspec.structs.replace(before, **given, attributes={**before.attributes, **(attributes or {})})
+
+        async def change(target: BrokerTarget) -> tuple[BrokerTarget, TopicConfig, TopicConfig]:
+            changed = await change_entry(
+                f"topic {topic!r} on {target.name or target.address}",
+                lambda: self._seen(target.address, topic),
+                lambda before: merge(target, before),
+                # Other attributes are there already, and 5.x brokers refuse to set unchangeable ones again.
+                lambda after, version: self._write(
+                    target.address, msgspec.structs.replace(after, attributes=attributes or {}), version
+                ),
+            )
+            assert changed.before is not None
+            return target, changed.before, changed.after
+
+        return await change_each(targets, change)
 
     async def delete(self, topic: str, targets: Sequence[BrokerTarget], *, everywhere: bool) -> None:
-        """Deletes the topic on the brokers, and on every name server if ``everywhere``."""
-        for target in targets:
-            await self._connection.ask_broker(
-                target.address, RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader(topic=topic)
-            )
+        """Deletes the topic on the brokers, and on every name server if ``everywhere``.
+
+        Raises PartialError when only some brokers did it; then the name servers keep it.
+        """
+        code, header = RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader(topic=topic)
+        await change_each(targets, lambda target: self._connection.ask_broker(target.address, code, header))
         if everywhere:
             await self._connection.ask_each_namesrv(
                 RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicInNamesrvHeader(topic=topic)
@@ -170,3 +191,7 @@ class TopicAdmin:
 
         answers = await self._cluster.asking.each(await self.targets(topic), ask)
         return sorted({name for _, names in answers for name in names})
+
+
+def _not_on(topic: str, target: BrokerTarget) -> str:
+    return f"no topic {topic!r} on {target.name or target.address}: pymq topic create makes it"

@@ -9,8 +9,15 @@ ALL_QUEUES = -1
 TO_MAX_OFFSET_MS = -1
 
 
+# In answers of PyMQ's brokers: the counter of a table's version, to be sent back as ``pymq_expected_version``.
+VERSION_FIELD = "pymqVersion"
+
+
 class CreateTopicHeader(Header, kw_only=True, frozen=True):
-    """UPDATE_AND_CREATE_TOPIC (17). ``attributes`` is text such as ``+message.type=FIFO,-name``."""
+    """UPDATE_AND_CREATE_TOPIC (17). ``attributes`` is text such as ``+message.type=FIFO,-name``.
+
+    ``pymq_expected_version``: a PyMQ broker refuses the change when its table has another version (counter) by now.
+    """
 
     topic: str
     default_topic: str = "TBW102"
@@ -22,6 +29,13 @@ class CreateTopicHeader(Header, kw_only=True, frozen=True):
     order: bool = False
     attributes: str | None = None
     force: bool | None = None
+    pymq_expected_version: Int64 | None = None
+
+
+class PutGroupHeader(Header, kw_only=True, frozen=True):
+    """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200), the group is in the body; see :class:`CreateTopicHeader`."""
+
+    pymq_expected_version: Int64 | None = None
 
 
 class TopicHeader(Header, kw_only=True, frozen=True):

@@ -73,6 +73,26 @@ def test_what_can_t_be_saved_is_refused_and_changes_nothing() -> None:
     )
 
 
+def test_a_change_made_from_an_older_version_is_refused() -> None:
+    caller = Caller(World())
+    put = Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+    assert caller.ok(put, group("g")).ext is None
+    assert caller.ok(put, group("g", retryMaxTimes=4), pymqExpectedVersion="1").ext == {"pymqVersion": "2"}
+    code, remark = caller.refused(put, group("g", retryMaxTimes=5), pymqExpectedVersion="1")
+    assert code == ResponseCode.SUBSCRIPTION_NOT_LATEST and "version 2" in remark and "version 1" in remark
+    assert caller.json(Code.GET_SUBSCRIPTIONGROUP_CONFIG, group="g")["retryMaxTimes"] == 4
+
+
+def test_a_change_while_another_is_saved_is_refused() -> None:
+    world = World()
+    caller = Caller(world)
+    caller.ok(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group("g"))
+    world.run_in_thread = Threads()
+    assert caller.ask(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group("g", retryMaxTimes=4)) is None
+    late = caller.refused(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group("g"), pymqExpectedVersion="1")
+    assert late[0] == ResponseCode.SUBSCRIPTION_NOT_LATEST
+
+
 def test_offsets_go_with_a_group_only_when_asked() -> None:
     for field in ("cleanOffset", "removeOffset", None):
         world = World()

@@ -188,3 +188,17 @@ def test_queues_without_a_topic_are_cleaned() -> None:
     caller.ok(Code.CLEAN_UNUSED_TOPIC)
     assert {topic for topic, _ in world.parts.store.queues()} == {"T"}
     assert "TBW102" in caller.json(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)["topicList"]
+
+
+def test_a_change_made_from_an_older_version_is_refused() -> None:
+    world = World()
+    caller, pymqs = Caller(world), Caller(world, language="PYTHON")
+    fields: dict[str, Any] = {"topic": "T", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6"}
+    caller.ok(Code.UPDATE_AND_CREATE_TOPIC, **fields)
+    assert caller.ok(Code.GET_TOPIC_CONFIG, topic="T").ext is None, "for other clients nothing changes"
+    seen = pymqs.header(Code.GET_TOPIC_CONFIG, topic="T")["pymqVersion"]
+    done = pymqs.header(Code.UPDATE_AND_CREATE_TOPIC, **fields | {"perm": "4"}, pymqExpectedVersion=seen)
+    assert int(done["pymqVersion"]) == int(seen) + 1
+    code, _ = pymqs.refused(Code.UPDATE_AND_CREATE_TOPIC, **fields, pymqExpectedVersion=seen)
+    assert code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+    assert caller.json(Code.GET_TOPIC_CONFIG, topic="T")["perm"] == 4

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from pymq.client.admin.asking import Asking, BrokerTarget
-from pymq.errors import ClosedError, RefusedError, UnreachableError
+from pymq.client.admin.asking import Asking, BrokerTarget, change_each
+from pymq.errors import ClosedError, PartialError, RefusedError, UnreachableError
 
 A, B = BrokerTarget("a", "c", "a:1"), BrokerTarget("b", "c", "b:1")
 
@@ -62,9 +62,19 @@ def test_other_errors_are_raised(error: Exception) -> None:
         Brokers(b=error).each(Asking(is_partial=True))
 
 
-def test_brokers_without_a_master_are_noted_by_a_partial_admin() -> None:
-    without = BrokerTarget("b", "c", "")
-    asking = Asking(is_partial=True)
-    assert asking.reachable([A, without]) == [A]
+def test_brokers_without_a_master_are_noted() -> None:
+    asking = Asking()
+    assert asking.reachable([A, BrokerTarget("b", "c", "")]) == [A]
     assert "no master" in asking.unreached["b"]
-    assert Asking().reachable([A, without]) == [A]
+
+
+def test_a_change_that_some_brokers_made_is_partial() -> None:
+    def change(**errors: Exception) -> list[str]:
+        brokers = Brokers(**errors)
+        return asyncio.run(change_each([A, B], lambda target: brokers.ask(target.address)))
+
+    assert change() == ["a:1", "b:1"]
+    with pytest.raises(PartialError, match="done at b, but not at a"):
+        change(a=RefusedError(1, "no"))
+    with pytest.raises(RefusedError, match="no"):
+        change(a=RefusedError(1, "no"), b=UnreachableError("b is down"))

@@ -1,0 +1,242 @@
+"""``pymq group create``, ``update``, ``enable``, ``disable``, ``delete``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pymq.cli.options import DEFAULT_NAMESRV, DryRunOption, NamesrvOption, OutputOption
+from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note
+from pymq.cli.session import end_partial, with_partial_admin, with_whole_admin
+from pymq.errors import EXIT_FAILED, UsageError
+
+if TYPE_CHECKING:
+    from pymq.cli.groups.changes_work import Deletion
+    from pymq.client.admin import Admin
+
+GroupArgument = Annotated[str, typer.Argument(metavar="NAME", help="The consumer group.")]
+ClusterOption = Annotated[
+    list[str] | None,
+    typer.Option("-c", "--cluster", metavar="CLUSTER", help="All brokers of this cluster; repeatable."),
+]
+BrokerOption = Annotated[
+    list[str] | None,
+    typer.Option("-b", "--broker", metavar="NAME|HOST:PORT", help="Only this broker; repeatable."),
+]
+RetriesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--retries", metavar="N", min=-1, max=10_000, help="Tries before a message is a dead letter; -1 for no limit."
+    ),
+]
+RetryQueuesOption = Annotated[
+    int | None, typer.Option("--retry-queues", metavar="N", min=0, max=64, help="Queues of the retry topic.")
+]
+OrderedOption = Annotated[
+    bool | None, typer.Option("--ordered/--not-ordered", help="A message that fails holds its queue up.")
+]
+BroadcastOption = Annotated[
+    bool | None, typer.Option("--broadcast/--no-broadcast", help="Members may consume by broadcast.")
+]
+FromMinOption = Annotated[
+    bool | None, typer.Option("--from-min/--no-from-min", help="Members may begin at the first offset.")
+]
+NotifyOption = Annotated[
+    bool | None, typer.Option("--notify/--no-notify", help="Members are told at once when others come or go.")
+]
+TimeoutMinutesOption = Annotated[
+    int | None,
+    typer.Option("--consume-timeout", metavar="MINUTES", min=1, max=1440, help="How long a message may be handled."),
+]
+SlowBrokerOption = Annotated[
+    int | None,
+    typer.Option("--slow-broker-id", metavar="ID", min=0, help="The broker that slow members are sent to; 0: stay."),
+]
+
+_COLUMNS = [
+    Column("broker"),
+    Column("address"),
+    Column("changes", show=lambda changes: ", ".join(changes) or "none"),
+]
+
+
+def create(
+    name: GroupArgument,
+    clusters: ClusterOption = None,
+    brokers: BrokerOption = None,
+    retries: RetriesOption = None,
+    retry_queues: RetryQueuesOption = None,
+    ordered: OrderedOption = None,
+    broadcast: BroadcastOption = None,
+    from_min: FromMinOption = None,
+    notify: NotifyOption = None,
+    consume_timeout: TimeoutMinutesOption = None,
+    slow_broker_id: SlowBrokerOption = None,
+    dry_run: DryRunOption = False,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Create a group on every broker of a cluster (-c), or on single brokers (-b).
+
+    Without both, on every broker of the only cluster.
+    """
+    from pymq.cli.groups import changes_work as work
+
+    settings = _given(
+        retry_max=retries,
+        retry_queues=retry_queues,
+        ordered=ordered,
+        broadcast_allowed=broadcast,
+        from_min_allowed=from_min,
+        notify_members=notify,
+        consume_timeout_min=consume_timeout,
+        slow_broker_id=slow_broker_id,
+    )
+    where = work.Where(clusters or [], brokers or [])
+    records, unreached = with_partial_admin(
+        namesrv, lambda admin: work.create(admin, name, where, settings, dry_run=dry_run)
+    )
+    _print(records, output, dry_run=dry_run)
+    end_partial(unreached, is_change=True)
+
+
+def update(
+    name: GroupArgument,
+    clusters: ClusterOption = None,
+    brokers: BrokerOption = None,
+    retries: RetriesOption = None,
+    retry_queues: RetryQueuesOption = None,
+    ordered: OrderedOption = None,
+    broadcast: BroadcastOption = None,
+    from_min: FromMinOption = None,
+    notify: NotifyOption = None,
+    consume_timeout: TimeoutMinutesOption = None,
+    slow_broker_id: SlowBrokerOption = None,
+    dry_run: DryRunOption = False,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Change a group's settings and keep the others, by default on every broker that has it."""
+    settings = _given(
+        retry_max=retries,
+        retry_queues=retry_queues,
+        ordered=ordered,
+        broadcast_allowed=broadcast,
+        from_min_allowed=from_min,
+        notify_members=notify,
+        consume_timeout_min=consume_timeout,
+        slow_broker_id=slow_broker_id,
+    )
+    if not settings:
+        raise UsageError("nothing to change is given: pymq group update --help lists the settings")
+    _update(name, clusters, brokers, settings, dry_run, output, namesrv)
+
+
+def enable(
+    name: GroupArgument,
+    clusters: ClusterOption = None,
+    brokers: BrokerOption = None,
+    dry_run: DryRunOption = False,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Let a group consume again, by default from every broker that has it."""
+    _update(name, clusters, brokers, {"enabled": True}, dry_run, output, namesrv)
+
+
+def disable(
+    name: GroupArgument,
+    clusters: ClusterOption = None,
+    brokers: BrokerOption = None,
+    dry_run: DryRunOption = False,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Stop a group from consuming, by default from every broker that has it; its offsets stay."""
+    _update(name, clusters, brokers, {"enabled": False}, dry_run, output, namesrv)
+
+
+def delete(
+    name: GroupArgument,
+    clusters: ClusterOption = None,
+    brokers: BrokerOption = None,
+    with_offsets: Annotated[
+        bool, typer.Option("--with-offsets/--keep-offsets", help="Also the committed offsets (the default).")
+    ] = True,
+    with_topics: Annotated[
+        bool, typer.Option("--with-topics", help="Also the group's retry and dead-letter topics, with their messages.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="With --yes: also while members are online.")] = False,
+    dry_run: DryRunOption = False,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Delete a group, everywhere or only on the named brokers.
+
+    It shows who is online and what is unread, and asks.
+    """
+    from pymq.cli.groups import changes_work as work
+
+    where = work.Where(clusters or [], brokers or [])
+
+    async def run(admin: Admin) -> dict[str, Any]:
+        plan = await work.plan_delete(admin, name, where, with_topics=with_topics)
+        if not dry_run:
+            _confirm(plan, yes=yes, force=force)
+            await work.delete(admin, plan, with_offsets=with_offsets)
+        elif output is OutputFormat.table:
+            print_note(plan.text())
+        return plan.record(is_applied=not dry_run)
+
+    record, unreached = with_whole_admin(namesrv, run)
+    if not print_data(record, output):
+        done = "would delete" if dry_run else "deleted"
+        print_line(f"{done} {name} on {', '.join(record['brokers'])}")
+        for topic in record["topics"]:
+            print_line(f"{done} {topic}")
+    end_partial({} if brokers else unreached, is_change=True)
+
+
+def _confirm(plan: Deletion, *, yes: bool, force: bool) -> None:
+    import sys
+
+    if yes:
+        plan.check(is_forced=force)
+        return
+    print_note(plan.text())
+    if not sys.stdin.isatty():
+        raise UsageError(f"deleting group {plan.group!r} loses its place: give --yes to confirm")
+    if not typer.confirm(f"Delete group {plan.group!r}?", err=True):
+        print_note("nothing is deleted")
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _update(
+    name: str,
+    clusters: list[str] | None,
+    brokers: list[str] | None,
+    settings: dict[str, Any],
+    dry_run: bool,
+    output: OutputFormat,
+    namesrv: str,
+) -> None:
+    from pymq.cli.groups import changes_work as work
+
+    where = work.Where(clusters or [], brokers or [])
+    records, unreached = with_partial_admin(
+        namesrv, lambda admin: work.update(admin, name, where, settings, dry_run=dry_run)
+    )
+    _print(records, output, dry_run=dry_run)
+    end_partial(unreached, is_change=True)
+
+
+def _given(**settings: Any) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _print(records: list[dict[str, Any]], output: OutputFormat, *, dry_run: bool) -> None:
+    print_listing(records, _COLUMNS, output)
+    if dry_run:
+        print_note("nothing was changed: leave --dry-run out to apply this")
