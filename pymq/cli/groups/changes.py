@@ -43,7 +43,7 @@ FromMinOption = Annotated[
     bool | None, typer.Option("--from-min/--no-from-min", help="Members may begin at the first offset.")
 ]
 NotifyOption = Annotated[
-    bool | None, typer.Option("--notify/--no-notify", help="Members are told at once when others come or go.")
+    bool | None, typer.Option("--notify/--no-notify", help="Members learn at once when others come or go.")
 ]
 TimeoutMinutesOption = Annotated[
     int | None,
