@@ -27,6 +27,7 @@ WATCHED = frozenset(
         "group describe",
         "group lag",
         "group list",
+        "namesrv status",
         "offset show",
         "topic describe",
         "topic list",

@@ -1,4 +1,4 @@
-"""``pymq namesrv``: runs a name server until a signal stops it."""
+"""``pymq namesrv``: runs a name server until a signal stops it; its sub-commands work on running name servers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.lazy import CommandTable, LazyGroup, examples
 from pymq.cli.output import print_json_line
 from pymq.cli.servers import HostOption, JsonOption, LogLevelOption, SetOption
 from pymq.cli.serving_metrics import (
@@ -22,17 +22,31 @@ from pymq.cli.serving_metrics import (
 if TYPE_CHECKING:
     from pymq.config import NamesrvConfig
 
-app = new_app()
+COMMANDS: CommandTable = {
+    "status": ("pymq.cli.name_servers.status", "Show every name server, and where their views differ."),
+    "kv": ("pymq.cli.name_servers.kv", "List, get, set and delete the values that name servers keep."),
+}
 
 
-@app.command(
+class NamesrvGroup(LazyGroup):
+    """The sub-commands for running name servers; without one the group runs a name server."""
+
+    table = COMMANDS
+
+
+app = typer.Typer(cls=NamesrvGroup, rich_markup_mode=None, add_completion=False)
+
+
+@app.callback(
+    invoke_without_command=True,
     epilog=examples(
         "pymq namesrv",
         "pymq namesrv --host 0.0.0.0 --port 9876",
         "pymq namesrv -c conf/namesrv.conf --set scanNotActiveBrokerInterval=2000",
-    )
+    ),
 )
 def namesrv(
+    context: typer.Context,
     port: Annotated[
         int | None,
         typer.Option(
@@ -49,6 +63,8 @@ def namesrv(
     log_level: LogLevelOption = "info",
 ) -> None:
     """Run a name server. It stores nothing on disk: brokers register with it every 30 seconds."""
+    if context.invoked_subcommand is not None:
+        return
     from pymq.cli.servers import build_namesrv_config, set_up_logging
     from pymq.net.runtime import run
 

@@ -1,4 +1,4 @@
-"""``pymq topic``: list, create, update, shrink, expand, delete, describe, route, stats."""
+"""``pymq topic``: list, create, update, shrink, expand, order, delete, describe, route, stats."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pymq.cli.lazy import examples, new_app
+from pymq.cli.name_servers.order import order
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, parse_perm
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note
 from pymq.cli.session import end_partial, with_admin, with_partial_admin, with_whole_admin
@@ -193,6 +194,13 @@ app.command(
     )
 )(shrink)
 app.command(epilog=examples("pymq topic expand orders --to 16", "pymq topic expand orders --to 16 -b broker-a"))(expand)
+app.command(
+    epilog=examples(
+        "pymq topic order orders",
+        "pymq topic order orders --set 'broker-a:4;broker-b:8'",
+        "pymq topic order orders --delete",
+    )
+)(order)
 
 
 def _warn_of_unread_queues(records: list[dict[str, Any]]) -> None:

@@ -57,6 +57,7 @@ class SyncNamesrvAdmin(_Part[NamesrvAdmin]):
         """The addresses of the name servers this client uses."""
         return self._part().addresses
 
+    views = _blocking(NamesrvAdmin.views)
     put_value = _blocking(NamesrvAdmin.put_value)
     value = _blocking(NamesrvAdmin.value)
     delete_value = _blocking(NamesrvAdmin.delete_value)

@@ -22,6 +22,7 @@ from pymq.errors import (
 
 SUBCOMMANDS = {
     "broker": ["", "status", "promote", "drain", "undrain", "rejoin"],  # without arguments it runs a broker
+    "namesrv": ["", "status", "kv"],  # without arguments it runs a name server
     "context": ["add", "use", "list", "show", "remove"],
     "cluster": ["list"],
     "check": ["broker", "lag", "disk", "replica"],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from pymq.client.admin.connection import AdminConnection
 from pymq.client.admin.settings_text import decode_settings, encode_settings
 from pymq.errors import PymqError, RefusedError
 from pymq.wire.bodies_admin import decode_admin_body
-from pymq.wire.bodies_route import KvTable
+from pymq.wire.bodies_route import KvTable, TopicList, decode_cluster_info
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.header import decode_header
 from pymq.wire.headers.route import (
@@ -22,6 +24,13 @@ from pymq.wire.headers.route import (
 _NO_VALUE = frozenset({ResponseCode.QUERY_NOT_FOUND})
 
 
+class NamesrvView(NamedTuple):
+    """What one name server knows: the names of brokers and of topics."""
+
+    brokers: frozenset[str]
+    topics: frozenset[str]
+
+
 class NamesrvAdmin:
     """Calls to name servers. A change is sent to all of them, because they don't share their state.
 
@@ -35,6 +44,24 @@ class NamesrvAdmin:
     def addresses(self) -> list[str]:
         """The addresses of the name servers this client uses."""
         return list(self._connection.namesrv_addresses)
+
+    async def views(self) -> dict[str, NamesrvView | PymqError]:
+        """Returns what each name server knows by its address, or why it does not answer."""
+        connection = self._connection
+        infos = await connection.try_each_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO)
+        lists = await connection.try_each_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        found: dict[str, NamesrvView | PymqError] = {}
+        for address, info in infos.items():
+            topics = lists[address]
+            if isinstance(info, PymqError):
+                found[address] = info
+            elif isinstance(topics, PymqError):
+                found[address] = topics
+            else:
+                brokers = decode_cluster_info(info.body).broker_addr_table
+                names = decode_admin_body(TopicList, topics.body).topic_list
+                found[address] = NamesrvView(frozenset(brokers), frozenset(names))
+        return found
 
     async def put_value(self, namespace: str, key: str, value: str) -> None:
         """Sets a shared value."""
