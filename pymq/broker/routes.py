@@ -141,7 +141,7 @@ def broker_routes(h: Handlers) -> list[Route]:
         Route(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, ConsumerStatusHeader, h.relay.consumer_status, ADMIN),
         # -- Operators: this broker
         Route(Code.UPDATE_BROKER_CONFIG, UpdateConfigHeader, h.broker_admin.update_config, ADMIN),
-        Route(Code.PYMQ_PLAN_BROKER_CONFIG, None, h.broker_admin.plan_config, ADMIN),
+        Route(Code.PYMQ_PLAN_BROKER_CONFIG, UpdateConfigHeader, h.broker_admin.plan_config, ADMIN),
         Route(Code.GET_BROKER_CONFIG, GetConfigHeader, h.broker_admin.config, ADMIN),
         Route(Code.GET_BROKER_RUNTIME_INFO, None, h.broker_admin.runtime_info, ADMIN),
         Route(Code.VIEW_BROKER_STATS_DATA, StatsDataHeader, h.broker_admin.stats_data, ADMIN),

@@ -196,11 +196,15 @@ _KINDS = {
     "context": "context",
 }
 _KINDS_OF_NAME = {"topic": "topic", "group": "group", "context": "context", "broker": "broker", "check": "broker"}
+_SETTINGS = {"config show": "text", "config set": "changes", "config unset": "keys"}
 _NEW_NAMES = frozenset({"topic create", "group create", "context add", "namesrv", "broker", "standalone", "send"})
 
 
 def name_kind(path: str, option: str) -> str | None:
-    """Returns what an argument or option names: topic, group, broker, cluster or context; None for another thing."""
+    """Returns what an argument or option names: topic, group, broker, cluster, context or setting (``setting=``: with a
+    value); None for another thing."""
+    if path in _SETTINGS and option == _SETTINGS[path]:
+        return "setting=" if path == "config set" else "setting"
     if option in ("name", "names"):
         return _KINDS_OF_NAME.get(path.partition(" ")[0]) if path not in _NEW_NAMES else None
     return _KINDS.get(option)

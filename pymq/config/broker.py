@@ -198,8 +198,10 @@ class BrokerConfig(Config):
 
     FIXED: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("brokerName", "brokerClusterName", "brokerId"), "other brokers and clients know it by that"),
-        **dict.fromkeys(("bindAddress", "listenPort", "brokerIP1", "brokerIP2", "haListenPort"), "it listens there"),
+        **dict.fromkeys(("bindAddress", "listenPort", "haListenPort", "fastListenPort"), "it listens there"),
+        **dict.fromkeys(("brokerIP1", "brokerIP2"), "message ids and other servers' memory of this broker contain it"),
         "storePathRootDir": "its files are open there",
+        "namesrvAddr": "a broker trusts its name servers, so only its files and flags name them",
         **dict.fromkeys(
             """mappedFileSizeCommitLog mappedFileSizeConsumeQueue mapperFileSizeBatchConsumeQueue maxHashSlotNum
             maxIndexNum mappedFileSizeTimerLog timerPrecisionMs timerRollWindowSlot""".split(),

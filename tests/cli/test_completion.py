@@ -44,6 +44,8 @@ def test_commands_and_live_names_complete(pymq: Pymq, tmp_path: Path) -> None:
     assert completed("pymq tail completion-1 completion-", tmp_path)[0] == ["completion-1", "completion-2"]
     assert completed("pymq topic update x -b broker-", tmp_path)[0] == ["broker-a"]
     assert completed("pymq topic list -c Def", tmp_path)[0] == ["DefaultCluster"]
+    assert completed("pymq config set maxMess", tmp_path)[0] == ["maxMessageSize="]
+    assert completed("pymq config unset --namesrv-server maxBr", tmp_path)[0] == ["maxBrokers"]
 
 
 def test_a_cluster_that_is_away_completes_nothing_and_says_nothing(tmp_path: Path) -> None:

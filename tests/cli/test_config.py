@@ -96,6 +96,9 @@ def test_a_name_and_a_cluster_change_masters_and_an_address_that_broker() -> Non
     assert [world.config.in_sync_replicas for world in worlds] == [3, 2]
     set_at(admin, named(addresses[1]), inSyncReplicas="4")
     assert [world.config.in_sync_replicas for world in worlds] == [3, 4]
+    set_at(admin, named("broker-a:1"), inSyncReplicas="7")  # as the tables show it
+    assert [world.config.in_sync_replicas for world in worlds] == [3, 7]
+    set_at(admin, named(addresses[1]), inSyncReplicas="4")
     set_at(admin, Targets(clusters=(CLUSTER,)), inSyncReplicas="5")
     assert [world.config.in_sync_replicas for world in worlds] == [5, 4]
     set_at(admin, Targets(clusters=(CLUSTER,), slaves=True), inSyncReplicas="6")
@@ -352,6 +355,9 @@ def test_a_change_that_deletes_segments_says_which() -> None:
     assert asked(commitLogBytesMax=str(7 * SEGMENT_BYTES)) == "" and asked(fileReservedTime="71") == ""
     with pytest.raises(RefusedError, match="the least is"):
         asked(commitLogBytesMax="1")
+    world.config._started["commitLogBytesMax"] = 3 * SEGMENT_BYTES, "file"  # what a change at run time has raised
+    back = str(run(admin, what_goes, named(GROUP), Wanted({}, forget=("commitLogBytesMax",))))
+    assert "would delete 4 of 7 segments" in back
 
 
 def test_a_change_that_deletes_segments_needs_a_yes(pymq: Pymq, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from pymq.broker.messages.message_filter import MessageFilter
 from pymq.broker.messages.reader import EVALUATION_MS
 from pymq.broker.report.runtime_info import RuntimeInfo
 from pymq.clock import Clock
-from pymq.config.runtime import BusyError, Change, RuntimeSettings, StaleError, parse_changes
+from pymq.config.runtime import BusyError, Change, RuntimeSettings, StaleError
 from pymq.errors import ConfigError, PymqError, Refusal
 from pymq.wire.bodies_admin import (
     ConsumeQueueAnswer,
@@ -114,12 +114,13 @@ class BrokerAdminHandlers:
             self._waiting_answers.release_confirmed()  # other answers can go now, or fewer sends are taken
         return Reply()
 
-    def plan_config(self, request: Command, header: None, peer: Peer) -> Reply:
+    def plan_config(self, request: Command, header: UpdateConfigHeader, peer: Peer) -> Reply:
         """Say which segments retention would delete after a change of settings, and change nothing."""
         try:
-            changed = self._config.with_runtime_changes(parse_changes(request.body))
+            change = self._runtime_settings.plan(request.body, forget=header.forget)
+            changed = self._config.with_runtime_changes(change.values, forget=change.forget)
         except ConfigError as error:
-            raise Refusal(ResponseCode.NO_PERMISSION, str(error)) from error
+            raise Refusal(_refusal_code(error), str(error)) from error
         return Reply(body=encode_admin_body(self._cleaner.plan(changed)))
 
     def config(self, request: Command, header: GetConfigHeader, peer: Peer) -> Reply:

@@ -23,11 +23,15 @@ _SAFE = re.compile(r"[%|A-Za-z0-9_.-]{1,255}")
 
 
 def complete_names(kind: str, ctx: Any, incomplete: str) -> list[Any]:
-    """Returns completion items for a topic, group, broker, cluster or context; none if the cluster can't be asked."""
+    """Returns completion items for a topic, group, broker, cluster, context or setting; none if the cluster can't be
+    asked."""
     from typer._click.shell_completion import CompletionItem
 
     try:
-        found = _context_names() if kind == "context" else live_names(kind, _namesrv(ctx), os.environ)
+        if kind.startswith("setting"):
+            found = _setting_names(ctx, kind.removeprefix("setting"))
+        else:
+            found = _context_names() if kind == "context" else live_names(kind, _namesrv(ctx), os.environ)
     except Exception:  # a shell has no place for an error
         return []
     return [CompletionItem(name) for name in found if name.startswith(incomplete)]
@@ -78,6 +82,15 @@ def _context_names() -> list[str]:
     from pymq.cli.contexts.file import load_contexts
 
     return sorted(load_contexts(os.environ).name_servers)
+
+
+def _setting_names(ctx: Any, end: str) -> list[str]:
+    """Returns the keys of a broker or, after --namesrv-server, of a name server; those to change may change."""
+    from pymq.config import BrokerConfig, NamesrvConfig
+
+    kind = NamesrvConfig if ctx.params.get("namesrv_server") else BrokerConfig
+    changes = ctx.info_name != "show"
+    return sorted(key + end for key, row in kind.settings().items() if row.runtime or not changes)
 
 
 def _namesrv(ctx: Any) -> str:

@@ -104,6 +104,9 @@ async def _or_error(work: Callable[[], Awaitable[T]]) -> T | PymqError:
 
 
 async def _of_name(admin: Admin, name: str, *, slaves: bool) -> list[BrokerView]:
+    group, _, last = name.rpartition(":")
+    if last.isdigit() and (found := await _labeled(admin, group, int(last))):
+        return found
     views = await named(admin, name)
     if slaves or len(views) == 1:
         return views
@@ -113,6 +116,14 @@ async def _of_name(admin: Admin, name: str, *, slaves: bool) -> list[BrokerView]
     if len(masters) > 1:
         raise NotFoundError(f"{name} is in several clusters: name the broker by HOST:PORT")
     return masters
+
+
+async def _labeled(admin: Admin, name: str, broker_id: int) -> list[BrokerView]:
+    """Returns the broker that the tables show as NAME:ID; none for an address, also without a name server."""
+    try:
+        return [view for view in await brokers(admin) if (view.name, view.broker_id) == (name, broker_id)]
+    except PymqError:
+        return []
 
 
 def _of_cluster(registered: list[BrokerView], cluster: str, *, slaves: bool) -> list[BrokerView]:

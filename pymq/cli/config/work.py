@@ -100,12 +100,12 @@ async def what_goes(admin: Admin, targets: Targets, wanted: Wanted) -> str:
 
     Raises NotFoundError, RefusedError.
     """
-    deleting = DELETING_KEYS & set(wanted.values)
+    deleting = DELETING_KEYS.intersection(wanted.keys)
     if not deleting or targets.is_namesrv:
         return ""
     found = []
     for server in await find(admin, targets):
-        plan = await admin.brokers.plan_config(server.address, dict(wanted.values))
+        plan = await admin.brokers.plan_config(server.address, dict(wanted.values), wanted.forget)
         if plan is None:
             found.append(f"{server.address} can't say what it would delete with {', '.join(sorted(deleting))}")
         elif plan.doomed_then > plan.doomed_now:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pymq.client.admin.connection import AdminConnection
 from pymq.client.admin.settings_text import decode_settings, encode_settings
 from pymq.errors import RefusedError
@@ -26,6 +28,7 @@ from pymq.wire.headers.admin import (
     ProducerConnectionsHeader,
     QueryConsumeQueueHeader,
     StatsDataHeader,
+    UpdateConfigHeader,
 )
 
 # Java answers SYSTEM_ERROR for unknown statistics and for a group without producers.
@@ -52,14 +55,18 @@ class BrokerAdmin:
         """Changes settings while the broker runs. Raises RefusedError for those that can't be changed."""
         await self._connection.ask_broker(address, RequestCode.UPDATE_BROKER_CONFIG, None, encode_settings(changes))
 
-    async def plan_config(self, address: str, changes: dict[str, str]) -> DeletionPlan | None:
+    async def plan_config(
+        self, address: str, changes: dict[str, str], forget: Sequence[str] = ()
+    ) -> DeletionPlan | None:
         """Returns which segments the broker would delete after a change; None when it can't say: no PyMQ broker.
 
-        Raises RefusedError for settings that can't be changed.
+        ``forget``: keys whose changes at run time would be taken back. Raises RefusedError for settings that can't be
+        changed.
         """
         body, code = encode_settings(changes), RequestCode.PYMQ_PLAN_BROKER_CONFIG
+        header = UpdateConfigHeader(forget=";".join(forget))
         try:
-            answer = await self._connection.ask_broker(address, code, None, body)
+            answer = await self._connection.ask_broker(address, code, header, body)
         except RefusedError as error:
             if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 return None
