@@ -130,6 +130,7 @@ class SyncBrokerAdmin(_Part[BrokerAdmin]):
     ha_status = _blocking(BrokerAdmin.ha_status)
     stats = _blocking(BrokerAdmin.stats)
     consume_stats = _blocking(BrokerAdmin.consume_stats)
+    group_offsets = _blocking(BrokerAdmin.group_offsets)
     producers = _blocking(BrokerAdmin.producers)
     producer_connections = _blocking(BrokerAdmin.producer_connections)
     consume_queue = _blocking(BrokerAdmin.consume_queue)
