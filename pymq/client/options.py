@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypedDict
 
 from pymq.clock import Clock
 from pymq.model.allocation import Strategy
+from pymq.model.message import Message, MessageQueue
 
 
 class ClientOptions(TypedDict, total=False):
@@ -35,6 +37,36 @@ class ProducerOptions(ClientOptions, total=False):
     when_full: str
     avoid_slow_brokers: bool
     trace: bool
+
+
+Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]  # chooses one of a topic's queues for a message
+
+
+class SendOptions(TypedDict, total=False):
+    """The keywords of :meth:`pymq.client.producer.Producer.send`."""
+
+    timeout_s: float
+    queue: MessageQueue | None
+    selector: Selector | None
+    ordering_key: str | None
+
+
+class SubscribeOptions(TypedDict, total=False):
+    """The keywords of ``subscribe``: fields of :class:`~pymq.client.subscription_options.SubscriptionOptions`."""
+
+    sql: str | None
+    expression_type: str
+    filter: str | None
+    on_error: str
+    via: str | None
+
+
+class PullOptions(SubscribeOptions, total=False):
+    """The keywords of :meth:`pymq.client.pull_consumer.PullConsumer.pull`."""
+
+    bytes_max: int | None
+    expression: str
+    suspend_ms: int
 
 
 class SettingOptions(TypedDict, total=False):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pymq.client.answers import read_answer
 from pymq.client.group_client import GroupClient
 from pymq.client.in_flight import BYTES_MAX, COUNT_MAX, WAIT, InFlight
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
 from pymq.client.lanes import Lanes
+from pymq.client.options import Selector
 from pymq.client.outgoing import BODY_SIZE_MAX_BYTES, Outgoing, prepare_batch
 from pymq.client.parcel import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from pymq.client.preparing import ID_SIZE_BYTES, Prepared, Preparer
@@ -30,8 +31,6 @@ from pymq.model.timers import decode_handle
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import request as command_of
 from pymq.wire.headers.send import RecallMessageAnswer, RecallMessageHeader
-
-Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 
 COMPRESS_ABOVE_BYTES = 4096
 SEND_TIMEOUT_S = 3.0

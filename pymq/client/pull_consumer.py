@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import Unpack
 
 from pymq.client.consumer_settings import FIRST
 from pymq.client.group_client import GroupClient
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
+from pymq.client.options import SubscribeOptions
 from pymq.client.pulled_loop import PulledLoop
 from pymq.client.pulling import filter_result, pull_once
 from pymq.client.queue_offsets import QueueOffsets
-from pymq.client.subscription import EVERYTHING, TAG, Subscription
+from pymq.client.subscription import EVERYTHING, Subscription
 from pymq.client.subscription_options import SubscriptionOptions
 from pymq.clock import Clock
 from pymq.errors import UnreachableError, UsageError
@@ -66,12 +68,8 @@ class PullConsumer(GroupClient):
         *,
         bytes_max: int | None = None,
         expression: str = EVERYTHING,
-        sql: str | None = None,
-        expression_type: str = TAG,
-        filter: str | None = None,
-        on_error: str = "skip",
-        via: str | None = None,
         suspend_ms: int = 0,
+        **options: Unpack[SubscribeOptions],
     ) -> PullResult:
         """Pulls messages of ``queue`` from ``offset`` on; the broker waits for the first one up to ``suspend_ms``.
 
@@ -84,9 +82,9 @@ class PullConsumer(GroupClient):
         Raises UsageError (a wrong expression), NotFoundError, RefusedError, UnreachableError (also when no filter
         server answers), FilterStopError.
         """
-        options = SubscriptionOptions(expression, sql, expression_type, filter, on_error, via)
+        wanted = SubscriptionOptions(expression, **options)
         return await self.pull_as(
-            queue, offset, options, count_max=count_max, bytes_max=bytes_max, suspend_ms=suspend_ms
+            queue, offset, wanted, count_max=count_max, bytes_max=bytes_max, suspend_ms=suspend_ms
         )
 
     async def pull_as(
@@ -133,21 +131,11 @@ class PullConsumer(GroupClient):
         self._subscriptions[key] = found
         return found
 
-    def subscribe(
-        self,
-        topic: str,
-        expression: str = EVERYTHING,
-        *,
-        sql: str | None = None,
-        expression_type: str = TAG,
-        filter: str | None = None,
-        on_error: str = "skip",
-        via: str | None = None,
-    ) -> None:
+    def subscribe(self, topic: str, expression: str = EVERYTHING, **options: Unpack[SubscribeOptions]) -> None:
         """Names a topic, with the messages wanted of it, for loops over this consumer. Raises UsageError."""
-        options = SubscriptionOptions(expression, sql, expression_type, filter, on_error, via)
-        self._subscription(check_topic(topic), options)
-        self._subscribed[topic] = options
+        wanted = SubscriptionOptions(expression, **options)
+        self._subscription(check_topic(topic), wanted)
+        self._subscribed[topic] = wanted
 
     def __aiter__(self) -> AsyncIterator[StoredMessage]:
         return self.messages()

@@ -19,7 +19,7 @@ from pymq.client.heartbeat import consumer_data, subscription_data
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
 from pymq.client.offset_moves import OffsetMoves
 from pymq.client.offset_store import BrokerOffsets, FileOffsets, OffsetStore, java_path
-from pymq.client.options import SettingOptions
+from pymq.client.options import SettingOptions, SubscribeOptions
 from pymq.client.orderly import OrderlyConsumption
 from pymq.client.queue_locks import RENEW_INTERVAL_S, QueueLocks
 from pymq.client.queue_offsets import QueueOffsets
@@ -151,17 +151,7 @@ class PushConsumer(GroupClient):
             raise UsageError("the consumer has a handler: leave on_message out to read its messages in a loop")
         return self._handover
 
-    def subscribe(
-        self,
-        topic: str,
-        expression: str = EVERYTHING,
-        *,
-        sql: str | None = None,
-        expression_type: str = TAG,
-        filter: str | None = None,
-        on_error: str = "skip",
-        via: str | None = None,
-    ) -> None:
+    def subscribe(self, topic: str, expression: str = EVERYTHING, **options: Unpack[SubscribeOptions]) -> None:
         """Subscribes to ``topic``: all messages (``*``), tags (``TagA || TagB``), or ``sql="a > 5 AND b = 'x'"``.
 
         ``expression_type`` names another language that the broker knows. ``filter`` names an installed filter that this
@@ -171,8 +161,8 @@ class PushConsumer(GroupClient):
         expression.
         """
         clock = self._instance.clock
-        options = SubscriptionOptions(expression, sql, expression_type, filter, on_error, via)
-        self._state.subscriptions[topic] = options.subscription(check_topic(topic), clock.now_ms(), clock)
+        wanted = SubscriptionOptions(expression, **options)
+        self._state.subscriptions[topic] = wanted.subscription(check_topic(topic), clock.now_ms(), clock)
         if self._instance.running:
             self._rebalancer.wake()
 

@@ -19,14 +19,22 @@ from typing import Any, Generic, Never, Protocol, Self, TypeVar, Unpack
 from pymq.client.consumer_settings import FIRST
 from pymq.client.handler import OnMessage
 from pymq.client.loop_thread import LoopThread, blocking_loop, on_loop, shared
-from pymq.client.options import ClientOptions, ConsumerOptions, ProducerOptions
-from pymq.client.producer import SEND_TIMEOUT_S, Producer, Selector
+from pymq.client.options import (
+    ClientOptions,
+    ConsumerOptions,
+    ProducerOptions,
+    PullOptions,
+    Selector,
+    SendOptions,
+    SubscribeOptions,
+)
+from pymq.client.producer import SEND_TIMEOUT_S, Producer
 from pymq.client.pull_consumer import PULL_COUNT_MAX, PullConsumer
 from pymq.client.push_consumer import PushConsumer
 from pymq.client.received import Received
 from pymq.client.requests import REQUEST_TIMEOUT_S
 from pymq.client.simple_consumer import INVISIBLE_MS, WAIT_MS, SimpleConsumer
-from pymq.client.subscription import EVERYTHING, TAG
+from pymq.client.subscription import EVERYTHING
 from pymq.client.sync_admin import SyncAdmin
 from pymq.client.transactions import TransactionListener, TransactionProducer, TransactionResult
 from pymq.errors import ClosedError, UsageError
@@ -123,52 +131,20 @@ class SyncProducer(_Blocking[Producer]):
         """Returns the writable queues of ``topic``."""
         return shared.call(self._client.queues(topic))
 
-    def send(
-        self,
-        message: Message,
-        *,
-        timeout_s: float = SEND_TIMEOUT_S,
-        queue: MessageQueue | None = None,
-        selector: Selector | None = None,
-        ordering_key: str | None = None,
-    ) -> SendResult:
+    def send(self, message: Message, **options: Unpack[SendOptions]) -> SendResult:
         """Sends and waits until the broker has stored the message. Raises what Producer.send raises."""
-        client = self._client
-        return shared.call(
-            client.send(message, timeout_s=timeout_s, queue=queue, selector=selector, ordering_key=ordering_key)
-        )
+        return shared.call(self._client.send(message, **options))
 
-    def send_async(
-        self,
-        message: Message,
-        *,
-        timeout_s: float = SEND_TIMEOUT_S,
-        queue: MessageQueue | None = None,
-        selector: Selector | None = None,
-        ordering_key: str | None = None,
-    ) -> Future[SendResult]:
+    def send_async(self, message: Message, **options: Unpack[SendOptions]) -> Future[SendResult]:
         """Begins to send; the future has the result of :meth:`send`, or its error."""
-        client = self._client
-        return shared.submit(
-            client.send(message, timeout_s=timeout_s, queue=queue, selector=selector, ordering_key=ordering_key)
-        )
+        return shared.submit(self._client.send(message, **options))
 
-    def enqueue(
-        self,
-        message: Message,
-        *,
-        timeout_s: float = SEND_TIMEOUT_S,
-        queue: MessageQueue | None = None,
-        selector: Selector | None = None,
-        ordering_key: str | None = None,
-    ) -> Future[SendResult]:
+    def enqueue(self, message: Message, **options: Unpack[SendOptions]) -> Future[SendResult]:
         """Accepts a message, waiting only for room; the future has its result. Raises what Producer.enqueue raises."""
         client = self._client
 
         async def accept() -> Future[SendResult]:
-            future = await client.enqueue(
-                message, timeout_s=timeout_s, queue=queue, selector=selector, ordering_key=ordering_key
-            )
+            future = await client.enqueue(message, **options)
             result: Future[SendResult] = Future()
             future.add_done_callback(lambda done: _copy(done, result))
             return result
@@ -255,20 +231,9 @@ class SyncTransactionProducer(_Blocking[TransactionProducer]):
         """Sends a message in a transaction. Raises what TransactionProducer.send_in_transaction raises."""
         return shared.call(self._client.send_in_transaction(message, arg, timeout_s=timeout_s))
 
-    def send(
-        self,
-        message: Message,
-        *,
-        timeout_s: float = SEND_TIMEOUT_S,
-        queue: MessageQueue | None = None,
-        selector: Selector | None = None,
-        ordering_key: str | None = None,
-    ) -> SendResult:
+    def send(self, message: Message, **options: Unpack[SendOptions]) -> SendResult:
         """Sends an ordinary message. Raises what Producer.send raises."""
-        client = self._client
-        return shared.call(
-            client.send(message, timeout_s=timeout_s, queue=queue, selector=selector, ordering_key=ordering_key)
-        )
+        return shared.call(self._client.send(message, **options))
 
 
 class SyncPushConsumer(_Blocking[PushConsumer]):
@@ -312,32 +277,10 @@ class SyncPushConsumer(_Blocking[PushConsumer]):
         """The queues this member reads now, sorted."""
         return shared.call(on_loop(lambda: self._client.assigned))
 
-    def subscribe(
-        self,
-        topic: str,
-        expression: str = EVERYTHING,
-        *,
-        sql: str | None = None,
-        expression_type: str = TAG,
-        filter: str | None = None,
-        on_error: str = "skip",
-        via: str | None = None,
-    ) -> None:
+    def subscribe(self, topic: str, expression: str = EVERYTHING, **options: Unpack[SubscribeOptions]) -> None:
         """Subscribes to ``topic``, as PushConsumer.subscribe does."""
         subscribe = self._client.subscribe
-        shared.call(
-            on_loop(
-                lambda: subscribe(
-                    topic,
-                    expression,
-                    sql=sql,
-                    expression_type=expression_type,
-                    filter=filter,
-                    on_error=on_error,
-                    via=via,
-                )
-            )
-        )
+        shared.call(on_loop(lambda: subscribe(topic, expression, **options)))
 
     def commit(self) -> None:
         """Stores the offsets reached so far."""
@@ -406,32 +349,10 @@ class SyncPullConsumer(_Blocking[PullConsumer]):
     ) -> None:
         super().__init__(lambda: PullConsumer(group, namesrv=namesrv, **options))
 
-    def subscribe(
-        self,
-        topic: str,
-        expression: str = EVERYTHING,
-        *,
-        sql: str | None = None,
-        expression_type: str = TAG,
-        filter: str | None = None,
-        on_error: str = "skip",
-        via: str | None = None,
-    ) -> None:
+    def subscribe(self, topic: str, expression: str = EVERYTHING, **options: Unpack[SubscribeOptions]) -> None:
         """Names a topic for loops over this consumer, as PullConsumer.subscribe does."""
-        client = self._client
-        shared.call(
-            on_loop(
-                lambda: client.subscribe(
-                    topic,
-                    expression,
-                    sql=sql,
-                    expression_type=expression_type,
-                    filter=filter,
-                    on_error=on_error,
-                    via=via,
-                )
-            )
-        )
+        subscribe = self._client.subscribe
+        shared.call(on_loop(lambda: subscribe(topic, expression, **options)))
 
     def __iter__(self) -> Iterator[StoredMessage]:
         return self.messages()
@@ -449,35 +370,10 @@ class SyncPullConsumer(_Blocking[PullConsumer]):
         return shared.call(self._client.queues(topic))
 
     def pull(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        count_max: int = PULL_COUNT_MAX,
-        *,
-        bytes_max: int | None = None,
-        expression: str = EVERYTHING,
-        sql: str | None = None,
-        expression_type: str = TAG,
-        filter: str | None = None,
-        on_error: str = "skip",
-        via: str | None = None,
-        suspend_ms: int = 0,
+        self, queue: MessageQueue, offset: int, count_max: int = PULL_COUNT_MAX, **options: Unpack[PullOptions]
     ) -> PullResult:
         """Pulls messages of ``queue`` from ``offset`` on. Raises what PullConsumer.pull raises."""
-        pulling = self._client.pull(
-            queue,
-            offset,
-            count_max,
-            bytes_max=bytes_max,
-            expression=expression,
-            sql=sql,
-            expression_type=expression_type,
-            filter=filter,
-            on_error=on_error,
-            via=via,
-            suspend_ms=suspend_ms,
-        )
-        return shared.call(pulling)
+        return shared.call(self._client.pull(queue, offset, count_max, **options))
 
     def min_offset(self, queue: MessageQueue) -> int:
         """Returns the first offset that is still stored."""

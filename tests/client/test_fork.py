@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 from pymq.client import Message, Producer, PushConsumer
 from pymq.client.sync import SyncAdmin, SyncProducer, SyncPullConsumer, SyncPushConsumer
 from pymq.errors import ClosedError, UnreachableError, UsageError
+from pymq.model.tables import TopicConfig
 from pymq.testing.standalone import StandaloneProcess
 from tests.client.scenarios import Inbox, fresh, until
 
@@ -29,9 +29,14 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def namesrv() -> Iterator[str]:
+def servers() -> Iterator[StandaloneProcess]:
     with StandaloneProcess() as servers:
-        yield servers.namesrv
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def namesrv(servers: StandaloneProcess) -> str:
+    return servers.namesrv
 
 
 def in_child(work: Callable[[], object]) -> None:
@@ -77,17 +82,16 @@ def test_time_outs_hold_in_a_forked_child() -> None:
         in_child(fails)
 
 
-def test_a_forked_child_reopens_what_the_parent_used(namesrv: str) -> None:
-    topic, group = fresh("T"), fresh("P")
+def test_a_forked_child_reopens_what_the_parent_used(servers: StandaloneProcess) -> None:
+    namesrv, topic, group = servers.namesrv, fresh("T"), fresh("P")
     with (
         SyncProducer(group, namesrv=namesrv) as producer,
         SyncPullConsumer(fresh("G"), namesrv=namesrv) as pull,
         SyncAdmin(namesrv) as admin,
     ):
+        admin.topics.put(servers.broker, TopicConfig(topic_name=topic))  # answered when the name server knows it
         sent = producer.send(Message(topic, "parent"))
         parent_id = producer._client.client_id
-        while topic not in admin.topics.names():  # the broker registers it after the send
-            time.sleep(0.01)
         assert sent.queue in pull.queues(topic)
 
         def child() -> None:

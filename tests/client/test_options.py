@@ -11,7 +11,15 @@ import pytest
 
 from pymq.client import MessageQueue, Producer, PullConsumer, PushConsumer, SendResult
 from pymq.client.consumer_settings import ConsumerSettings
-from pymq.client.options import ClientOptions, ConsumerOptions, ProducerOptions, SettingOptions
+from pymq.client.options import (
+    ClientOptions,
+    ConsumerOptions,
+    ProducerOptions,
+    SendOptions,
+    SettingOptions,
+    SubscribeOptions,
+)
+from pymq.client.subscription_options import SubscriptionOptions
 from pymq.client.sync import SyncAdmin, SyncProducer, SyncPushConsumer
 from pymq.errors import UsageError
 from pymq.model.message import Message
@@ -26,10 +34,19 @@ def keywords(cls: type) -> dict[str, Any]:
     return {name: hints[name] for name in names - {"namesrv", "on_message"}}
 
 
+def keywords_of(method: Callable[..., Any]) -> dict[str, Any]:
+    """Return the types of a method's keywords."""
+    parameters, hints = inspect.signature(method).parameters.values(), get_type_hints(method)
+    return {one.name: hints[one.name] for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
 def test_the_options_are_those_of_the_classes() -> None:
     assert get_type_hints(ProducerOptions) == keywords(Producer)
     assert get_type_hints(ClientOptions) == keywords(PullConsumer) == keywords(PushConsumer)
     assert get_type_hints(SettingOptions) == get_type_hints(ConsumerSettings)
+    assert get_type_hints(SendOptions) == keywords_of(Producer.send) == keywords_of(Producer.enqueue)
+    fields = get_type_hints(SubscriptionOptions)
+    assert get_type_hints(SubscribeOptions) == {name: fields[name] for name in fields.keys() - {"expression"}}
     assert get_type_hints(ConsumerOptions) == get_type_hints(ClientOptions) | get_type_hints(SettingOptions)
 
 
@@ -43,6 +60,10 @@ def _typed_use(
     assert_type(producer.send_async(Message("T", b"x")), Future[SendResult])
     assert_type(producer.enqueue(Message("T", b"x"), ordering_key="k"), Future[SendResult])
     producer.send(Message("T", b"x"), ordering_key=7)  # type: ignore[arg-type]
+    producer.send(Message("T", b"x"), timeout=7)  # type: ignore[call-arg]
+    consumer.subscribe("T", sql="a > 5")
+    consumer.subscribe("T", filter=7)  # type: ignore[arg-type]
+    consumer.subscribe("T", tags="A")  # type: ignore[call-arg]
     assert_type(consumer.assigned, list[MessageQueue])
     admin.topics.lag()  # type: ignore[attr-defined]
     admin.groups.lag(7)  # type: ignore[arg-type]
