@@ -11,6 +11,7 @@ from pymq.client.consume_timeouts import ConsumeTimeouts, RunningCall
 from pymq.client.consumer_settings import TO_DEAD_LETTERS, ConsumerState
 from pymq.client.handler import MessageHandler
 from pymq.client.handover import UnhandledError
+from pymq.client.popped_queue import PoppedQueue
 from pymq.client.process_queue import ProcessQueue
 from pymq.client.send_back import send_back
 from pymq.model.record import StoredMessage
@@ -19,6 +20,8 @@ log = logging.getLogger(__name__)
 
 KEPT_RETRY_INTERVAL_S = 5.0  # Java: submitConsumeRequestLater
 TURN_MAX_MS = 10  # handlers that never wait let the client's own work go on after this time
+
+_SUCCESS = ConsumeResult.SUCCESS
 
 _Work = tuple[ProcessQueue, list[StoredMessage]]
 
@@ -120,7 +123,7 @@ class ConcurrentConsumption:
                 now_ms = clock.monotonic_ms()
             if self._stopping:
                 continue
-            if process_queue.dropped:
+            if process_queue.dropped or (process_queue.is_popped and _is_over(process_queue, messages)):
                 process_queue.remove(messages)
                 continue
             call = self._calls[number]
@@ -128,7 +131,7 @@ class ConcurrentConsumption:
             try:
                 result = await self._handler.call(messages, now_ms)
                 call.messages = None
-                if call.given_up or process_queue.dropped or result is not ConsumeResult.SUCCESS:
+                if call.given_up or process_queue.dropped or process_queue.is_popped or result is not _SUCCESS:
                     await self._not_done(process_queue, messages, None if call.given_up else result)
                 else:
                     process_queue.remove(messages)
@@ -145,8 +148,11 @@ class ConcurrentConsumption:
     async def _not_done(
         self, process_queue: ProcessQueue, messages: list[StoredMessage], result: ConsumeResult | None
     ) -> None:
-        """Ends a call that failed, whose queue was dropped, or that was given up (``result`` None)."""
+        """Ends a call of popped messages, or one that failed, lost its queue or was given up (``result`` None)."""
         if result is None:
+            return
+        if isinstance(process_queue, PoppedQueue):
+            await process_queue.settle(messages, result)
             return
         if process_queue.dropped or result is ConsumeResult.SUCCESS:
             process_queue.remove(messages)
@@ -155,7 +161,9 @@ class ConcurrentConsumption:
 
     async def _come_again(self, process_queue: ProcessQueue, messages: list[StoredMessage]) -> None:
         """Sends back what a call that takes too long still holds."""
-        if not process_queue.dropped:
+        if isinstance(process_queue, PoppedQueue):
+            await process_queue.settle(messages, ConsumeResult.RECONSUME_LATER)
+        elif not process_queue.dropped:
             await self._send_back(process_queue, messages, to_dead_letters=False)
 
     async def _send_back(
@@ -182,3 +190,7 @@ class ConcurrentConsumption:
         for message in messages:
             message.reconsume_times += 1
         self.submit(process_queue, messages)
+
+
+def _is_over(process_queue: ProcessQueue, messages: list[StoredMessage]) -> bool:
+    return isinstance(process_queue, PoppedQueue) and process_queue.is_over(messages)

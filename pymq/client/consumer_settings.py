@@ -22,6 +22,8 @@ LAST = "last"
 RECONSUME_COUNT_DEFAULT = 16
 UNLIMITED = 2**31 - 1
 TO_DEAD_LETTERS = -1  # as a delay level
+ASSIGNED_BY = ("AVG", "AVG_BY_CIRCLE")  # the strategies that brokers know
+INVISIBLE_MS_LIMITS = (5000, 300_000)  # Java: popInvisibleTime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +50,8 @@ class ConsumerSettings:
     retry_interval_s: float = 1.0  # after a failed request
     stop_timeout_s: float = 10.0  # the longest wait for running handlers when the consumer stops
     trace: bool = False  # write traces of deliveries and results, for pymq message trace
+    client_rebalance: bool = True  # False: a broker assigns the queues, and decides whether they are pulled or popped
+    invisible_ms: int = 60_000  # popped messages that are not done come again after this time
     strategy: str | Strategy = "AVG"  # its name, or a function (client_id, queues, client_ids) -> queues
     offsets_path: Path | None = None  # broadcasting: the file of the offsets; None: Java's place, with instance_name
 
@@ -64,8 +68,27 @@ class ConsumerSettings:
 
         if not self.consume_timeout_s > 0:
             raise UsageError(f"consume_timeout_s is {self.consume_timeout_s!r}: it must be a number of seconds above 0")
+        if not self.client_rebalance:
+            self._check_assignment()
         if self.delay_level != TO_DEAD_LETTERS:
             check_delay_level(self.delay_level, self.delay_level_max)
+
+    def _check_assignment(self) -> None:
+        if self.orderly or self.broadcasting:
+            name = "orderly" if self.orderly else "broadcasting"
+            raise UsageError(
+                f"{name}=True excludes client_rebalance=False: brokers assign queues of other consumers only"
+            )
+        if self.strategy not in ASSIGNED_BY:
+            raise UsageError(f"strategy={self.strategy!r}: with client_rebalance=False use {' or '.join(ASSIGNED_BY)}")
+        low, high = INVISIBLE_MS_LIMITS
+        if not low <= self.invisible_ms <= high:
+            raise UsageError(f"invisible_ms is {self.invisible_ms!r}: use {low} to {high}")
+
+    @property
+    def pops_from_end(self) -> bool:
+        """Where the group begins in a queue that it never popped; brokers know begin and end only."""
+        return self.consume_from == LAST
 
     @property
     def reconsume_count_max(self) -> int:

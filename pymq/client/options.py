@@ -92,6 +92,8 @@ class SettingOptions(TypedDict, total=False):
     retry_interval_s: float
     stop_timeout_s: float
     trace: bool
+    client_rebalance: bool
+    invisible_ms: int
     strategy: str | Strategy
     offsets_path: Path | None
 

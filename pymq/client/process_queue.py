@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import ClassVar
 
 from pymq.model.message import MessageQueue
 from pymq.model.record import StoredMessage
@@ -16,6 +17,8 @@ class ProcessQueue:
     Once ``dropped``, its messages must not move the group's offset: another member may own the queue.
     Times are Unix ms, 0 for never; ``locked_until_ms`` and ``last_call_ms`` (of the handler) are monotonic.
     """
+
+    is_popped: ClassVar[bool] = False  # True: the broker knows what is done, and no offset is committed
 
     def __init__(self, queue: MessageQueue, start_offset: int, *, count_max: int, bytes_max: int) -> None:
         self.queue = queue

@@ -110,8 +110,8 @@ class PushConsumer(GroupClient):
 
     @property
     def assigned(self) -> list[MessageQueue]:
-        """The queues this member reads now, sorted."""
-        return sorted(self._state.queues)
+        """The queues this member reads now, sorted; one with the id -1 stands for all queues of a broker, popped."""
+        return sorted([*self._state.queues, *self._rebalancer.popped])
 
     @property
     def failure(self) -> PymqError | None:
@@ -162,6 +162,8 @@ class PushConsumer(GroupClient):
         """
         clock = self._instance.clock
         wanted = SubscriptionOptions(expression, **options)
+        if wanted.filter is not None and not self.settings.client_rebalance:
+            raise UsageError(f"filter={wanted.filter!r} excludes client_rebalance=False: use tags or sql")
         self._state.subscriptions[topic] = wanted.subscription(check_topic(topic), clock.now_ms(), clock)
         if self._instance.running:
             self._rebalancer.wake()
@@ -217,6 +219,7 @@ class PushConsumer(GroupClient):
             self._handover.leave(asyncio.current_task())
             await self._handover.end(self._failure)
         await self._consumption.stop(self.settings.stop_timeout_s)
+        await self._rebalancer.give_back_popped()
         queues = list(self._state.queues)
         await self._state.offsets.store(queues)
         if self.settings.uses_locks:

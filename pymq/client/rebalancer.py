@@ -6,15 +6,16 @@ import asyncio
 import logging
 
 from pymq.client.allocation import strategy_of
+from pymq.client.broker_assignment import BrokerAssignment
 from pymq.client.consumer_settings import ConsumerState
 from pymq.client.process_queue import ProcessQueue
 from pymq.client.queue_locks import QueueLocks
 from pymq.client.queue_reader import Consumption, QueueReader
 from pymq.client.start_offset import start_offset
-from pymq.errors import NotFoundError, PymqError
+from pymq.errors import NotFoundError, PymqError, RefusedError
 from pymq.model.message import MessageQueue
 from pymq.wire.bodies_client import ConsumerListAnswer, decode_body
-from pymq.wire.codes import RequestCode
+from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import request
 from pymq.wire.headers.client import ConsumerGroupHeader
 
@@ -32,12 +33,23 @@ class Rebalancer:
         self._locks = locks
         self._group = state.group
         self._strategy = strategy_of(state.settings.strategy)
+        self._assignment = None if state.settings.client_rebalance else BrokerAssignment(state, consumption)
         self._woken = asyncio.Event()
         self._readers: dict[MessageQueue, asyncio.Task[None]] = {}
         self._releasing: set[asyncio.Task[None]] = set()
         self._detached: set[MessageQueue] = set()  # being released or reset: can't be taken yet
         self._incomplete = False
         self._stopped = False
+
+    @property
+    def popped(self) -> list[MessageQueue]:
+        """The queues that this member pops, instead of pulling them."""
+        return [] if self._assignment is None else list(self._assignment.popped)
+
+    async def give_back_popped(self) -> None:
+        """Lets popped messages that no handler got come again at once, after :meth:`stop`."""
+        if self._assignment is not None:
+            await self._assignment.give_back()
 
     def wake(self) -> None:
         """Starts a rebalance now."""
@@ -74,6 +86,8 @@ class Rebalancer:
     async def stop(self) -> None:
         """Ends all pulls; queues stay in the state so that their offsets can be stored."""
         self._stopped = True
+        if self._assignment is not None:
+            await self._assignment.stop()
         for task in self._readers.values():
             task.cancel()
         await asyncio.gather(*self._readers.values(), *self._releasing, return_exceptions=True)
@@ -124,6 +138,27 @@ class Rebalancer:
 
     async def _rebalance_topic(self, topic: str) -> None:
         queues = await self._state.instance.routes.queues_to_read(topic)
+        if self._assignment is not None and queues:
+            await self._take_assignment(self._assignment, topic, queues)
+            return
+        await self._share_out(topic, queues)
+
+    async def _take_assignment(self, assignment: BrokerAssignment, topic: str, queues: list[MessageQueue]) -> None:
+        """Takes what a broker assigns. One that does not know the request, as RocketMQ 4, leaves it to the members."""
+        try:
+            assigned = await assignment.query(topic, queues)
+        except RefusedError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            await self._share_out(topic, queues)
+            return
+        if assigned is None:
+            self._incomplete = True
+            return
+        await assignment.apply(topic, assigned.popped)
+        await self._apply(topic, assigned.pulled)
+
+    async def _share_out(self, topic: str, queues: list[MessageQueue]) -> None:
         mine = set(queues)
         if not self._state.settings.broadcasting:
             members = await self._members(topic, queues)

@@ -100,6 +100,6 @@ class Assignment(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class AssignmentAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """The answer to QUERY_ASSIGNMENT (400)."""
+    """The answer to QUERY_ASSIGNMENT (400). Without assignments: the client keeps what it has."""
 
-    message_queue_assignments: list[Assignment]
+    message_queue_assignments: list[Assignment] | None = None

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
+from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from pymq.client import Received, SimpleConsumer
+from pymq.client import Admin, ConsumeResult, PushConsumer, Received, SimpleConsumer, StoredMessage
 from pymq.client.sync import SyncSimpleConsumer
 from pymq.errors import NotFoundError, RefusedError, UsageError
-from tests.client.scenarios import DEADLINE_S, fresh, make_topic, send_numbers
+from tests.client.scenarios import DEADLINE_S, Inbox, fresh, make_topic, send_numbers, until
 
 
 async def receive_all(consumer: SimpleConsumer, topic: str, count: int, invisible_ms: int) -> list[Received]:
@@ -73,4 +75,67 @@ async def simple_blocking(namesrv: str, directory: Path) -> None:
     await asyncio.to_thread(block)
 
 
-POP_SCENARIOS = [receive_ack_extend, simple_blocking]
+async def pushed_by_pops(namesrv: str, directory: Path) -> None:
+    """Brokers let two members pop one queue: each message is done once, also one whose handler fails first."""
+    topic, group = await make_topic(namesrv, 1), fresh("G")
+    async with Admin(namesrv) as admin:
+        for master in await admin.cluster.masters():
+            await admin.groups.set_request_mode(master.address, group, topic, "POP")
+    await send_numbers(namesrv, topic, 40)
+    inboxes, failed = [Inbox(), Inbox()], set[bytes]()
+
+    async def handle(inbox: Inbox, messages: list[StoredMessage]) -> ConsumeResult | None:
+        (message,) = messages
+        if message.content() == b"7" and not failed:
+            failed.add(message.content())
+            return ConsumeResult.RECONSUME_LATER
+        return await inbox(messages)
+
+    consumers = [
+        PushConsumer(
+            group, namesrv=namesrv, on_message=partial(handle, inbox), consume_from="first", client_rebalance=False,
+            pull_count_max=8, delay_level=1, rebalance_interval_s=1, invisible_ms=30_000,
+        )
+        for inbox in inboxes
+    ]  # fmt: skip
+    for consumer in consumers:
+        consumer.subscribe(topic)
+    async with consumers[0], consumers[1]:
+        await until(lambda: sum(len(inbox.messages) for inbox in inboxes) >= 40, "40 messages")
+        await until(lambda: all(queue_ids(consumer, topic) == [-1] for consumer in consumers), "queues to pop")
+        await send_numbers(namesrv, topic, 40)
+        await until(lambda: sum(len(inbox.messages) for inbox in inboxes) >= 80, "40 more messages")
+    found = Counter(message.content() for inbox in inboxes for message in inbox.messages)
+    assert found == {b"%d" % number: 2 for number in range(40)} and failed
+    (again,) = (one for inbox in inboxes for one in inbox.messages if one.reconsume_times)
+    assert (again.content(), again.topic) == (b"7", topic)
+
+
+def queue_ids(consumer: PushConsumer, topic: str) -> list[int]:
+    """Return the ids of the topic's queues that a consumer reads."""
+    return [queue.queue_id for queue in consumer.assigned if queue.topic == topic]
+
+
+async def pulled_by_assignment(namesrv: str, directory: Path) -> None:
+    """Without a mode for the group, brokers share the queues out for pulls, also when a member leaves."""
+    topic, group = await make_topic(namesrv, 4), fresh("G")
+    inboxes = [Inbox(), Inbox()]
+    consumers = [
+        PushConsumer(
+            group, namesrv=namesrv, on_message=inbox, consume_from="first", client_rebalance=False,
+            rebalance_interval_s=1,
+        )
+        for inbox in inboxes
+    ]  # fmt: skip
+    for consumer in consumers:
+        consumer.subscribe(topic)
+    async with consumers[0]:
+        async with consumers[1]:
+            await until(lambda: [len(queue_ids(consumer, topic)) for consumer in consumers] == [2, 2], "shares")
+            await send_numbers(namesrv, topic, 20)
+            await until(lambda: sum(len(inbox.messages) for inbox in inboxes) >= 20, "20 messages")
+        await until(lambda: queue_ids(consumers[0], topic) == [0, 1, 2, 3], "the rest")
+    assert all(inbox.messages for inbox in inboxes)
+
+
+POP_SCENARIOS = [receive_ack_extend, simple_blocking, pushed_by_pops, pulled_by_assignment]

@@ -55,12 +55,14 @@ async def until(condition: Callable[[], object], what: str, deadline_s: float = 
         await asyncio.sleep(0.02)
 
 
-async def make_topic(namesrv: str, queue_count: int = 4) -> str:
+async def make_topic(namesrv: str, queue_count: int = 4, attributes: dict[str, str] | None = None) -> str:
     """Create a topic on every master of the cluster and wait until the name server knows it."""
     topic = fresh("T")
     async with Admin(namesrv) as admin:
         for master in await admin.cluster.masters():
-            config = TopicConfig(topic_name=topic, read_queue_nums=queue_count, write_queue_nums=queue_count)
+            config = TopicConfig(
+                topic_name=topic, read_queue_nums=queue_count, write_queue_nums=queue_count, attributes=attributes or {}
+            )
             await admin.topics.put(master.address, config)
         end = time.monotonic() + DEADLINE_S
         while True:

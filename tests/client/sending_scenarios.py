@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
-from pymq.client import Admin, Message, MessageQueue, Producer, PullConsumer, SendResult, StoredMessage
+import pytest
+
+from pymq.client import Admin, Message, MessageQueue, Producer, PullConsumer, PushConsumer, SendResult, StoredMessage
 from pymq.client.sync import SyncProducer
-from tests.client.scenarios import DEADLINE_S, _stored, fresh, make_topic
+from pymq.errors import RefusedError
+from tests.client.scenarios import DEADLINE_S, Inbox, _stored, fresh, make_topic, until
 
 KEYS = ("a", "bb", "ccc", "dddd", "eeeee")
 
@@ -90,4 +94,43 @@ def _check_order(numbered: list[tuple[str, bytes]], sent: list[SendResult]) -> N
         assert offsets == sorted(set(offsets))
 
 
-SENDING_SCENARIOS = [batches, order_by_key]
+async def inner_batches(namesrv: str, directory: Path) -> None:
+    """A batch of a topic with batch queues is one record, and comes as its messages, also from an offset inside it."""
+    topic = await make_topic(namesrv, 1, {"queue.type": "BatchCQ"})
+    inbox = Inbox()
+    consumer = PushConsumer(fresh("G"), namesrv=namesrv, on_message=inbox, consume_from="first")
+    consumer.subscribe(topic)
+    async with Producer(fresh("P"), namesrv=namesrv) as producer, PullConsumer(fresh("G"), namesrv=namesrv) as pull:
+        messages = [Message(topic, b"%d" % n, tags="T", keys=[f"k{n}"]) for n in range(5)]
+        first = await producer.send_batch(messages, timeout_s=DEADLINE_S)
+        behind = await producer.send(Message(topic, b"5"), timeout_s=DEADLINE_S)
+        assert (first.queue_offset, behind.queue_offset) == (0, 5)
+        await _stored(pull, first.queue, 6)
+        result = await pull.pull(first.queue, 2)
+        found = [(message.queue_offset, message.content(), message.keys) for message in result.messages()]
+        assert found[:3] == [(n, b"%d" % n, f"k{n}") for n in (2, 3, 4)]
+        assert await pull.max_offset(first.queue) == 6
+    async with consumer:
+        await until(lambda: len(inbox.messages) >= 6, "six messages")
+    assert sorted((one.queue_offset, one.body) for one in inbox.messages) == [(n, b"%d" % n) for n in range(6)]
+
+
+async def timers_and_recall(namesrv: str, directory: Path) -> None:
+    """Timer messages come when they are due and never before; a recalled one does not come."""
+    topic, inbox = await make_topic(namesrv), Inbox()
+    consumer = PushConsumer(fresh("G"), namesrv=namesrv, on_message=inbox, consume_from="first")
+    consumer.subscribe(topic)
+    async with Producer(fresh("P"), namesrv=namesrv) as producer, consumer:
+        begun_ms = time.time_ns() // 1_000_000
+        gone = await producer.send(Message(topic, b"gone", deliver_at_ms=begun_ms + 2000), timeout_s=DEADLINE_S)
+        await producer.send(Message(topic, b"at", deliver_at_ms=begun_ms + 2500), timeout_s=DEADLINE_S)
+        await producer.send(Message(topic, b"in", delay_ms=2500), timeout_s=DEADLINE_S)
+        assert await producer.recall(topic, gone.recall_handle) == gone.message_id
+        await until(lambda: set(inbox.bodies) >= {b"at", b"in"}, "two timers")
+        with pytest.raises(RefusedError, match="timestamp invalid"):
+            await producer.recall(topic, gone.recall_handle)
+    assert set(inbox.bodies) == {b"at", b"in"}
+    assert all(message.store_timestamp_ms >= begun_ms + 2500 for message in inbox.messages)
+
+
+SENDING_SCENARIOS = [batches, order_by_key, inner_batches, timers_and_recall]

@@ -42,6 +42,7 @@ SCENARIOS = [
     "lite_pull_subscribe",
     "lite_pull_assign",
     "inner_batch",
+    "timer",
     "query_by_key",
     "view_by_id",
     "search_offset",

@@ -32,6 +32,7 @@ from pymq.wire.bodies_admin import (
     decode_admin_body,
 )
 from pymq.wire.bodies_client import SubscriptionData
+from pymq.wire.bodies_pop import RequestMode
 from pymq.wire.bodies_route import TopicList
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.headers.admin import (
@@ -110,6 +111,17 @@ class GroupAdmin:
         """Deletes the group on one broker, with its committed offsets if ``with_offsets``."""
         header = DeleteGroupHeader(group_name=group, clean_offset=with_offsets, remove_offset=with_offsets)
         await self._connection.ask_broker(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+
+    async def set_request_mode(
+        self, address: str, group: str, topic: str, mode: str, *, pop_share_queue_count: int = 0
+    ) -> None:
+        """Lets one broker assign the queues of ``topic`` for pulls or for pops: ``mode`` is PULL or POP.
+
+        It holds for push consumers with ``client_rebalance=False``, Java's and PyMQ's. ``pop_share_queue_count``: how
+        many other members pop a member's queues too; 0: each member pops all queues.
+        """
+        body = RequestMode(topic=topic, consumer_group=group, mode=mode, pop_share_queue_num=pop_share_queue_count)
+        await self._connection.ask_broker(address, RequestCode.SET_MESSAGE_REQUEST_MODE, None, body)
 
     async def connections(self, address: str, group: str) -> ConsumerConnections | None:
         """Returns members and subscriptions of the group on one broker, None when no member is online."""

@@ -97,6 +97,7 @@ class ApacheServer:
             "deleteWhen": "04",
             "timerFlushIntervalMs": TIMER_FLUSH_INTERVAL_MS,
             "enablePropertyFilter": "true",
+            "recallMessageEnable": "true",
             **CHECKS_SOON,
             # It asks again about what ended within this time (default 3000), which the short times above would show.
             "transactionOpBatchInterval": "100",

@@ -18,6 +18,7 @@ public final class Main {
         FilterScenarios.addTo(harness);
         TransactionScenarios.addTo(harness);
         TraceScenarios.addTo(harness);
+        TimerScenarios.addTo(harness);
         boolean good = harness.runAll(Arrays.asList(args).subList(2, args.length));
         out.flush();
         // Non-daemon threads of clients must not keep a finished run alive.

@@ -1,0 +1,163 @@
+"""Pops messages for a group, and settles them: the requests of simple consumers, and of push consumers that pop."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pymq.client.answers import read_answer
+from pymq.client.instance import ClientInstance
+from pymq.client.received import Received
+from pymq.client.subscription import Subscription, explained
+from pymq.errors import ProtocolViolation, RefusedError
+from pymq.model import pop
+from pymq.model import properties as props
+from pymq.model.message import MessageQueue
+from pymq.model.record import StoredMessage, decode_records
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command, request
+from pymq.wire.headers.pop import (
+    AckMessageHeader,
+    ChangeInvisibleTimeAnswer,
+    ChangeInvisibleTimeHeader,
+    PopMessageAnswer,
+    PopMessageHeader,
+)
+
+POP_COUNT_MAX = 32  # messages of one pop
+ANY_QUEUE = -1
+CALL_TIMEOUT_S = 10.0
+ANSWER_SLACK_S = 10.0
+_NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.POLLING_FULL, ResponseCode.PULL_NOT_FOUND)
+_FULL_PAUSE_S = 0.2
+
+
+class Popping:
+    """The requests of one group. ``from_end``: where the group begins in a queue that it never popped."""
+
+    def __init__(self, group: str, instance: ClientInstance, *, from_end: bool) -> None:
+        self._group = group
+        self._instance = instance
+        self._init_mode = int(from_end)
+
+    async def pop(
+        self, queue: MessageQueue, count_max: int, invisible_ms: int, wait_ms: int, subscription: Subscription
+    ) -> list[Received]:
+        """Pops up to ``count_max`` messages of a queue, or with the id :data:`ANY_QUEUE` of all of its broker's queues.
+
+        Waits for the first one up to ``wait_ms``. Raises NotFoundError, RefusedError, UnreachableError.
+        """
+        header = PopMessageHeader(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            max_msg_nums=count_max,
+            invisible_time=invisible_ms,
+            poll_time=wait_ms,
+            born_time=0,  # the broker's clock: this one may be wrong
+            init_mode=self._init_mode,
+            exp_type=subscription.expression_type,
+            exp=subscription.expression,
+        )
+        address = await self._instance.routes.write_address(MessageQueue(queue.topic, queue.broker_name, 0))
+        timeout_s = wait_ms / 1000 + ANSWER_SLACK_S
+        answer = await self._instance.remoting.invoke(address, request(RequestCode.POP_MESSAGE, header), timeout_s)
+        if answer.code in _NOTHING:
+            if answer.code == ResponseCode.POLLING_FULL:
+                await asyncio.sleep(_FULL_PAUSE_S)
+            return []
+        if answer.code != ResponseCode.SUCCESS:
+            raise explained(RefusedError(answer.code, answer.remark, address), subscription)
+        found = self._received(answer, address, queue.topic, queue.broker_name)
+        wanted = [each for each in found if not subscription.tags or subscription.accepts(each.message.tags)]
+        for each in found:
+            if each not in wanted:  # another tag with the same hash: it is not this group's
+                await self.ack(each)
+        return wanted
+
+    async def ack(self, received: Received) -> None:
+        """Acknowledges a message: it does not come again. Too late or twice is no error. Raises as :meth:`pop`."""
+        header = AckMessageHeader(
+            consumer_group=self._group,
+            topic=received.topic,
+            queue_id=received.message.queue_id,
+            extra_info=received.receipt,
+            offset=received.message.queue_offset,
+        )
+        await self._ask(received, request(RequestCode.ACK_MESSAGE, header))
+        received.done = True
+
+    async def extend(self, received: Received, invisible_ms: int) -> None:
+        """Keeps a message away for ``invisible_ms`` from now on, and renews its receipt; 0 gives it back at once.
+
+        Raises RefusedError when the receipt is over, else as :meth:`pop`.
+        """
+        message = received.message
+        header = ChangeInvisibleTimeHeader(
+            consumer_group=self._group,
+            topic=received.topic,
+            queue_id=message.queue_id,
+            extra_info=received.receipt,
+            offset=message.queue_offset,
+            invisible_time=invisible_ms,
+        )
+        answer, address = await self._ask(received, request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header))
+        fields = read_answer(ChangeInvisibleTimeAnswer, answer, address)
+        old = pop.decode_receipt(received.receipt)
+        renewed = pop.Receipt(
+            message.queue_offset,
+            fields.pop_time,
+            fields.invisible_time,
+            fields.revive_qid,
+            old.retry_flag,
+            old.broker_name,
+        )
+        received.receipt = pop.encode_receipt(renewed, message.queue_id, message.queue_offset)
+
+    async def give_back(self, received: Received, invisible_ms: int = 0) -> None:
+        """Lets a message come again after ``invisible_ms``, here or elsewhere. Raises as :meth:`extend`."""
+        await self.extend(received, invisible_ms)
+        received.done = True
+
+    def _received(self, answer: Command, address: str, topic: str, broker: str) -> list[Received]:
+        fields = read_answer(PopMessageAnswer, answer, address)
+        try:
+            starts = _starts(fields.start_offset_info or "")
+            return [self._one(message, fields, starts, topic, broker) for message in decode_records(answer.body)]
+        except (ValueError, KeyError) as error:
+            raise ProtocolViolation(
+                "answer-header", f"{address} answered a pop with unusable offsets: {fields.start_offset_info!r}"
+            ) from error
+
+    def _one(
+        self, message: StoredMessage, fields: PopMessageAnswer, starts: dict[int, int], topic: str, broker: str
+    ) -> Received:
+        message.broker_name = broker
+        receipt = message.properties.get(props.POP_CK)
+        if receipt is None:
+            own = pop.Receipt(
+                starts[message.queue_id], fields.pop_time, fields.invisible_time, fields.revive_qid, pop.NORMAL, broker
+            )
+            receipt = pop.encode_receipt(own, message.queue_id, message.queue_offset)
+        flag = pop.decode_receipt(receipt).retry_flag
+        names = {pop.RETRY_V1: pop.retry_topic_v1, pop.RETRY_V2: pop.retry_topic_v2}
+        stored_in = names[flag](self._group, topic) if flag in names else topic
+        return Received(message, receipt, stored_in, broker)
+
+    async def _ask(self, received: Received, command: Command) -> tuple[Command, str]:
+        """Sends a request to the message's broker and returns its answer and address. Raises RefusedError."""
+        queue = MessageQueue(received.message.topic, received.broker_name, 0)
+        address = await self._instance.routes.write_address(queue)
+        answer = await self._instance.remoting.invoke(address, command, CALL_TIMEOUT_S)
+        if answer.code != ResponseCode.SUCCESS:
+            raise RefusedError(answer.code, answer.remark, address)
+        return answer, address
+
+
+def _starts(text: str) -> dict[int, int]:
+    """Return where the broker began to read each queue of the topic itself. Raises ValueError."""
+    starts = {}
+    for part in filter(None, text.split(";")):
+        flag, queue_id, start = map(int, part.split(" "))
+        if flag == pop.NORMAL:
+            starts[queue_id] = start
+    return starts
