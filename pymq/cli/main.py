@@ -36,6 +36,7 @@ COMMANDS: CommandTable = {
     "config": ("pymq.cli.config.commands", "Show, change and check settings of brokers and name servers."),
     "send": ("pymq.cli.send", "Send messages: an argument, lines or JSON lines."),
     "tail": ("pymq.cli.tail", "Show messages from any point on, and new ones as they arrive."),
+    "mirror": ("pymq.cli.mirror.command", "Copy topics to another cluster, resumable and in order."),
     "filter": ("pymq.cli.filter", "List message filters, and try expressions on messages."),
     "message": ("pymq.cli.message", "Look messages up by id or key, and trace one."),
     "store": ("pymq.cli.store", "Verify, inspect, dump, repair or rebuild a data directory."),

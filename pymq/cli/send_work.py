@@ -16,6 +16,7 @@ from typing import Any
 from pymq.cli.message_text import message_in_lane
 from pymq.cli.options import split_addresses
 from pymq.cli.output import Progress, print_note, progress
+from pymq.cli.pace import Pace
 from pymq.client import Message, MessageQueue, Producer, SendResult
 from pymq.client.ordered_sends import BATCH_COUNT, OrderedSends
 from pymq.client.outgoing import BODY_SIZE_MAX_BYTES
@@ -145,24 +146,6 @@ class Summary:
         rate = self.sent_count / self.duration_s if self.duration_s else 0
         ended = ", interrupted" if self.interrupted else ""
         return f"sent {self.sent_count} to {self.topic}{failed} in {self.duration_s:.2f} s ({rate:,.0f}/s){ended}"
-
-
-class Pace:
-    """Spaces messages to at most ``rate_per_s``; None: no limit."""
-
-    def __init__(self, rate_per_s: float | None) -> None:
-        self._rate_per_s = rate_per_s
-        self._next_s = 0.0
-
-    async def wait(self, count: int) -> None:
-        """Waits until ``count`` more messages may leave. Time that was not used is not made up for."""
-        if self._rate_per_s is None:
-            return
-        now_s = time.monotonic()
-        self._next_s = max(self._next_s, now_s)
-        if self._next_s > now_s:
-            await asyncio.sleep(self._next_s - now_s)
-        self._next_s += count / self._rate_per_s
 
 
 @dataclass(frozen=True)

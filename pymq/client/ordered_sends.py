@@ -11,7 +11,7 @@ from pymq.client.outgoing import is_batchable
 from pymq.client.parcel import BATCH_BYTES_MAX
 from pymq.client.producer import COMPRESS_ABOVE_BYTES, Producer
 from pymq.client.sender import may_retry
-from pymq.errors import PymqError, RefusedError, UnreachableError
+from pymq.errors import NotFoundError, PymqError, RefusedError, UnreachableError
 from pymq.model.message import Message, MessageQueue
 
 BATCH_COUNT = 64
@@ -28,7 +28,8 @@ class OrderedSends:
 
     A request that fails is repeated before the next one of its queue leaves: ``retry_count`` times, or without end for
     None. So a message may be stored twice, but never behind a later one alone. ``on_trouble(queue, error)`` hears of
-    each failure that is repeated.
+    each failure that is repeated, and with None when a repetition succeeds. With ``stops_after_failure`` a queue takes
+    nothing more behind a message that failed: all later ones get its error.
     """
 
     def __init__(
@@ -36,10 +37,11 @@ class OrderedSends:
         producer: Producer,
         *,
         retry_count: int | None,
+        stops_after_failure: bool = False,
         batch_count: int = BATCH_COUNT,
         count_max: int = COUNT_MAX,
         bytes_max: int = BYTES_MAX,
-        on_trouble: Callable[[MessageQueue, PymqError], None] = lambda _queue, _error: None,
+        on_trouble: Callable[[MessageQueue, PymqError | None], None] = lambda _queue, _error: None,
     ) -> None:
         """At most ``count_max`` messages with ``bytes_max`` wait for their answers."""
         self._producer = producer
@@ -47,6 +49,8 @@ class OrderedSends:
         self._batch_count = batch_count
         self._room = InFlight(count_max, bytes_max, WAIT)
         self._on_trouble = on_trouble
+        self._stops_after_failure = stops_after_failure
+        self._stopped: dict[MessageQueue, PymqError] = {}
         self._waiting: dict[MessageQueue, deque[_Item]] = {}
         self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
 
@@ -93,7 +97,9 @@ class OrderedSends:
         return items
 
     async def _deliver(self, items: list[_Item], queue: MessageQueue) -> None:
-        error = await self._try(items, queue)
+        error = self._stopped.get(queue) or await self._try(items, queue)
+        if error is not None and self._stops_after_failure and len(items) == 1:
+            self._stopped.setdefault(queue, error)
         if error is not None and len(items) > 1:
             for item in items:  # only the bad one fails
                 await self._deliver([item], queue)
@@ -111,15 +117,23 @@ class OrderedSends:
                     await self._producer.send(items[0][0], queue=queue)
                 else:
                     await self._producer.send_batch([message for message, _ in items], queue=queue)
+                if attempt:
+                    self._on_trouble(queue, None)
                 return None
-            except (RefusedError, UnreachableError) as error:
-                if not may_retry(error) or (self._retry_count is not None and attempt >= self._retry_count):
+            except (RefusedError, UnreachableError, NotFoundError) as error:
+                if not self._may_repeat(error, attempt):
                     return error
                 self._on_trouble(queue, error)
                 await asyncio.sleep(min(PAUSE_FIRST_S * 2**attempt, PAUSE_MAX_S))
                 attempt = min(attempt + 1, 1000)
             except PymqError as error:
                 return error
+
+    def _may_repeat(self, error: RefusedError | UnreachableError | NotFoundError, attempt: int) -> bool:
+        if self._retry_count is not None:
+            return attempt < self._retry_count and not isinstance(error, NotFoundError) and may_retry(error)
+        # A topic is unknown to name servers also while its only broker is away.
+        return isinstance(error, NotFoundError) or may_retry(error)
 
 
 def _fits(message: Message) -> bool:

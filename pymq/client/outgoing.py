@@ -128,8 +128,8 @@ def prepare_batch(messages: Sequence[Message], ids: UniqueIdMaker, size_max_byte
     body = b"".join(entries)
     if len(body) > size_max_bytes:
         raise UsageError(f"the batch has {len(body)} bytes, the limit is {size_max_bytes}: send it in smaller parts")
-    head = encode_properties({names.UNIQ_KEY: ids.next_id(), names.WAIT: "true" if messages[0].wait_store else "false"})
-    return Outgoing(messages[0].topic, body, head.decode(), ",".join(keys), 0, 0, True)
+    # No key for the batch itself: brokers would put it in the place of those of its messages.
+    return Outgoing(messages[0].topic, body, wait_property(messages[0].wait_store), ",".join(keys), 0, 0, True)
 
 
 def _check_batch(messages: Sequence[Message]) -> None:

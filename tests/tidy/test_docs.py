@@ -8,6 +8,7 @@ import pytest
 
 from pymq.broker.report.metrics.collector import BROKER_METRICS
 from pymq.cli.exporter.own_names import EXPORTER_METRICS
+from pymq.cli.mirror.figures import MIRROR_METRICS
 from pymq.config import BrokerConfig, Config, NamesrvConfig
 from pymq.config.base import format_value
 from pymq.filterserver.metrics import FILTER_SERVER_METRICS
@@ -55,6 +56,7 @@ def test_every_metric_is_documented_as_it_is() -> None:
         *NAMESRV_METRICS,
         *FILTER_SERVER_METRICS,
         *EXPORTER_METRICS,
+        *MIRROR_METRICS,
         LEFT_OUT,
         *ProcessMetrics().metrics,
     }

@@ -1,0 +1,113 @@
+"""``pymq mirror``: copies topics from one cluster to another, without end or once."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pymq.cli.lazy import examples, new_app
+from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.output import OutputFormat, print_data, print_line, print_note
+from pymq.cli.serving_metrics import MetricsPlace, MetricsPortOption, serving_metrics
+from pymq.cli.tail_start import StartKind, parse_start
+from pymq.errors import UsageError
+
+app = new_app()
+
+ON_ERROR = ("stop", "skip")
+
+
+@app.command(
+    epilog=examples(
+        "pymq mirror orders --to other:9876 --group to_other",
+        "pymq mirror 'order*' payments --to other:9876 --progress mirror.json --rename 'eu_{topic}'",
+        "pymq mirror '*' --to other:9876 --progress copy.json --once -o json",
+        "pymq mirror '*' --to other:9876 --group to_other --rate 5000 --metrics-port 9100",
+    )
+)
+def mirror(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics, or patterns as 'order*'.")],
+    target: Annotated[
+        str, typer.Option("--to", metavar="HOST:PORT;…", help="The name servers of the cluster to copy to.")
+    ],
+    group: Annotated[
+        str | None,
+        typer.Option("--group", metavar="NAME", help="Keep the progress as this group's offsets at the source."),
+    ] = None,
+    progress: Annotated[
+        Path | None, typer.Option("--progress", metavar="FILE", help="Keep the progress in this file.")
+    ] = None,
+    start: Annotated[
+        str,
+        typer.Option("--start", metavar="WHERE", help="Where new queues begin: start, end, -15m, a time."),
+    ] = "start",
+    rename: Annotated[
+        str, typer.Option("--rename", metavar="TEMPLATE", help="The topics' names at the target.")
+    ] = "{topic}",
+    create: Annotated[
+        bool, typer.Option("--create/--no-create", help="Create topics that the target lacks, or refuse to begin.")
+    ] = True,
+    once: Annotated[bool, typer.Option("--once", help="Stop when everything that is there now is copied.")] = False,
+    rate: Annotated[
+        float | None, typer.Option("--rate", metavar="N", min=0.01, help="At most N messages per second.")
+    ] = None,
+    on_error: Annotated[
+        str, typer.Option("--on-error", metavar="stop|skip", help="When a message can't be copied.")
+    ] = "stop",
+    source_name: Annotated[
+        str | None, typer.Option("--source-name", metavar="NAME", help="The source's name, if not its cluster's.")
+    ] = None,
+    target_name: Annotated[
+        str | None, typer.Option("--target-name", metavar="NAME", help="The target's name, if not its cluster's.")
+    ] = None,
+    metrics_port: MetricsPortOption = None,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Copy topics to another cluster, at least once and in the order of each queue, until Ctrl-C.
+
+    The same command goes on where it stopped. What came from the target is not copied back.
+    """
+    begin = parse_start(start, time.time_ns() // 1_000_000)
+    if begin.kind not in (StartKind.FIRST, StartKind.END, StartKind.TIME):
+        raise UsageError(f"--start {start!r}: write start, end, -15m, or 2026-01-31T12:00")
+    if on_error not in ON_ERROR:
+        raise UsageError(f"--on-error {on_error!r}: use {' or '.join(ON_ERROR)}")
+
+    from pymq.cli.mirror.mirror import Mirror, MirrorOptions
+    from pymq.cli.session import until_done_or_stopped
+    from pymq.net.runtime import run
+
+    work = Mirror(
+        MirrorOptions(
+            topics=topics,
+            source=namesrv,
+            target=target,
+            group=group,
+            progress=progress,
+            start=begin,
+            rename=rename,
+            create=create,
+            once=once,
+            rate_per_s=rate,
+            skips_failures=on_error == "skip",
+            source_name=source_name,
+            target_name=target_name,
+        )
+    )
+
+    async def serve() -> None:
+        place = None if metrics_port is None else MetricsPlace("127.0.0.1", metrics_port)
+        async with serving_metrics(place, work.figures) as address:
+            if address:
+                print_note(f"pymq: metrics on http://{address}/metrics")
+            await until_done_or_stopped(work.run())
+
+    try:
+        run(serve())
+    finally:
+        if not print_data(work.figures.record(), output):
+            print_line(work.figures.text())
