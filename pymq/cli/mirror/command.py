@@ -109,5 +109,5 @@ def mirror(
     try:
         run(serve())
     finally:
-        if not print_data(work.figures.record(), output):
+        if work.has_begun and not print_data(work.figures.record(), output):
             print_line(work.figures.text())

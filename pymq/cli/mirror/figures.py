@@ -62,7 +62,7 @@ class Figures:
 
     @property
     def behind(self) -> int:
-        """Messages not copied yet, as far as the source has told."""
+        """Messages not copied yet, as far as the source was asked."""
         return sum(sum(one.behind.values()) for one in self.topics.values())
 
     def record(self) -> dict[str, Any]:
@@ -102,6 +102,10 @@ class Figures:
     def labels(self) -> dict[str, str]:
         """Returns the labels of every metric."""
         return {"node_type": "mirror", "node_id": str(os.getpid())}
+
+    @property
+    def budget(self) -> None:
+        """No memory budget: a mirror serves no peers but its scrapers."""
 
     def collectors(self) -> list[Collector]:
         """Returns itself: one part has all figures."""

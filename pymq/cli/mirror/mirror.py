@@ -59,6 +59,7 @@ class Mirror:
         check_rename(options.rename)
         self._options = options
         self.figures = Figures()
+        self.has_begun = False  # to copy: before, there is nothing to show
         self._outages = Outages(lambda text: print_note(f"pymq: source: {text}"))
         self._target_outages = Outages(lambda text: print_note(f"pymq: target: {text}"))
         self._copied: dict[MessageQueue, Copied] = {}
@@ -144,6 +145,7 @@ class Mirror:
 
         try:
             await begin(await self._queues(source, pull, is_first=True), self._options.start)
+            self.has_begun = True
             if not self._options.once:
                 helpers.append(asyncio.create_task(self._look_for_queues(source, pull, begin)))
             await _until_all_or_failure(tasks, copier.failure, is_endless=not self._options.once)
