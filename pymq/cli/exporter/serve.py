@@ -38,6 +38,10 @@ class View:
     def labels(self) -> Mapping[str, str]:
         return {}
 
+    @property
+    def budget(self) -> None:
+        """No memory budget: an exporter serves no peers but its scrapers."""
+
 
 async def serve(
     addresses: list[str], place: MetricsPlace, names: Names, interval_s: float, timeout_s: float, as_json: bool
