@@ -36,7 +36,9 @@ WATCHED = frozenset(
     }
 )
 # Commands that take --namesrv and don't work through the admin client of pymq.cli.session.
-_WITHOUT_ADMIN = frozenset({"bench", "filter", "filter-server", "send", "spark-export", "standalone", "tail"})
+_WITHOUT_ADMIN = frozenset(
+    {"bench", "context", "filter", "filter-server", "send", "spark-export", "standalone", "tail"}
+)
 _WATCH_KEY, _CONTEXT_KEY = "pymq.watch", "pymq.context"
 
 

@@ -8,14 +8,13 @@ from typing import Annotated
 import typer
 
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import OutputOption, split_addresses
+from pymq.cli.options import DryRunOption, OutputOption, split_addresses
 from pymq.cli.output import Column, OutputFormat, print_data, print_fields, print_line, print_listing, print_note
 from pymq.errors import UsageError
 
 app = new_app("Name clusters, and choose the one that commands work on.")
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The context.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would be written.")]
 COLUMNS = [Column("current"), Column("name"), Column("namesrv", "NAME SERVERS")]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, split_addresses
+from pymq.cli.options import DEFAULT_NAMESRV, DryRunOption, NamesrvOption, OutputOption, split_addresses
 from pymq.cli.output import (
     Column,
     OutputFormat,
@@ -130,6 +130,7 @@ def resend(
         typer.Option("--to-topic", help="Send to the topics they came from, for all groups; needed by ordered groups."),
     ] = False,
     yes: YesOption = False,
+    dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
@@ -142,6 +143,7 @@ def resend(
 
     from pymq.cli import dlq_work as work
 
+    yes = yes and not dry_run
     wanted = _wanted(group, ids, origin, begin, end, count_max)
     done = asyncio.run(work.resend(_joined(namesrv), wanted, to_topic=to_topic, apply=yes))
     record: dict[str, Any] = {
@@ -164,6 +166,7 @@ def resend(
 def purge(
     group: GroupArgument,
     yes: YesOption = False,
+    dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
@@ -173,6 +176,7 @@ def purge(
     """
     from pymq.cli import dlq_work as work
 
+    yes = yes and not dry_run
     make = work.purge if yes else work.plan_purge
     record = with_admin(namesrv, lambda admin: make(admin, group))
     if not print_data(record, output):

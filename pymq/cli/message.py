@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.options import DEFAULT_NAMESRV, DryRunOption, NamesrvOption, OutputOption
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note, print_table
 from pymq.cli.session import with_admin
 from pymq.cli.times import local_time
@@ -50,12 +50,16 @@ def get(
 def recall(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The message's topic.")],
     handle: Annotated[str, typer.Argument(metavar="HANDLE", help="The recall handle, as send prints it.")],
+    dry_run: DryRunOption = False,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Take back a timer message that is not due yet."""
     from pymq.cli import message_work as work
     from pymq.net.runtime import run
 
+    if dry_run:
+        print_line(work.recall_plan(topic, handle))
+        return
     print_line(f"recalled {run(work.recall(topic, handle, namesrv))}")
 
 
@@ -159,6 +163,7 @@ def resend(
         str, typer.Option("--from-topic", metavar="NAME", help="The topic that holds them.")
     ] = DISCARDED_TOPIC,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Send them; without it, only show where they go.")] = False,
+    dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
@@ -168,6 +173,7 @@ def resend(
     """
     from pymq.cli import message_work as work
 
+    yes = yes and not dry_run
     records = with_admin(namesrv, lambda admin: work.resend(admin, namesrv, message_ids, source, apply=yes))
     print_listing(records, RESEND_COLUMNS, output)
     if not yes:

@@ -29,8 +29,9 @@ from pymq.model.properties import (
     UNIQ_KEY,
 )
 from pymq.model.record import StoredMessage
+from pymq.model.timers import decode_handle
 
-__all__ = ["TIME_MAX_MS", "check_format", "find_by_id", "print_messages", "recall", "resend"]
+__all__ = ["TIME_MAX_MS", "check_format", "find_by_id", "print_messages", "recall", "recall_plan", "resend"]
 
 RECALL_GROUP = "PYMQ_CLI_PRODUCER"
 RESEND_GROUP = "PYMQ_RESEND"  # a producer's
@@ -84,6 +85,18 @@ async def recall(topic: str, handle: str, namesrv: str) -> str:
     """Takes back a timer message; returns its id."""
     async with Producer(RECALL_GROUP, namesrv=";".join(split_addresses(namesrv))) as producer:
         return await producer.recall(topic, handle)
+
+
+def recall_plan(topic: str, handle: str) -> str:
+    """Returns which message a handle names and when it is due, without asking a server. Raises UsageError."""
+    try:
+        named = decode_handle(handle)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if named.topic != topic:
+        raise UsageError(f"the handle is of a message to {named.topic!r}, not to {topic!r}: name its topic")
+    due = local_time(named.deliver_ms)
+    return f"would recall {named.unique_key}, due {due} on {named.broker_name}"
 
 
 class _Committing:

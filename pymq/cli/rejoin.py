@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption
+from pymq.cli.options import DEFAULT_NAMESRV, DryRunOption, NamesrvOption
 from pymq.cli.output import print_line
 from pymq.cli.session import with_admin
 from pymq.errors import UsageError
@@ -26,6 +26,7 @@ def rejoin(
         int, typer.Option("--truncate-to", metavar="OFFSET", min=0, help="The offset that its status names.")
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")] = False,
+    dry_run: DryRunOption = False,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Let a slave truncate its log to follow its master.
@@ -34,6 +35,9 @@ def rejoin(
     command. The truncated part is kept in divergent/. Exit code 5: the slave waits for no such permission; 4: it does
     not answer.
     """
+    if dry_run:
+        print_line(with_admin(namesrv, lambda admin: _plan(admin, broker, truncate_to)))
+        return
     _confirm(broker, truncate_to, yes=yes)
 
     async def run(admin: Admin) -> RoleAnswer:
@@ -43,6 +47,14 @@ def rejoin(
 
     done = with_admin(namesrv, run)
     print_line(f"{broker} truncates its log from {done.log_end} to {truncate_to} and follows its master")
+
+
+async def _plan(admin: Admin, broker: str, truncate_to: int) -> str:
+    from pymq.units import format_bytes
+
+    log_end = (await admin.replication.status(broker)).log_end
+    gone = max(0, log_end - truncate_to)
+    return f"would truncate the log of {broker} from {log_end} to {truncate_to}: {format_bytes(gone)}"
 
 
 def _confirm(broker: str, truncate_to: int, *, yes: bool) -> None:

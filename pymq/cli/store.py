@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import InflateRatioOption, OutputOption
+from pymq.cli.options import DryRunOption, InflateRatioOption, OutputOption
 from pymq.cli.output import OutputFormat
 from pymq.errors import EXIT_FAILED, UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
@@ -176,7 +176,7 @@ def recover(
         typer.Option("--from", metavar="HOST:PORT", help="A running broker with the same log: a slave or the master."),
     ],
     verify_only: Annotated[
-        bool, typer.Option("--verify-only", help="Compare with the source and change nothing.")
+        bool, typer.Option("--verify-only", "--dry-run", help="Compare with the source and change nothing.")
     ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Recover even if the logs seem to be of different brokers.")
@@ -210,6 +210,7 @@ def recover(
 def thaw(
     directory: DirectoryArgument,
     commit_log: CommitLogOption = None,
+    dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Decompress segments, so that RocketMQ can read the directory. This changes DIR.
@@ -218,7 +219,7 @@ def thaw(
     """
     from pymq.cli import store_work as work
 
-    work.run_thaw(work.StoreLocation(directory, commit_log), output)
+    work.run_thaw(work.StoreLocation(directory, commit_log), output, is_dry=dry_run)
 
 
 @app.command(
@@ -231,6 +232,7 @@ def thaw(
 def accept_loss(
     directory: DirectoryArgument,
     yes: Annotated[bool, typer.Option("--yes", help="Give the messages up; without it, only say which.")] = False,
+    dry_run: DryRunOption = False,
     commit_log: CommitLogOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
@@ -242,5 +244,5 @@ def accept_loss(
     """
     from pymq.cli import store_work as work
 
-    if not work.run_accept_loss(work.StoreLocation(directory, commit_log), output, is_confirmed=yes):
+    if not work.run_accept_loss(work.StoreLocation(directory, commit_log), output, is_confirmed=yes and not dry_run):
         raise typer.Exit(EXIT_FAILED)

@@ -43,7 +43,7 @@ from pymq.offline.overview import overview
 from pymq.offline.repair import RepairReport, repair
 from pymq.offline.verify import verify
 from pymq.store.disk.fs import RealFiles
-from pymq.store.lifecycle.thaw import thaw
+from pymq.store.lifecycle.thaw import plan_thaw, thaw
 from pymq.units import format_bytes, parse_time_ms
 
 _SHOWN_MAX = 20  # findings and lost ranges in text output; JSON has more
@@ -401,8 +401,8 @@ def _span(first: int, last: int) -> str:
 # -- thaw -------------------------------------------------------------------------------------------------------------
 
 
-def run_thaw(place: StoreLocation, output: OutputFormat) -> None:
-    """Decompresses all compressed segments and prints which."""
+def run_thaw(place: StoreLocation, output: OutputFormat, *, is_dry: bool) -> None:
+    """Decompresses all compressed segments and prints which; when it ``is_dry`` prints which it would."""
     root = absolute(place.directory)
     log_directory = absolute(place.commit_log or f"{root}/commitlog")
     check_is_store(root, log_directory)
@@ -412,11 +412,14 @@ def run_thaw(place: StoreLocation, output: OutputFormat) -> None:
             bar.set_total(total)
             bar.advance(1)
 
-        report = thaw(RealFiles(), root, log_directory, advance)
-    if print_data({"directory": root, "segments": report.segments, "bytes": report.bytes}, output):
+        files = RealFiles()
+        report = plan_thaw(files, root, log_directory) if is_dry else thaw(files, root, log_directory, advance)
+    record = {"directory": root, "segments": report.segments, "bytes": report.bytes, "applied": not is_dry}
+    if print_data(record, output):
         return
     if report.segments:
-        print_line(f"{len(report.segments)} segments, {format_bytes(report.bytes)}, are decompressed")
+        done = "would be" if is_dry else "are"
+        print_line(f"{len(report.segments)} segments, {format_bytes(report.bytes)}, {done} decompressed")
         _print_lines("segments", report.segments)
     else:
         print_note("no segment is compressed")

@@ -8,7 +8,7 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.name_servers.order import order
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, parse_perm
+from pymq.cli.options import DEFAULT_NAMESRV, DryRunOption, NamesrvOption, OutputOption, parse_perm
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note
 from pymq.cli.session import end_partial, with_admin, with_partial_admin, with_whole_admin
 from pymq.cli.topic_resize import expand, shrink
@@ -111,6 +111,7 @@ def create(
             help="Keep a batch as one record (BatchCQ), or as single messages (SimpleCQ, the default); stays so.",
         ),
     ] = None,
+    dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
@@ -131,10 +132,11 @@ def create(
         attributes=work.type_attribute(message_type) | work.queue_type_attribute(queue_type),
     )
     records, unreached = with_whole_admin(
-        namesrv, lambda admin: work.create_topic(admin, config, clusters or [], brokers or [])
+        namesrv, lambda admin: work.create_topic(admin, config, clusters or [], brokers or [], is_dry=dry_run)
     )
     print_listing(records, CONFIG_COLUMNS, output)
     _warn_of_unread_queues(records)
+    _note_dry_run(dry_run)
     end_partial(unreached, is_change=True)
 
 
@@ -158,6 +160,7 @@ def update(
         typer.Option("--type", metavar="TYPE", help="The only type taken: normal, fifo, delay, transaction, or mixed."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Lower --rq also when groups have messages to read.")] = False,
+    dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
@@ -178,11 +181,15 @@ def update(
     }
     topic = name if name is not None else _choose_topic(namesrv)
     records, unreached = with_whole_admin(
-        namesrv, lambda admin: work.update_topic(admin, topic, clusters or [], brokers or [], changes, force=force)
+        namesrv,
+        lambda admin: work.update_topic(
+            admin, topic, clusters or [], brokers or [], changes, force=force, is_dry=dry_run
+        ),
     )
     columns = [*CONFIG_COLUMNS, Column("before")]
     print_listing(records, columns, output)
     _warn_of_unread_queues(records)
+    _note_dry_run(dry_run)
     end_partial({} if brokers else unreached, is_change=True)
 
 
@@ -201,6 +208,11 @@ app.command(
         "pymq topic order orders --delete",
     )
 )(order)
+
+
+def _note_dry_run(dry_run: bool) -> None:
+    if dry_run:
+        print_note("nothing was changed: this is a dry run")
 
 
 def _warn_of_unread_queues(records: list[dict[str, Any]]) -> None:
@@ -254,6 +266,7 @@ def delete(
         bool,
         typer.Option("--with-retries", help="Also the retry and dead-letter topics of groups that read only this one."),
     ] = False,
+    dry_run: DryRunOption = False,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Delete a topic and its messages, everywhere or only on the named brokers.
@@ -267,6 +280,8 @@ def delete(
 
     async def run(admin: Admin) -> list[str]:
         plan = await work.plan(admin, name, clusters or [], brokers or [], with_retries=with_retries)
+        if dry_run:
+            return [plan.text()]
         if yes:
             plan.check(is_forced=force)
         else:
@@ -280,6 +295,8 @@ def delete(
 
     lines, unreached = with_whole_admin(namesrv, run)
     print_line("\n".join(lines))
+    if dry_run:
+        print_note("nothing was deleted: this is a dry run")
     end_partial({} if brokers else unreached, is_change=True)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.options import DEFAULT_NAMESRV, DryRunOption, NamesrvOption, OutputOption
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note, print_section
 from pymq.cli.session import with_admin
 
@@ -57,7 +57,7 @@ def shrink(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Don't wait: hide what is not read.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Apply the plan; without it, only show it.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan, also with --yes.")] = False,
+    dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
@@ -118,6 +118,7 @@ def expand(
     name: TopicArgument,
     to: ToOption,
     brokers: BrokerOption = None,
+    dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
@@ -127,6 +128,8 @@ def expand(
     """
     from pymq.cli import topic_resize_work as work
 
-    records = with_admin(namesrv, lambda admin: work.expand(admin, name, to, brokers or []))
+    records = with_admin(namesrv, lambda admin: work.expand(admin, name, to, brokers or [], is_dry=dry_run))
     columns = [Column("broker"), Column("address"), *BROKER_COLUMNS[1:3], Column("before")]
     print_listing(records, columns, output)
+    if dry_run:
+        print_note("nothing was changed: this is a dry run")

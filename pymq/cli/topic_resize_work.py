@@ -133,8 +133,13 @@ async def refuse_hiding(admin: Admin, topic: str, targets: Sequence[BrokerTarget
         )
 
 
-async def expand(admin: Admin, topic: str, to: int, brokers: Sequence[str]) -> list[dict[str, Any]]:
-    """Raise read queues, then write queues, so that every queue is read before it is written. Raises UsageError."""
+async def expand(
+    admin: Admin, topic: str, to: int, brokers: Sequence[str], *, is_dry: bool = False
+) -> list[dict[str, Any]]:
+    """Raise read queues, then write queues, so that every queue is read before it is written. Raises UsageError.
+
+    With ``is_dry`` it changes nothing.
+    """
     targets = await admin.cluster.select([], list(brokers)) if brokers else await admin.topics.targets(topic)
     before = {target.name: config for target, config in await admin.draining.configs(topic, targets)}
     more = [(target, before[target.name]) for target in targets if before[target.name].queue_count > to]
@@ -144,8 +149,10 @@ async def expand(admin: Admin, topic: str, to: int, brokers: Sequence[str]) -> l
             f"{topic} has {config.queue_count} queues on {target.name}, more than {to}: pymq topic shrink {topic} --to "
             f"{to} makes fewer"
         )
-    await admin.topics.update(topic, targets, read_queues=to)
-    changed = await admin.topics.update(topic, targets, write_queues=to)
+    await admin.topics.update(topic, targets, read_queues=to, is_dry=is_dry)
+    changed = await admin.topics.update(
+        topic, targets, write_queues=to, read_queues=to if is_dry else None, is_dry=is_dry
+    )
     return [
         {
             "broker": target.name,

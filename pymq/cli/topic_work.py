@@ -90,22 +90,30 @@ def queue_type_attribute(queue_type: str | None) -> dict[str, str]:
 
 
 async def create_topic(
-    admin: Admin, config: TopicConfig, clusters: list[str], brokers: list[str]
+    admin: Admin, config: TopicConfig, clusters: list[str], brokers: list[str], *, is_dry: bool = False
 ) -> list[dict[str, Any]]:
-    """Creates the topic on the chosen brokers. Raises RefusedError when one of them has it already."""
+    """Creates the topic on the chosen brokers; with ``is_dry`` only returns what it would be. Raises RefusedError when one of them has it already."""
     targets = await admin.cluster.select(clusters, brokers)
     for target in targets:
         if await admin.topics.config(target.address, config.topic_name) is not None:
             remark = f"topic {config.topic_name!r} exists already: pymq topic update changes it"
             raise RefusedError(ResponseCode.TOPIC_EXIST_ALREADY, remark, target.address)
-    await change_each(targets, lambda target: admin.topics.put(target.address, config))
+    if not is_dry:
+        await change_each(targets, lambda target: admin.topics.put(target.address, config))
     return [config_record(target, config) for target in targets]
 
 
 async def update_topic(
-    admin: Admin, topic: str, clusters: list[str], brokers: list[str], changes: dict[str, Any], *, force: bool
+    admin: Admin,
+    topic: str,
+    clusters: list[str],
+    brokers: list[str],
+    changes: dict[str, Any],
+    *,
+    force: bool,
+    is_dry: bool = False,
 ) -> list[dict[str, Any]]:
-    """Applies the changes on the chosen brokers, by default those that hold the topic.
+    """Applies the changes on the chosen brokers, by default those that hold the topic; ``is_dry`` changes nothing.
 
     Raises UnsafeError, unless ``force``, when fewer read queues would hide messages from a group.
     """
@@ -115,7 +123,7 @@ async def update_topic(
         targets = await admin.topics.targets(topic)
     if changes["read_queues"] is not None and not force:
         await refuse_hiding(admin, topic, targets, changes["read_queues"])
-    changed = await admin.topics.update(topic, targets, **changes)
+    changed = await admin.topics.update(topic, targets, **changes, is_dry=is_dry)
     return [
         config_record(target, after)
         | {"before": f"{before.read_queue_nums}/{before.write_queue_nums} {perm_text(before.perm)}"}

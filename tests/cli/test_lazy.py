@@ -13,7 +13,7 @@ from pymq.errors import EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE
 from .test_main import ALL_COMMANDS
 
 # They take name servers, and don't work through the admin client.
-OWN_CLIENTS = {"bench", "filter", "send", "spark-export", "tail"}
+OWN_CLIENTS = {"context", "bench", "filter", "send", "spark-export", "tail"}
 
 
 @pytest.mark.parametrize("path", ALL_COMMANDS, ids=" ".join)
@@ -55,3 +55,37 @@ def test_the_timeout_holds_for_one_command() -> None:
     assert request_timeout_s.get() == 7
     assert cli.run(["group", "list", "--namesrv", "127.0.0.1:1"]) == EXIT_UNREACHABLE
     assert request_timeout_s.get() == DEFAULT_TIMEOUT_S
+
+
+# Commands that look, send, run a server, or write only what they are told to make.
+CHANGE_NOTHING_THERE = {
+    *(
+        "standalone",
+        "namesrv",
+        "broker",
+        "filter-server",
+        "exporter",
+        "top",
+        "doctor",
+        "tail",
+        "send",
+        "bench",
+        "mirror",
+    ),
+    *("check", "filter"),
+    *("broker status", "cluster list", "context list", "context show", "config show", "config diff", "config check"),
+    *("topic list", "topic describe", "topic route", "topic stats"),
+    *("group list", "group describe", "group lag", "group members", "group stack", "group member"),
+    *("offset show", "dlq list", "dlq show", "dlq export", "message get", "message query", "message trace"),
+    *("store verify", "store inspect", "store dump", "store repair"),
+}
+
+
+@pytest.mark.parametrize("path", ALL_COMMANDS, ids=" ".join)
+def test_every_command_that_changes_something_has_a_dry_run(
+    path: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    if (path[0] in CHANGE_NOTHING_THERE and path[0] != "broker") or " ".join(path) in CHANGE_NOTHING_THERE:
+        return
+    assert cli.run([*path, "--help"]) == EXIT_OK
+    assert "--dry-run" in capsys.readouterr().out

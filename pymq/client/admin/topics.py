@@ -126,8 +126,11 @@ class TopicAdmin:
         write_queues: int | None = None,
         perm: int | None = None,
         attributes: dict[str, str] | None = None,
+        is_dry: bool = False,
     ) -> list[tuple[BrokerTarget, TopicConfig, TopicConfig]]:
         """Changes the given values and keeps each broker's others; returns (broker, before, after) for each broker.
+
+        With ``is_dry`` it only returns them.
 
         Raises NotFoundError before anything is changed when a broker lacks the topic, ConflictError when another
         administrator changes it at the same time, PartialError when only some brokers made the change.
@@ -144,6 +147,10 @@ class TopicAdmin:
             return msgspec.structs.replace(before, **given, attributes={**before.attributes, **(attributes or {})})
 
         async def change(target: BrokerTarget) -> tuple[BrokerTarget, TopicConfig, TopicConfig]:
+            if is_dry:
+                before = await self.config(target.address, topic)
+                after = merge(target, before)
+                return target, before or after, after
             changed = await change_entry(
                 f"topic {topic!r} on {target.name or target.address}",
                 lambda: self._seen(target.address, topic),

@@ -52,6 +52,18 @@ def thaw(
     return report
 
 
+def plan_thaw(files: Files, root: str, log_directory: str | None = None) -> ThawReport:
+    """Return what :func:`thaw` would make plain, and change nothing."""
+    cold = ColdFiles(files, f"{root}/{COLD_DIRECTORY}")
+    report = ThawReport()
+    for start in reversed(cold.starts()):
+        compressed = cold.open(start)
+        report.bytes += compressed.size()
+        compressed.close()
+        report.segments.append(f"{log_directory or f'{root}/commitlog'}/{start:020d}")
+    return report
+
+
 def _thaw_one(cold: ColdFiles, start: int, directory: str) -> int:
     files, path = cold.files, f"{directory}/{start:020d}"
     compressed = cold.open(start)
