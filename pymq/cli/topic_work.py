@@ -92,7 +92,10 @@ def queue_type_attribute(queue_type: str | None) -> dict[str, str]:
 async def create_topic(
     admin: Admin, config: TopicConfig, clusters: list[str], brokers: list[str], *, is_dry: bool = False
 ) -> list[dict[str, Any]]:
-    """Creates the topic on the chosen brokers; with ``is_dry`` only returns what it would be. Raises RefusedError when one of them has it already."""
+    """Creates the topic on the chosen brokers; with ``is_dry`` only returns what it would be.
+
+    Raises RefusedError when one of them has it already.
+    """
     targets = await admin.cluster.select(clusters, brokers)
     for target in targets:
         if await admin.topics.config(target.address, config.topic_name) is not None:
