@@ -87,6 +87,7 @@ class Broker:
             budget=self.budget,
             now_s=now_s,
         )
+        config.add_listener(lambda changed: self.server.take_limits(server_limits(config)))
         self._clock = clock
         self._files = files
         self._rng = rng

@@ -88,7 +88,7 @@ def broker(
     as_json: JsonOption = False,
     log_level: LogLevelOption = "info",
 ) -> None:
-    """Run a broker. Flags override --set, --set overrides the file, and the file overrides the defaults."""
+    """Run a broker. Flags override --set, then come environment variables (PYMQ_LISTEN_PORT, …), file and defaults."""
     if context.invoked_subcommand is not None:
         return
     from pymq.cli.servers import build_broker_config, set_up_logging

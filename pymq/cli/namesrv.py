@@ -62,7 +62,10 @@ def namesrv(
     as_json: JsonOption = False,
     log_level: LogLevelOption = "info",
 ) -> None:
-    """Run a name server. It stores nothing on disk: brokers register with it every 30 seconds."""
+    """Run a name server. It stores nothing on disk but kept settings: brokers register with it every 30 seconds.
+
+    Flags override --set, then come environment variables (PYMQ_LISTEN_PORT, …), the file and the defaults.
+    """
     if context.invoked_subcommand is not None:
         return
     from pymq.cli.servers import build_namesrv_config, set_up_logging

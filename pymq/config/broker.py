@@ -137,7 +137,7 @@ class BrokerConfig(Config):
     register_timeout_ms: int = setting("registerBrokerTimeoutMills", 3000, "ms a registration may take.", minimum=100, maximum=60_000, runtime=True)
     channel_expiry_ms: int = setting("channelExpiredTimeout", 120_000, "ms after the last heartbeat until a client is forgotten.", minimum=10_000, maximum=3_600_000, runtime=True)
     lease_time_ms: int = setting("rebalanceLockTime", 60_000, "ms that an ordered consumer's lock on a queue lasts.", minimum=1000, maximum=3_600_000, runtime=True)
-    idle_timeout_s: int = setting("serverChannelMaxIdleTimeSeconds", 120, "Seconds without a byte after which a connection is closed.", minimum=5, maximum=86_400)
+    idle_timeout_s: int = setting("serverChannelMaxIdleTimeSeconds", 120, "Seconds without a byte after which a connection is closed.", minimum=5, maximum=86_400, runtime=True)
 
     # Pop consumption
     revive_queue_num: int = setting("reviveQueueNum", 8, "Queues of the topic of check points and acknowledgements.", minimum=1, maximum=64)
@@ -156,10 +156,10 @@ class BrokerConfig(Config):
     # Limits: each one stops a way to exhaust the broker
     frame_size_bytes_max: int = setting("frameSizeBytesMax", 16 * MIB, "Largest frame; a longer one closes its connection.", minimum=65_536, maximum=256 * MIB, is_size=True)
     batch_count_max: int = setting("maxBatchNums", 32_767, "Most messages in one batch.", minimum=1, maximum=32_767, runtime=True)
-    connection_count_max: int = setting("connectionCountMax", 10_000, "Most connections.", minimum=1, maximum=1_000_000)
-    connection_count_per_address_max: int = setting("connectionCountPerAddressMax", 1024, "Most connections from one address.", minimum=1, maximum=1_000_000)
-    frame_time_ms_max: int = setting("frameTimeMsMax", 30_000, "ms within which a frame must be complete.", minimum=100, maximum=600_000)
-    unread_answers_bytes_max: int = setting("unreadAnswersBytesMax", 16 * MIB, "Most bytes of answers that a client may leave unread before its connection is closed.", minimum=65_536, maximum=1024 * MIB, is_size=True)
+    connection_count_max: int = setting("connectionCountMax", 10_000, "Most connections.", minimum=1, maximum=1_000_000, runtime=True)
+    connection_count_per_address_max: int = setting("connectionCountPerAddressMax", 1024, "Most connections from one address.", minimum=1, maximum=1_000_000, runtime=True)
+    frame_time_ms_max: int = setting("frameTimeMsMax", 30_000, "ms within which a frame must be complete.", minimum=100, maximum=600_000, runtime=True)
+    unread_answers_bytes_max: int = setting("unreadAnswersBytesMax", 16 * MIB, "Most bytes of answers that a client may leave unread before its connection is closed.", minimum=65_536, maximum=1024 * MIB, runtime=True, is_size=True)
     memory_budget_bytes: int = setting("memoryBudgetBytes", 256 * MIB, "Most bytes that clients may make the process hold, at most a quarter of the machine's memory; beyond, requests are refused and the greediest connections closed.", minimum=32 * MIB, maximum=64 * 1024 * MIB, is_size=True)
     parked_pull_count_max: int = setting("parkedPullCountMax", 100_000, "Most pulls held at once.", minimum=0, maximum=10_000_000)
     topic_count_max: int = setting("maxTopics", 10_000, "Most topics; retry and dead-letter topics have a limit of their own, twice `maxGroups`.", minimum=20, maximum=1_000_000, runtime=True)
@@ -210,11 +210,7 @@ class BrokerConfig(Config):
         **dict.fromkeys(("messageIndexEnable", "blockDigestEnable"), "its files are open, or are not there"),
         "messageDelayLevel": "messages that wait are filed by it",
         "reviveQueueNum": "acknowledgements that wait are filed by it",
-        **dict.fromkeys(
-            """frameSizeBytesMax connectionCountMax connectionCountPerAddressMax frameTimeMsMax unreadAnswersBytesMax
-            memoryBudgetBytes serverChannelMaxIdleTimeSeconds parkedPullCountMax""".split(),
-            "each connection is opened with it",
-        ),
+        "frameSizeBytesMax": "each connection is opened with it",
         **dict.fromkeys(
             ("metricsExporterType", "metricsPromExporterHost", "metricsPromExporterPort", "metricsLabel"),
             "its metrics are served so since the start",

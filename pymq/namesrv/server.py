@@ -59,6 +59,7 @@ class NameServer:
             budget=budget,
             now_s=now_s,
         )
+        self.config.add_listener(lambda changed: self.server.take_limits(server_limits(self.config)))
         self.address = ""
         self._ticker: asyncio.TimerHandle | None = None
 

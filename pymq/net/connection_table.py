@@ -42,7 +42,7 @@ class ConnectionTable(Generic[ConnectionT]):
         on_disconnect: Callable[[ConnectionT], None] | None,
         budget: MemoryBudget | None,
     ) -> None:
-        self.limits = within_descriptors(limits or ServerLimits(), descriptor_limit())
+        self.take_limits(limits or ServerLimits())
         self.budget = budget or MemoryBudget()
         self.connections: set[ConnectionT] = set()
         self.bad_frames: Counter[str] = Counter()
@@ -52,6 +52,10 @@ class ConnectionTable(Generic[ConnectionT]):
         self._on_disconnect = on_disconnect
         self._per_host: Counter[str] = Counter()
         self._violation_log = RateLimitedLog(log, clock, "connections that broke the protocol")
+
+    def take_limits(self, limits: ServerLimits) -> None:
+        """Apply other limits from now on, as far as the descriptors allow. Connections that are there stay."""
+        self.limits = within_descriptors(limits, descriptor_limit())
 
     def admit(self, connection: ConnectionT, transport: asyncio.BaseTransport) -> str | None:
         """Register a new connection. Return None, or the reason to close it at once."""

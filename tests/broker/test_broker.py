@@ -338,7 +338,8 @@ def test_a_kept_setting_is_there_after_a_restart_and_others_are_not(tmp_path: Pa
             address = await broker.start()
             async with Admin(namesrv.address) as admin:
                 await admin.settings.change(address, {"maxTopics": "40", "brokerRole": "SYNC_MASTER"}, is_kept=True)
-                await admin.settings.change(address, {"maxGroups": "50"})
+                await admin.settings.change(address, {"maxGroups": "50", "connectionCountMax": "2"})
+                assert broker.server.limits.connection_count_max == 2
             await broker.stop()
             again = make_broker(tmp_path / "data", namesrv.address, maxTopics="30")
             address = await again.start()

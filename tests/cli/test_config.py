@@ -202,6 +202,10 @@ def test_what_differs() -> None:
         ("maxTopics", "broker-a:0", "runtime", "50"),
         ("maxTopics", "broker-a:1", "default", "10000"),
     ]
+    worlds[1].config.broker_ip2 = "192.0.2.1"
+    assert {row["key"] for row in run(admin, diff, named(GROUP, slaves=True), "").records} == {"maxTopics"}
+    every = run(admin, diff, named(GROUP, slaves=True), "", everything=True).records
+    assert {row["key"] for row in every} == {"maxTopics", "brokerIP2"}
     alone = {row["key"]: row for row in run(admin, diff, named(addresses[0]), "").records}
     assert (alone["maxTopics"]["value"], alone["maxTopics"]["other"]) == ("50", "10000")
     assert "storePathRootDir" in alone and "brokerIP1" not in alone

@@ -96,6 +96,9 @@ def diff(
     file: Annotated[
         str, typer.Option("--file", metavar="FILE", help="Compare with what this file says, and defaults.")
     ] = "",
+    everything: Annotated[
+        bool, typer.Option("--all", help="Between servers: also names, ids, addresses, ports and directories.")
+    ] = False,
     broker: BrokerOption = None,
     cluster: ClusterOption = None,
     slaves: SlavesOption = False,
@@ -107,7 +110,7 @@ def diff(
     from pymq.cli.config import work
 
     targets = _targets(broker, cluster, namesrv_server, slaves=slaves)
-    found = with_admin(namesrv, lambda admin: work.diff(admin, targets, file))
+    found = with_admin(namesrv, lambda admin: work.diff(admin, targets, file, everything=everything))
     found.raise_if_all_failed()
     columns = [Column("key"), Column("server"), ORIGIN_COLUMN, Column("value")]
     if any("other" in record for record in found.records):

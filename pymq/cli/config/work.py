@@ -27,6 +27,27 @@ DELETING_KEYS = frozenset(
         "diskFreeBytesMin",
     }
 )
+# Settings that say which server it is, and where: they differ between any two.
+OWN_KEYS = frozenset(
+    {
+        "brokerName",
+        "brokerId",
+        "brokerIP1",
+        "brokerIP2",
+        "bindAddress",
+        "listenPort",
+        "fastListenPort",
+        "haListenPort",
+        "haMasterAddress",
+        "storePathRootDir",
+        "storePathCommitLog",
+        "storePathEpochFile",
+        "brokerConfigPath",
+        "metricsPromExporterHost",
+        "metricsPromExporterPort",
+        "runtimeSettingsPath",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +83,17 @@ async def show(admin: Admin, targets: Targets, text: str, *, changed: bool) -> F
     return found
 
 
-async def diff(admin: Admin, targets: Targets, path: str) -> Found:
+async def diff(admin: Admin, targets: Targets, path: str, *, everything: bool = False) -> Found:
     """Returns the settings that differ: from those of the file at ``path``, else between the servers, else, of a
-    single one, from PyMQ's defaults."""
+    single one, from PyMQ's defaults.
+
+    Without ``everything``, keys that differ between servers by their nature are left out between them.
+    """
     settings, found = await read_all(admin, await find(admin, targets))
     if len(settings) > 1 and not path:
         keys = sorted({key for read in settings.values() for key in read.values})
         for key in keys:
-            if len({read.values.get(key) for read in settings.values()}) > 1:
+            if (everything or key not in OWN_KEYS) and len({read.values.get(key) for read in settings.values()}) > 1:
                 found.records += [_difference(server, read, key) for server, read in settings.items()]
         return found
     for server, read in settings.items():
