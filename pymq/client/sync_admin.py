@@ -126,7 +126,6 @@ class SyncBrokerAdmin(_Part[BrokerAdmin]):
     config = _blocking(BrokerAdmin.config)
     update_config = _blocking(BrokerAdmin.update_config)
     plan_config = _blocking(BrokerAdmin.plan_config)
-    group_offsets = _blocking(BrokerAdmin.group_offsets)
     ha_status = _blocking(BrokerAdmin.ha_status)
     stats = _blocking(BrokerAdmin.stats)
     consume_stats = _blocking(BrokerAdmin.consume_stats)
