@@ -29,6 +29,7 @@ WATCHED = frozenset(
         "group list",
         "namesrv status",
         "offset show",
+        "stats",
         "topic describe",
         "topic list",
         "topic route",

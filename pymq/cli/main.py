@@ -27,6 +27,7 @@ COMMANDS: CommandTable = {
     "cluster": ("pymq.cli.cluster", "List the brokers of all clusters with their roles and lag."),
     "doctor": ("pymq.cli.doctor.command", "Look at the whole cluster, and name what is wrong."),
     "exporter": ("pymq.cli.exporter.command", "Serve metrics of a whole cluster to Prometheus."),
+    "stats": ("pymq.cli.stats.command", "Messages of the last minute, hour and day."),
     "top": ("pymq.cli.top.command", "Brokers, topics and groups with their rates, live."),
     "check": ("pymq.cli.check.command", "Check brokers, lag, disks or replicas for monitoring."),
     "topic": ("pymq.cli.topic", "List, create, update, delete and inspect topics."),

@@ -48,7 +48,12 @@ def test_an_unknown_check_is_named(pymq: Pymq) -> None:
 
 def test_strict_turns_warnings_into_a_failure(pymq: Pymq) -> None:
     pymq("send", "doctored", "one")
-    assert pymq("tail", "doctored", "--group", "doctored-group", "--commit", "--from", "start", "-F").code == EXIT_OK
+    assert (
+        pymq(
+            "tail", "doctored", "--group", "doctored-group", "--create-group", "--commit", "--from", "start", "-F"
+        ).code
+        == EXIT_OK
+    )
     pymq("send", "doctored", "two")
     assert pymq("doctor", "--check", "stuck").code == EXIT_OK
     done = pymq("doctor", "--check", "stuck", "--strict")
@@ -65,7 +70,10 @@ def test_a_sick_cluster_yields_each_finding_with_its_next_step(
         brokers.run("topic", "create", "hidden", "-b", "broker-a", "--wq", "8", "--rq", "4")
         brokers.run("topic", "create", "orders", "-b", "broker-b", "--wq", "1")
         brokers.run("send", "orders", "one")
-        assert brokers.run("tail", "orders", "--group", "slow", "--commit", "--from", "start", "-F") == EXIT_OK
+        assert (
+            brokers.run("tail", "orders", "--group", "slow", "--create-group", "--commit", "--from", "start", "-F")
+            == EXIT_OK
+        )
         brokers.run("send", "orders", "two")
         never, entered = threading.Event(), threading.Event()
 

@@ -221,7 +221,12 @@ def test_every_shared_name_is_on_the_page() -> None:
 
 def test_a_real_broker_is_collected(server: StandaloneProcess, pymq: Pymq) -> None:
     pymq("send", "exported", "one")
-    assert pymq("tail", "exported", "--group", "exported-group", "--commit", "--from", "start", "-F").code == EXIT_OK
+    assert (
+        pymq(
+            "tail", "exported", "--group", "exported-group", "--create-group", "--commit", "--from", "start", "-F"
+        ).code
+        == EXIT_OK
+    )
     pymq("send", "exported", "two")
 
     async def collect() -> Facts:

@@ -177,6 +177,8 @@ def test_consumer_status_asks_the_client_through_the_broker(world: World) -> Non
 def test_broker_status_and_consume_stats(world: World) -> None:
     status = fields(world.admin.run("brokerStatus", "-b", world.server.broker))
     assert int(status["commitLogMaxOffset"]) > 0 and int(status["msgPutTotalTodayNow"]) >= MESSAGE_COUNT
+    totals = {f"msg{what}Total{when}" for what in ("Put", "Get") for when in ("TodayMorning", "YesterdayMorning")}
+    assert {*totals, "putTps", "getTransferredTps", "getFoundTps", "getMissTps", "runtime"} <= status.keys()
     printed = world.admin.run("brokerConsumeStats", "-b", world.server.broker)
     assert [row[3:7] for row in rows(printed, world.topic) if row[1] == world.group] == [
         [str(queue), "2", "2", "0"] for queue in range(4)
@@ -301,7 +303,9 @@ def test_stats_all(world: World) -> None:
     def no_lag() -> bool:
         printed = world.admin.run("statsAll", "-t", world.topic)
         (found,) = [row for row in rows(printed, world.topic) if row[1] == world.group]
-        return found[2] == "0"
+        # What was sent and got within a day: the test's messages at least.
+        assert int(found[5]) >= MESSAGE_COUNT
+        return found[2] == "0" and int(found[6]) >= MESSAGE_COUNT
 
     # Another test's reset may still make the consumer read everything again.
     probe.wait_until("the consumer to have read everything", no_lag)

@@ -106,6 +106,8 @@ class StatsManager:
         self._retired_get = Meter()
         self._broker_put = Meter()
         self._broker_get = Meter()
+        for meter in (self._broker_put, self._broker_get):  # as in _made
+            meter.sample(self._boot_monotonic_ms)
         self._totals: deque[Totals] = deque(maxlen=_RATE_WINDOWS_MS[-1] // _SAMPLE_PERIOD_MS + 1)
         self._minute = clock.now_ms() // MINUTE_MS
         self._today = self._local_date()

@@ -140,3 +140,13 @@ def test_the_meters_of_pairs_are_bounded_and_the_totals_keep_all(monkeypatch: py
     stats.messages_got("g0", "T", 1, 10)
     assert list(stats.group_get) == [("T", "g2"), ("T", "g3"), ("T", "g0")]
     assert stats.totals().got == stats.totals().got_calls == 5
+
+
+def test_the_broker_s_windows_count_from_its_start_on() -> None:
+    stats, clock = make()
+    clock.advance(500)
+    stats.message_put("T", 3, 300)
+    clock.advance(500)
+    window = stats.view("BROKER_PUT_NUMS", load_broker_config().broker_cluster_name)
+    assert window is not None
+    assert (window[0].total, window[0].per_second, window[2].total) == (3, 3.0, 3)

@@ -1,0 +1,66 @@
+"""``pymq stats``: the command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pymq.cli.lazy import examples, new_app
+from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.output import Column, OutputFormat, print_listing
+from pymq.cli.session import end_partial, with_partial_admin
+from pymq.errors import UsageError
+
+app = new_app()
+
+_FIGURES = [
+    Column("direction", ""),
+    Column("per_second", "/S", right=True),
+    Column("minute", right=True),
+    Column("hour", right=True),
+    Column("day", right=True),
+]
+TOPIC_COLUMNS = [Column("topic"), Column("group"), *_FIGURES, Column("lag", right=True)]
+BROKER_COLUMNS = [
+    Column("broker"),
+    *_FIGURES,
+    Column("today", right=True),
+    Column("yesterday", right=True),
+]
+
+
+@app.command(
+    epilog=examples(
+        "pymq stats",
+        "pymq stats orders payments --watch 10",
+        "pymq stats --brokers",
+        "pymq stats -o tsv",
+    )
+)
+def stats(
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC…", help="Only these topics; default all of applications.")
+    ] = None,
+    by_broker: Annotated[bool, typer.Option("--brokers", help="Brokers instead of topics.")] = False,
+    broker: Annotated[
+        str | None, typer.Option("--broker", "-b", metavar="NAME", help="Only this broker; implies --brokers.")
+    ] = None,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Show the messages of the last minute, hour and day: sent to topics, got and given back by groups.
+
+    Brokers count them since their start. A broker shows what it took in and gave out, also today and yesterday.
+    """
+    from pymq.cli.stats import work
+
+    if topics and (by_broker or broker):
+        raise UsageError("topics and brokers exclude each other: leave out the topics, or --brokers and --broker")
+    if by_broker or broker:
+        records, unreached = with_partial_admin(namesrv, lambda admin: work.broker_statistics(admin, broker))
+        print_listing(records, BROKER_COLUMNS, output, "no broker is registered")
+    else:
+        records, unreached = with_partial_admin(namesrv, lambda admin: work.topic_statistics(admin, topics or ()))
+        print_listing(records, TOPIC_COLUMNS, output, "no topic: pymq topic create makes one")
+    end_partial(unreached)
