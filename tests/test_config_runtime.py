@@ -127,8 +127,12 @@ def test_the_checks_of_the_server_come_before_the_change() -> None:
     def refuse(values: object) -> None:
         raise ConfigError(f"not {values}")
 
-    with pytest.raises(ConfigError, match="maxTopics"):
-        RuntimeSettings(BrokerConfig(), lambda: 7, check=refuse).plan(b"maxTopics=40")
+    settings = RuntimeSettings(BrokerConfig(), lambda: 7, check=refuse)
+    with pytest.raises(ConfigError, match="'maxTopics': '40'"):
+        settings.plan(b"maxTopics=40")
+    settings.config.change_at_runtime({"maxTopics": "50"})
+    with pytest.raises(ConfigError, match="'maxTopics': '10000'"):
+        settings.plan(b"", forget="maxTopics")
 
 
 def test_origins_are_those_of_the_keys_without_their_default() -> None:

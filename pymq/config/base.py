@@ -156,6 +156,10 @@ class Config:
         """Return where a key's value came from: default, env, file, flag, runtime or kept."""
         return self._origins.get(name, ORIGIN_DEFAULT)
 
+    def started(self, name: str) -> Value:
+        """Return the value that a key has without changes at run time. Raises ConfigError for an unknown key."""
+        return self._started[name][0] if name in self._started else self.get(name)
+
     @classmethod
     def names_at_runtime(cls) -> list[str]:
         """Return the keys that may change while the server runs."""
@@ -196,7 +200,7 @@ class Config:
             self._changeable(name)
             if name in values:
                 raise ConfigError(f"{name} is both set and taken back: do one of them")
-            parsed[name] = self._started.get(name, (self.get(name), ""))[0]
+            parsed[name] = self.started(name)
         changed = [name for name, value in parsed.items() if self.get(name) != value]
         before = {name: self.get(name) for name in changed}
         for name in changed:

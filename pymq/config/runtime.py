@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pymq.config.base import ORIGIN_DEFAULT, Config
+from pymq.config.base import ORIGIN_DEFAULT, Config, format_value
 from pymq.errors import ConfigError, StoreError
 
 log = logging.getLogger(__name__)
@@ -127,8 +127,8 @@ class RuntimeSettings:
             raise StaleError(
                 "the settings were changed by another request since they were read: look at them, then try again"
             )
-        self._check(values)
         self.config.with_runtime_changes(values, forget=forgotten)
+        self._check({**values, **{key: format_value(self.config.started(key)) for key in forgotten}})
         if is_kept and self._keeper is None:
             raise ConfigError(f"a change can't be kept: {self._no_keeper_text}")
         kept = {key: value for key, value in self._kept.items() if key not in forgotten}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pymq.broker.handlers.broker_admin import BrokerAdminHandlers
 from pymq.broker.handlers.replies import ReplyHandlers
 from pymq.broker.messages.long_polls import LongPolls
 from pymq.broker.messages.waiting_answers import WaitingAnswers
@@ -27,6 +28,9 @@ from pymq.broker.upkeep.sliced_work import SlicedWork
 from pymq.client.admin.promotion import Promotion
 from pymq.client.admin.promotion_plan import PromotionPlan
 from pymq.client.tracing import Tracer
+from pymq.config import runtime
+from pymq.config.base import Config
+from pymq.config.runtime import RuntimeSettings
 from pymq.model import epochs
 from pymq.model.inflation import InflationBudget
 from pymq.namesrv import claims
@@ -54,6 +58,7 @@ HISTORY = "tests/broker/replication/test_epoch_history.py"
 REPLIES = "tests/broker/handlers/test_replies.py"
 PROMOTION = "tests/client/admin/test_promotion.py"
 BUDGET = "tests/net/test_memory_budget.py"
+SETTINGS, CONFIG_REQUESTS = "tests/test_config_runtime.py", "tests/broker/handlers/test_broker_admin.py"
 
 
 def _calls_all_newer(real: Real, report: object, holder: object) -> bool:
@@ -229,4 +234,17 @@ BUGS = (
         ("tests/store/lifecycle/test_pauses.py",)),
     Bug("segments of a wrong clock keep older ones", Text(Expiry.segments, "if times_ms and max(times_ms) >",
         "if False and max(times_ms) >"), ("tests/store/lifecycle/test_expiry.py",)),
+    # -- settings at run time
+    Bug("a change overwrites one that came between", Seam(RuntimeSettings._is_newest, gives(True)), (SETTINGS,)),
+    Bug("two changes are saved at once",
+        Text(RuntimeSettings.plan, "self._keeper.is_busy", "False"), (SETTINGS,)),
+    Bug("a role is taken back without a check",
+        Text(RuntimeSettings.plan, "**{key: format_value(self.config.started(key)) for key in forgotten}", ""),
+        (SETTINGS,)),
+    Bug("a kept change takes effect unsaved",
+        Text(BrokerAdminHandlers.update_config, "if change.kept is None:", "if True:"), (CONFIG_REQUESTS,)),
+    Bug("a value hides another key",
+        Text(runtime.parse_changes, 'character != "\\n"', "False"), (CONFIG_REQUESTS,)),
+    Bug("every key changes at run time",
+        Text(Config._changeable, "if not row.runtime:", "if False:"), (SETTINGS,)),
 )  # fmt: skip

@@ -76,6 +76,16 @@ def test_a_change_after_another_one_is_refused() -> None:
     assert code == ResponseCode.SYSTEM_ERROR and "look at them" in remark
 
 
+def test_taking_back_a_master_s_role_does_not_make_a_slave_a_master() -> None:
+    world = World()
+    caller = Caller(world)
+    caller.ok(Code.UPDATE_BROKER_CONFIG, b"brokerRole=SYNC_MASTER")
+    world.config.broker_id, world.config.broker_role = 1, "SLAVE"  # as a change of role does
+    code, remark = caller.refused(Code.UPDATE_BROKER_CONFIG, b"", forget="brokerRole")
+    assert code == ResponseCode.NO_PERMISSION and "pymq broker promote" in remark
+    assert world.config.broker_role == "SLAVE"
+
+
 def test_settings_that_routes_show_are_registered_at_once() -> None:
     world = World()
     asked: list[int] = []
