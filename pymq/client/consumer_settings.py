@@ -13,6 +13,7 @@ from pymq.client.offset_store import OffsetStore
 from pymq.client.process_queue import ProcessQueue
 from pymq.client.queue_offsets import QueueOffsets
 from pymq.client.subscription import Subscription
+from pymq.client.telemetry import Telemetry
 from pymq.errors import PymqError, UsageError
 from pymq.model.allocation import Strategy
 from pymq.model.message import DELAY_LEVEL_MAX, MessageQueue, check_delay_level
@@ -50,6 +51,7 @@ class ConsumerSettings:
     retry_interval_s: float = 1.0  # after a failed request
     stop_timeout_s: float = 10.0  # the longest wait for running handlers when the consumer stops
     trace: bool = False  # write traces of deliveries and results, for pymq message trace
+    telemetry: Telemetry | None = None  # OpenTelemetry's spans of handler calls
     client_rebalance: bool = True  # False: a broker assigns the queues, and decides whether they are pulled or popped
     invisible_ms: int = 60_000  # popped messages that are not done come again after this time
     strategy: str | Strategy = "AVG"  # its name, or a function (client_id, queues, client_ids) -> queues

@@ -34,14 +34,18 @@ class MessageHandler:
         clock: Clock,
         thread_count_max: int,
         tracer: Tracer | None = None,
+        wrap: Callable[[OnMessage, bool], OnMessage] | None = None,
     ) -> None:
+        """``wrap(on_message, is_coroutine)`` returns what is called in its place."""
         self._tracer = tracer
-        self._on_message: Callable[[list[StoredMessage]], Any] = on_message
         self._counters = counters
         self._clock = clock
         self._expired: set[asyncio.Task[Any] | None] = set()
         called = on_message if inspect.isroutine(on_message) else getattr(on_message, "__call__", on_message)  # noqa: B004
         self.is_coroutine = inspect.iscoroutinefunction(called)
+        self._on_message: Callable[[list[StoredMessage]], Any] = (
+            on_message if wrap is None else wrap(on_message, self.is_coroutine)
+        )
         self._threads = (
             None if self.is_coroutine else HandlerThreads(self._on_message, thread_count_max, "pymq-handler")
         )

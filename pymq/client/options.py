@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypedDict
 
+from pymq.client.telemetry import Telemetry
 from pymq.clock import Clock
 from pymq.model.allocation import Strategy
 from pymq.model.message import Message, MessageQueue
@@ -37,6 +38,7 @@ class ProducerOptions(ClientOptions, total=False):
     when_full: str
     avoid_slow_brokers: bool
     trace: bool
+    telemetry: Telemetry | None
 
 
 Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]  # chooses one of a topic's queues for a message
@@ -92,6 +94,7 @@ class SettingOptions(TypedDict, total=False):
     retry_interval_s: float
     stop_timeout_s: float
     trace: bool
+    telemetry: Telemetry | None
     client_rebalance: bool
     invisible_ms: int
     strategy: str | Strategy

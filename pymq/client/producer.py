@@ -18,6 +18,7 @@ from pymq.client.preparing import ID_SIZE_BYTES, Prepared, Preparer
 from pymq.client.queue_picker import queue_of_key
 from pymq.client.requests import REQUEST_TIMEOUT_S, OpenRequests, no_reply, reply_message, request_message
 from pymq.client.sender import Deadline, Sender
+from pymq.client.telemetry import Telemetry, TracedMessage
 from pymq.client.tracing import Tracer
 from pymq.clock import Clock, SystemClock
 from pymq.errors import NotFoundError, RefusedError, UsageError
@@ -44,7 +45,7 @@ class Producer(GroupClient):
     ``namesrv``: addresses separated by ``;``; without them NAMESRV_ADDR from the environment, else 127.0.0.1:9876.
     ``compress``: zlib, lz4, zstd (the last two need 5.x consumers).
     ``delay_level_max``: the number of levels in the brokers' ``messageDelayLevel``, if they have more than the default.
-    ``trace``: write traces of all sends, for ``pymq message trace``.
+    ``trace``: write traces of all sends, for ``pymq message trace``. ``telemetry``: OpenTelemetry's spans of sends.
     ``linger_ms``: collect messages so long, and send them in batches of up to ``batch_bytes_max`` and
     ``batch_count_max``; 0 collects what one turn of the event loop sends; None sends each message alone.
     ``in_flight_count_max``, ``in_flight_bytes_max``: sends beyond wait for room; with ``when_full="refuse"`` they raise
@@ -69,6 +70,7 @@ class Producer(GroupClient):
         when_full: str = WAIT,
         avoid_slow_brokers: bool = True,
         trace: bool = False,
+        telemetry: Telemetry | None = None,
         poll_interval_s: float = ROUTE_POLL_INTERVAL_S,
         instance_name: str | None = None,
         clock: Clock | None = None,
@@ -90,6 +92,7 @@ class Producer(GroupClient):
         self._preparer = Preparer(instance, compress, compress_above_bytes, body_size_max_bytes, delay_level_max)
         self._clock = self._instance.clock
         self._tracer = Tracer(self._instance, group, "PRODUCE") if trace else None
+        self._telemetry = telemetry
         self._sender = Sender(self._instance, group, retry_count, self._tracer, avoids_slow=avoid_slow_brokers)
         self._room = InFlight(in_flight_count_max, in_flight_bytes_max, when_full)
         self._lanes = Lanes(
@@ -147,6 +150,13 @@ class Producer(GroupClient):
         chose the queue, and a failure is not repeated. Raises UsageError (the message can't be sent as it is),
         NotFoundError (no such topic), RefusedError, UnreachableError, RequestTimeoutError, OverloadedError.
         """
+        if self._telemetry is not None and _is_untraced(message):
+            with self._telemetry.sending(message, self.client_id, ordering_key=ordering_key) as sending:
+                return sending.done(
+                    await self.send(
+                        sending.message, timeout_s=timeout_s, queue=queue, selector=selector, ordering_key=ordering_key
+                    )
+                )
         if ordering_key is not None or self._lanes.linger_ms is not None:
             return await (
                 await self.enqueue(
@@ -187,6 +197,17 @@ class Producer(GroupClient):
         Raises UsageError, OverloadedError; RequestTimeoutError when there is no room in time; with a key or selector
         what the look-up of the topic raises.
         """
+        if self._telemetry is not None and _is_untraced(message):
+            sending = self._telemetry.sending(message, self.client_id, ordering_key=ordering_key)
+            try:
+                future = await self.enqueue(
+                    sending.message, timeout_s=timeout_s, queue=queue, selector=selector, ordering_key=ordering_key
+                )
+            except BaseException as error:
+                sending.end(error)
+                raise
+            future.add_done_callback(sending.settle)
+            return future
         end_ms = self._clock.monotonic_ms() + timeout_s * 1000
         prepared = self._preparer.prepare(message, ordering_key)
         size_bytes = _ENTRY_SIZE_BYTES + len(prepared[0]) + len(prepared[1])
@@ -243,6 +264,10 @@ class Producer(GroupClient):
         self, message: Message, *, queue: MessageQueue | None = None, selector: Selector | None = None
     ) -> None:
         """Sends without waiting for an answer: failures in the broker go unnoticed. Raises for earlier failures."""
+        if self._telemetry is not None and _is_untraced(message):
+            with self._telemetry.sending(message, self.client_id) as sending:
+                await self.send_oneway(sending.message, queue=queue, selector=selector)
+            return
         outgoing = self._preparer.outgoing(message)
         chosen = queue
         if chosen is None and selector is not None:
@@ -260,6 +285,9 @@ class Producer(GroupClient):
 
         Raises what :meth:`send` raises; UsageError also for mixed topics, delays, or a batch that is too large.
         """
+        if self._telemetry is not None and messages and all(map(_is_untraced, messages)):
+            with self._telemetry.sending_batch(messages, self.client_id) as sending:
+                return sending.done(await self.send_batch(sending.messages, timeout_s=timeout_s, queue=queue))
         deadline = Deadline(self._clock, timeout_s)
         for message in messages:
             self._preparer.check(message)
@@ -384,3 +412,8 @@ class Producer(GroupClient):
         assert selector is not None
         queues = await self._instance.routes.queues_to_write(message.topic, timeout_s)
         return selector(queues, message)
+
+
+def _is_untraced(message: Message) -> bool:
+    """Returns whether a send begins a span: what is no message is refused, and a traced one is in its span already."""
+    return isinstance(message, Message) and not isinstance(message, TracedMessage)

@@ -97,11 +97,16 @@ class PushConsumer(GroupClient):
             self._instance.clock,
             self.settings.concurrency_max,
             self._tracer,
+            self._in_spans if self.settings.telemetry is not None else None,
         )
         self._locks = QueueLocks(self._state)
         self._consumption = self._make_consumption()
         self._rebalancer = Rebalancer(self._state, self._consumption, self._locks)
         self._requests = GroupRequests(self._state, self._handler, self._rebalancer)
+
+    def _in_spans(self, on_message: OnMessage, is_coroutine: bool) -> OnMessage:
+        assert self.settings.telemetry is not None
+        return self.settings.telemetry.handler(on_message, self.group, self.client_id, is_coroutine=is_coroutine)
 
     def _make_consumption(self) -> Consumption:
         if self.settings.orderly:

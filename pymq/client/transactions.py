@@ -139,8 +139,7 @@ class TransactionProducer(Producer):
             raise UsageError("a transaction needs a started producer, which brokers can ask about it: call start()")
         if message.delay_level:
             raise UsageError("a transactional message is not delayed: leave delay_level at 0")
-        outgoing = self._half(message)
-        sent = await self._sender.anywhere(outgoing, Deadline(self._clock, timeout_s))
+        sent = await self._send_half(message, timeout_s)
         state, error = TransactionState.ROLLBACK, None
         if sent.status is SendStatus.SEND_OK:
             state, error = await self._ask(self._listener.execute, message, arg)
@@ -174,6 +173,13 @@ class TransactionProducer(Producer):
                 f"the broker did not confirm the commit of {message.message_id}: look for it first"
             )
         return sent
+
+    async def _send_half(self, message: Message, timeout_s: float) -> SendResult:
+        if self._telemetry is None:
+            return await self._sender.anywhere(self._half(message), Deadline(self._clock, timeout_s))
+        with self._telemetry.sending(message, self.client_id, "transaction") as sending:
+            half = self._half(sending.message)
+            return sending.done(await self._sender.anywhere(half, Deadline(self._clock, timeout_s)))
 
     def _half(self, message: Message) -> Outgoing:
         outgoing = self._preparer.outgoing(message)
