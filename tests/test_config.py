@@ -85,6 +85,8 @@ def test_an_unknown_flag_is_an_error_with_near_matches() -> None:
         ("bindAddress", "no.such.host.invalid", "IP address"),
         ("brokerIP1", "no.such.host.invalid", "IP address"),
         ("brokerIP1", "0.0.0.0", "no address that clients"),
+        ("namesrvAddr", "http://host:8080", "http://HOST:PORT/rocketmq/nsaddr"),
+        ("fetchNamesrvAddrByAddressServer", "true", "rmqAddressServerDomain"),
         ("fastListenPort", "-2", "-1 to 65535"),
         ("bindAddress", "0.0.0.0", "brokerIP1"),
         ("brokerRole", "SLAVE", "brokerId"),
@@ -97,6 +99,18 @@ def test_bad_values_are_refused_with_what_is_allowed(name: str, value: str, part
 
 def test_sizes_may_carry_units() -> None:
     assert load_broker_config(None, {"maxMessageSize": "2MB"}).max_message_size_bytes == 2 * 1024 * 1024
+
+
+def test_an_address_server_is_configured_as_in_rocketmq_or_as_a_url() -> None:
+    keys = {"fetchNamesrvAddrByAddressServer": "true", "rmqAddressServerDomain": "ns.example"}
+    assert load_broker_config(None, keys).namesrv_places == ["http://ns.example:8080/rocketmq/nsaddr"]
+    keys |= {"rmqAddressServerDomain": "ns.example:80", "rmqAddressServerSubGroup": "nsaddr-east"}
+    assert load_broker_config(None, keys).namesrv_places == ["http://ns.example:80/rocketmq/nsaddr-east"]
+    assert load_broker_config(None, {**keys, "namesrvAddr": "a:1"}).namesrv_places == ["a:1"]
+    config = load_broker_config(None, {"namesrvAddr": "http://ns.example/rocketmq/nsaddr;b:2"})
+    assert config.namesrv_addresses == ["b:2"]
+    config.found_namesrv_addresses = ["b:2", "c:3"]
+    assert config.namesrv_addresses == ["b:2", "c:3"]
 
 
 def test_names_of_addresses_are_looked_up() -> None:

@@ -27,6 +27,7 @@ from pymq.broker.replication.roles.role_file import (
 )
 from pymq.broker.replication.roles.role_switch import RoleSwitch
 from pymq.broker.replication.startup_check import StartupCheck
+from pymq.broker.report.discovery import NameServerDiscovery
 from pymq.broker.report.registration import REGISTRATION_JOB, Registrar, RegistrationRequests, named_slaves
 from pymq.broker.runtime_settings import broker_runtime_settings
 from pymq.broker.store_settings import store_settings
@@ -109,6 +110,7 @@ class Broker:
         self._slave_server: StreamServer | None = None
         self._registrar: Registrar | None = None
         self._registration: asyncio.Task[None] | None = None
+        self._discovery = NameServerDiscovery(config, clock)
         self._is_stopping = False
         self._role_change: asyncio.Task[None] | None = None
         self._failure: asyncio.Future[None] | None = None
@@ -131,6 +133,7 @@ class Broker:
         self._runtime_settings.load()
         self._client = RemotingClient(clock=self._clock, on_lost=self._connection_lost)
         self._network = SocketNetwork(self._client)
+        await self._discovery.look()
         self._startup_check = StartupCheck(
             config=config,
             network=self._network,
@@ -473,6 +476,7 @@ class Broker:
             topics=parts.metadata.topics,
             address=self.address,
             requests=parts.registration_requests,
+            discover=self._discovery.look,
             epoch=lambda: parts.replication.epoch_file.history.epoch,
             on_answer=parts.side.note_master,
             on_refused=parts.master_monitor.note_refused,

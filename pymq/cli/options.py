@@ -10,6 +10,7 @@ import typer
 
 from pymq.cli.output import OutputFormat
 from pymq.errors import UsageError
+from pymq.model.hosts import check_name_server, is_address_server
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 DEFAULT_TIMEOUT_S = 5.0
@@ -20,7 +21,12 @@ request_timeout_s: ContextVar[float] = ContextVar("request_timeout_s", default=D
 
 NamesrvOption = Annotated[
     str,
-    typer.Option("--namesrv", envvar="NAMESRV_ADDR", metavar="HOST:PORT;…", help="Name servers, separated by ';'."),
+    typer.Option(
+        "--namesrv",
+        envvar="NAMESRV_ADDR",
+        metavar="HOST:PORT;…",
+        help="Name servers, separated by ';', or the http:// URL of an address server.",
+    ),
 ]
 OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
@@ -60,12 +66,25 @@ def parse_pairs(pairs: Iterable[str], what: str) -> dict[str, str]:
 
 
 def split_addresses(text: str) -> list[str]:
-    """Splits ``"a:1;b:2"`` (or with commas) into ``["a:1", "b:2"]``. Raises UsageError for a part not HOST:PORT."""
+    """Splits ``"a:1;b:2"`` (or with commas) into ``["a:1", "b:2"]``; a part may be the URL of an address server.
+
+    Raises UsageError for another part.
+    """
     addresses = [part.strip() for part in text.replace(",", ";").split(";") if part.strip()]
     for address in addresses:
+        if is_address_server(address):
+            _check_url(address)
+            continue
         host, colon, port = address.rpartition(":")
         if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
             raise UsageError(f"{address!r} is not a HOST:PORT address: write for example {DEFAULT_NAMESRV}")
     if not addresses:
         raise UsageError(f"no name server is given: write for example --namesrv {DEFAULT_NAMESRV}")
     return addresses
+
+
+def _check_url(text: str) -> None:
+    try:
+        check_name_server(text)
+    except ValueError as error:
+        raise UsageError(str(error)) from error

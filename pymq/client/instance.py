@@ -15,7 +15,7 @@ from pymq.client.route_cache import RouteCache
 from pymq.client.uninterrupted import uninterrupted
 from pymq.clock import Clock, SystemClock
 from pymq.errors import PymqError, UnreachableError
-from pymq.model.hosts import parse_address
+from pymq.model.hosts import parse_address, server_place
 from pymq.model.ids import UniqueIdMaker
 from pymq.model.route import MASTER_ID
 from pymq.net.client import OnRequest, RemotingClient
@@ -62,7 +62,7 @@ class ClientInstance:
         self.remoting = RemotingClient(clock=self.clock, on_request=on_request, on_lost=self._lost)
         self.name_servers = NameServers(namesrv, self.remoting, self.rng)
         self.routes = RouteCache(self.name_servers, self._route_changed)
-        self.host = local_host_towards(self.name_servers.addresses[0])
+        self.host = local_host_towards(self.name_servers.places[0])
         self._instance_name = instance_name
         self._identify()
         self._producer_group = producer_group
@@ -259,7 +259,7 @@ class ClientInstance:
 
 def local_host_towards(address: str) -> str:
     """Returns this machine's address as ``address`` sees it, 127.0.0.1 when that is unknown. Sends nothing."""
-    host, port = parse_address(address)
+    host, port = parse_address(server_place(address))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterable, Sequence
 
 from pymq.errors import ClosedError, UnreachableError, UsageError
-from pymq.model.hosts import parse_address
+from pymq.model.hosts import check_name_server
 from pymq.model.route import BrokerData
 from pymq.net.client import RemotingClient
+from pymq.net.name_server_list import ADDRESSES_MAX, NameServerList
 from pymq.wire.command import Command
 
 NAMESRV_VARIABLE = "NAMESRV_ADDR"
@@ -20,6 +21,7 @@ DEFAULT_NAMESRV = "127.0.0.1:9876"
 def parse_name_servers(text: str | Sequence[str] | None) -> list[str]:
     """Splits ``"a:9876;b:9876"``, or a list of such texts, into addresses. Raises UsageError for none or a bad one.
 
+    An address may be the URL of an address server, ``http://host:8080/rocketmq/nsaddr``, which names the servers.
     None: those of the environment's ``NAMESRV_ADDR``, else 127.0.0.1:9876.
     """
     source = ""
@@ -33,7 +35,7 @@ def parse_name_servers(text: str | Sequence[str] | None) -> list[str]:
         raise UsageError("no name server is given: write host:port, several separated by ';'")
     for address in addresses:
         try:
-            parse_address(address)
+            check_name_server(address)
         except ValueError as error:
             raise UsageError(f"{error}{source}") from error
     return addresses
@@ -43,9 +45,19 @@ class NameServers:
     """Sends requests to any one of several equal servers, first to a random one so that clients spread."""
 
     def __init__(self, addresses: str | Sequence[str] | None, remoting: RemotingClient, rng: random.Random) -> None:
-        self.addresses = parse_name_servers(addresses)
+        self._list = NameServerList(parse_name_servers(addresses), remoting.clock)
         self._remoting = remoting
-        self._current = rng.randrange(len(self.addresses))
+        self._current = rng.randrange(ADDRESSES_MAX)
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses in use; the given places as long as no address server has answered."""
+        return self._list.addresses or self._list.places
+
+    @property
+    def places(self) -> list[str]:
+        """What was given: addresses, and URLs of address servers."""
+        return self._list.places
 
     def note_brokers(self, brokers: Iterable[BrokerData]) -> None:
         """Remembers whose addresses these are, for errors."""
@@ -62,8 +74,9 @@ class NameServers:
         """
         problems: list[str] = []
         missing: Command | None = None
-        for _ in self.addresses:
-            address = self.addresses[self._current]
+        addresses = await self._list.ready()
+        for _ in addresses:
+            address = addresses[self._current % len(addresses)]
             try:
                 answer = await self._remoting.invoke(address, command, timeout_s)
             except ClosedError:
@@ -74,7 +87,7 @@ class NameServers:
                 if answer.code not in missing_codes:
                     return answer
                 missing = missing or answer
-            self._current = (self._current + 1) % len(self.addresses)
+            self._current += 1
         if missing is not None:
             return missing
         raise UnreachableError("no name server answers: " + "; ".join(problems))

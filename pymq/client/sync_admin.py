@@ -111,6 +111,7 @@ class SyncGroupAdmin(_Part[GroupAdmin]):
     online = _blocking(GroupAdmin.online)
     subscription = _blocking(GroupAdmin.subscription)
     time_spans = _blocking(GroupAdmin.time_spans)
+    set_request_mode = _blocking(GroupAdmin.set_request_mode)
     reset_offsets = _blocking(GroupAdmin.reset_offsets)
     status = _blocking(GroupAdmin.status)
     clone_offsets = _blocking(GroupAdmin.clone_offsets)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pymq.config.base import Config, setting
+from pymq.config.base import ORIGIN_DEFAULT, Config, setting
 from pymq.config.metrics import METRICS_LABEL
 from pymq.config.replication import check_replication
 from pymq.config.values import BROKER_ID_MAX
@@ -20,6 +20,7 @@ _THREADS = "PyMQ serves requests on one event loop, without thread pools"
 _HOURS = (r"(2[0-3]|[01]?\d)(;(2[0-3]|[01]?\d))*;?", "hours from 0 to 23 separated by `;`, for example 04;16")
 _LATER = "this version does not have that part"
 _PROMETHEUS_ALONE = "PyMQ exports metrics only to Prometheus"
+ADDRESS_SERVER_PREFIX = "http://"
 MIB = 1024 * 1024
 LOG_SEGMENTS_MIN = 3  # a limit of the log's size below so many segments is a slip
 # A SYNC_MASTER has at most this much unconfirmed: what a demoted one may have that the new master lacks.
@@ -35,7 +36,11 @@ class BrokerConfig(Config):
     broker_cluster_name: str = setting("brokerClusterName", "DefaultCluster", "Cluster this broker belongs to.")
     broker_name: str = setting("brokerName", "broker-a", "Name of the group of brokers with the same data.")
     broker_id: int = setting("brokerId", 0, "0 is the master, others are slaves.", minimum=0, maximum=BROKER_ID_MAX)
-    namesrv_addr: str = setting("namesrvAddr", "127.0.0.1:9876", "Name servers, separated by `;`; the default is NAMESRV_ADDR from the environment. Empty: none.")
+    namesrv_addr: str = setting("namesrvAddr", "127.0.0.1:9876", "Name servers, separated by `;`, or the URL of an address server, `http://HOST:PORT/rocketmq/nsaddr`; the default is NAMESRV_ADDR from the environment. Empty: none.")
+    fetch_from_address_server: bool = setting("fetchNamesrvAddrByAddressServer", False, "Ask an HTTP address server for the name servers, every two minutes; a namesrvAddr that is set wins.")
+    address_server_domain: str = setting("rmqAddressServerDomain", "", "Host of that address server, with `:PORT` if it is not 8080.")
+    address_server_group: str = setting("rmqAddressServerSubGroup", "nsaddr", "Last part of its path, after `/rocketmq/`.")
+    look_up_name_servers: bool = setting("fetchNameSrvAddrByDnsLookup", False, "A host name in namesrvAddr stands for a name server at each of its addresses, looked up every two minutes.")
     bind_address: str = setting("bindAddress", "127.0.0.1", "Address to listen on.")
     listen_port: int = setting("listenPort", 10911, "Port to listen on; 0 takes any free port.", minimum=0, maximum=65535)
     fast_listen_port: int = setting("fastListenPort", 0, "Second port for requests, which Java clients of 4.2 to 4.4 send to; 0: listenPort - 2, if it is free; -1: none.", minimum=-1, maximum=65535)
@@ -201,7 +206,11 @@ class BrokerConfig(Config):
         **dict.fromkeys(("bindAddress", "listenPort", "haListenPort", "fastListenPort"), "it listens there"),
         **dict.fromkeys(("brokerIP1", "brokerIP2"), "message ids and other servers' memory of this broker contain it"),
         "storePathRootDir": "its files are open there",
-        "namesrvAddr": "a broker trusts its name servers, so only its files and flags name them",
+        **dict.fromkeys(
+            """namesrvAddr fetchNamesrvAddrByAddressServer rmqAddressServerDomain rmqAddressServerSubGroup
+            fetchNameSrvAddrByDnsLookup""".split(),
+            "a broker trusts its name servers, so only its files and flags name them",
+        ),
         **dict.fromkeys(
             """mappedFileSizeCommitLog mappedFileSizeConsumeQueue mapperFileSizeBatchConsumeQueue maxHashSlotNum
             maxIndexNum mappedFileSizeTimerLog timerPrecisionMs timerRollWindowSlot""".split(),
@@ -217,6 +226,11 @@ class BrokerConfig(Config):
         ),
     }
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # What an address server, or the look-up of names, found last; None: the configured addresses count.
+        self.found_namesrv_addresses: list[str] | None = None
+
     def check(self) -> None:
         check_replication(self)
         floor = LOG_SEGMENTS_MIN * self.mapped_file_size_commit_log_bytes
@@ -231,9 +245,21 @@ class BrokerConfig(Config):
         return self.broker_id != 0
 
     @property
+    def namesrv_places(self) -> list[str]:
+        """The name servers as they are configured: "host:port" texts, and URLs of address servers."""
+        if self.fetch_from_address_server and self.origin("namesrvAddr") == ORIGIN_DEFAULT:
+            domain = self.address_server_domain
+            return [
+                f"{ADDRESS_SERVER_PREFIX}{domain if ':' in domain else f'{domain}:8080'}/rocketmq/{self.address_server_group}"
+            ]
+        return [address.strip() for address in self.namesrv_addr.split(";") if address.strip()]
+
+    @property
     def namesrv_addresses(self) -> list[str]:
-        """The name servers' addresses, in the configured order."""
-        return [part.strip() for part in self.namesrv_addr.split(";") if part.strip()]
+        """The addresses of the name servers; with an address server, those that it named last."""
+        if self.found_namesrv_addresses is not None:
+            return self.found_namesrv_addresses
+        return [place for place in self.namesrv_places if not place.startswith(ADDRESS_SERVER_PREFIX)]
 
     @property
     def ha_slave_host_list(self) -> list[str]:

@@ -22,6 +22,7 @@ from pymq.errors import ConfigError, UsageError
 
 FILE_SIZE_BYTES_MAX = 1024 * 1024
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,127}\Z")
+_ADDRESS_SERVER = re.compile(r"http://[^\s/:]+(:[0-9]{1,5})?/[!-~]+\Z")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -169,10 +170,17 @@ def _check_broker(config: BrokerConfig) -> None:
         raise ConfigError(f"messageDelayLevel: {error}") from error
     if not 1 <= len(levels) <= 64:
         raise ConfigError(f"messageDelayLevel has {len(levels)} levels: write 1 to 64 levels")
-    for address in config.namesrv_addresses:
+    if config.fetch_from_address_server and not config.address_server_domain:
+        raise ConfigError("fetchNamesrvAddrByAddressServer=true needs the address server: set rmqAddressServerDomain")
+    for address in config.namesrv_places:
+        if _ADDRESS_SERVER.match(address):
+            continue
         host, separator, port = address.rpartition(":")
-        if not separator or not host or not port.isdigit() or int(port) > 65535:
-            raise ConfigError(f"namesrvAddr: {address!r} is not an address: write host:port, several separated by ;")
+        if not separator or not host or "/" in host or not port.isdigit() or int(port) > 65535:
+            raise ConfigError(
+                f"namesrvAddr: {address!r} is not an address: write host:port, several separated by ;, or "
+                "http://HOST:PORT/rocketmq/nsaddr"
+            )
 
 
 def _advertise(config: BrokerConfig) -> None:

@@ -39,3 +39,30 @@ def parse_address(text: str) -> tuple[str, int]:
     if match is None or int(match.group(3)) > 65535:
         raise ValueError(f"{text!r} is not an address: write host:port, for example 127.0.0.1:9876 or [::1]:9876")
     return match.group(1) or match.group(2), int(match.group(3))
+
+
+def is_address_server(text: str) -> bool:
+    """Return whether a place of name servers is the URL of an HTTP address server, which names them."""
+    return text.startswith("http://")
+
+
+def check_name_server(text: str) -> None:
+    """Raises ValueError for a text that is neither ``host:port`` nor the URL of an address server with a path."""
+    if not is_address_server(text):
+        parse_address(text)
+        return
+    place, slash, path = text.removeprefix("http://").partition("/")
+    host, colon, port = place.rpartition(":")
+    is_port = port.isdigit() and 0 < int(port) < 65536
+    if not slash or not path or not place or (colon and not (host and is_port)) or not text.isprintable():
+        raise ValueError(
+            f"{text!r} is no address server: write its whole URL, for example http://10.0.0.1:8080/rocketmq/nsaddr"
+        )
+
+
+def server_place(text: str) -> str:
+    """Return ``host:port`` of a name server or of an address server (port 80 by default)."""
+    if not is_address_server(text):
+        return text
+    place = text.removeprefix("http://").partition("/")[0]
+    return place if ":" in place else f"{place}:80"

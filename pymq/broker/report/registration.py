@@ -103,6 +103,7 @@ class Registrar:
         on_refused: Callable[[str], None] = lambda why: None,
         filter_servers: Callable[[], list[str]] = list,
         slaves: Callable[[], list[str] | None] = lambda: None,
+        discover: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """``address``: "host:port" that clients reach; ``gather`` awaits several awaitables at once (asyncio.gather);
         ``requests``: what makes a round due before its time.
@@ -112,9 +113,10 @@ class Registrar:
         ``on_refused`` why a name server refuses our registration (another broker has our name and id), empty when all
         take it again. ``filter_servers`` returns the addresses that routes name beside this broker's. ``slaves``
         returns a master's :func:`named_slaves`, which alone may succeed it at a name server while it lives; None for
-        a slave.
+        a slave. ``discover`` finds the name servers before each round.
         """
         self._client = client
+        self._discover = discover
         self._gather = gather
         self._clock = clock
         self._config = config
@@ -162,6 +164,8 @@ class Registrar:
         try:
             while True:
                 self._lost = False
+                if self._discover is not None:
+                    await self._discover()
                 waiting = self._requests.take()
                 self._registered_slaves = set(self._slaves() or ())
                 await self._gather(*[self._register(server) for server in self._config.namesrv_addresses])

@@ -70,6 +70,7 @@ class Admin:
         return self._connection.inherited
 
     async def __aenter__(self) -> Admin:
+        await self._connection.find_name_servers()
         return self
 
     async def __aexit__(

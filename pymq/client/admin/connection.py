@@ -11,6 +11,7 @@ from pymq.clock import Clock
 from pymq.errors import ClosedError, PartialError, PymqError, RefusedError, UnreachableError
 from pymq.model.route import BrokerData
 from pymq.net.client import RemotingClient
+from pymq.net.name_server_list import NameServerList
 from pymq.wire.bodies_admin import encode_admin_body
 from pymq.wire.command import Command, request
 from pymq.wire.header import Header
@@ -19,15 +20,26 @@ DEFAULT_TIMEOUT_S = 5.0
 
 
 class AdminConnection:
-    """Sends the requests of one Admin. ``namesrv_addresses``: one or more "host:port"; ``timeout_s``: per request."""
+    """Sends the requests of one Admin. ``namesrv_addresses``: one or more "host:port", or URLs of address servers.
+    ``timeout_s``: per request.
+    """
 
     def __init__(self, namesrv_addresses: list[str], *, clock: Clock, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         assert namesrv_addresses
-        self.namesrv_addresses = namesrv_addresses
+        self._name_servers = NameServerList(namesrv_addresses, clock)
         self.clock = clock
         self.timeout_s = timeout_s
         self._client = RemotingClient(clock=clock)
-        self._preferred = namesrv_addresses[0]
+        self._preferred = ""
+
+    @property
+    def namesrv_addresses(self) -> list[str]:
+        """The addresses in use; empty as long as only an address server is known, and nothing was asked of it."""
+        return self._name_servers.addresses
+
+    async def find_name_servers(self) -> list[str]:
+        """Returns the addresses, after asking an address server if it is time. Raises UnreachableError."""
+        return await self._name_servers.ready()
 
     @property
     def inherited(self) -> bool:
@@ -48,7 +60,10 @@ class AdminConnection:
         servers have different views for a while. Raises UnreachableError when none can be reached, RefusedError when
         one answers with another code than 0.
         """
-        others = [address for address in self.namesrv_addresses if address != self._preferred]
+        addresses = await self.find_name_servers()
+        if self._preferred not in addresses:
+            self._preferred = addresses[0]
+        others = [address for address in addresses if address != self._preferred]
         failures: list[PymqError] = []
         missing: RefusedError | None = None
         for address in [self._preferred, *others]:
@@ -101,7 +116,7 @@ class AdminConnection:
             except (UnreachableError, RefusedError) as error:
                 return error
 
-        addresses = self.namesrv_addresses
+        addresses = await self.find_name_servers()
         return dict(zip(addresses, await asyncio.gather(*map(ask, addresses)), strict=True))
 
     def note_brokers(self, brokers: Iterable[BrokerData]) -> None:
