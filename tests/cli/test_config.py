@@ -30,6 +30,7 @@ from pymq.errors import (
 from pymq.namesrv.server import NameServer
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.testing.standalone import StandaloneProcess
 from pymq.wire.bodies_admin import DeletionPlan
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
@@ -296,6 +297,19 @@ def test_against_a_server(pymq: Pymq) -> None:
     assert two.code == EXIT_USAGE and "--if is about one setting" in two.err
     dry = pymq("config", "set", "slaveTimeout=5", "-b", name, "--dry-run")
     assert dry.code == EXIT_OK and "nothing is changed" in dry.err
+
+
+def test_of_several_administrators_at_once_one_changes_the_setting(server: StandaloneProcess) -> None:
+    async def scenario() -> list[Any]:
+        async with Admin(server.namesrv) as admin:
+            seen = await admin.settings.read(server.broker)
+            tries = [admin.settings.change(server.broker, {"maxTopics": str(5000 + n)}, seen=seen) for n in range(5)]
+            done = await asyncio.gather(*tries, return_exceptions=True)
+            await admin.settings.change(server.broker, {}, forget=["maxTopics"])
+            return done
+
+    done = asyncio.run(scenario())
+    assert done.count(None) == 1 and sum(isinstance(each, RefusedError) for each in done) == 4
 
 
 def test_a_name_servers_settings(pymq: Pymq) -> None:

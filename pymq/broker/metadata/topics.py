@@ -228,7 +228,7 @@ class TopicManager:
     def _made_from(self, template: TopicConfig | None, topic: str, queue_count: int, *, is_unit: bool) -> TopicConfig:
         is_retry = topic.startswith(names.RETRY_PREFIX)
         flag = (SYS_FLAG_UNIT_SUBSCRIPTION if is_retry else SYS_FLAG_UNIT) if is_unit else 0
-        if template is None or not self._config.auto_create_topic_enable or not template.perm & PERM_INHERIT:
+        if template is None or not self._makes_topics(template):
             if is_retry:
                 return msgspec.structs.replace(_plain(topic, 1), topic_sys_flag=flag)
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, self._not_exist_text(topic))
@@ -241,6 +241,11 @@ class TopicManager:
             topic_sys_flag=flag,
             topic_filter_type=template.topic_filter_type,
         )
+
+    def _makes_topics(self, template: TopicConfig) -> bool:
+        """An operator's own template makes topics in any case; RocketMQ's broker and cluster topics would, too."""
+        is_on = self._config.auto_create_topic_enable or not self.is_system(template.topic_name)
+        return is_on and bool(template.perm & PERM_INHERIT)
 
     def _system_topics(self) -> Iterable[TopicConfig]:
         config = self._config

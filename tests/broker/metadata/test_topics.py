@@ -83,6 +83,15 @@ def test_no_topic_is_made_when_that_is_off_but_retry_topics_are() -> None:
     assert first_send(topics, "%RETRY%g", "TBW102", 4).write_queue_nums == 1
 
 
+def test_an_operator_s_own_template_makes_topics_in_any_case() -> None:
+    topics = manager(autoCreateTopicEnable="false")
+    topics.put([TopicConfig(topic_name="Template", read_queue_nums=2, write_queue_nums=2, perm=7)])
+    assert first_send(topics, "T", "Template", 4).write_queue_nums == 2
+    for system in ("DefaultCluster", "broker-a"):  # these have the bit, too
+        with pytest.raises(Refusal):
+            first_send(topics, "U", system, 4)
+
+
 def test_a_template_without_the_inherit_bit_makes_nothing() -> None:
     topics = manager()
     topics.put([TopicConfig(topic_name="Template")])
