@@ -276,6 +276,19 @@ def test_a_sample_adds_queues_up_and_keeps_what_a_silent_broker_does_not_answer(
     assert found.members == {"g": 2}
 
 
+def test_a_broker_that_hangs_does_not_hold_the_others_up() -> None:
+    admin = Brokers()
+
+    async def hang(address: str) -> dict[str, str]:
+        await asyncio.sleep(3600 if address == "h:2" else 0)
+        return {"msgPutTotalTodayNow": "1"}
+
+    admin.brokers.runtime_info = hang
+    sampler = Sampler(admin, ManualClock(), answer_time_max_s=0.05)  # type: ignore[arg-type]
+    found = asyncio.run(sampler.sample())
+    assert [(one.put, one.error) for one in found.brokers] == [(1, ""), (None, "no answer within 0.05 s")]
+
+
 def test_requests_for_topics_are_bounded_and_take_turns() -> None:
     admin, clock = Brokers(topic_count=5), ManualClock()
     sampler = Sampler(admin, clock, requests_max=2)  # type: ignore[arg-type]

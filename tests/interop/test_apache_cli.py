@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -11,8 +12,14 @@ from typing import Any
 
 import pytest
 
+from pymq.cli.exporter.facts import Facts, FactsCollector
+from pymq.cli.exporter.names import Names
+from pymq.cli.exporter.serve import View
 from pymq.client import ConsumeResult, StoredMessage
+from pymq.client.admin import Admin
 from pymq.client.sync import SyncPushConsumer
+from pymq.clock import SystemClock
+from pymq.metrics.exposition import slices
 from tests.interop.support import probe
 from tests.interop.support.apache import BROKER_NAME, CLUSTER, ApacheServer
 from tests.interop.support.pymq_server import REPOSITORY
@@ -175,3 +182,43 @@ def test_bench_send_and_consume(pymq: Pymq, topic: str, apache: ApacheServer) ->
     # The benchmark sends one message before its clock starts.
     probe.wait_for_messages(apache.broker, topic, 2001)
     assert pymq.json("bench", "consume", topic)["messages"] == 2001
+
+
+def test_commands_that_watch_a_cluster(pymq: Pymq, topic: str, apache: ApacheServer) -> None:
+    group = f"{topic}-watched"
+    pymq.ok("send", topic, stdin="one\ntwo\nthree\n")
+    pymq.ok("tail", topic, "--group", group, "--create-group", "--commit", "--from", "start", "-F", "-o", "raw")
+    pymq.ok("send", topic, "four")
+    probe.wait_for_messages(apache.broker, topic, 4)
+    looked = pymq.json("doctor", "--check", "clock", "--check", "disk", "--check", "files", "--check", "stuck")
+    found = {(one["check"], one["severity"], one["subject"]) for one in looked["findings"]}
+    assert ("files", "unknown", BROKER_NAME) in found, "Apache's brokers don't report it"
+    assert ("stuck", "warning", group) in found
+    assert not [one for one in found if one[0] == "clock"]
+    assert pymq.ok("check", "broker").startswith("BROKER OK - 1 broker answering")
+    late = pymq.run("check", "lag", group, "-w", "0")
+    assert late.returncode == 1 and late.stdout.startswith(f"LAG WARNING - {group}: 1 messages behind")
+    frame = json.loads(pymq.ok("top", "--once", "-d", "0.5", "--find", topic, "-o", "json"))
+    assert [(row["name"], row["messages"], row["lag"]) for row in frame["topics"]] == [(topic, 4, 1)]
+    assert frame["groups"][0]["lag"] == 1
+    sent, got = pymq.json("stats", topic)
+    assert (sent["group"], got["group"], got["lag"]) == (None, group, 1)
+
+
+def test_the_exporter_serves_what_an_apache_broker_reports(apache: ApacheServer) -> None:
+    async def collect() -> Facts:
+        async with Admin(apache.namesrv) as admin:
+            return await FactsCollector(admin, SystemClock(), with_stats=True).collect()
+
+    facts = asyncio.run(collect())
+    (broker,) = facts.brokers
+    assert (facts.error, broker.permission) == ("", 6)
+    assert None not in broker.capacity()
+    view = View(Names.both, SystemClock())
+    view.facts = facts
+    text = b"".join(slices(view.collectors(), view.labels(), lambda: 0.0)).decode()
+    # Its rates and its distribution of times come with its age.
+    always = {"rocketmq_broker_permission", "rocketmq_messages_in_total", "pymq_store_log_end_bytes"}
+    always |= {"rocketmq_producer_offset", "rocketmq_brokeruntime_commitlogdir_capacity_free"}
+    always |= {"rocketmq_brokeruntime_msg_put_total_today_now", "rocketmq_brokeruntime_commitlog_maxoffset"}
+    assert [name for name in sorted(always) if f"\n{name}{{" not in text] == []

@@ -20,6 +20,7 @@ from pymq.model.names import is_system_group
 
 REQUESTS_MAX = 400  # for topics, and as many for members, of one sample
 AT_ONCE = 16  # brokers refuse with 2 when 64 such requests wait
+ANSWER_TIME_MAX_S = 2.0  # a broker that takes longer is shown as silent, and does not hold the others up
 LISTED_EVERY_MS = 30_000  # the names of topics: a long answer
 
 T = TypeVar("T")
@@ -74,10 +75,18 @@ class Sample:
 class Sampler:
     """Takes samples. Times are monotonic ms of ``clock``."""
 
-    def __init__(self, admin: Admin, clock: Clock, *, requests_max: int = REQUESTS_MAX) -> None:
+    def __init__(
+        self,
+        admin: Admin,
+        clock: Clock,
+        *,
+        requests_max: int = REQUESTS_MAX,
+        answer_time_max_s: float = ANSWER_TIME_MAX_S,
+    ) -> None:
         self._admin = admin
         self._clock = clock
         self._requests_max = requests_max
+        self._answer_time_max_s = answer_time_max_s
         self._listed_at_ms: int | None = None
         self._listed: list[tuple[str, BrokerTarget]] = []
         self._system: frozenset[str] = frozenset()
@@ -105,7 +114,11 @@ class Sampler:
 
     async def _broker(self, view: BrokerView) -> BrokerSample:
         try:
-            table = await self._admin.brokers.runtime_info(view.address)
+            async with asyncio.timeout(self._answer_time_max_s):
+                table = await self._admin.brokers.runtime_info(view.address)
+        except TimeoutError:
+            text = f"no answer within {self._answer_time_max_s:g} s"
+            return BrokerSample(view, self._clock.monotonic_ms(), error=text)
         except PymqError as error:
             return BrokerSample(view, self._clock.monotonic_ms(), error=str(error))
         view.runtime = table
