@@ -19,6 +19,7 @@ from pymq.client import ConsumeResult, StoredMessage
 from pymq.client.admin import Admin
 from pymq.client.sync import SyncPushConsumer
 from pymq.clock import SystemClock
+from pymq.errors import EXIT_NOT_FOUND, EXIT_REFUSED
 from pymq.metrics.exposition import slices
 from tests.interop.support import probe
 from tests.interop.support.apache import BROKER_NAME, CLUSTER, ApacheServer
@@ -131,6 +132,44 @@ def test_groups_and_lag(pymq: Pymq, topic: str) -> None:
     lag = pymq.ok("group", "lag", group, "-o", "json")
     assert topic in lag
     assert json.loads(pymq.ok("group", "describe", group, "-o", "json"))["filters"] == []
+
+
+def test_group_life(pymq: Pymq, topic: str, apache: ApacheServer) -> None:
+    group = f"{topic}-life"
+    [made] = pymq.json("group", "create", group, "-c", CLUSTER, "--retries", "5")
+    assert (made["broker"], made["changes"]) == (BROKER_NAME, ["new"])
+    assert pymq.run("group", "create", group).returncode == EXIT_REFUSED
+    [changed] = pymq.json("group", "update", group, "--retries", "7", "--consume-timeout", "20")
+    assert changed["changes"] == ["retry_max 5 -> 7", "consume_timeout_min 15 -> 20"]
+    pymq.ok("group", "disable", group, "-b", BROKER_NAME)
+    described = pymq.json("group", "describe", group)
+    assert (described["enabled"], described["retry_max"], described["lag"]) == (False, 7, None)
+    pymq.ok("group", "enable", group)
+
+    sent = pymq.json("send", topic, "first")
+    consumer = SyncPushConsumer(group, namesrv=apache.namesrv, on_message=lambda messages: None, consume_from="first")
+    consumer.subscribe(topic)
+    with consumer:
+        [member] = pymq.json("group", "members", group)["members"]
+        probe.wait_until("queues", lambda: pymq.json("group", "members", group)["queues"][0]["owner"])
+        shown = pymq.json("group", "client", group, member["client_id"], "--stack")
+        assert "thread MainThread" in shown["stack"] and member["version"] == "V5_3_3"
+        done = pymq.json("group", "consume", group, member["client_id"], sent["offset_message_id"])
+        assert done["result"] == "CR_SUCCESS"
+        assert pymq.run("group", "delete", group, "--yes").returncode == EXIT_REFUSED
+    pymq.ok("group", "delete", group, "--yes", "--with-topics")
+    assert pymq.run("group", "describe", group).returncode == EXIT_NOT_FOUND
+
+
+def test_lag_in_time(pymq: Pymq, topic: str) -> None:
+    group = f"{topic}-late"
+    pymq.ok("send", topic, stdin="one\ntwo\n")
+    pymq.ok("offset", "reset", group, "--topic", topic, "--to", "start", "--yes")
+    [of_all] = [record for record in pymq.json("group", "lag") if record["group"] == group]
+    by_queue = [record for record in pymq.json("group", "lag", group) if record["lag"]]
+    assert of_all["lag"] == sum(record["lag"] for record in by_queue) == 2
+    assert 0 < max(record["lag_ms"] for record in by_queue) < 600_000
+    assert 0 < of_all["lag_ms"] < 600_000
 
 
 def test_a_new_group_is_moved_there_and_back(pymq: Pymq, topic: str, apache: ApacheServer) -> None:
