@@ -117,7 +117,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             stats=stats,
             sliced_work=parts.sliced_work,
         ),
-        connections=ConnectionHandlers(clients=clients),
+        connections=ConnectionHandlers(clients=clients, sliced_work=parts.sliced_work),
         consumption=ConsumptionHandlers(
             config=config,
             clock=clock,

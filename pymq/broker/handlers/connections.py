@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pymq.errors import Refusal
+from pymq.wire.admin_text import encode_in_steps
 from pymq.wire.bodies_admin import (
     AllProducers,
     Connection,
@@ -21,28 +22,41 @@ from pymq.wire.headers.admin import ConsumerConnectionsHeader, ProducerConnectio
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.clients import Client, ClientManager
+    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
+
+MEMBERS_AT_ONCE = 256  # that are copied before the next rest
 
 
 class ConnectionHandlers:
     """Shows which clients are connected."""
 
-    def __init__(self, *, clients: ClientManager) -> None:
+    def __init__(self, *, clients: ClientManager, sliced_work: SlicedWork) -> None:
         self._clients = clients
+        self._sliced_work = sliced_work
 
-    def consumers(self, request: Command, header: ConsumerConnectionsHeader, peer: Peer) -> Reply:
+    def consumers(self, request: Command, header: ConsumerConnectionsHeader, peer: Peer) -> Reply | None:
         """Return a group's members and subscriptions."""
+        is_pymq = request.language == PYMQ_LANGUAGE
+        return self._sliced_work.answer(request, peer, self._consumers(header, with_differences=is_pymq))
+
+    def _consumers(self, header: ConsumerConnectionsHeader, *, with_differences: bool) -> Steps[Reply]:
         group = self._clients.consumer_group(header.consumer_group)
         if group is None:
             raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{header.consumer_group}] not online")
+        connections = []
+        for number, client in enumerate(list(group.members.values()), 1):
+            connections.append(_connection(client))
+            if number % MEMBERS_AT_ONCE == 0:
+                yield
         answer = ConsumerConnections(
-            connection_set=[_connection(client) for client in group.members.values()],
+            connection_set=connections,
             subscription_table=group.subscriptions,
             consume_type=group.consume_type,
             message_model=group.message_model,
             consume_from_where=group.consume_from_where,
-            pymq_differences=group.by_member.differences() if request.language == PYMQ_LANGUAGE else None,
+            pymq_differences=group.by_member.differences() if with_differences else None,
         )
-        return Reply(body=encode_admin_body(answer))
+        return Reply(body=(yield from encode_in_steps(answer)))
 
     def producers(self, request: Command, header: ProducerConnectionsHeader, peer: Peer) -> Reply:
         """Return a group's producers."""

@@ -9,16 +9,14 @@ from dataclasses import dataclass, field
 
 from pymq.broker.metadata.groups import GroupManager
 from pymq.broker.metadata.member_subscriptions import MemberSubscriptions
+from pymq.broker.metadata.notices import Notices
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.model.subscription_report import differing_text
 from pymq.net.memory_budget import CLIENT_TABLES, MemoryBudget
 from pymq.rate_limited_log import RateLimitedLog
 from pymq.wire.bodies_client import ConsumerData, SubscriptionData
-from pymq.wire.codes import RequestCode
-from pymq.wire.command import request
 from pymq.wire.dispatch import Peer
-from pymq.wire.headers.client import ConsumerGroupHeader
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +71,7 @@ class ConsumerGroup:
 
 
 class ClientManager:
-    """The connected clients. Notifies a group's members (code 40) when its members or subscriptions change."""
+    """The connected clients. Notifies a group's members when its members or subscriptions change."""
 
     def __init__(self, *, clock: Clock, config: BrokerConfig, groups: GroupManager, budget: MemoryBudget) -> None:
         self._budget = budget
@@ -88,6 +86,7 @@ class ClientManager:
         # By connection (producer groups, consumer groups), so that its end needs no search.
         self._memberships: dict[Peer, tuple[set[str], set[str]]] = {}
         self._unnotified: dict[str, ConsumerGroup] | None = None  # set while many members go at once
+        self._notices = Notices(self._peers_of)
         self.consumer_group = self._consumers.get
 
     # -- heartbeats ----------------------------------------------------------------------------------------------
@@ -162,8 +161,9 @@ class ClientManager:
     def tick(self) -> None:
         """Forget clients without a heartbeat for ``channelExpiredTimeout``, at most SILENT_A_TICK at a time.
 
-        A group is notified once, however many of its members go.
+        A group is notified once, however many of its members go. Large groups get the next piece of their notices.
         """
+        self._notices.tick()
         if not self._memberships:
             return
         oldest_ms = self._clock.monotonic_ms() - self._config.channel_expiry_ms
@@ -297,9 +297,11 @@ class ClientManager:
         config = self._groups.get(group.name)
         if config is not None and not config.notify_consumer_ids_changed_enable:
             return
-        header = ConsumerGroupHeader(consumer_group=group.name)
-        for peer in list(group.members):
-            peer.push(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
+        self._notices.send(group.name, len(group.members))
+
+    def _peers_of(self, group: str) -> Iterable[Peer]:
+        found = self._consumers.get(group)
+        return () if found is None else found.members
 
 
 def _update_subscriptions(group: ConsumerGroup, wanted: Iterable[SubscriptionData]) -> bool:
