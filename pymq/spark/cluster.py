@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from hashlib import blake2b
+from typing import Final, NamedTuple, Protocol
 
 from pymq.errors import NotFoundError, RefusedError, UnreachableError, UsageError
+from pymq.model import sysflag
 from pymq.model.fastjson import loads
+from pymq.model.inner_batch import with_single_records
 from pymq.model.names import is_user_topic
+from pymq.model.record import StoredMessage, decode_records
 from pymq.model.route import MASTER_ID, BrokerData, TopicRoute
+from pymq.spark.ranges import DEFAULT_GROUP
 from pymq.spark.remote import Remote
 from pymq.wire.bodies_client import decode_body
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
 from pymq.wire.header import decode_header
 from pymq.wire.headers.offset import OffsetAnswer, QueryConsumerOffsetHeader, QueueOffsetHeader, SearchOffsetHeader
+from pymq.wire.headers.pull import PullMessageHeader
+
+DIGEST_SIZE_BYTES: Final = 8
 
 
 class Queue(NamedTuple):
@@ -55,6 +63,10 @@ class ClusterView(Protocol):
 
     def committed(self, queue: Queue, group: str) -> int | None:
         """Returns a consumer group's offset, None when it has none."""
+        ...
+
+    def record_digest(self, queue: Queue, offset: int) -> str | None:
+        """Returns a digest of the record at an offset, None when it is not stored."""
         ...
 
 
@@ -140,6 +152,28 @@ class RemoteCluster:
                 return None
             raise
 
+    def record_digest(self, queue: Queue, offset: int) -> str | None:
+        """See :class:`ClusterView`."""
+        header = PullMessageHeader(
+            consumer_group=DEFAULT_GROUP,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=1,
+            sys_flag=sysflag.PULL_SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            sub_version=0,
+            subscription="*",
+        )
+        answer = self._ask_any(queue.addresses, request(RequestCode.PULL_MESSAGE, header), is_checked=False)
+        if answer.code != ResponseCode.SUCCESS:
+            return None
+        for message in decode_records(with_single_records(answer.body, offset)):
+            if message.queue_offset == offset:
+                return _digest(message)
+        return None
+
     def _offset(self, queue: Queue, command: Command) -> int:
         answer = self._ask_any(queue.addresses, command)
         return decode_header(OffsetAnswer, answer.ext).offset
@@ -147,12 +181,13 @@ class RemoteCluster:
     def _ask_namesrv(self, command: Command) -> Command:
         return self._ask_any(self._namesrvs, command)
 
-    def _ask_any(self, addresses: list[str] | tuple[str, ...], command: Command) -> Command:
-        """Returns the answer of the first server that answers; a refusal is an answer."""
+    def _ask_any(self, addresses: list[str] | tuple[str, ...], command: Command, *, is_checked: bool = True) -> Command:
+        """Returns the answer of the first server that answers; a refusal is raised if ``is_checked``."""
         last: UnreachableError | None = None
         for address in addresses:
             try:
-                return self._remote(address).ask_ok(command)
+                remote = self._remote(address)
+                return remote.ask_ok(command) if is_checked else remote.ask(command)
             except UnreachableError as error:
                 last = error
                 stale = self._remotes.pop(address, None)
@@ -166,6 +201,12 @@ class RemoteCluster:
         if remote is None:
             remote = self._remotes[address] = Remote(address, timeout_s=self._timeout_s)
         return remote
+
+
+def _digest(message: StoredMessage) -> str:
+    """Returns a digest of what identifies a record; all replicas of it have the same."""
+    times = f"{message.physical_offset}:{message.born_timestamp_ms}:{message.store_timestamp_ms}:{message.message_id}:"
+    return blake2b(times.encode() + message.body, digest_size=DIGEST_SIZE_BYTES).hexdigest()
 
 
 def _read_addresses(broker: BrokerData) -> tuple[str, ...]:

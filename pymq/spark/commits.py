@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from pymq.errors import PymqError, UsageError
 from pymq.file_lock import try_lock_file
+from pymq.spark.identity import Mark
 from pymq.spark.parquet_parts import sync_directory
 from pymq.spark.planner import QueueKey, ResumeError
 
@@ -44,8 +45,9 @@ class ExportDirectory:
             self._numbers = sorted(int(path.stem) for path in self._commits.glob("*.json"))
             self._check_settings(settings)
             self._positions: dict[QueueKey, int] = {}
+            self._marks: dict[QueueKey, Mark] = {}
             for number in self._numbers:
-                self._note_positions(self.read(number))
+                self._note(self.read(number))
             if self._numbers:
                 self._publish(self.read(self._numbers[-1]))
             self._clear_staging()
@@ -63,6 +65,11 @@ class ExportDirectory:
         """The committed end offset of each queue."""
         return dict(self._positions)
 
+    @property
+    def marks(self) -> dict[QueueKey, Mark]:
+        """What identifies each queue, as far as it is known."""
+        return dict(self._marks)
+
     def read(self, number: int) -> dict[str, Any]:
         """Reads commit ``number``."""
         result: dict[str, Any] = json.loads((self._commits / f"{number}.json").read_text())
@@ -74,13 +81,19 @@ class ExportDirectory:
         path.mkdir(parents=True)
         return path
 
-    def commit(self, ranges: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]]) -> int:
-        """Commits ranges (topic, broker_name, queue_id, from_offset, to_offset, rows, lost) and their staged files."""
+    def commit(
+        self, ranges: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]], marks: Sequence[Mark] = ()
+    ) -> int:
+        """Commits ranges (topic, broker_name, queue_id, from_offset, to_offset, rows, lost) and their staged files.
+
+        ``marks`` identify the queues at a later run.
+        """
         number = self._numbers[-1] + 1 if self._numbers else 0
         entry = {"version": VERSION, "number": number, "ranges": list(ranges), "files": list(files)}
+        entry["marks"] = [mark.to_dict() for mark in marks]
         _write_durably(self._commits / f"{number}.json", entry)
         self._numbers.append(number)
-        self._note_positions(entry)
+        self._note(entry)
         self._publish(entry)
         return number
 
@@ -110,10 +123,13 @@ class ExportDirectory:
         for folder in touched:
             sync_directory(folder)
 
-    def _note_positions(self, entry: dict[str, Any]) -> None:
+    def _note(self, entry: dict[str, Any]) -> None:
         for part in entry["ranges"]:
             key = part["topic"], part["broker_name"], part["queue_id"]
             self._positions[key] = max(self._positions.get(key, 0), part["to_offset"])
+        for fields in entry.get("marks", ()):  # commits of version 0.1.0 have none
+            mark = Mark(**fields)
+            self._marks[mark.key] = mark
 
     def _refuse_foreign(self) -> None:
         if self.output.exists() and not self.output.is_dir():

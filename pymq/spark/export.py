@@ -16,6 +16,7 @@ from pymq.clock import Clock, SystemClock
 from pymq.errors import PymqError, UsageError
 from pymq.spark import gateway
 from pymq.spark.cluster import ClusterView, RemoteCluster
+from pymq.spark.identity import Mark, check_marks, take_marks
 from pymq.spark.options import ExportOptions, ExportProgress, ExportSummary, NoProgress, QueueSummary
 from pymq.spark.planner import Plan, QueueKey, make_plan, rounds, split_ranges
 from pymq.spark.positions import parse_position
@@ -83,11 +84,13 @@ class _Export:
         now_ms = clock.now_ms()
         self.start, self.end = (parse_position(text, now_ms) for text in (options.start, options.end))
 
-    def plan(self, resume: dict[QueueKey, int] | None = None) -> Plan:
-        """Asks the cluster for the ranges to read."""
+    def plan(self, log: ExportDirectory | None = None) -> Plan:
+        """Asks the cluster for the ranges to read, after those that ``log`` has."""
         self.progress.phase("planning")
         with RemoteCluster(self.options.namesrv) as view:
-            plan = self._plan(view, resume or {}).limited(self.options.max_rows)
+            plan = self._plan(view, log.positions if log else {}).limited(self.options.max_rows)
+            if log is not None:
+                check_marks(view, plan.origins, log.marks)
         for part in plan.queues:
             key = part.topic, part.broker_name, part.queue_id
             self.queues[key] = QueueSummary(*key, part.from_offset, part.to_offset)
@@ -100,12 +103,13 @@ class _Export:
 
     def dry_run(self) -> ExportSummary:
         """Only plans; takes an earlier export in the output directory into account, as a real run does."""
-        positions: dict[QueueKey, int] = {}
         output = self.options.output
         if output is not None and self.options.chosen_writer == "arrow" and (output / "_pymq").is_dir():
             with self._open_log(output) as log:
-                positions, self.resumed = log.positions, log.resumed
-        plan = self.plan(positions)
+                self.resumed = log.resumed
+                plan = self.plan(log)
+        else:
+            plan = self.plan()
         self.written.tasks = len(self._tasks(plan))
         return self._summary(plan)
 
@@ -115,7 +119,7 @@ class _Export:
         output = self.options.output.absolute()
         with self._open_log(output) as log:
             self.resumed = log.resumed
-            plan = self.plan(log.positions)
+            plan = self.plan(log)
             for queue in self.queues.values():
                 queue.rows = 0
             tasks = self._tasks(plan)
@@ -155,7 +159,8 @@ class _Export:
         if not results:
             return
         files = [file for result in results for file in result["files"]]
-        log.commit([{name: value for name, value in result.items() if name != "files"} for result in results], files)
+        ranges = [{name: value for name, value in result.items() if name != "files"} for result in results]
+        log.commit(ranges, files, self._marks(results, plan))
         for result in results:
             queue = self.queues[result["topic"], result["broker_name"], result["queue_id"]]
             queue.rows = (queue.rows or 0) + result["rows"]
@@ -165,6 +170,15 @@ class _Export:
         self.written.files += len(files)
         self.written.bytes += sum(file["bytes"] for file in files)
         self.progress.rows(self.written.rows, plan.rows)
+
+    def _marks(self, results: list[dict[str, Any]], plan: Plan) -> list[Mark]:
+        """Returns what identifies the queues of these results at the next run."""
+        ends: dict[QueueKey, int] = {}
+        for result in results:
+            key = result["topic"], result["broker_name"], result["queue_id"]
+            ends[key] = max(ends.get(key, 0), result["to_offset"])
+        with RemoteCluster(self.options.namesrv) as view:
+            return take_marks(view, [queue for queue in plan.origins if queue[:3] in ends], ends)
 
     def with_spark_writer(self) -> ExportSummary:
         """Writes with Spark's own writer in one job, into a directory that must be new or empty."""

@@ -20,9 +20,13 @@ class ResumeError(PymqError):
 
 @dataclass(slots=True)
 class Plan:
-    """The ranges to read. ``ranges`` leaves out empty ones; ``queues`` has every queue with its range."""
+    """The ranges to read. ``ranges`` leaves out empty ones; ``queues`` has every queue with its range.
+
+    ``origins`` has the queues as brokers serve them, also where filter servers serve the ranges.
+    """
 
     queues: list[QueueRange] = field(default_factory=list)
+    origins: list[Queue] = field(default_factory=list)
 
     @property
     def ranges(self) -> list[QueueRange]:
@@ -42,7 +46,7 @@ class Plan:
             count = min(left, part.count)
             limited.append(replace(part, to_offset=part.from_offset + count))
             left -= count
-        return Plan(limited)
+        return Plan(limited, self.origins)
 
 
 def make_plan(
@@ -68,7 +72,7 @@ def make_plan(
         position.check(queues)
     queues = [queue for queue in queues if only(queue.topic)]
     planner = _Planner(view, start, end, resume or {})
-    plan = Plan([planner.plan(queue) for queue in queues])
+    plan = Plan([planner.plan(queue) for queue in queues], queues)
     planner.refuse_groups_without_offsets(queues)
     if via_filter_servers:
         plan.queues = [_from_filter_servers(part, queue) for part, queue in zip(plan.queues, queues, strict=True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ def test_columns_tag_and_row_limit(spark: Any, cluster: FakeCluster, tmp_path: P
 
 
 def test_a_second_sql_export_continues_after_no_match(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
-    cluster.select = lambda raw, expression: decode_record(raw).keys in ("k7", "k250")
+    cluster.select = lambda raw, expression: expression == "*" or decode_record(raw).keys in ("k7", "k250")
     fill(cluster, "T", 200)
     chosen = {"sql": "KEYS IN ('k7', 'k250')", "partition_by": ()}
     first = run(options(cluster, tmp_path / "out", rows_per_task=50, **chosen))
@@ -123,7 +124,7 @@ def test_a_second_sql_export_continues_after_no_match(spark: Any, cluster: FakeC
     fill(cluster, "T", 20)
     last = run(options(cluster, tmp_path / "out", **chosen))
     assert (last.rows, last.planned_rows) == (1, 20)
-    assert min(int(pull["queueOffset"]) for pull in cluster.pulls) == 200
+    assert min(int(pull["queueOffset"]) for pull in cluster.pulls if pull["subscription"] != "*") == 200
     assert table(tmp_path / "out").column("keys").to_pylist() == ["k7", "k250"]
     with pytest.raises(ResumeError, match="sql was"):
         run(options(cluster, tmp_path / "out", partition_by=()))
@@ -168,13 +169,43 @@ def test_what_is_finished_when_a_round_fails_is_committed(spark: Any, cluster: F
     fill(cluster, "T", 100, 40)
     good, cluster.queues["T", 0][70] = cluster.queues["T", 0][70], b"broken"
     recorder = Recorder()
+
+    def finished() -> int:
+        return len(list((tmp_path / "out" / "_pymq" / "staging").glob("*/*.json")))
+
+    def select(raw: bytes, expression: str) -> bool:
+        """Hold the broken record back until two tasks have finished."""
+        while raw == b"broken" and finished() < 2:
+            time.sleep(0.01)
+        return True
+
+    cluster.select = select
     with pytest.raises(PymqError):
-        run(options(cluster, tmp_path / "out", rows_per_task=20, retry_budget_s=0), recorder)
+        run(options(cluster, tmp_path / "out", rows_per_task=20), recorder)
     committed = len(seen(tmp_path / "out"))
     assert recorder.was_kept == committed >= 20
     cluster.queues["T", 0][70] = good
     assert run(options(cluster, tmp_path / "out")).rows == 140 - committed
     assert seen(tmp_path / "out") == everything(T=[100, 40])
+
+
+def test_a_topic_that_was_made_again_is_noticed(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
+    """Also when it has more messages than were exported: the record before the export's position is another one."""
+    fill(cluster, "T", 100)
+    run(options(cluster, tmp_path / "out"))
+    before = cluster.queues["T", 0][:]
+    cluster.queues["T", 0] = [record(n, b"another", topic="T") for n in range(300)]
+    for dry_run in (False, True):
+        with pytest.raises(ResumeError, match=r"T broker-a/0 holds another message at offset 99"):
+            run(options(cluster, tmp_path / "out", dry_run=dry_run))
+    assert seen(tmp_path / "out") == everything(T=[100])
+    # A record that retention deleted says nothing about the topic.
+    cluster.min_offsets["T", 0] = 100
+    assert run(options(cluster, tmp_path / "out")).rows == 200
+    cluster.min_offsets["T", 0] = 0
+    cluster.queues["T", 0] = before
+    with pytest.raises(ResumeError, match="ends at 100 now"):
+        run(options(cluster, tmp_path / "out"))
 
 
 def test_json_lines(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
