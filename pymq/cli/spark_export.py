@@ -86,6 +86,10 @@ def spark_export(
     driver_memory: Annotated[
         str, typer.Option("--driver-memory", metavar="SIZE", help="Heap of Spark's driver.")
     ] = "1g",
+    body_errors: Annotated[
+        str,
+        typer.Option("--body-errors", metavar="fail|replace", help="When a body in JSON or CSV is not UTF-8."),
+    ] = "fail",
     on_data_loss: Annotated[
         str, typer.Option("--on-data-loss", metavar="fail|report", help="When offsets are no longer stored.")
     ] = "fail",
@@ -122,6 +126,7 @@ def spark_export(
         conf=parse_pairs(conf or (), "--conf"),
         driver_memory=driver_memory,
         inflation_ratio_max=inflate_ratio,
+        body_errors=body_errors,  # type: ignore[arg-type]  # check() refuses other words
         on_data_loss=on_data_loss,  # type: ignore[arg-type]  # check() refuses other words
         dry_run=dry_run,
     )

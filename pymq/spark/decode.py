@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pymq.errors import UsageError
 from pymq.model import properties, sysflag
 from pymq.model.compression import INFLATION_RATIO_MAX, InflateError
 from pymq.model.hosts import format_address, unpack_host
@@ -31,6 +32,7 @@ from pymq.model.layout import (
 )
 from pymq.model.record import MalformedRecordError, StoredMessage
 from pymq.spark.layout import Chunk, Layout, Positions, find_fields, find_starts
+from pymq.spark.options import BodyErrors
 from pymq.spark.property_columns import PropertyPairs, parse_properties
 from pymq.spark.schema import BY_NAME, arrow_schema, check_columns, column_of, property_of
 
@@ -53,15 +55,25 @@ class Decoder:
     """
 
     def __init__(
-        self, broker_name: str, columns: Sequence[str] = (), *, inflation_ratio_max: int = INFLATION_RATIO_MAX
+        self,
+        broker_name: str,
+        columns: Sequence[str] = (),
+        *,
+        inflation_ratio_max: int = INFLATION_RATIO_MAX,
+        body_errors: BodyErrors = "replace",
     ) -> None:
+        """``body_errors``: whether a body that is not UTF-8 fails the column ``bodyText`` or comes with U+FFFD."""
         self.columns = check_columns(columns)
         self.schema = arrow_schema(self.columns)
         self._broker_name = broker_name
         self._inflation = InflationBudget(inflation_ratio_max)
+        self._body_errors = body_errors
 
     def decode(self, chunk: Chunk, starts: Positions | None = None) -> Iterator[pa.RecordBatch]:
-        """Yields the records of ``chunk`` (those at ``starts``, if given) in order. Raises MalformedRecordError."""
+        """Yields the records of ``chunk`` (those at ``starts``, if given) in order.
+
+        Raises MalformedRecordError; UsageError for a body that is not UTF-8, if ``body_errors`` is "fail".
+        """
         if starts is None:
             starts = find_starts(chunk)
         if not len(starts):
@@ -69,7 +81,7 @@ class Decoder:
         layout = find_fields(chunk, starts)
         compressed = np.flatnonzero(layout.sys_flag & sysflag.COMPRESSED)
         if not len(compressed):
-            yield _Columns(layout, self._broker_name, {}).batch(self.schema)
+            yield self._columns(layout, {})
             return
         first, size = 0, 0
         inflated: dict[int, bytes] = {}
@@ -93,14 +105,18 @@ class Decoder:
             return None
 
     def _part(self, chunk: Chunk, starts: Positions, inflated: dict[int, bytes]) -> pa.RecordBatch:
-        return _Columns(find_fields(chunk, starts), self._broker_name, inflated).batch(self.schema)
+        return self._columns(find_fields(chunk, starts), inflated)
+
+    def _columns(self, layout: Layout, inflated: dict[int, bytes]) -> pa.RecordBatch:
+        return _Columns(layout, self._broker_name, inflated, self._body_errors).batch(self.schema)
 
 
 class _Columns:
     """Builds each requested column; parses properties and bodies at most once."""
 
-    def __init__(self, layout: Layout, broker_name: str, inflated: dict[int, bytes]) -> None:
+    def __init__(self, layout: Layout, broker_name: str, inflated: dict[int, bytes], body_errors: BodyErrors) -> None:
         self.layout = layout
+        self._body_errors = body_errors
         self._broker_name = broker_name
         self._inflated = inflated
         self._table: PropertyPairs | None = None
@@ -182,11 +198,26 @@ class _Columns:
         return pc.replace_with_mask(stored, pa.array(mask), pa.array(list(self._inflated.values()), pa.binary()))
 
     def body_text(self) -> pa.Array:
-        """Returns the bodies as text; bytes that are not UTF-8 become U+FFFD."""
+        """Returns the bodies as text. Bytes that are not UTF-8 become U+FFFD, or raise UsageError."""
         try:
             return self.body().cast(pa.string())
         except pa.ArrowInvalid:
+            if self._body_errors == "fail":
+                raise self._not_text() from None
             return pa.array([body.decode("utf-8", "replace") for body in self.body().to_pylist()], pa.string())
+
+    def _not_text(self) -> UsageError:
+        """Returns the error that names the first message whose body is not UTF-8."""
+        for row, body in enumerate(self.body().to_pylist()):
+            try:
+                body.decode()
+            except UnicodeDecodeError as error:
+                return UsageError(
+                    f"the body of {self.row_id()[row].as_py()} is not UTF-8 ({error.reason} at byte {error.start}): "
+                    "read the column body, which text formats write as base64, or accept U+FFFD with body errors "
+                    "replace"
+                )
+        raise AssertionError("all bodies are UTF-8")
 
     def row_id(self) -> pa.Array:
         """Returns ``topic/broker/queue@offset``, which no other message of the cluster has."""

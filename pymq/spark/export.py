@@ -79,6 +79,7 @@ class _Export:
             on_data_loss=options.on_data_loss,
             inflation_ratio_max=options.inflation_ratio_max,
             retry_budget_s=options.retry_budget_s,
+            body_errors=options.body_errors,
         )
         # A wrong expression or position fails before any request is sent and any file is created.
         now_ms = clock.now_ms()

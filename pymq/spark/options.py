@@ -15,6 +15,7 @@ WRITERS = ("arrow", "spark")
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 PARTITION_COLUMNS = ("topic", "dt")
 DATA_LOSS_MODES = ("fail", "report")
+BODY_ERROR_MODES = ("fail", "replace")
 
 ROWS_PER_TASK = 2_000_000
 ROWS_PER_ROUND = 20_000_000
@@ -23,6 +24,7 @@ ROWS_PER_ROUND = 20_000_000
 RETRY_BUDGET_S = 60.0
 
 DataLoss = Literal["fail", "report"]
+BodyErrors = Literal["fail", "replace"]
 
 
 @dataclass(slots=True)
@@ -69,6 +71,8 @@ class ExportOptions:
     on_data_loss: DataLoss = "fail"
     inflation_ratio_max: int = INFLATION_RATIO_MAX
     """Most bytes that the bodies of a range may inflate to, as a multiple of their messages' size."""
+    body_errors: BodyErrors = "fail"
+    """What to do about a body that is not UTF-8 in a column of text: fail, or replace the wrong bytes by U+FFFD."""
     retry_budget_s: float = RETRY_BUDGET_S
     """Seconds without progress, because no broker of a queue answers or all are busy, before the export fails."""
     rows_per_task: int = ROWS_PER_TASK
@@ -106,6 +110,7 @@ class ExportOptions:
         _check_choice("writer", self.chosen_writer, WRITERS)
         _check_choice("compression", self.compression, COMPRESSIONS)
         _check_choice("on-data-loss", self.on_data_loss, DATA_LOSS_MODES)
+        _check_choice("body-errors", self.body_errors, BODY_ERROR_MODES)
         for name in self.partition_by:
             _check_choice("partition column", name, PARTITION_COLUMNS)
         if len(set(self.partition_by)) != len(self.partition_by):

@@ -8,7 +8,7 @@ from typing import Any
 
 from pymq.errors import PymqError, UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
-from pymq.spark.options import RETRY_BUDGET_S, DataLoss
+from pymq.spark.options import RETRY_BUDGET_S, BodyErrors, DataLoss
 from pymq.spark.pull_window import PULL_COUNT_MAX
 from pymq.spark.selection import ALL, Selection
 
@@ -69,6 +69,7 @@ class ReadSettings:
     batch_rows: int = 8192
     batch_size_bytes: int = 8 * 1024 * 1024
     timeout_s: float = 30.0
+    body_errors: BodyErrors = "replace"
     retry_budget_s: float = RETRY_BUDGET_S
     """Seconds without progress, because no broker answers or all are busy, before the read of a range fails."""
     inflation_ratio_max: int = INFLATION_RATIO_MAX

@@ -86,7 +86,12 @@ class RangeReader:
         columns = self._schema.names
         if self._tags is not None and "tags" not in columns:
             columns = [*columns, "tags"]
-        self._decoder = Decoder(part.broker_name, columns, inflation_ratio_max=settings.inflation_ratio_max)
+        self._decoder = Decoder(
+            part.broker_name,
+            columns,
+            inflation_ratio_max=settings.inflation_ratio_max,
+            body_errors=settings.body_errors,
+        )
         self._window = PullWindow(
             part.from_offset, part.to_offset, count_max=settings.pull_count_max, depth=settings.pull_depth
         )

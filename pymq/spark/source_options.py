@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
-from pymq.spark.options import DATA_LOSS_MODES, RETRY_BUDGET_S, ROWS_PER_TASK, DataLoss
+from pymq.spark.options import BODY_ERROR_MODES, DATA_LOSS_MODES, RETRY_BUDGET_S, ROWS_PER_TASK, BodyErrors, DataLoss
 from pymq.spark.positions import LATEST, Position, parse_by_queue, parse_position
 from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
 from pymq.spark.schema import check_columns
@@ -59,6 +59,7 @@ OPTIONS = (
     SourceOption("group", ("groupIdPrefix",)),
     SourceOption("onDataLoss"),
     SourceOption("failOnDataLoss"),
+    SourceOption("bodyErrors"),
     SourceOption("retryBudgetSeconds"),
     SourceOption("inflateRatio"),
     SourceOption("maxRowsPerPartition", ("maxRecordsPerPartition",)),
@@ -163,6 +164,7 @@ class SourceOptions:
             selection=selection,
             group=self.text("group", DEFAULT_GROUP),
             on_data_loss=self._on_data_loss(),
+            body_errors=self._body_errors(),
             retry_budget_s=self._parsed("retryBudgetSeconds", RETRY_BUDGET_S, float, "seconds, such as 60"),
             inflation_ratio_max=self.number("inflateRatio", INFLATION_RATIO_MAX),
         )
@@ -220,6 +222,12 @@ class SourceOptions:
         text = self.text("onDataLoss", "fail")
         if text not in DATA_LOSS_MODES:
             raise UsageError(f"option onDataLoss is {text!r}: use one of {', '.join(DATA_LOSS_MODES)}")
+        return text  # type: ignore[return-value]
+
+    def _body_errors(self) -> BodyErrors:
+        text = self.text("bodyErrors", "replace")
+        if text not in BODY_ERROR_MODES:
+            raise UsageError(f"option bodyErrors is {text!r}: use one of {', '.join(BODY_ERROR_MODES)}")
         return text  # type: ignore[return-value]
 
     def _flag(self, name: str) -> bool:

@@ -55,6 +55,7 @@ def write(
         .option("columns", ",".join(needed))
         .option("group", options.group or DEFAULT_GROUP)
         .option("onDataLoss", options.on_data_loss)
+        .option("bodyErrors", options.body_errors)
         .option("retryBudgetSeconds", str(options.retry_budget_s))
         .option("inflateRatio", str(options.inflation_ratio_max))
         .option("maxRowsPerPartition", str(options.rows_per_task))
@@ -87,8 +88,11 @@ def _save(frame: DataFrame, options: ExportOptions, columns: Sequence[str], outp
         compression = _TEXT_COMPRESSION.get(options.compression, options.compression)
     writer = frame.write.mode("append").format(options.format).option("compression", compression)
     if options.format == "csv":
-        # A body may contain quotes and line ends: quotes are doubled, as most CSV readers expect.
-        writer = writer.option("header", "true").option("escape", '"')
+        # A body may contain quotes and line ends: quotes are doubled, as most CSV readers expect. Blanks at its ends,
+        # to Spark also control characters, belong to it.
+        writer = writer.options(
+            header="true", escape='"', ignoreLeadingWhiteSpace="false", ignoreTrailingWhiteSpace="false"
+        )
     if levels:
         writer = writer.partitionBy(*levels)
     writer.save(str(output))

@@ -223,14 +223,31 @@ def test_json_lines(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
         run(options(cluster, tmp_path / "out", format="json"))
 
 
-def test_csv_reads_back_with_any_reader(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
-    cluster.add("T", 0, [record(0, b'say "hi",\nthen go'), record(1, b"")])
-    run(options(cluster, tmp_path / "out", format="csv", partition_by=("topic",)))
-    (path,) = (tmp_path / "out" / "topic=T").glob("*.csv")
-    with path.open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    assert [row["body"] for row in rows] == ['say "hi",\nthen go', ""]
-    assert json.loads(rows[0]["properties"])["UNIQ_KEY"] == "U00000000"
+ODD_TEXTS = [
+    'say "hi",\nthen go', "", " a ", "\tx\t", "\0", "\x01a\x01", "a\r\nb", "\r", "\n", '"', '""', "\\", '\\"', ",",
+    "#c", " ", "\u2028x", "\0a\0", "a\nb\r", "null", "\ufeffx",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text_format", ["csv", "json"])
+def test_texts_come_back_as_they_were(spark: Any, cluster: FakeCluster, tmp_path: Path, text_format: str) -> None:
+    cluster.add("T", 0, [record(n, text.encode()) for n, text in enumerate(ODD_TEXTS)])
+    run(options(cluster, tmp_path / "out", format=text_format, partition_by=("topic",)))
+    (path,) = (tmp_path / "out" / "topic=T").glob(f"*.{text_format}")
+    with path.open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream)) if text_format == "csv" else [json.loads(line) for line in stream]
+    assert [row["body"] for row in rows] == ODD_TEXTS
+    if text_format == "csv":
+        assert json.loads(rows[0]["properties"])["UNIQ_KEY"] == "U00000000"
+
+
+def test_a_body_that_is_no_text_is_refused_or_replaced(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.add("T", 0, [record(0, b"good"), record(1, b"a\xff")])
+    with pytest.raises(UsageError, match=r"the body of T/broker-a/0@1 is not UTF-8 \(invalid start byte at byte 1\)"):
+        run(options(cluster, tmp_path / "refused", format="json"))
+    run(options(cluster, tmp_path / "out", format="json", body_errors="replace", partition_by=()))
+    (path,) = (tmp_path / "out").glob("*.json")
+    assert [json.loads(line)["body"] for line in path.read_text().splitlines()] == ["good", "a\ufffd"]
 
 
 def test_a_dry_run_plans_and_writes_nothing(cluster: FakeCluster, tmp_path: Path) -> None:
