@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from collections.abc import Iterator
@@ -79,6 +80,9 @@ def spark_export(
     max_rows: Annotated[
         int, typer.Option("--max-rows", metavar="N", min=0, help="Stop after about N rows; 0: no limit.")
     ] = 0,
+    rows_per_task: Annotated[
+        int, typer.Option("--rows-per-task", metavar="N", min=0, help="Most rows of a task; 0: by rows and cores.")
+    ] = 0,
     master: Annotated[str, typer.Option("--master", metavar="URL", help="Spark master.")] = "local[*]",
     conf: Annotated[
         list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
@@ -122,6 +126,7 @@ def spark_export(
         sql=sql,
         filter_on_error=on_error,
         max_rows=max_rows,
+        rows_per_task=rows_per_task,
         master=master,
         conf=parse_pairs(conf or (), "--conf"),
         driver_memory=driver_memory,
@@ -142,6 +147,8 @@ def spark_export(
     except ModuleNotFoundError as error:
         raise UsageError(f"spark-export needs {error.name}: pip install 'pymq-toolkit[spark]'") from error
 
+    # Py4J logs connections that end, with tracebacks; the error says it in one line.
+    logging.getLogger().addHandler(logging.NullHandler())
     # Spark warns about every pandas from 3 on; this package doesn't use pandas.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
     with export_progress() as progress:
@@ -173,19 +180,29 @@ def export_progress() -> Iterator[ExportProgress]:
         yield Silent()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[counts]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(compact=True),
+    )
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("planning", total=None)
+        task = bar.add_task("planning", total=None, counts="")
 
         class Shown:
             def phase(self, text: str) -> None:
                 bar.update(task, description=text)
 
             def rows(self, done: int, planned: int) -> None:
-                bar.update(task, completed=done, total=planned)
+                speed = bar.tasks[0].speed
+                rate = f" {speed:,.0f}/s" if speed else ""
+                bar.update(task, completed=done, total=planned, counts=f"{done:,}/{planned:,}{rate}")
 
             def kept(self, rows: int, output: str) -> None:
                 _print_kept(rows, output)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from pymq.spark.parquet_parts import PartWriter, columns_to_read
+from pymq.spark.planner import rounds
 from pymq.spark.progress import RowSender
 from pymq.spark.ranges import QueueRange, ReadSettings
 from pymq.spark.reader import RangeReader
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME = "pymq_parquet_parts"
+SMALL_TASK_ROWS = 20_000
 _RANGE_FIELDS = ("topic", "broker_name", "queue_id", "from_offset", "to_offset")
 _RESULT = pa.schema([("result", pa.string())])
 
@@ -146,8 +148,8 @@ class ParquetPartsSource(DataSource):  # type: ignore[misc]
 
 
 class _Part(InputPartition):  # type: ignore[misc]
-    def __init__(self, part: QueueRange) -> None:
-        self.part = part
+    def __init__(self, parts: list[QueueRange]) -> None:
+        self.parts = parts
 
 
 class _PartsReader(DataSourceReader):  # type: ignore[misc]
@@ -155,9 +157,11 @@ class _PartsReader(DataSourceReader):  # type: ignore[misc]
         self._job = job
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [_Part(part) for part in self._job.ranges]
+        # A task costs about as much as 20,000 rows: small ranges share one.
+        return [_Part(parts) for parts in rounds(self._job.ranges, SMALL_TASK_ROWS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Part)
-        result = write_range(partition.part, self._job)
-        yield pa.RecordBatch.from_arrays([pa.array([json.dumps(result)])], schema=_RESULT)
+        for part in partition.parts:
+            result = write_range(part, self._job)
+            yield pa.RecordBatch.from_arrays([pa.array([json.dumps(result)])], schema=_RESULT)

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -98,8 +99,12 @@ class ExportDirectory:
         return number
 
     def close(self) -> None:
-        """Removes the rest of staging and releases the lock."""
+        """Removes the rest of staging, of an export without a commit all it made, and releases the lock."""
         self._clear_staging()
+        if not self._numbers:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            with suppress(OSError):  # not empty, or not ours
+                self.output.rmdir()
         self._lock.close()
 
     def __enter__(self) -> ExportDirectory:

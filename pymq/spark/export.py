@@ -7,16 +7,21 @@ CSV, ORC, Parquet) writes a new directory in one job.
 from __future__ import annotations
 
 import secrets
+import shutil
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pymq.clock import Clock, SystemClock
 from pymq.errors import PymqError, UsageError
 from pymq.spark import gateway
 from pymq.spark.cluster import ClusterView, RemoteCluster
 from pymq.spark.identity import Mark, check_marks, take_marks
+from pymq.spark.interruptible import run_interruptibly
+from pymq.spark.masters import check_driver_memory, check_master
 from pymq.spark.options import ExportOptions, ExportProgress, ExportSummary, NoProgress, QueueSummary
 from pymq.spark.planner import Plan, QueueKey, make_plan, rounds, split_ranges
 from pymq.spark.positions import parse_position
@@ -30,6 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pymq.spark.commits import ExportDirectory
+
+_Result = TypeVar("_Result")
 
 __all__ = ["ExportOptions", "ExportProgress", "ExportSummary", "NoProgress", "QueueSummary", "run"]
 
@@ -148,7 +155,7 @@ class _Export:
                 progress=target.target,
             )
             try:
-                results = _run_spark(lambda: run_job(spark, job))
+                results = _run_spark(spark, lambda: run_job(spark, job))
             except (PymqError, KeyboardInterrupt):
                 self._commit(log, finished_results(job), plan)
                 self.progress.kept(self.written.rows, str(log.output))
@@ -196,9 +203,9 @@ class _Export:
         self.written.tasks = len(tasks)
         if not tasks:
             return self._summary(plan)
-        with self._session() as spark:
+        with _removed_on_failure(output), self._session() as spark:
             with self._listener(spark, plan) as target:
-                counts = _run_spark(lambda: write(spark, self.options, tasks, target.target, output))
+                counts = _run_spark(spark, lambda: write(spark, self.options, tasks, target.target, output))
             self.written.rows = counts.rows
             for key, rows in counts.by_queue.items():
                 self.queues[key].rows = rows
@@ -209,7 +216,7 @@ class _Export:
         return self._summary(plan)
 
     def _tasks(self, plan: Plan) -> list[QueueRange]:
-        return split_ranges(plan.ranges, rows_max=self.options.rows_per_task)
+        return split_ranges(plan.ranges, rows_max=self.options.rows_of_a_task(plan.rows))
 
     def _open_log(self, output: Path) -> ExportDirectory:
         from pymq.spark.commits import ExportDirectory
@@ -270,13 +277,23 @@ class _Session:
         conf = {"spark.driver.memory": options.driver_memory, **options.conf}
         if options.chosen_writer == "arrow":
             conf = gateway.light_conf(conf)
-        self._spark = gateway.session(options.master, conf)
-        ship_package(self._spark)
+        check_master(options.master)
+        check_driver_memory(conf["spark.driver.memory"])
+        self._spark = run_interruptibly(lambda: self._start(conf), gateway.kill)
         java = gateway.running_java()
         export.java = str(java) if java else "an existing session"
         export.ready_s = time.monotonic()
         export.progress.phase("exporting")
         return self._spark
+
+    def _start(self, conf: dict[str, str]) -> SparkSession:
+        from pymq.spark.failures import translated
+
+        with translated():
+            spark = gateway.session(self._export.options.master, conf)
+            ship_package(spark)
+            gateway.wait_for_executors(spark)
+        return spark
 
     def __exit__(self, *_: object) -> None:
         self._stopped_s = time.monotonic()
@@ -285,12 +302,22 @@ class _Session:
         self._export.ready_s += time.monotonic() - self._stopped_s
 
 
-def _run_spark(work: Any) -> Any:
+def _run_spark(spark: SparkSession, work: Callable[[], _Result]) -> _Result:
     """Runs a Spark action. Raises a task's PymqError itself instead of Spark's pages of Java around it."""
     from pymq.spark.failures import translated
 
     with translated():
-        return work()
+        return run_interruptibly(work, spark.sparkContext.cancelAllJobs)
+
+
+@contextmanager
+def _removed_on_failure(output: Path) -> Iterator[None]:
+    """Removes a new output directory when its writer fails: what it holds then looks like an export and isn't one."""
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(output, ignore_errors=True)
+        raise
 
 
 def _count_files(output: Path) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pymq import errors
 from pymq.errors import PymqError
 from pymq.model.record import MalformedRecordError
+from pymq.spark import gateway
 from pymq.spark.ranges import DataLossError
 
 _KNOWN: dict[str, type[PymqError]] = {
@@ -37,14 +38,19 @@ class TaskFailedError(PymqError):
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Wraps a Spark action: raises a task's PymqError itself, else TaskFailedError with one line."""
-    from py4j.protocol import Py4JError
+    """Wraps a Spark action: raises a task's PymqError itself, else TaskFailedError with one line.
+
+    SparkStartError: the JVM has ended.
+    """
+    from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JJavaError) as error:
         raise translate(str(error)) from error
+    except (Py4JError, ConnectionError) as error:
+        raise (gateway.death() or translate(str(error))) from error
 
 
 def translate(text: str) -> PymqError:

@@ -7,6 +7,7 @@ refuse to start. This way also saves bash and a second JVM.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import shlex
 import shutil
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 15.0
+EXECUTOR_TIMEOUT_S = 60.0
+LOG_END_MAX_CHARS = 300
+# A process that dies closes its connections a moment before it has ended.
+_DEATH_TIMEOUT_S = 1.0
 DRIVER_MEMORY = "1g"
 
 # Spark's own list (JavaModuleOptions), without the module that runtimes in wheels lack.
@@ -50,6 +55,7 @@ _OPENS = (
     "java.base/sun.util.calendar",
     "java.security.jgss/sun.security.krb5",
 )
+_SCRATCH = "pymq-spark-"
 _LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = console
@@ -70,7 +76,10 @@ class _Gateway:
 
     def __init__(self, java: Java, master: str, conf: Mapping[str, str]) -> None:
         self.java = java
-        self.scratch = Path(tempfile.mkdtemp(prefix="pymq-spark-"))
+        _remove_old_scratch()
+        self.scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH))
+        self._lock = (self.scratch / "lock").open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
         self.log_path = self.scratch / "spark.log"
         self._answer_path = self.scratch / "gateway"
         (self.scratch / "log4j2.properties").write_text(_LOG4J)
@@ -112,11 +121,20 @@ class _Gateway:
             self.process.kill()
             self.process.wait()
         shutil.rmtree(self.scratch, ignore_errors=True)
+        self._lock.close()
 
     def log_end(self) -> str:
         """Returns the last lines of the JVM's log."""
         lines = self.log_path.read_text(errors="replace").strip().splitlines()
         return " | ".join(lines[-5:]) or "its log is empty"
+
+
+def _remove_old_scratch() -> None:
+    """Removes the scratch directories of processes that were killed: their files are locked no more."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*/lock"):
+        with suppress(OSError), path.open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path.parent, ignore_errors=True)
 
 
 class _Current:
@@ -148,9 +166,9 @@ def session(
         # The program has stopped the session itself, so its JVM is no longer used.
         _end_jvm(_Current.gateway)
     gateway = _Gateway(java or find_java(), master, {**_defaults(master), **(conf or {})})
+    _Current.gateway = gateway
     try:
         port, secret = gateway.wait_ready()
-        _Current.gateway = gateway
         with (
             _environment(
                 PYSPARK_GATEWAY_PORT=str(port),
@@ -165,6 +183,8 @@ def session(
     except BaseException:
         _end_jvm(gateway)
         raise
+    # Python's socketserver would print a traceback when the JVM dies and this connection ends.
+    spark.sparkContext._accumulatorServer.handle_error = lambda *_: None
     atexit.register(_end_jvm, gateway)
     _register(spark)
     _Current.users = 1
@@ -178,10 +198,49 @@ def close(spark: SparkSession) -> None:
     if gateway is None or _Current.users > 0:
         return
     try:
-        spark.stop()
+        if gateway.process.poll() is None:
+            spark.stop()
     finally:
         atexit.unregister(_end_jvm)
         _end_jvm(gateway)
+
+
+def kill() -> None:
+    """Ends the JVM of this process at once, also one that is starting: the session's user has given up."""
+    gateway = _Current.gateway
+    if gateway is not None:
+        gateway.process.kill()
+
+
+def death() -> SparkStartError | None:
+    """Returns an error when the JVM of this process has ended by itself, None while it runs."""
+    gateway = _Current.gateway
+    if gateway is None:
+        return None
+    try:
+        code = gateway.process.wait(_DEATH_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return None
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    return SparkStartError(
+        f"Spark's JVM died ({how}): the machine may be short of memory, or the driver needs more (--driver-memory); "
+        f"its log ends with: {gateway.log_end()[:LOG_END_MAX_CHARS]}"
+    )
+
+
+def wait_for_executors(spark: SparkSession, timeout_s: float = EXECUTOR_TIMEOUT_S) -> None:
+    """Returns once a cluster has given the session an executor; at once in local mode. Raises SparkStartError."""
+    context = spark.sparkContext
+    if context.master.startswith("local["):
+        return
+    deadline = time.monotonic() + timeout_s
+    while context._jsc.sc().getExecutorMemoryStatus().size() < 2:  # one is the driver
+        if time.monotonic() > deadline:
+            raise SparkStartError(
+                f"{context.master} gave no executor in {timeout_s:g} s: its workers are down, have too little memory "
+                "or cores, or can't start a JVM; see the master's page and the workers' logs"
+            )
+        time.sleep(0.1)
 
 
 @contextmanager
@@ -288,6 +347,7 @@ def _end_jvm(gateway: _Gateway) -> None:
     PySpark keeps its connection in class attributes, and the next session would use a closed one.
     """
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
     _Current.gateway = None
     _Current.users = 0
@@ -297,6 +357,8 @@ def _end_jvm(gateway: _Gateway) -> None:
             connection.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
+    SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
     gateway.close()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -18,6 +20,9 @@ DATA_LOSS_MODES = ("fail", "report")
 BODY_ERROR_MODES = ("fail", "replace")
 
 ROWS_PER_TASK = 2_000_000
+ROWS_PER_TASK_MIN = 100_000
+# A cluster's cores are known once Spark runs, but a plan is made before.
+CLUSTER_CORES = 8
 ROWS_PER_ROUND = 20_000_000
 
 # A broker's restart or fail-over ends within it.
@@ -75,7 +80,8 @@ class ExportOptions:
     """What to do about a body that is not UTF-8 in a column of text: fail, or replace the wrong bytes by U+FFFD."""
     retry_budget_s: float = RETRY_BUDGET_S
     """Seconds without progress, because no broker of a queue answers or all are busy, before the export fails."""
-    rows_per_task: int = ROWS_PER_TASK
+    rows_per_task: int = 0
+    """Most rows of a task; 0 chooses by the number of rows and of the master's cores."""
     rows_per_round: int = ROWS_PER_ROUND
     """Rows between two commits of the arrow writer."""
     dry_run: bool = False
@@ -104,6 +110,12 @@ class ExportOptions:
     def chosen_writer(self) -> str:
         return self.writer or ("arrow" if self.format == "parquet" else "spark")
 
+    def rows_of_a_task(self, planned_rows: int) -> int:
+        """Returns the most rows of a task: few enough that all cores have work until the end, else the given number."""
+        if self.rows_per_task:
+            return self.rows_per_task
+        return min(ROWS_PER_TASK, max(ROWS_PER_TASK_MIN, -(-planned_rows // (2 * _cores(self.master)))))
+
     def check(self) -> None:
         """Raises UsageError for an illegal value."""
         _check_choice("format", self.format, FORMATS)
@@ -121,8 +133,17 @@ class ExportOptions:
             raise UsageError(f"the arrow writer writes Parquet only, not {self.format}: use --writer spark")
         if self.output is None and not self.dry_run:
             raise UsageError("no output directory is given: name one, or use a dry run")
-        if self.rows_per_task < 1 or self.rows_per_round < 1 or self.max_rows < 0:
-            raise UsageError("rows per task and rows per round must be at least 1, the row limit at least 0")
+        if self.rows_per_task < 0 or self.rows_per_round < 1 or self.max_rows < 0:
+            raise UsageError("rows per round must be at least 1, rows per task and the row limit at least 0")
+
+
+def _cores(master: str) -> int:
+    """Returns how many tasks the master's URL lets run at once."""
+    match = re.fullmatch(r"local(?:\[(\*|[0-9]+).*\])?", master)
+    if match is None:
+        return CLUSTER_CORES
+    text = match.group(1) or "1"
+    return (os.cpu_count() or 1) if text == "*" else int(text)
 
 
 def _check_choice(what: str, value: str, known: tuple[str, ...]) -> None:

@@ -58,7 +58,7 @@ def write(
         .option("bodyErrors", options.body_errors)
         .option("retryBudgetSeconds", str(options.retry_budget_s))
         .option("inflateRatio", str(options.inflation_ratio_max))
-        .option("maxRowsPerPartition", str(options.rows_per_task))
+        .option("maxRowsPerPartition", str(max(part.count for part in tasks)))
         .option("progress", progress)
         .load()
     )
