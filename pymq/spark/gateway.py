@@ -7,7 +7,6 @@ refuse to start. This way also saves bash and a second JVM.
 from __future__ import annotations
 
 import atexit
-import fcntl
 import os
 import shlex
 import shutil
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import pymq
 from pymq.errors import PymqError, UsageError
+from pymq.file_lock import try_lock_file
 from pymq.spark.java import Java, find_java
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class _Gateway:
         _remove_old_scratch()
         self.scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH))
         self._lock = (self.scratch / "lock").open("w")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        try_lock_file(self._lock.fileno())
         self.log_path = self.scratch / "spark.log"
         self._answer_path = self.scratch / "gateway"
         (self.scratch / "log4j2.properties").write_text(_LOG4J)
@@ -133,8 +133,8 @@ def _remove_old_scratch() -> None:
     """Removes the scratch directories of processes that were killed: their files are locked no more."""
     for path in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*/lock"):
         with suppress(OSError), path.open("r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(path.parent, ignore_errors=True)
+            if try_lock_file(lock.fileno()):
+                shutil.rmtree(path.parent, ignore_errors=True)
 
 
 class _Current:
