@@ -67,6 +67,7 @@ CHANGE_NOTHING_THERE = {
         "exporter",
         "top",
         "doctor",
+        "stats",
         "tail",
         "send",
         "bench",
