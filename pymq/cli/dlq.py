@@ -71,19 +71,29 @@ def show(
     end: EndOption = None,
     count_max: MaxOption = 64,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="text|json|raw", help="A line each, JSON lines, or bodies.")
+        str,
+        typer.Option("--output", "-o", metavar="text|json|jsonl|tsv|yaml|raw", help="A line each, or records."),
     ] = "text",
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show a group's dead letters."""
     import sys
 
-    from pymq.cli.message_text import MessageFormat, formatter
-    from pymq.cli.message_work import check_format
+    from pymq.cli.message_text import formatter
+    from pymq.cli.message_work import FORMATS, RECORD_FORMATS, check_format, plain_record
 
     check_format(output)
-    to_bytes = formatter(MessageFormat(output), color=is_styled())
-    if not _write(namesrv, _wanted(group, ids, origin, begin, end, count_max), sys.stdout.buffer, to_bytes):
+    records: list[dict[str, Any]] = []
+
+    def keep(message: Any) -> bytes:
+        records.append(plain_record(message))
+        return b""
+
+    to_bytes = keep if output in RECORD_FORMATS else formatter(FORMATS[output], color=is_styled())
+    count = _write(namesrv, _wanted(group, ids, origin, begin, end, count_max), sys.stdout.buffer, to_bytes)
+    if output in RECORD_FORMATS:
+        print_data(records, OutputFormat(output))
+    elif not count:
         print_note("no dead letter matches")
 
 

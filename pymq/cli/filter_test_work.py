@@ -76,7 +76,7 @@ async def _read(topic: str, start: Start, count: int, namesrv: str) -> list[Stor
         count=count,
         follow=False,
         selection=MessageSelection(),
-        queue_id=None,
+        queue=None,
         group=GROUP,
         commit=False,
         namesrv=namesrv,

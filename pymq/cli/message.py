@@ -17,7 +17,8 @@ from pymq.errors import UsageError
 app = new_app("Look messages up by id or key, and trace one.")
 
 FormatOption = Annotated[
-    str, typer.Option("--output", "-o", metavar="text|json|raw", help="Whole message, JSON line, or body only.")
+    str,
+    typer.Option("--output", "-o", metavar="text|json|jsonl|tsv|yaml|raw", help="For people, records, or bodies."),
 ]
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import msgspec
+
 from pymq.cli.dlq_work import NOT_SENT_AGAIN
-from pymq.cli.message_text import MessageFormat, formatter, shown_body
+from pymq.cli.message_text import MessageFormat, formatter, message_record, shown_body
 from pymq.cli.options import split_addresses
-from pymq.cli.output import is_styled, print_fields, print_line, printable
+from pymq.cli.output import OutputFormat, is_styled, print_data, print_fields, print_line, printable
 from pymq.cli.times import local_time
 from pymq.client import Producer
 from pymq.client.admin import Admin
@@ -44,10 +46,27 @@ _OF_TRANSACTIONS = NOT_SENT_AGAIN | {
 }
 
 
+# Formats of the commands that show messages: ``table`` is ``text``, and ``json`` is one object a line, as ``jsonl``.
+FORMATS = {
+    "text": MessageFormat.text,
+    "table": MessageFormat.text,
+    "json": MessageFormat.json,
+    "jsonl": MessageFormat.json,
+    "raw": MessageFormat.raw,
+}
+RECORD_FORMATS = (OutputFormat.tsv, OutputFormat.yaml)
+
+
 def check_format(output: str) -> None:
     """Raises UsageError for an unknown format."""
-    if output not in list(MessageFormat):
-        raise UsageError(f"-o {output!r}: use one of {', '.join(MessageFormat)}")
+    if output not in (*FORMATS, *RECORD_FORMATS):
+        raise UsageError(f"-o {output!r}: use one of {', '.join((*FORMATS, *RECORD_FORMATS))}")
+
+
+def plain_record(message: StoredMessage) -> dict[str, Any]:
+    """Returns all fields of a message, with its body as a value."""
+    record = message_record(message)
+    return record | {"body": msgspec.json.decode(record["body"].encode())}
 
 
 async def find_by_id(admin: Admin, message_id: str, topic: str | None) -> list[StoredMessage]:
@@ -136,13 +155,16 @@ async def resend(
 
 def print_messages(messages: list[StoredMessage], output: str, *, whole: bool) -> None:
     """Prints messages; ``whole``: text format shows every field instead of one line."""
-    if output == MessageFormat.text and whole:
+    if output in RECORD_FORMATS:
+        print_data([plain_record(message) for message in messages], OutputFormat(output))
+        return
+    if FORMATS[output] is MessageFormat.text and whole:
         for at, message in enumerate(messages):
             if at:
                 print_line()
             _print_whole(message)
         return
-    to_bytes = formatter(MessageFormat(output), color=is_styled())
+    to_bytes = formatter(FORMATS[output], color=is_styled())
     for message in messages:
         sys.stdout.buffer.write(to_bytes(message))
     sys.stdout.buffer.flush()

@@ -11,6 +11,7 @@ import typer
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, DryRunOption, NamesrvOption, OutputOption
 from pymq.cli.output import Column, OutputFormat, print_data, print_listing, print_note, print_table
+from pymq.cli.queues import parse_queue_choice
 from pymq.cli.session import with_admin
 from pymq.errors import EXIT_FAILED, UsageError
 
@@ -29,7 +30,8 @@ BrokerOption = Annotated[
     list[str] | None, typer.Option("--broker", metavar="NAME", help="Only queues of this broker (repeatable).")
 ]
 QueueOption = Annotated[
-    list[int] | None, typer.Option("--queue", metavar="N", min=0, help="Only queues with this number (repeatable).")
+    list[str] | None,
+    typer.Option("--queue", metavar="[BROKER:]ID", help="Only this queue, of each broker or of one (repeatable)."),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Apply the plan; without it, only show it.")]
 
@@ -57,7 +59,7 @@ def show(
     """Show a group's committed offset in each queue, between the first and the end offset."""
     from pymq.cli import offset_work as work
 
-    selection = work.Selection(group, topics or [], brokers or [], queues or [])
+    selection = work.Selection(group, topics or [], brokers or [], [parse_queue_choice(text) for text in queues or ()])
     records = with_admin(namesrv, lambda admin: work.show(admin, selection))
     print_listing(records, PLACE_COLUMNS, output)
 
@@ -91,7 +93,7 @@ def reset(
         start = parse_start(to, time.time_ns() // 1_000_000)
     except UsageError:
         raise UsageError(f"--to {to!r}: write start, end, an offset, -15m or 2026-01-31T12:00") from None
-    selection = work.Selection(group, topics or [], brokers or [], queues or [])
+    selection = work.Selection(group, topics or [], brokers or [], [parse_queue_choice(text) for text in queues or ()])
     _run(namesrv, lambda admin: work.plan_reset(admin, selection, start), yes=yes and not dry_run, output=output)
 
 
@@ -115,7 +117,7 @@ def copy(
     """
     from pymq.cli import offset_work as work
 
-    selection = work.Selection(group, topics or [], brokers or [], queues or [])
+    selection = work.Selection(group, topics or [], brokers or [], [parse_queue_choice(text) for text in queues or ()])
     _run(namesrv, lambda admin: work.plan_copy(admin, source, selection), yes=yes and not dry_run, output=output)
 
 
@@ -141,7 +143,7 @@ def skip(
     """
     from pymq.cli import offset_work as work
 
-    selection = work.Selection(group, topics or [], brokers or [], queues or [])
+    selection = work.Selection(group, topics or [], brokers or [], [parse_queue_choice(text) for text in queues or ()])
     _run(namesrv, lambda admin: work.plan_skip(admin, selection, count), yes=yes and not dry_run, output=output)
 
 

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
+from pymq.cli.queues import QueueChoice
 from pymq.cli.tail_start import Start, StartKind
 from pymq.client import MessageQueue
 from pymq.client.admin import Admin
@@ -23,7 +24,7 @@ class Selection:
     group: str
     topics: list[str]
     brokers: list[str] = field(default_factory=list)
-    queue_ids: list[int] = field(default_factory=list)
+    queues: list[QueueChoice] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         check_group(self.group)
@@ -32,7 +33,7 @@ class Selection:
 
     def wants(self, queue: MessageQueue) -> bool:
         return (not self.brokers or queue.broker_name in self.brokers) and (
-            not self.queue_ids or queue.queue_id in self.queue_ids
+            not self.queues or any(choice.takes(queue.broker_name, queue.queue_id) for choice in self.queues)
         )
 
 
@@ -111,11 +112,11 @@ async def plan_copy(admin: Admin, source: str, selection: Selection) -> Plan:
     if source == selection.group:
         raise UsageError(f"both groups are {source!r}: name another one to copy from")
     topics = selection.topics or await _topics_of(admin, source)
-    of_source = await _places(admin, Selection(source, topics, selection.brokers, selection.queue_ids))
+    of_source = await _places(admin, Selection(source, topics, selection.brokers, selection.queues))
     wanted = {queue: place.committed for queue, place in of_source.items() if place.committed is not None}
     if not wanted:
         raise NotFoundError(f"group {source!r} has committed nothing in {', '.join(topics)}: nothing to copy")
-    places = await _places(admin, Selection(selection.group, topics, selection.brokers, selection.queue_ids))
+    places = await _places(admin, Selection(selection.group, topics, selection.brokers, selection.queues))
     missing = len(of_source) - len(wanted)
     notes = [f"{missing} queues stay as they are: {source} has committed nothing in them"] if missing else []
     return await _plan(admin, selection.group, places, wanted, notes)

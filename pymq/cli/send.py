@@ -56,7 +56,7 @@ def send(
         int | None,
         typer.Option("--delay-level-max", metavar="N", min=1, help="The number of levels, if brokers have over 18."),
     ] = None,
-    queue: Annotated[str | None, typer.Option("--queue", metavar="BROKER:ID", help="Send to this queue only.")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", metavar="[BROKER:]ID", help="Send to this queue.")] = None,
     json_lines: Annotated[
         bool,
         typer.Option(
@@ -86,13 +86,14 @@ def send(
     """Send messages: the argument, or each line of stdin (empty lines are skipped). A text with @ begins with @@."""
     from pymq.cli import send_work as work
     from pymq.cli.options import parse_pairs
+    from pymq.cli.queues import parse_queue_choice
     from pymq.model.message import DELAY_LEVEL_MAX
     from pymq.net.runtime import run
 
     levels = delay_level_max or DELAY_LEVEL_MAX
     template = work.template(topic, tag, keys or [], parse_pairs(properties or (), "--property"), delay_level, levels)
     template = work.with_timer(template, delay, deliver_at, time.time_ns() // 1_000_000)
-    target = work.parse_queue(topic, queue)
+    target = run(work.find_queue(topic, parse_queue_choice(queue), namesrv)) if queue is not None else None
     whole = work.body_argument(body) if body is not None and body != "-" else None
     if whole is not None and count is None:
         result = run(work.send_one(work.with_body(template, whole), target, group, namesrv, levels))

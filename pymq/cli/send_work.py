@@ -17,11 +17,13 @@ from pymq.cli.message_text import message_in_lane
 from pymq.cli.options import split_addresses
 from pymq.cli.output import Progress, print_note, progress
 from pymq.cli.pace import Pace
+from pymq.cli.queues import QueueChoice
 from pymq.client import Message, MessageQueue, Producer, SendResult
+from pymq.client.admin import Admin
 from pymq.client.ordered_sends import BATCH_COUNT, OrderedSends
 from pymq.client.outgoing import BODY_SIZE_MAX_BYTES
 from pymq.client.producer import RETRY_COUNT
-from pymq.errors import PymqError, StoppedError, UsageError
+from pymq.errors import NotFoundError, PymqError, StoppedError, UsageError
 from pymq.model.message import check_delay_level
 from pymq.model.names import check_topic
 from pymq.model.properties import RESERVED
@@ -85,14 +87,18 @@ def body_argument(text: str) -> bytes:
     return body
 
 
-def parse_queue(topic: str, text: str | None) -> MessageQueue | None:
-    """Parses a queue such as ``broker-a:3``. Raises UsageError."""
-    if text is None:
-        return None
-    broker, _, number = text.rpartition(":")
-    if not broker or not number.isdigit():
-        raise UsageError(f"--queue {text!r} is wrong: write BROKER:ID, for example broker-a:0")
-    return MessageQueue(topic, broker, int(number))
+async def find_queue(topic: str, choice: QueueChoice, namesrv: str) -> MessageQueue:
+    """Returns the queue that is meant. Raises NotFoundError, or UsageError when several brokers have it."""
+    if choice.broker is not None:
+        return MessageQueue(topic, choice.broker, choice.queue_id)
+    async with Admin(split_addresses(namesrv)) as admin:
+        route = await admin.topics.route(topic)
+    brokers = sorted(data.broker_name for data in route.queue_datas if choice.queue_id < data.write_queue_nums)
+    if not brokers:
+        raise NotFoundError(f"no broker has a queue {choice} of {topic} to write: pymq topic route {topic} shows all")
+    if len(brokers) > 1:
+        raise UsageError(f"--queue {choice} is on {', '.join(brokers)}: write {brokers[0]}:{choice}")
+    return MessageQueue(topic, brokers[0], choice.queue_id)
 
 
 async def send_one(

@@ -29,7 +29,7 @@ ConfigOption = Annotated[
 RunningOption = Annotated[
     bool, typer.Option("--while-running", help="Read even if a broker runs there; the newest part may be missing.")
 ]
-DUMP_FORMATS = ("jsonl", "parquet")
+DUMP_FORMATS = ("jsonl", "json", "parquet")
 
 
 @app.command(
@@ -102,7 +102,7 @@ def inspect(
 def dump(
     directory: DirectoryArgument,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="jsonl|parquet", help="One JSON object per line, or Parquet.")
+        str, typer.Option("--output", "-o", metavar="jsonl|json|parquet", help="One JSON object per line, or Parquet.")
     ] = "jsonl",
     target: Annotated[
         str | None,

@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 from pymq.cli.filter_option import ExpressionOption, PluginOption, SqlOption, ViaOption, parse_plugin
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, InflateRatioOption, NamesrvOption
+from pymq.cli.queues import parse_queue_choice
 from pymq.cli.tail_start import DEFAULT_LAST_COUNT, Start, StartKind, expand_short_forms, parse_start, parse_stop
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
@@ -109,7 +110,7 @@ def tail(
         list[str] | None, typer.Option("--dead-letters", metavar="GROUP", help="Also this group's dead letters.")
     ] = None,
     queue: Annotated[
-        int | None, typer.Option("--queue", metavar="N", min=0, help="Only queues with this number.")
+        str | None, typer.Option("--queue", metavar="[BROKER:]ID", help="Only this queue, of each broker or of one.")
     ] = None,
     group: Annotated[
         str | None,
@@ -193,7 +194,7 @@ def tail(
         count=count,
         follow=follow and (end is None or end.kind is not StartKind.END),
         selection=selection,
-        queue_id=queue,
+        queue=parse_queue_choice(queue) if queue is not None else None,
         group=group or DEFAULT_GROUP,
         commit=commit,
         namesrv=namesrv,

@@ -123,7 +123,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["topic", "list", "--namesrv", "nowhere"], "HOST:PORT"),
         (["send", "t", "b", "--property", "KEYS=1"], "reserved by RocketMQ"),
         (["send", "t", "b", "--property", "nothing"], "NAME=VALUE"),
-        (["send", "t", "b", "--queue", "3"], "BROKER:ID"),
+        (["send", "t", "b", "--queue", "three"], "BROKER:ID"),
         (["tail", "--from", "yesterday"], "--from 'yesterday'"),
         (["tail", "--from", "end", "-10"], "exclude each other"),
         (["tail", "--commit"], "--group"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from pymq.cli.queues import QueueChoice
 from pymq.cli.tail_start import Start
 from pymq.cli.tailing.selection import MessageSelection
 from pymq.client import MessageQueue
@@ -25,7 +26,7 @@ class TailOptions:
     count: int | None
     follow: bool
     selection: MessageSelection
-    queue_id: int | None
+    queue: QueueChoice | None
     group: str
     commit: bool
     namesrv: str

@@ -64,7 +64,7 @@ class Sources:
                 raise NoQueueError(why_not_read(topic, await self._admin.topics.route(topic)))
             if not chosen and topic in self._named:
                 raise NotFoundError(
-                    f"no queue {self._options.queue_id} in {topic}: it has {len(queues)} queues, numbered from 0"
+                    f"no queue {self._options.queue} in {topic}: it has {len(queues)} queues, numbered from 0"
                 )
             found += chosen
         if not found and not self._named:
@@ -88,7 +88,8 @@ class Sources:
         return found
 
     def _chosen(self, queues: list[MessageQueue]) -> list[MessageQueue]:
-        return [queue for queue in queues if self._options.queue_id in (None, queue.queue_id)]
+        choice = self._options.queue
+        return [queue for queue in queues if choice is None or choice.takes(queue.broker_name, queue.queue_id)]
 
     async def _topics(self) -> list[str]:
         if self._patterns:
