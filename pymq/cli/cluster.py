@@ -1,4 +1,4 @@
-"""``pymq cluster``: list."""
+"""``pymq cluster``: list, clients."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 from pymq.cli.broker_status import shown_bytes, shown_ms
 from pymq.cli.lazy import examples, new_app
+from pymq.cli.name_servers.clients import clients
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing
 from pymq.cli.session import with_admin
@@ -62,6 +63,11 @@ def list_brokers(
         print_line("\nproblems")
     for record, problem in problems:
         print_line(f"  {record['broker']} {record['broker_id']} at {record['address']}: {problem}")
+
+
+app.command(
+    epilog=examples("pymq cluster clients", "pymq cluster clients --group billing", "pymq cluster clients -o json")
+)(clients)
 
 
 def _in_sync_text(record: dict[str, Any]) -> Any:

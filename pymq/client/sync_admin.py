@@ -14,6 +14,7 @@ from pymq.client.admin.connection import DEFAULT_TIMEOUT_S
 from pymq.client.admin.draining import DrainAdmin
 from pymq.client.admin.filters import FilterAdmin
 from pymq.client.admin.groups import GroupAdmin
+from pymq.client.admin.instances import InstanceAdmin
 from pymq.client.admin.messages import MessageAdmin
 from pymq.client.admin.namesrv import NamesrvAdmin
 from pymq.client.admin.offsets import OffsetAdmin
@@ -190,6 +191,13 @@ class SyncDrainAdmin(_Part[DrainAdmin]):
     configs = _blocking(DrainAdmin.configs)
 
 
+class SyncInstanceAdmin(_Part[InstanceAdmin]):
+    """The blocking form of :class:`~pymq.client.admin.instances.InstanceAdmin`."""
+
+    all = _blocking(InstanceAdmin.all)
+    positions = _blocking(InstanceAdmin.positions)
+
+
 class SyncPermissionAdmin(_Part[PermissionAdmin]):
     """The blocking form of :class:`~pymq.client.admin.permissions.PermissionAdmin`."""
 
@@ -230,6 +238,7 @@ class SyncAdmin:
         self.groups = SyncGroupAdmin(lambda: self._admin.groups)
         self.offsets = SyncOffsetAdmin(lambda: self._admin.offsets)
         self.brokers = SyncBrokerAdmin(lambda: self._admin.brokers)
+        self.instances = SyncInstanceAdmin(lambda: self._admin.instances)
         self.permissions = SyncPermissionAdmin(lambda: self._admin.permissions)
         self.settings = SyncSettingsAdmin(lambda: self._admin.settings)
         self.filters = SyncFilterAdmin(lambda: self._admin.filters)

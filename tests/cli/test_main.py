@@ -24,7 +24,7 @@ SUBCOMMANDS = {
     "broker": ["", "status", "promote", "drain", "undrain", "rejoin"],  # without arguments it runs a broker
     "namesrv": ["", "status", "kv"],  # without arguments it runs a name server
     "context": ["add", "use", "list", "show", "remove"],
-    "cluster": ["list"],
+    "cluster": ["list", "clients"],
     "check": ["broker", "lag", "disk", "replica"],
     "topic": ["list", "create", "update", "delete", "describe", "route", "stats"],
     "group": ["list", "describe", "lag"],

@@ -20,6 +20,7 @@ PARTS = [
     "groups",
     "offsets",
     "brokers",
+    "instances",
     "permissions",
     "settings",
     "filters",

@@ -12,6 +12,7 @@ from pymq.client.admin.connection import DEFAULT_TIMEOUT_S, AdminConnection
 from pymq.client.admin.draining import DrainAdmin
 from pymq.client.admin.filters import FilterAdmin
 from pymq.client.admin.groups import GroupAdmin
+from pymq.client.admin.instances import InstanceAdmin
 from pymq.client.admin.messages import MessageAdmin
 from pymq.client.admin.namesrv import NamesrvAdmin
 from pymq.client.admin.offsets import OffsetAdmin
@@ -26,7 +27,7 @@ from pymq.clock import Clock, SystemClock
 
 class Admin:
     """Admin calls by noun: ``cluster``, ``topics``, ``groups``, ``offsets``, ``draining``, ``filters``, ``brokers``,
-    ``permissions``, ``settings``, ``replication``, ``messages``, ``traces``, ``namesrv``.
+    ``instances``, ``permissions``, ``settings``, ``replication``, ``messages``, ``traces``, ``namesrv``.
 
     ``namesrv``: "host:port" texts, or one text with several joined by ``;``; without them NAMESRV_ADDR from the
     environment, else 127.0.0.1:9876. ``timeout_s``: for each request. ``is_partial``: calls that ask every broker
@@ -52,6 +53,7 @@ class Admin:
         self.offsets = OffsetAdmin(self._connection, self.topics, self.groups)
         self.draining = DrainAdmin(self.topics, self.groups, self.offsets)
         self.brokers = BrokerAdmin(self._connection)
+        self.instances = InstanceAdmin(self.cluster, self.groups, self.brokers)
         self.permissions = PermissionAdmin(self._connection, self.cluster, self.topics, self.brokers)
         self.settings = SettingsAdmin(self._connection)
         self.filters = FilterAdmin(self.cluster, self.topics, self.groups, self.brokers)

@@ -1,0 +1,41 @@
+"""``pymq cluster clients``: every producer and consumer that is connected to any broker."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.output import Column, OutputFormat, print_listing
+from pymq.cli.session import end_partial, with_partial_admin
+
+COLUMNS = [
+    Column("kind"),
+    Column("group"),
+    Column("client_id", "CLIENT"),
+    Column("language"),
+    Column("version"),
+    Column("brokers"),
+]
+
+
+def clients(
+    group: Annotated[str | None, typer.Option("--group", "-g", metavar="NAME", help="Only this group.")] = None,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """List the producers and consumers that are connected now, with the brokers of each.
+
+    Every master is asked, one request for each of its groups. Exit code 6: a broker could not be asked.
+    """
+    from pymq.wire.versions import version_name
+
+    found, unreached = with_partial_admin(namesrv, lambda admin: admin.instances.all())
+    records = [
+        {**one._asdict(), "version": version_name(one.version), "brokers": list(one.brokers)}
+        for one in found
+        if group in (None, one.group)
+    ]
+    print_listing(records, COLUMNS, output, "no client is connected")
+    end_partial(unreached)
