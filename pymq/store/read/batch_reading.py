@@ -11,7 +11,7 @@ import struct
 from typing import NamedTuple
 
 from pymq.errors import CorruptRecordError, UnreadableError
-from pymq.model.layout import BATCH_UNIT, BATCH_UNIT_RANGE, BLANK_UNIT_SIZE, RECORD_PLACE, UNIT
+from pymq.model.layout import BATCH_UNIT, BLANK_UNIT_SIZE, RECORD_PLACE
 from pymq.model.record import MalformedRecordError
 from pymq.store.queue.batch_queue import BatchQueue
 from pymq.store.read.reading import (
@@ -69,8 +69,10 @@ def get_batches(
     scan_max = max(settings.filter_scan_bytes // queue.units.unit_size_bytes, 1)
     units, number = queue.units, queue.units.number_of(offset)
     first = number
+    # Records that are asked for next have about as many messages as the one before them.
+    step_units = min(_STEP_UNITS, limits.count // max(queue.offset_of(number + 1) - queue.offset_of(number), 1) + 1)
     while number < units.max_offset and number - first < scan_max:
-        step = _step(queue, number)
+        step = _step(queue, number, step_units)
         if not step.units:  # a file that was deleted by hand
             number = min(units.max_offset, (number // units.units_per_file + 1) * units.units_per_file)
             result.next_offset = queue.offset_of(number)
@@ -78,6 +80,7 @@ def get_batches(
             break
         taken = reader.take(step)
         number += taken
+        step_units = _STEP_UNITS
         if taken < len(step.units) or (pace is not None and pace.is_over()):
             break
     else:
@@ -90,11 +93,10 @@ def get_batches(
     return result
 
 
-def _step(queue: BatchQueue, number: int) -> _Step:
-    raw = bytes(queue.units.read(number, _STEP_UNITS))
-    size = BATCH_UNIT.size
-    places = range(0, len(raw) - size + 1, size)
-    return _Step([UNIT.unpack_from(raw, at) for at in places], [BATCH_UNIT_RANGE.unpack_from(raw, at) for at in places])
+def _step(queue: BatchQueue, number: int, count: int) -> _Step:
+    raw = bytes(queue.units.read(number, count))
+    fields = list(BATCH_UNIT.iter_unpack(raw[: len(raw) - len(raw) % BATCH_UNIT.size]))
+    return _Step([each[:3] for each in fields], [each[4:6] for each in fields])
 
 
 class _BatchReader:
