@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from pymq.client import Message, MessageQueue, Producer, SendResult
+from pymq.client import Message, MessageQueue, Producer, SendResult, queue_picker
 from pymq.client.in_flight import InFlight
-from pymq.client.queue_picker import queue_of_key
 from pymq.errors import ClosedError, OverloadedError, RefusedError, RequestTimeoutError, UsageError
 from pymq.model.properties import decode_properties
 from pymq.model.record import decode_batch
@@ -173,6 +172,17 @@ def test_a_refused_batch_is_sent_one_by_one_so_that_only_the_bad_message_fails()
     run(scenario, linger_ms=0)
 
 
+def test_the_messages_of_a_refused_batch_of_a_key_keep_their_order() -> None:
+    async def scenario(_: Any, brokers: Any, producer: Any) -> None:
+        log = Log()
+        brokers[0].on(SEND, log.store)
+        brokers[0].refuse(BATCH, ResponseCode.MESSAGE_ILLEGAL)
+        await asyncio.gather(*[producer.send(message, ordering_key="k") for message in numbers(5)])
+        assert list(log.queues.values()) == [[b"0", b"1", b"2", b"3", b"4"]]
+
+    run(scenario, linger_ms=0)
+
+
 def test_another_refusal_is_everyones() -> None:
     async def scenario(_: Any, brokers: Any, producer: Any) -> None:
         brokers[0].refuse(BATCH, ResponseCode.INVALID_PARAMETER)
@@ -222,7 +232,7 @@ def test_a_key_goes_where_java_sends_it() -> None:
     queues = [MessageQueue("T", "b", n) for n in range(7)]
     # "polygenelubricants".hashCode() is Integer.MIN_VALUE
     for key, place in (("", 0), ("a", 97 % 7), ("ab", (97 * 31 + 98) % 7), ("polygenelubricants", 2**31 % 7)):
-        assert queue_of_key(queues, key) == queues[place]
+        assert queue_picker.queue_of_key(queues, key) == queues[place]
 
 
 @pytest.mark.parametrize("linger_ms", [None, 0, 5])
@@ -273,10 +283,12 @@ def test_an_ordered_queue_has_one_request_at_a_time_and_batches_behind_it() -> N
         rest = [await producer.enqueue(one, ordering_key="k", timeout_s=60) for one in numbers(9)]
         await asyncio.sleep(0.01)  # longer than the linger time: they wait nevertheless
         assert held.empty()
+        rest.append(await producer.enqueue(Message("T", b"last"), ordering_key="k", timeout_s=60))
         go_on.release()
         go_on.release()
+        go_on.release()  # for a request that should not be
         await asyncio.gather(first, *rest)
-        assert log.sizes == [1, 9]
+        assert log.sizes == [1, 10]
 
     run(scenario, linger_ms=1)
 
