@@ -156,7 +156,7 @@ class BrokerConfig(Config):
     metrics_prom_exporter_host: str = setting("metricsPromExporterHost", "", "Address to serve metrics on; empty: brokerIP1.")
     metrics_prom_exporter_port: int = setting("metricsPromExporterPort", 5557, "Port to serve metrics on; 0 takes any free port.", minimum=0, maximum=65535)
     metrics_label: str = setting("metricsLabel", "", "Labels for every metric: `key:value` pairs separated by commas.", form=METRICS_LABEL)
-    metrics_series_max: int = setting("metricsOtelCardinalityLimit", 10_000, "Most series of one metric (RocketMQ: 50000); the oldest ones stay.", minimum=100, maximum=1_000_000, runtime=True)
+    metrics_series_max: int = setting("metricsOtelCardinalityLimit", 100_000, "Most series of one metric (RocketMQ: 50000); the oldest ones stay.", minimum=100, maximum=1_000_000, runtime=True)
 
     # Limits: each one stops a way to exhaust the broker
     frame_size_bytes_max: int = setting("frameSizeBytesMax", 16 * MIB, "Largest frame; a longer one closes its connection.", minimum=65_536, maximum=256 * MIB, is_size=True)

@@ -8,16 +8,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isnan
 
-from pymq.metrics.family import BUCKET, BUCKET_LABEL, Collector, Family, Metric, Reading, gauge
+from pymq.metrics.family import (
+    BUCKET,
+    BUCKET_LABEL,
+    Collector,
+    Family,
+    Metric,
+    Reading,
+    Rows,
+    escape,
+    gauge,
+    label_text,
+)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_EXACT = 2**53  # below it a float has every integer
 SLICE_S = 0.001  # the time for which a scrape may block the event loop
 LEFT_OUT = gauge(
     "pymq_metrics_left_out",
     "Series of a metric that are left out because there are more than the limit (`metricsOtelCardinalityLimit`).",
     "metric",
 )
-_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 def slices(
@@ -42,20 +53,17 @@ def slices(
     yield _joined(lines)
 
 
-def escape(text: str) -> str:
-    """Escape a label's value for its place between quotation marks."""
-    return text.translate(_ESCAPES) if '"' in text or "\\" in text or "\n" in text else text
-
-
 def number_text(value: float) -> str:
     """Format a reading as Go and Prometheus do."""
+    if type(value) is int and -_EXACT < value < _EXACT:
+        return str(value)
     if value == float("inf"):
         return "+Inf"
     if value == float("-inf"):
         return "-Inf"
     if isnan(value):
         return "NaN"
-    return str(int(value)) if value == int(value) and abs(value) < 2**53 else repr(float(value))
+    return str(int(value)) if value == int(value) and abs(value) < _EXACT else repr(float(value))
 
 
 def _lines(collectors: Iterable[Collector], labels: Mapping[str, str]) -> Iterator[str | None]:
@@ -81,11 +89,21 @@ def _family_lines(family: Family, labels: Mapping[str, str]) -> Iterator[str | N
         if reading is None:
             yield None
             continue
+        if isinstance(reading, Rows):
+            yield _rows_text(name, fixed, reading)
+            continue
         keys = (*metric.labels, BUCKET_LABEL) if reading.suffix == BUCKET else metric.labels
-        own = ",".join([f'{key}="{escape(value)}"' for key, value in zip(keys, reading.labels, strict=True)])
+        own = label_text(keys, reading.labels)
         both = f"{fixed},{own}" if fixed and own else fixed or own
         braces = f"{{{both}}}" if both else ""
         yield f"{name}{reading.suffix}{braces} {number_text(reading.value)}"
+
+
+def _rows_text(name: str, fixed: str, rows: Rows) -> str:
+    begin = f"{name}{{{fixed}," if fixed else f"{name}{{"
+    return "\n".join(
+        [f"{begin}{own}}} {number_text(value)}" for own, value in zip(rows.labels, rows.values, strict=True)]
+    )
 
 
 def _help(metric: Metric) -> str:

@@ -16,6 +16,7 @@ Item = TypeVar("Item")
 # The lines of a histogram: counts up to a bound (an additional label), the number of items and the sum of their sizes.
 BUCKET, COUNT, SUM = "_bucket", "_count", "_sum"
 BUCKET_LABEL = "le"
+_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 class MetricKind(StrEnum):
@@ -48,10 +49,17 @@ class Reading(NamedTuple):
     suffix: str = ""
 
 
+class Rows(NamedTuple):
+    """Many readings of a metric at once. ``labels`` are written as :func:`label_text` does, one text for each value."""
+
+    labels: Sequence[str]
+    values: Sequence[float]
+
+
 # Marks work that gave no reading, after which a scrape may rest.
 PAUSE = None
 
-Readings = Iterable[Reading | None]
+Readings = Iterable[Reading | Rows | None]
 
 
 class Family(NamedTuple):
@@ -101,6 +109,16 @@ def state_set(metric: Metric, states: Iterable[str], current: str) -> Family:
     known = list(states)
     every = known if current in known else [*known, current]
     return Family(metric, [Reading((state,), float(state == current)) for state in every])
+
+
+def escape(text: str) -> str:
+    """Escape a label's value for its place between quotation marks."""
+    return text.translate(_ESCAPES) if '"' in text or "\\" in text or "\n" in text else text
+
+
+def label_text(keys: Sequence[str], values: Sequence[str]) -> str:
+    """Return labels as Prometheus reads them between braces."""
+    return ",".join([f'{key}="{escape(value)}"' for key, value in zip(keys, values, strict=True)])
 
 
 def bounded(items: Collection[Item], count_max: int) -> tuple[list[Item], int]:

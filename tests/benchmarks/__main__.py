@@ -39,6 +39,7 @@ from tests.benchmarks.replicas import REPLICA_CASES, REPLICA_SYNC_CASES, PairBen
 from tests.benchmarks.replicas import SYNC_SETTINGS as REPLICA_SYNC_SETTINGS
 from tests.benchmarks.report import Collected
 from tests.benchmarks.restarts import FULL_MESSAGES, QUICK_MESSAGES, RESTART_CASES, measure_restarts
+from tests.benchmarks.scale import FULL_SCALE, QUICK_SCALE, SCALE_CASES, ScaleBench
 from tests.benchmarks.standalone import PyMQBroker
 from tests.benchmarks.tables import TABLE_CASES, TABLE_SETTINGS
 from tests.benchmarks.turns import TURN_CASES, TURN_SETTINGS
@@ -50,6 +51,7 @@ FOLLOW_CASE = "store-follow"
 QUEUES_CASE = "queues"
 ALL_CASES = [
     START_CASE, *CASES, *CLIENT_CASES, *TURN_CASES, *TABLE_CASES, *SYNC_CASES, APPEND_CASE, FOLLOW_CASE, QUEUES_CASE,
+    *SCALE_CASES,
     *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES, FILTER_SERVER_CASE, NAME_SERVER_CASE, EXPORT_CASE,
 ]  # fmt: skip
 
@@ -135,6 +137,8 @@ class Run:
             self._follow_case()
         if QUEUES_CASE in self._names and not self._options.only_apache:
             self._queues_case()
+        if not self._options.only_apache:
+            self._scale_cases()
         if set(self._names) & set(RESTART_CASES):
             self._restart_cases()
         self._pair_cases("pair", REPLICA_CASES, {})
@@ -184,6 +188,19 @@ class Run:
         self._note(PyMQBroker.name, QUEUES_CASE)
         for _ in range(self._rounds):
             self._collected.add(PyMQBroker.name, store_queues(self._sizes, self._directory))
+
+    def _scale_cases(self) -> None:
+        """Measures only PyMQ, because nothing is known of Apache's targets; each case starts its own brokers."""
+        sizes = QUICK_SCALE if self._options.quick else FULL_SCALE
+        for name in [name for name in SCALE_CASES if name in self._names]:
+            for number in range(self._rounds):
+                self._note(PyMQBroker.name, name)
+                place = self._directory / f"{name}-{number}"
+                try:
+                    self._collected.add(PyMQBroker.name, SCALE_CASES[name](ScaleBench(place, self._command, sizes)))
+                except BenchError as problem:
+                    self._failures.append(f"{PyMQBroker.name}, {name}: {problem}")
+                shutil.rmtree(place, ignore_errors=True)
 
     def _filter_server_case(self) -> None:
         """Measures only PyMQ: RocketMQ has had no filter servers since 4.3."""

@@ -101,12 +101,12 @@ class Paused:
             os.kill(pid, signal.SIGCONT)
 
 
-def first_line(process: "subprocess.Popen[str]") -> str:
+def first_line(process: "subprocess.Popen[str]", within_s: float = START_DEADLINE_S) -> str:
     """Reads the line that a server writes once it is ready; empty when it ends without one.
 
-    Kills a server that has not written it after 30 s, which ends the read.
+    Kills a server that has not written it after ``within_s``, which ends the read.
     """
-    watchdog = threading.Timer(START_DEADLINE_S, process.kill)
+    watchdog = threading.Timer(within_s, process.kill)
     watchdog.start()
     assert process.stdout is not None
     line = process.stdout.readline()
@@ -114,13 +114,13 @@ def first_line(process: "subprocess.Popen[str]") -> str:
     return line
 
 
-def stop(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
-    """Ends a process with SIGTERM, and with SIGKILL if it still runs after 20 s."""
+def stop(process: "subprocess.Popen[bytes] | subprocess.Popen[str]", within_s: float = STOP_DEADLINE_S) -> None:
+    """Ends a process with SIGTERM, and with SIGKILL if it still runs after ``within_s``."""
     if process.poll() is not None:
         return
     process.terminate()
     try:
-        process.wait(STOP_DEADLINE_S)
+        process.wait(within_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

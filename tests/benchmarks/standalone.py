@@ -33,6 +33,7 @@ class PyMQBroker:
         self._process: subprocess.Popen[str] | None = None
         self.namesrv = ""
         self.broker = ""
+        self.metrics = ""  # where it serves metrics, if it does
         self.ready_s = 0.0
 
     @property
@@ -44,24 +45,24 @@ class PyMQBroker:
         assert self._process is not None
         return self._process.pid
 
-    def start(self) -> None:
+    def start(self, within_s: float = process.START_DEADLINE_S) -> None:
         """Starts the process and waits for its ready line; ``ready_s`` is the time from the start to that line.
 
         Raises:
-            BenchError: the process ended, or was not ready within 30 s.
+            BenchError: the process ended, or was not ready within ``within_s``.
         """
         begin = self._spawn()
-        self._await_ready()
+        self._await_ready(within_s)
         self.ready_s = time.monotonic() - begin
 
-    def _await_ready(self) -> None:
+    def _await_ready(self, within_s: float = process.START_DEADLINE_S) -> None:
         assert self._process is not None
-        line = process.first_line(self._process)
+        line = process.first_line(self._process, within_s)
         if not line:
             self._process.wait()
             raise BenchError(f"pymq standalone did not become ready: {self.last_words()}")
         ready = json.loads(line)
-        self.namesrv, self.broker = ready["namesrv"], ready["broker"]
+        self.namesrv, self.broker, self.metrics = ready["namesrv"], ready["broker"], ready.get("metrics", "")
 
     def last_words(self) -> str:
         """Returns the end of the process's log."""
@@ -116,9 +117,9 @@ class PyMQBroker:
         self._await_ready()
         self.stop()
 
-    def stop(self) -> None:
+    def stop(self, within_s: float = process.STOP_DEADLINE_S) -> None:
         if self._process is not None:
-            process.stop(self._process)
+            process.stop(self._process, within_s)
             assert self._process.stdout is not None
             self._process.stdout.close()
 

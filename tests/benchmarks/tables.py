@@ -29,7 +29,7 @@ def retry_topics(bench: Bench) -> list[Figure]:
     number = bench.numbers()
     frames = [ask(310, {**V2, "b": f"%RETRY%stranger{number + at}"}, b"x", opaque=at) for at in range(RETRY_COUNT)]
     topic = bench.fresh_topic("retry")
-    return _with_sends("retry-topics", bench, topic, RETRY_COUNT, lambda peer: _ask_all(peer, frames))
+    return _with_sends("retry-topics", bench, topic, RETRY_COUNT, lambda peer: ask_all(peer, frames))
 
 
 def index_lookups(bench: Bench) -> list[Figure]:
@@ -40,10 +40,10 @@ def index_lookups(bench: Bench) -> list[Figure]:
     send = ask(310, {**V2, "b": topic, "i": "KEYS\x01" + " ".join(words) + "\x02"}, b"x")
     look_up = {"topic": topic, "maxNum": "32", "beginTimestamp": "0", "endTimestamp": str(2**62), "key": missing}
     with Peer(bench.server.broker) as peer:
-        _ask_all(peer, [send] * KEYED_COUNT)
+        ask_all(peer, [send] * KEYED_COUNT)
         _await_key(peer, {**look_up, "key": words[-1]})
     frames = [ask(12, look_up)] * LOOK_UP_COUNT
-    return _with_sends("index-lookups", bench, topic, LOOK_UP_COUNT, lambda peer: _ask_all(peer, frames))
+    return _with_sends("index-lookups", bench, topic, LOOK_UP_COUNT, lambda peer: ask_all(peer, frames))
 
 
 def offset_commits(bench: Bench) -> list[Figure]:
@@ -51,13 +51,13 @@ def offset_commits(bench: Bench) -> list[Figure]:
     topic = _wide_topic(bench, "commits")
     with Peer(bench.server.broker) as peer:
         for number in range(GROUP_COUNT):
-            _ask_all(peer, [ask(200, body=json.dumps({"groupName": f"{topic}-{number}"}).encode())])
+            ask_all(peer, [ask(200, body=json.dumps({"groupName": f"{topic}-{number}"}).encode())])
     frames = [
         ask(15, {"topic": topic, "consumerGroup": f"{topic}-{group}", "queueId": str(queue), "commitOffset": "0"})
         for group in range(GROUP_COUNT)
         for queue in range(WIDE_QUEUES)
     ]
-    return _with_sends("offset-commits", bench, topic, len(frames), lambda peer: _ask_all(peer, frames))
+    return _with_sends("offset-commits", bench, topic, len(frames), lambda peer: ask_all(peer, frames))
 
 
 def statistics(bench: Bench) -> list[Figure]:
@@ -70,12 +70,12 @@ def statistics(bench: Bench) -> list[Figure]:
         ask(303, {"topic": topic, "group": group}),
     ] * STATISTICS_ROUNDS
     with Peer(bench.server.broker) as peer:
-        _ask_all(peer, [ask(200, body=json.dumps({"groupName": group}).encode())])
-        _ask_all(peer, [ask(310, {**V2, "b": topic, "e": str(queue)}, b"x") for queue in range(WIDE_QUEUES)])
+        ask_all(peer, [ask(200, body=json.dumps({"groupName": group}).encode())])
+        ask_all(peer, [ask(310, {**V2, "b": topic, "e": str(queue)}, b"x") for queue in range(WIDE_QUEUES)])
 
     def ask_each(peer: Peer) -> None:
         for frame in frames:
-            _ask_all(peer, [frame])
+            ask_all(peer, [frame])
 
     return _with_sends("statistics", bench, topic, len(frames), ask_each)
 
@@ -87,7 +87,7 @@ def _wide_topic(bench: Bench, prefix: str) -> str:
     return topic
 
 
-def _ask_all(peer: Peer, frames: list[bytes]) -> None:
+def ask_all(peer: Peer, frames: list[bytes]) -> None:
     """Sends requests some at a time and takes their answers."""
     for at in range(0, len(frames), _WINDOW):
         batch = frames[at : at + _WINDOW]

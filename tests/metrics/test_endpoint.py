@@ -36,20 +36,28 @@ class Failing:
 
 
 class Rests:
-    """Records the calls of the loop's ``sleep``, with a clock that advances only during work."""
+    """Records the calls of the loop's ``sleep``, with a clock that advances only during work.
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    ``is_busy``: others work, too, when a scrape lets them.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, is_busy: bool = True) -> None:
         self.now_s = 0.0
+        self._is_busy = is_busy
+        self._stands = False
         self.slept_s: list[float] = []
         self._sleep = asyncio.sleep
         monkeypatch.setattr("pymq.metrics.endpoint.asyncio.sleep", self.sleep)
 
     def work(self) -> float:
-        self.now_s += SLICE_S / 4
+        self.now_s += 0 if self._stands else SLICE_S / 4
+        self._stands = False
         return self.now_s
 
     async def sleep(self, time_s: float) -> None:
-        self.slept_s.append(time_s)
+        if time_s:
+            self.slept_s.append(time_s)
+        self._stands = not self._is_busy
         await self._sleep(0)
 
 
@@ -114,7 +122,18 @@ def test_a_failure_reaches_only_its_own_client() -> None:
     serve(talk, Failing())
 
 
-def test_a_scrape_rests_twice_as_long_as_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scrape_of_an_idle_role_does_not_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    rests = Rests(monkeypatch, is_busy=False)
+
+    async def talk(endpoint: MetricsEndpoint) -> None:
+        _, body = await get(endpoint)
+        assert body.count("\nnumbers{") == 100
+
+    serve(talk, Numbers(100), now_s=rests.work)
+    assert rests.slept_s == []
+
+
+def test_a_scrape_of_a_busy_role_rests_twice_as_long_as_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
     rests = Rests(monkeypatch)
 
     async def talk(endpoint: MetricsEndpoint) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from pymq.metrics.exposition import LEFT_OUT, number_text, slices
-from pymq.metrics.family import PAUSE, Family, Metric, Reading, counter, gauge, histogram
+from pymq.metrics.family import PAUSE, Family, Metric, Reading, Rows, counter, gauge, histogram, label_text
 from pymq.metrics.histogram import TimeHistogram
 
 GAUGE = gauge("g", "A gauge.", "x", "y")
@@ -55,6 +55,12 @@ def parsed(*families: Family | None) -> dict[str, list[tuple[str, dict[str, str]
 def test_a_family_is_read_back() -> None:
     found = parsed(Family(GAUGE, [Reading(("1", "2"), 3.5)]))
     assert found["g"] == [("g", {"cluster": "c", "node_id": "n", "x": "1", "y": "2"}, 3.5)]
+
+
+def test_rows_are_written_as_single_readings_are() -> None:
+    values = {("1", 'a"b'): 3, ("2", "c\\d"): 2**60, ("3", "e\nf"): -1}
+    rows = Rows([label_text(GAUGE.labels, labels) for labels in values], list(values.values()))
+    assert text(Family(GAUGE, [rows])) == text(Family(GAUGE, [Reading(*one) for one in values.items()]))
 
 
 @given(st.text(), st.text())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from threading import Lock
 
 from pymq.errors import UnreadableError
@@ -25,6 +26,7 @@ from pymq.store.settings import StoreSettings
 
 BATCH_QUEUES = "batchconsumequeue"  # the directory beside consumequeue
 _QUEUES_AT_ONCE = 500  # whose sums are copied while the lock is held
+_problem_of = lru_cache(maxsize=64)(topic_problem)  # a topic's queues come one after the other
 
 
 class QueueTable:
@@ -104,7 +106,7 @@ class QueueTable:
             return
         self.saved = saved
         for one in saved.queues:
-            if topic_problem(one.topic) is None and saved.queue_offset > self.deleted_end(one.topic):
+            if _problem_of(one.topic) is None and saved.queue_offset > self.deleted_end(one.topic):
                 self._take_saved(one)
             elif saved.queue_offset <= self.deleted_end(one.topic):
                 self.deleted_unit_count += one.end
@@ -136,7 +138,7 @@ class QueueTable:
         """
         queue = self._queues.get((topic, queue_id))
         if queue is None:
-            assert topic_problem(topic) is None and queue_id >= 0, "names are checked before they become paths"
+            assert _problem_of(topic) is None and queue_id >= 0, "names are checked before they become paths"
             if holds_batches is None:
                 holds_batches = topic in self.batch_topics
             if holds_batches and self._batch_root:

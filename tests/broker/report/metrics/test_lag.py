@@ -6,8 +6,9 @@ import pytest
 
 from pymq.broker.metadata.topics import read_topics
 from pymq.broker.replication.roles.role import Role
-from pymq.broker.report.metrics.lag import PAIRS_AT_ONCE, QUEUES_AT_ONCE, LagMetrics
-from pymq.metrics.family import PAUSE
+from pymq.broker.report.metrics.lag import MESSAGES, PAIRS_AT_ONCE, QUEUES_AT_ONCE, LagMetrics, _label_text
+from pymq.broker.report.metrics.traffic import is_system, truth
+from pymq.metrics.family import PAUSE, label_text
 from pymq.model.tables import DataVersion, TopicConfig
 from pymq.wire.bodies_client import ConsumerData, SubscriptionData
 from tests.broker.disk import failing
@@ -152,12 +153,39 @@ def test_a_queue_file_that_cannot_be_read_costs_its_age_alone(world: World) -> N
 
 
 @pytest.mark.parametrize("limit", [100, 1000])
-def test_a_scrape_of_many_groups_may_rest_often(limit: int) -> None:
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_a_scrape_of_many_groups_may_rest_often(limit: int, is_behind: bool) -> None:
     world = World(metricsOtelCardinalityLimit=limit)
     world.parts.metadata.topics.put([TopicConfig(topic_name="orders", read_queue_nums=600, write_queue_nums=600)])
+    for queue_id in range(600 if is_behind else 0):
+        world.put("orders", queue_id=queue_id)
     for number in range(300):
         world.parts.metadata.cursors.commit(f"g{number}", "orders", 0, 0)
     pauses = sum(family is PAUSE for family in LagMetrics(world.parts).collect())
-    shown = min(limit, 300)
-    # While pairs are listed, within the queues of each that is shown, and behind each.
-    assert pauses == 300 // PAIRS_AT_ONCE + shown * (600 // QUEUES_AT_ONCE) + shown
+    shown, of_queues = min(limit, 300), 600 // QUEUES_AT_ONCE
+    # While pairs are listed, within the topic's queues, behind each pair, and within the queues of one that is behind.
+    assert pauses == 300 // PAIRS_AT_ONCE + of_queues + shown + shown * of_queues * is_behind
+
+
+def test_groups_of_few_queues_are_looked_at_together(world: World) -> None:
+    for number in range(100):
+        world.parts.metadata.cursors.commit(f"g{number}", "orders", 0, 0)
+    found = list(LagMetrics(world.parts).collect())
+    assert sum(family is PAUSE for family in found) == 1
+    assert all(count == 100 for count in map(len, lag(world).values()))
+
+
+def test_a_group_that_has_committed_everything_has_no_lag_until_it_is_reset(world: World) -> None:
+    fill(world)
+    cursors = world.parts.metadata.cursors
+    cursors.commit("g", "orders", 0, 3)
+    cursors.commit("g", "orders", 1, 2)
+    assert row(lag(world)) == (0, 0, 0, 0, 0)
+    cursors.reset("g", "orders", 1, 0)
+    assert row(lag(world)) == (2, 4000, 0, 4000, 2)
+
+
+def test_names_with_special_characters_are_written_as_other_metrics_write_them(world: World) -> None:
+    for group, topic in (('a"b', "orders"), ("CID_RMQ_SYS_x", "TBW102"), ("back\\slash", "line\n")):
+        labels = (group, topic, "false", truth(is_system(topic, group)))
+        assert _label_text(group, topic) == label_text(MESSAGES.labels, labels)
