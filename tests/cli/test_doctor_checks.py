@@ -268,6 +268,14 @@ def test_a_group_that_is_behind_is_judged_by_its_progress(one: Group, severity: 
     assert found.values["lag"] == 5
 
 
+def test_what_a_broker_did_not_answer_is_not_known() -> None:
+    state = cluster(broker(), places_unknown={"10.0.0.1:10911": "too many queues"})
+    state.brokers[0].topics, state.brokers[0].config = None, None
+    for check in (routes.check_routes, permissions.check_permissions, groups.check_stuck_groups):
+        assert only(check(state)).severity is Severity.UNKNOWN
+    assert "too many queues" in only(groups.check_stuck_groups(state)).text
+
+
 def test_a_group_of_brokers_needs_one_master() -> None:
     leaderless = only(replication.check_masters(cluster(broker(broker_id=1))))
     assert "pymq broker promote broker-a" in leaderless.next_step

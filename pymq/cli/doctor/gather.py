@@ -86,10 +86,11 @@ class Gatherer:
             views = registered(state.name_servers)
             state.brokers = await _for_each(await ask(admin, views), lambda view: self._broker(admin, view))
             masters = [broker.view.address for broker in state.masters if broker.answers]
-            state.groups = await self._groups(admin, masters)
+            state.groups, state.places_unknown = await self._groups(admin, masters)
             if self._observe_ms and any(group.lag and group.members for group in state.groups):
                 await self._sleep(self._observe_ms / 1000)
-                later = await _offsets(admin, masters)
+                later, failed = await _offsets(admin, masters)
+                state.places_unknown |= failed
                 for group in state.groups:
                     group.later = later.get(group.name)
                 state.observed_ms = self._observe_ms
@@ -138,7 +139,7 @@ class Gatherer:
         table = await admin.brokers.runtime_info(view.address)
         return skew(table, asked_ms, self._clock.now_ms())
 
-    async def _groups(self, admin: Admin, masters: Sequence[str]) -> list[Group]:
+    async def _groups(self, admin: Admin, masters: Sequence[str]) -> tuple[list[Group], dict[str, str]]:
         groups: dict[str, Group] = {}
         for address in masters:
             with suppress(PymqError):
@@ -146,12 +147,13 @@ class Gatherer:
                     if not is_system_group(name):
                         group = groups.setdefault(name, Group(name))
                         group.is_enabled = group.is_enabled and config.consume_enable
-        for name, offsets in (await _offsets(admin, masters)).items():
+        places, failed = await _offsets(admin, masters)
+        for name, offsets in places.items():
             if not is_system_group(name):
                 groups.setdefault(name, Group(name)).queues = offsets
         found = [groups[name] for name in sorted(groups)]
         await _for_each(found, lambda group: _ask_members(admin, masters, group))
-        return found
+        return found, failed
 
 
 def registered(name_servers: Iterable[NameServer]) -> list[BrokerView]:
@@ -197,14 +199,19 @@ def _ports(view: BrokerView, config: dict[str, str]) -> list[tuple[str, str]]:
     return found
 
 
-async def _offsets(admin: Admin, masters: Sequence[str]) -> dict[str, Offsets]:
-    """Returns the places of all groups on the brokers that answer."""
+async def _offsets(admin: Admin, masters: Sequence[str]) -> tuple[dict[str, Offsets], dict[str, str]]:
+    """Returns the places of all groups on the brokers that answer, and why others don't."""
     found: dict[str, Offsets] = {}
+    failed: dict[str, str] = {}
     for address in masters:
-        with suppress(PymqError):
-            for group, offsets in (await admin.brokers.group_offsets(address)).items():
-                found.setdefault(group, {}).update(offsets)
-    return found
+        try:
+            answer = await admin.brokers.group_offsets(address)
+        except PymqError as error:
+            failed[address] = str(error)
+            continue
+        for group, offsets in answer.items():
+            found.setdefault(group, {}).update(offsets)
+    return found, failed
 
 
 async def _ask_members(admin: Admin, masters: Sequence[str], group: Group) -> None:

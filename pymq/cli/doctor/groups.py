@@ -30,6 +30,8 @@ def check_subscriptions(state: ClusterState) -> Iterator[Finding]:
 
 
 def check_stuck_groups(state: ClusterState) -> Iterator[Finding]:
+    for address, error in state.places_unknown.items():
+        yield unknown(address, f"where groups are is not known: {error}", "pymq group lag GROUP asks for one of them")
     for group in state.groups:
         if group.lag > 0:
             yield _behind(group, state.observed_ms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pymq.cli.doctor.finding import Finding, note, warning
+from pymq.cli.doctor.finding import Finding, note, unknown, warning
 from pymq.cli.doctor.state import ClusterState
 from pymq.model.names import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from pymq.model.tables import PERM_READ, PERM_READ_WRITE, PERM_WRITE
@@ -16,6 +16,8 @@ _UNSENT = (DLQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX)  # topics that applica
 def check_permissions(state: ClusterState) -> Iterator[Finding]:
     for broker in state.answering:
         perm = broker.setting("brokerPermission")
+        if perm is None:
+            yield unknown(broker.label, "what clients may do is not known: it does not report brokerPermission")
         missing = [] if perm is None else [name for bit, name in _BITS if not int(perm) & bit]
         if missing:
             yield warning(

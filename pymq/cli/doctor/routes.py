@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pymq.cli.doctor.finding import Finding, note, problem, warning
+from pymq.cli.doctor.finding import Finding, note, problem, unknown, warning
 from pymq.cli.doctor.name_servers import shown
 from pymq.cli.doctor.state import ClusterState
 
@@ -24,6 +24,8 @@ def check_routes(state: ClusterState) -> Iterator[Finding]:
     held: set[str] = set()
     for broker in state.masters:
         if broker.topics is None:
+            if broker.answers:
+                yield unknown(broker.label, "its topics are not known: it did not answer", "run this again")
             continue
         held |= broker.topics.keys()
         unlisted = sorted(broker.topics.keys() - known)

@@ -110,6 +110,7 @@ class ClusterState:
     name_servers: list[NameServer] = field(default_factory=list)
     brokers: list[Broker] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
+    places_unknown: dict[str, str] = field(default_factory=dict)  # address of a master -> why it didn't answer
     observed_ms: int = 0
 
     @property
