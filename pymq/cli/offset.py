@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +12,7 @@ from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, DryRunOption, NamesrvOption, OutputOption
 from pymq.cli.output import Column, OutputFormat, print_data, print_listing, print_note, print_table
 from pymq.cli.queues import parse_queue_choice
-from pymq.cli.session import with_admin
+from pymq.cli.session import end_partial, with_partial_admin
 from pymq.errors import EXIT_FAILED, UsageError
 
 if TYPE_CHECKING:
@@ -60,8 +60,9 @@ def show(
     from pymq.cli import offset_work as work
 
     selection = work.Selection(group, topics or [], brokers or [], [parse_queue_choice(text) for text in queues or ()])
-    records = with_admin(namesrv, lambda admin: work.show(admin, selection))
+    records, unreached = with_partial_admin(namesrv, lambda admin: work.show(admin, selection))
     print_listing(records, PLACE_COLUMNS, output)
+    end_partial(_chosen(unreached, brokers))
 
 
 @app.command(
@@ -94,7 +95,9 @@ def reset(
     except UsageError:
         raise UsageError(f"--to {to!r}: write start, end, an offset, -15m or 2026-01-31T12:00") from None
     selection = work.Selection(group, topics or [], brokers or [], [parse_queue_choice(text) for text in queues or ()])
-    _run(namesrv, lambda admin: work.plan_reset(admin, selection, start), yes=yes and not dry_run, output=output)
+    _run(
+        namesrv, lambda admin: work.plan_reset(admin, selection, start), brokers, yes=yes and not dry_run, output=output
+    )
 
 
 @app.command(
@@ -118,7 +121,9 @@ def copy(
     from pymq.cli import offset_work as work
 
     selection = work.Selection(group, topics or [], brokers or [], [parse_queue_choice(text) for text in queues or ()])
-    _run(namesrv, lambda admin: work.plan_copy(admin, source, selection), yes=yes and not dry_run, output=output)
+    _run(
+        namesrv, lambda admin: work.plan_copy(admin, source, selection), brokers, yes=yes and not dry_run, output=output
+    )
 
 
 @app.command(
@@ -144,22 +149,40 @@ def skip(
     from pymq.cli import offset_work as work
 
     selection = work.Selection(group, topics or [], brokers or [], [parse_queue_choice(text) for text in queues or ()])
-    _run(namesrv, lambda admin: work.plan_skip(admin, selection, count), yes=yes and not dry_run, output=output)
+    _run(
+        namesrv, lambda admin: work.plan_skip(admin, selection, count), brokers, yes=yes and not dry_run, output=output
+    )
 
 
-def _run(namesrv: str, make_plan: Callable[[Admin], Awaitable[Plan]], *, yes: bool, output: OutputFormat) -> None:
-    """Makes a plan, applies it with ``yes``, and prints it. Exits with 1 when a queue was not moved."""
+def _run(
+    namesrv: str,
+    make_plan: Callable[[Admin], Awaitable[Plan]],
+    brokers: list[str] | None,
+    *,
+    yes: bool,
+    output: OutputFormat,
+) -> None:
+    """Makes a plan, applies it with ``yes``, and prints it. Exits with 1 when a queue was not moved.
+
+    On a half-dead cluster the queues of reachable brokers are moved; the others are named, and it exits with 6.
+    """
     from pymq.cli import offset_work as work
 
     async def session(admin: Admin) -> dict[str, Any]:
         plan = await make_plan(admin)
         return await work.apply(admin, plan) if yes else plan.record()
 
-    record = with_admin(namesrv, session)
+    record, unreached = with_partial_admin(namesrv, session)
     if not print_data(record, output):
         _print(record)
     if any(entry.get("problem") for entry in record["queues"]):
         raise typer.Exit(EXIT_FAILED)
+    end_partial(_chosen(unreached, brokers), is_change=True)
+
+
+def _chosen(unreached: Mapping[str, str], brokers: list[str] | None) -> dict[str, str]:
+    """Return the unreached brokers that the command is about."""
+    return {broker: reason for broker, reason in unreached.items() if not brokers or broker in brokers}
 
 
 def _print(record: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from pymq.cli.tail_start import Start, StartKind
 from pymq.client import MessageQueue
 from pymq.client.admin import Admin
 from pymq.client.admin.offsets import Place
-from pymq.errors import NotFoundError, UsageError
+from pymq.errors import NotFoundError, UnreachableError, UsageError
 from pymq.model.names import DLQ_PREFIX, RETRY_PREFIX, check_group, check_topic
 
 _BROADCASTING = "BROADCASTING"
@@ -157,8 +157,7 @@ async def _plan(
     admin: Admin, group: str, places: dict[MessageQueue, Place], wanted: dict[MessageQueue, int], notes: list[str]
 ) -> Plan:
     """Returns the plan with offsets within the queues, and what an operator should know about it."""
-    online = [await admin.groups.connections(target.address, group) for target in await admin.cluster.masters()]
-    found = [one for one in online if one is not None]
+    found = [one for _, one in await admin.groups.online(group)]
     if any(one.message_model == _BROADCASTING for one in found):
         raise UsageError(
             f"group {group!r} is broadcasting: its members keep their offsets themselves, and a broker can't move them"
@@ -183,6 +182,11 @@ async def _places(admin: Admin, selection: Selection) -> dict[MessageQueue, Plac
     found: dict[MessageQueue, Place] = {}
     for places in await asyncio.gather(*(admin.offsets.places(selection.group, topic) for topic in topics)):
         found |= {queue: place for queue, place in places.items() if selection.wants(queue)}
+    missing = [
+        reason for broker, reason in admin.unreached.items() if not selection.brokers or broker in selection.brokers
+    ]
+    if not found and missing:
+        raise UnreachableError("; ".join(missing))
     if not found:
         raise NotFoundError(f"no queue of {', '.join(topics)} is left: check --broker and --queue")
     return dict(sorted(found.items()))

@@ -171,13 +171,13 @@ def test_wrong_uses_name_the_next_step(pymq: Pymq, arguments: list[str], code: i
 
 def test_without_resets_in_the_broker_an_offline_group_moves_all_the_same(pymq: Pymq) -> None:
     """With useServerSideResetOffset=false the broker leaves resets to members. There are none, so it is a commit."""
-    assert pymq("broker", "config", "broker-a", "useServerSideResetOffset=false").code == EXIT_OK
+    assert pymq("config", "set", "useServerSideResetOffset=false", "-b", "broker-a").code == EXIT_OK
     try:
         filled(pymq, "unreset", "driven")
         outcome = pymq("offset", "reset", "driven", "--topic", "unreset", "--to", "2", "--yes", "--json")
         assert outcome.code == EXIT_OK and queues_of(outcome)[0]["now"] == 2
     finally:
-        assert pymq("broker", "config", "broker-a", "useServerSideResetOffset=true").code == EXIT_OK
+        assert pymq("config", "set", "useServerSideResetOffset=true", "-b", "broker-a").code == EXIT_OK
 
 
 def test_a_refused_move_is_shown_with_its_queue(pymq: Pymq, monkeypatch: pytest.MonkeyPatch) -> None:

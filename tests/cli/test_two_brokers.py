@@ -250,3 +250,18 @@ def test_a_group_is_changed_where_its_brokers_can_be_reached(
         [],
         ["retry_max 16 -> 3"],
     ]
+
+
+def test_a_group_is_moved_where_its_brokers_can_be_reached(
+    run: Any, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("topic", "create", "half-moved", "-c", "East", "--wq", "1")
+    reset = ["offset", "reset", "half-mover", "--topic", "half-moved", "--to", "end", "--yes", "-o", "json"]
+    with stopped(world, "broker-b"):
+        assert cli.run([*reset, "--timeout", "0.5"]) == EXIT_PARTIAL
+        captured = capsys.readouterr()
+        assert [queue["broker"] for queue in json.loads(captured.out)["queues"]] == ["broker-a"]
+        assert "broker-b was not changed" in captured.err
+        assert cli.run([*reset, "--timeout", "0.5", "--broker", "broker-a"]) == EXIT_OK
+        assert cli.run([*reset, "--timeout", "0.5", "--broker", "broker-b"]) == EXIT_UNREACHABLE
+    assert [queue["broker"] for queue in run(*reset[:-2])["queues"]] == ["broker-a", "broker-b"]

@@ -10,7 +10,7 @@ from pymq.client.admin.connection import AdminConnection
 from pymq.client.admin.groups import GroupAdmin
 from pymq.client.admin.topics import TopicAdmin
 from pymq.client.answers import read_answer
-from pymq.errors import NotFoundError, RefusedError
+from pymq.errors import NotFoundError, RefusedError, UnreachableError
 from pymq.model.message import MessageQueue
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.wire.bodies_admin import QueueOffsets, decode_admin_body
@@ -108,6 +108,8 @@ class OffsetAdmin:
                 return str(error)
             # With useServerSideResetOffset=false only members of the group take resets. There are none: commit instead.
             return await self._commit(address, group, queue, offset)
+        except UnreachableError as error:
+            return str(error)
         done = decode_admin_body(QueueOffsets, answer.body).offset_table if answer.body else {}
         moved_to = next((at for at_queue, at in done.items() if at_queue.queue_id == queue.queue_id), None)
         if moved_to == offset:

@@ -77,6 +77,19 @@ def test_sums_by_topic(world: World) -> None:
     assert sums("fresh", pymqTimes="true") == {"T": TopicLag(queues=2, unknown_queues=1)}
 
 
+def test_sums_of_many_topics_rest_after_each_topic() -> None:
+    world = World()
+    count = 200
+    names = [f"T{number}" for number in range(count)]
+    world.parts.metadata.topics.put([TopicConfig(topic_name=name, read_queue_nums=64) for name in names])
+    for name in names:
+        world.parts.metadata.cursors.commit("g", name, 0, 0)
+    rests: list[None] = []
+    world.parts.sliced_work.answer = lambda request, peer, steps: rests.extend(steps)  # type: ignore[method-assign]
+    Caller(world).ask(Code.GET_CONSUME_STATS, consumerGroup="g", pymqSummary="true")
+    assert len(rests) >= 3 * count, "also within a topic of 64 queues"
+
+
 def test_queues_without_a_committed_offset_are_marked_for_pymqs_client(world: World) -> None:
     caller = Caller(world)
     stats = decode_admin_body(ConsumeStats, caller.ok(Code.GET_CONSUME_STATS, consumerGroup="g").body)
