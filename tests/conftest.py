@@ -1,7 +1,9 @@
 """Every test here runs apart from the machine's environment and default ports."""
 
 import gc
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 from tests.machine import (  # noqa: F401 - pytest finds fixtures and hooks by name
@@ -16,6 +18,25 @@ def pytest_collection_finish() -> None:
     """Leave the collected tests out of the garbage collector's rounds, of which the simulation alone makes hundreds."""
     gc.collect()
     gc.freeze()
+
+
+# These share a Spark session: in several processes each would start a JVM of its own.
+SPARK_SESSION_FILES = ("tests/spark/test_export.py", "tests/spark/test_real_broker.py", "tests/spark/test_source.py")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give the files of a Spark session to one process, and other files each to any."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return SPARK_SESSION_FILES[0] if file in SPARK_SESSION_FILES else file
+
+    return Scheduling(config, log)
 
 
 # A tracer makes an example several times slower: scripts/coverage runs with this profile.
