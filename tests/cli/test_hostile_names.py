@@ -25,7 +25,6 @@ NAMES = {
     name: f"{name[:6]}{DRIVE}{name[6:]}" for name in ("HostileTopic", "HostileGroup", "broker-a", "DefaultCluster")
 }
 TOPIC, GROUP, BROKER = NAMES["HostileTopic"], NAMES["HostileGroup"], NAMES["broker-a"]
-SLOW = ("top", "doctor", "filter")
 FORMATS = ("table", "json", "jsonl", "tsv", "yaml")
 
 SHOWS = [
@@ -119,7 +118,7 @@ def check(text: str, arguments: tuple[str, ...]) -> None:
 def test_hostile_names_are_escaped_in_every_format(
     arguments: tuple[str, ...], pymq: Pymq, disguised: None, hostile_world: str
 ) -> None:
-    for output in FORMATS if arguments[0] not in SLOW else ("table", "json"):
+    for output in FORMATS if arguments == ("topic", "list") else ("table", "json"):
         outcome = pymq(*arguments, "-o", output)
         assert "internal error" not in outcome.err, outcome.err
         check(outcome.out + outcome.err, (*arguments, output))
