@@ -73,7 +73,7 @@ CHANGE_NOTHING_THERE = {
         "bench",
         "mirror",
     ),
-    *("check", "filter"),
+    *("check", "filter", "mirror", "cluster", "stats"),
     *("broker status", "cluster list", "context list", "context show", "config show", "config diff", "config check"),
     *("topic list", "topic describe", "topic route", "topic stats"),
     *("group list", "group describe", "group lag", "group members", "group stack", "group member"),
