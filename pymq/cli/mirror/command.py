@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Annotated
@@ -31,7 +32,10 @@ ON_ERROR = ("stop", "skip")
 def mirror(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics, or patterns as 'order*'.")],
     target: Annotated[
-        str, typer.Option("--to", metavar="HOST:PORT;…", help="The name servers of the cluster to copy to.")
+        str,
+        typer.Option(
+            "--to", metavar="HOST:PORT;…|CONTEXT", help="Name servers of the cluster to copy to, or its context."
+        ),
     ],
     group: Annotated[
         str | None,
@@ -77,10 +81,13 @@ def mirror(
     if on_error not in ON_ERROR:
         raise UsageError(f"--on-error {on_error!r}: use {' or '.join(ON_ERROR)}")
 
+    from pymq.cli.contexts.file import load_contexts
     from pymq.cli.mirror.mirror import Mirror, MirrorOptions
     from pymq.cli.session import until_done_or_stopped
     from pymq.net.runtime import run
 
+    if ":" not in target:
+        target = load_contexts(os.environ).find(target)
     work = Mirror(
         MirrorOptions(
             topics=topics,
