@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tests.benchmarks import frames, process
+from tests.benchmarks import frames, pops, process
 from tests.benchmarks import inner_batches as inner
 from tests.benchmarks.backlog import BacklogLoad
 from tests.benchmarks.control import BenchError, Control
@@ -205,6 +205,34 @@ def transactions(bench: Bench) -> list[Figure]:
     ]
 
 
+def pop_ack(bench: Bench) -> list[Figure]:
+    """Measures pops of up to 32 messages from 8 queues; each message is acknowledged by itself."""
+    topic = bench.fresh_topic("popped")
+    warm, measured = bench.sizes.latency_messages, bench.sizes.sync_messages
+    fill = SendLoad(
+        bench.server.broker, SendPlan(topic, QUEUES, batch=32, connections=2, in_flight=16), bench.numbers()
+    )
+    try:
+        fill.run(warm + measured + pops.CONNECTIONS * pops.POP_COUNT * 2)
+    finally:
+        fill.close()
+    load = pops.PopLoad(bench.server.broker, topic, "bench_pops")
+    try:
+        load.run(warm)
+        process.settle_cpu()
+        before = process.cpu_seconds(bench.server.broker_pid)
+        with process.pinned():
+            rate = load.run(measured)
+        process.settle_cpu()
+        cpu_s = process.cpu_seconds(bench.server.broker_pid) - before
+    finally:
+        load.close()
+    return [
+        Figure("pop-ack rate", rate.per_second, "msg/s", None, True),
+        Figure("pop-ack broker CPU", cpu_s / rate.messages * 1e6, "us/msg", None),
+    ]
+
+
 def backlog(bench: Bench) -> list[Figure]:
     """Measures raw pulls of 32 messages from a backlog in 8 queues, two in flight per queue."""
     topic = bench.fresh_topic("backlog")
@@ -329,6 +357,7 @@ CASES: dict[str, Case] = {
     "timers-due": timers_due,
     "inner-batches": inner_batches,
     "transactions": transactions,
+    "pop-ack": pop_ack,
     "backlog": backlog,
     "sql": sql,
     "latency": latency,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pymq.broker.handlers.read_checks import check_broker_reads, check_group_reads, topic_to_read
 from pymq.broker.messages.message_filter import MessageFilter
 from pymq.broker.messages.writer import NOT_WAITING
 from pymq.broker.pop.check_points import CheckPoint, CheckPointKey
@@ -20,7 +21,7 @@ from pymq.clock import Clock
 from pymq.errors import PymqError, Refusal
 from pymq.model import pop
 from pymq.model.pop import Receipt
-from pymq.model.tables import PERM_READ, TopicConfig
+from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_pop import BatchAck, decode_batch_acks
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command, encode_command
@@ -139,7 +140,7 @@ class PopHandlers:
 
     def _ask_of(self, header: PopMessageHeader) -> PopAsk:
         """Check a pop and return what it wants. Raises Refusal."""
-        self._check_readable()
+        check_broker_reads(self._config)
         if not 1 <= header.max_msg_nums <= COUNT_MAX:
             raise _invalid(f"maxMsgNums={header.max_msg_nums}: ask for 1 to {COUNT_MAX} messages")
         _check_invisible(header.invisible_time)
@@ -169,32 +170,9 @@ class PopHandlers:
     def _filter_of(self, header: PopMessageHeader) -> MessageFilter:
         return self._expressions.message_filter(header.exp_type, header.exp or None)
 
-    def _check_readable(self) -> None:
-        if not self._config.broker_permission & PERM_READ:
-            raise Refusal(
-                ResponseCode.NO_PERMISSION,
-                f"the broker {self._config.broker_name} serves no reads (brokerPermission "
-                f"{self._config.broker_permission}): set it to 6",
-            )
-
     def _check_target(self, name: str, group_name: str, queue_id: int) -> TopicConfig:
-        topic = self._topics.require(name)
-        if not topic.perm & PERM_READ:
-            raise Refusal(
-                ResponseCode.NO_PERMISSION,
-                f"topic {name} has permission {topic.perm} without read (4): change it with updateTopicPerm",
-            )
-        if not -1 <= queue_id < topic.read_queue_nums:
-            raise _invalid(
-                f"queue {queue_id} of topic {name} can't be popped: it has read queues 0 to "
-                f"{topic.read_queue_nums - 1}; -1 stands for all"
-            )
-        group = self._groups.ensure(group_name)
-        if not group.consume_enable or self._groups.is_forbidden(group_name, name):
-            raise Refusal(
-                ResponseCode.NO_PERMISSION,
-                f"consumer group {group_name} may not consume {name} (consumeEnable is false, or it is forbidden)",
-            )
+        topic = topic_to_read(self._topics, name, queue_id, or_all=True)
+        check_group_reads(self._groups, group_name, name)
         return topic
 
     def _found(self, request: Command, peer: Peer, ask: PopAsk, popped: Popped) -> Reply | None:
@@ -251,7 +229,7 @@ class PopHandlers:
 
     def notification(self, request: Command, header: NotificationHeader, peer: Peer) -> Reply | None:
         """Answer once a pop would find a message, or when the waiting time is over."""
-        self._check_readable()
+        check_broker_reads(self._config)
         self._check_target(header.topic, header.consumer_group, header.queue_id)
         if self._has_message(header):
             return Reply(ext=NotificationAnswer(has_msg=True, polling_full=False))
@@ -289,14 +267,14 @@ class PopHandlers:
 
     def polling_info(self, request: Command, header: PollingInfoHeader, peer: Peer) -> Reply:
         """Return how many pops wait with exactly this queue id."""
-        self._check_readable()
+        check_broker_reads(self._config)
         self._check_target(header.topic, header.consumer_group, header.queue_id)
         count = self.polls.waiting_count(header.consumer_group, header.topic, header.queue_id)
         return Reply(ext=PollingInfoAnswer(polling_num=count))
 
     def peek(self, request: Command, header: PeekMessageHeader, peer: Peer) -> Reply:
         """Return how many messages a pop could get. Nothing is handed out."""
-        self._check_readable()
+        check_broker_reads(self._config)
         self._check_target(header.topic, header.consumer_group, header.queue_id)
         queues = self._normal_queues_of(header) + self._retry_queues_of(header)
         rest = sum(self._popper.waiting_count(header.consumer_group, *queue) for queue in queues)

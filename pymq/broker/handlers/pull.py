@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pymq.broker.handlers.read_checks import check_broker_reads, check_group_reads, topic_to_read
 from pymq.broker.messages.long_polls import SUSPEND_MAX_MS, LongPolls, ParkedPull
 from pymq.broker.messages.message_filter import MessageFilter
 from pymq.broker.messages.reader import Reader, ReadOutcome
 from pymq.clock import Clock
 from pymq.errors import PymqError, Refusal
 from pymq.model import sysflag
-from pymq.model.tables import PERM_READ
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Reply
@@ -156,35 +156,9 @@ class PullHandlers:
                 f"{config.broker_name} is a slave (id {config.broker_id}) and serves no reads: pull from its master or "
                 "set slaveReadEnable=true here",
             )
-        if not config.broker_permission & PERM_READ:
-            raise Refusal(
-                ResponseCode.NO_PERMISSION,
-                f"the broker {config.broker_name} serves no reads (brokerPermission {config.broker_permission}): set "
-                "it to 6",
-            )
-        group = self._groups.ensure(header.consumer_group)
-        if not group.consume_enable:
-            raise Refusal(
-                ResponseCode.NO_PERMISSION,
-                f"consumer group {header.consumer_group} may not consume (consumeEnable is false)",
-            )
-        if self._groups.is_forbidden(header.consumer_group, header.topic):
-            raise Refusal(
-                ResponseCode.NO_PERMISSION,
-                f"consumer group {header.consumer_group} is forbidden to read {header.topic}",
-            )
-        topic = self._topics.require(header.topic)
-        if not topic.perm & PERM_READ:
-            raise Refusal(
-                ResponseCode.NO_PERMISSION,
-                f"topic {header.topic} has permission {topic.perm} without read (4): change it with updateTopicPerm",
-            )
-        if not 0 <= header.queue_id < topic.read_queue_nums:
-            raise Refusal(
-                ResponseCode.INVALID_PARAMETER,
-                f"queue {header.queue_id} of topic {header.topic} can't be read: it has read queues 0 to "
-                f"{topic.read_queue_nums - 1}",
-            )
+        check_broker_reads(config)
+        check_group_reads(self._groups, header.consumer_group, header.topic)
+        topic_to_read(self._topics, header.topic, header.queue_id)
 
     def _filter_of(self, header: PullMessageHeader) -> MessageFilter:
         """Return the messages that the pull accepts, by the request itself or by the group's heartbeat."""
