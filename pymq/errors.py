@@ -97,15 +97,10 @@ class PartialError(PymqError):
     exit_code = EXIT_PARTIAL
 
     def __init__(self, done: Sequence[str], failed: Mapping[str, PymqError]) -> None:
-        reasons = "; ".join(_about(address, error) for address, error in failed.items())
+        reasons = "; ".join(f"{address}: {error}" for address, error in failed.items())
         super().__init__(f"done at {', '.join(done)}, but not at {reasons}: repeat it when that is mended")
         self.done = list(done)
         self.failed = dict(failed)
-
-
-def _about(address: str, error: PymqError) -> str:
-    text = str(error)
-    return text if address in text else f"{address}: {text}"
 
 
 class ConflictError(PymqError):

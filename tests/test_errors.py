@@ -52,9 +52,9 @@ def test_a_servers_refusal_names_code_remark_and_server(remark: str | None, addr
 
 
 def test_a_partial_result_names_where_it_took_effect_and_where_not() -> None:
-    failed = {"b:2": errors.UnreachableError("b:2 can't be reached"), "c:3": errors.UnreachableError("silence")}
+    failed = {"b:2": errors.UnreachableError("nothing answers"), "c:3": errors.UnreachableError("silence")}
     error = errors.PartialError(["a:1"], failed)
-    assert str(error).startswith("done at a:1, but not at b:2 can't be reached; c:3: silence: ")
+    assert str(error).startswith("done at a:1, but not at b:2: nothing answers; c:3: silence: ")
     assert (error.done, error.failed) == (["a:1"], failed)
 
 

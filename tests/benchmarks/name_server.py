@@ -66,10 +66,14 @@ def _measure(address: str, pid: int, load: NameServerLoad) -> list[Figure]:
     ours, theirs = multiprocessing.Pipe()
     brokers = multiprocessing.get_context("spawn").Process(target=_register_all, args=(address, load, theirs))
     brokers.start()
+    theirs.close()  # else its end would not be noticed
     try:
         if not ours.poll(FIRST_ROUND_DEADLINE_S):
             raise BenchError(f"{load.brokers} brokers were not registered within {FIRST_ROUND_DEADLINE_S:g} s")
-        first_ms = ours.recv()
+        try:
+            first_ms = ours.recv()
+        except EOFError:
+            raise BenchError("the process that registers brokers ended") from None
         with contextlib.ExitStack() as stack:
             clients = [stack.enter_context(Control(address)) for _ in range(load.clients)]
             cpu_s, begun_s = process.own_cpu_seconds(pid), time.perf_counter()
@@ -82,7 +86,6 @@ def _measure(address: str, pid: int, load: NameServerLoad) -> list[Figure]:
         brokers.terminate()
         brokers.join()
         ours.close()
-        theirs.close()
     taken_ms.sort()
     return [
         Figure("name server CPU", cpu_percent, "%", 30.0),

@@ -93,9 +93,8 @@ def drain(
     if print_data(record, output):
         return
     if is_done:
-        print_line(
-            f"producers have left {name}: it can be stopped" if not no_wait else f"{name} is not writable in routes"
-        )
+        left = "" if record["groups"] else ": it can be stopped"
+        print_line(f"{name} is not writable in routes" if no_wait else f"producers have left {name}{left}")
         _print_unread(record)
     else:
         print_plan(record)

@@ -130,9 +130,10 @@ def waiting_text(activity: Activity, quiet_s: float, settle_s: float) -> str:
     """Return one line that says what a drain waits for."""
     if activity.problem:
         return f"the broker does not answer, so nothing is written: {activity.problem}"
-    unread = f"{sum(activity.unread.values()):,} unread in {len(activity.unread)} groups" if activity.unread else "read"
+    count = sum(activity.unread.values())
+    unread = f"{count:,} unread in {len(activity.unread)} groups" if count else "all is read"
     if quiet_s < min(2 * LOOK_S, settle_s):
-        return f"written: {activity.written or 0:,} messages since its start, and more come; {unread}"
+        return f"{activity.written or 0:,} messages written since the broker's start, the last just now; {unread}"
     return f"nothing written lately; waiting until every producer has asked for routes; {unread}"
 
 
