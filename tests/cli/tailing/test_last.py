@@ -27,7 +27,9 @@ class Stored:
 
 def search(messages: list[Stored], wanted: int, look_back_max: int) -> tuple[Found, int]:
     """Return what the search finds and how many messages it read."""
-    queues = {one.queue_id: [each for each in messages if each.queue_id == one.queue_id] for one in messages}
+    queues: dict[int, list[Stored]] = {}
+    for one in messages:
+        queues.setdefault(one.queue_id, []).append(one)
     read_count = 0
 
     async def read(cursor: Cursor, begin: int, end: int) -> Any:
