@@ -11,9 +11,16 @@ from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from tests.broker.world import Caller, World
 
-PULL: dict[str, Any] = {"queueOffset": 0, "maxMsgNums": 1, "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 0}
-PULL |= {"subVersion": 0}
-POP: dict[str, Any] = {"maxMsgNums": 1, "invisibleTime": 1000, "pollTime": 0, "bornTime": 0, "initMode": 0, "order": "false"}
+PULL: dict[str, Any] = {"queueOffset": 0, "maxMsgNums": 1, "sysFlag": 4, "commitOffset": 0}
+PULL |= {"suspendTimeoutMillis": 0, "subVersion": 0}
+POP: dict[str, Any] = {
+    "maxMsgNums": 1,
+    "invisibleTime": 1000,
+    "pollTime": 0,
+    "bornTime": 0,
+    "initMode": 0,
+    "order": "false",
+}
 
 
 def refusals(world: World, **fields: Any) -> list[tuple[int, str]]:
