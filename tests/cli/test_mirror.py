@@ -22,6 +22,7 @@ from .test_send_tail import make, wait_until
 
 Rows = list[tuple[int, str, str]]  # queue, body, message id
 BODY_MAX_BYTES = 100_000
+KILLS = int(os.environ.get("PYMQ_MIRROR_KILLS", "1"))
 
 
 @pytest.fixture(scope="module")
@@ -136,11 +137,11 @@ def saved(progress: Path, topic: str) -> int:
 def test_kills_at_random_points_lose_nothing_and_keep_the_order(
     pymq: Pymq, server: StandaloneProcess, target: StandaloneProcess, there: Callable[[str], Rows], tmp_path: Path
 ) -> None:
-    topic, progress = make(pymq, "killed", 4), tmp_path / "progress"
-    fill(pymq, topic, 2000)
+    topic, progress, count = make(pymq, "killed", 4), tmp_path / "progress", 1200 * (KILLS + 1)
+    fill(pymq, topic, count)
     arguments = [topic, "--to", target.namesrv, "--progress", str(progress)]
     luck = random.Random(7)
-    for _ in range(2):
+    for _ in range(KILLS):
         before = saved(progress, topic)
         process = start(server, *arguments, "--rate", "700")
         goal = before + luck.randrange(1, 400)
@@ -159,7 +160,7 @@ def test_kills_at_random_points_lose_nothing_and_keep_the_order(
     copies = len(there(topic))
     assert json.loads(out)["copied"] > 0
     rest = pymq("mirror", *arguments, "--once", "-o", "json").json()
-    assert rest["copied"] == 2000 - stopped_at, "Ctrl-C leaves a point from which nothing is copied twice"
+    assert rest["copied"] == count - stopped_at, "Ctrl-C leaves a point from which nothing is copied twice"
     assert len(there(topic)) == copies + rest["copied"]
     check(here(pymq, topic), there(topic), duplicates_allowed=True)
 
