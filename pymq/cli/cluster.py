@@ -22,10 +22,9 @@ def group() -> None:
 
 
 COLUMNS = [
-    Column("cluster"),
     Column("broker"),
     Column("broker_id", "ID", right=True),
-    Column("role"),
+    Column("role", folds=False),
     Column("address", folds=False),
     Column("version", extra=True),
     Column("in_per_second", "IN/S", right=True, extra=True),
@@ -57,7 +56,7 @@ def list_brokers(
     if print_data(records, output):
         return
     shown = [record | {"in_sync": _in_sync_text(record)} for record in records]
-    print_listing(shown, COLUMNS, output, "no broker is registered: start one, or wait for it to register")
+    print_listing(shown, columns_for(records), output, "no broker is registered: start one, or wait for it to register")
     problems = [(record, problem) for record in records for problem in record["problems"]]
     if problems:
         print_line("\nproblems")
@@ -68,6 +67,12 @@ def list_brokers(
 app.command(
     epilog=examples("pymq cluster clients", "pymq cluster clients --group billing", "pymq cluster clients -o json")
 )(clients)
+
+
+def columns_for(records: list[dict[str, Any]]) -> list[Column]:
+    """Returns the columns; a narrow terminal does without the cluster's name when there is one cluster."""
+    is_one = len({record["cluster"] for record in records}) == 1
+    return [Column("cluster", folds=False, extra=is_one), *COLUMNS]
 
 
 def _in_sync_text(record: dict[str, Any]) -> Any:

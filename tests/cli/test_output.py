@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from pymq.cli.cluster import columns_for
 from pymq.cli.output import (
     Column,
     OutputFormat,
@@ -159,6 +160,27 @@ def test_extra_columns_go_when_folding_is_not_enough() -> None:
     assert table_lines([record], columns, 20)[1] == ["B", "C"]
     lines, left_out = table_lines([record], columns, 5)
     assert (lines, left_out) == (["         A", "1000000000"], ["B", "C"])
+
+
+def test_brokers_take_a_line_each_at_80_columns() -> None:
+    record = {
+        "cluster": "DefaultCluster",
+        "broker": "broker-a",
+        "broker_id": 0,
+        "role": "ASYNC_MASTER",
+        "address": "192.168.100.100:10911",
+        "version": "V5_3_3",
+        "in_per_second": 12345.6,
+        "out_per_second": 12345.6,
+        "log_end": 10**13,
+        "lag_bytes": 10**9,
+        "lag_messages": 10**6,
+        "lag_ms": 100_000,
+        "in_sync": "1/2",
+    }
+    lines, left_out = table_lines([record, record | {"broker_id": 1}], columns_for([record]), 80)
+    assert len(lines) == 3 and max(map(len, lines)) <= 80
+    assert {"LAG", "TIME", "IN SYNC", "ROLE", "ADDRESS"} & set(left_out) == set()
 
 
 def test_wide_characters_are_aligned() -> None:
