@@ -18,7 +18,13 @@ from pymq.wire.bodies_client import decode_body
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
 from pymq.wire.header import decode_header
-from pymq.wire.headers.offset import OffsetAnswer, QueryConsumerOffsetHeader, QueueOffsetHeader, SearchOffsetHeader
+from pymq.wire.headers.offset import (
+    OffsetAnswer,
+    QueryConsumerOffsetHeader,
+    QueueOffsetHeader,
+    SearchOffsetHeader,
+    UpdateConsumerOffsetHeader,
+)
 from pymq.wire.headers.pull import PullMessageHeader
 
 DIGEST_SIZE_BYTES: Final = 8
@@ -173,6 +179,13 @@ class RemoteCluster:
             if message.queue_offset == offset:
                 return _digest(message)
         return None
+
+    def commit_offset(self, queue: Queue, group: str, offset: int) -> None:
+        """Sets a consumer group's offset at the queue's master."""
+        header = UpdateConsumerOffsetHeader(
+            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+        )
+        self._ask_any(queue.addresses[:1], request(RequestCode.UPDATE_CONSUMER_OFFSET, header))
 
     def _offset(self, queue: Queue, command: Command) -> int:
         answer = self._ask_any(queue.addresses, command)

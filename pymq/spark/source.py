@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from pymq.clock import Clock, SystemClock
 from pymq.spark.cluster import RemoteCluster
@@ -31,7 +31,7 @@ NAME = "pymq"
 
 
 class PymqDataSource(DataSource):  # type: ignore[misc]
-    """Topics of a PyMQ or RocketMQ cluster as a batch source."""
+    """Topics of a PyMQ or RocketMQ cluster as a batch source and a stream."""
 
     @classmethod
     def name(cls) -> str:
@@ -41,6 +41,12 @@ class PymqDataSource(DataSource):  # type: ignore[misc]
     def schema(self) -> str:
         """Returns the requested columns, or the usual ones."""
         return spark_ddl(SourceOptions(self.options).columns())
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Returns a reader of the schema's columns for a stream."""
+        from pymq.spark.stream import PymqStreamReader
+
+        return PymqStreamReader(SourceOptions(self.options), tuple(schema.fieldNames()))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Returns a reader of the schema's columns; with option pushFilters, one that uses the query's WHERE.

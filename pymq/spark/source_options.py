@@ -33,6 +33,7 @@ class SourceOption(NamedTuple):
     name: str
     synonyms: tuple[str, ...] = ()
     only_streams: bool = False
+    only_batches: bool = False
     is_internal: bool = False
 
 
@@ -43,11 +44,11 @@ OPTIONS = (
     SourceOption("subscribePattern"),
     SourceOption("assign"),
     SourceOption("startingOffsets"),
-    SourceOption("endingOffsets"),
+    SourceOption("endingOffsets", only_batches=True),
     SourceOption("startingTimestamp"),
-    SourceOption("endingTimestamp"),
+    SourceOption("endingTimestamp", only_batches=True),
     SourceOption("startingOffsetsByTimestamp"),
-    SourceOption("endingOffsetsByTimestamp"),
+    SourceOption("endingOffsetsByTimestamp", only_batches=True),
     SourceOption("columns"),
     SourceOption("includeHeaders"),
     SourceOption("tag"),
@@ -64,10 +65,11 @@ OPTIONS = (
     SourceOption("inflateRatio"),
     SourceOption("maxRowsPerPartition", ("maxRecordsPerPartition",)),
     SourceOption("minPartitions"),
-    SourceOption("pushFilters"),
+    SourceOption("pushFilters", only_batches=True),
     SourceOption("maxOffsetsPerTrigger", only_streams=True),
     SourceOption("minOffsetsPerTrigger", only_streams=True),
     SourceOption("maxTriggerDelay", only_streams=True),
+    SourceOption("commitGroup", only_streams=True),
     SourceOption("ranges", is_internal=True),
     SourceOption("progress", is_internal=True),
 )
@@ -113,6 +115,14 @@ class SourceOptions:
         for option in OPTIONS:
             if option.only_streams and option.name in self._values:
                 raise UsageError(f"option {option.name} is for spark.readStream: a batch reads its whole range")
+
+    def refuse_batch_options(self) -> None:
+        """Raises UsageError for an option that only batches have."""
+        for option in OPTIONS:
+            if option.only_batches and option.name in self._values:
+                pushes = option.name == "pushFilters"
+                reason = "Spark pushes no filters down to streams" if pushes else "a stream goes on"
+                raise UsageError(f"option {option.name} is for spark.read: {reason}")
 
     @property
     def namesrv(self) -> str:

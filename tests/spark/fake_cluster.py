@@ -127,6 +127,9 @@ class FakeCluster:
         elif command.code == RequestCode.SEARCH_OFFSET_BY_TIMESTAMP:
             times = [int.from_bytes(raw[56:64], "big") for raw in self.queues[key]]
             offset = sum(time < int(ext["timestamp"]) for time in times)
+        elif command.code == RequestCode.UPDATE_CONSUMER_OFFSET:
+            self.committed[ext["consumerGroup"], *key] = int(ext["commitOffset"])
+            return Command(0)
         elif command.code == RequestCode.QUERY_CONSUMER_OFFSET:
             found = self.committed.get((ext["consumerGroup"], *key))
             if found is None:

@@ -1,0 +1,205 @@
+"""The stream ``spark.readStream.format("pymq")``: offsets in Spark's checkpoint, Arrow batches, many tasks a batch.
+
+Spark keeps one reader on the driver, whose methods plan, and copies it to the tasks, which read. A batch is two
+offsets, and they always give the same rows: Spark plans a batch again after a crash. :mod:`pymq.spark.stream_offsets`
+has the rules for queues that come, go and are made again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from pymq.clock import Clock, SystemClock
+from pymq.errors import NotFoundError
+from pymq.spark.cluster import ClusterView, Queue, RemoteCluster
+from pymq.spark.planner import QueueKey, make_plan, split_ranges
+from pymq.spark.positions import LATEST, Position
+from pymq.spark.ranges import DataLossError, QueueRange
+from pymq.spark.reader import RangeReader
+from pymq.spark.selection import checked
+from pymq.spark.source_options import SourceOptions
+from pymq.spark.stream_offsets import Offsets, from_json, limited, row_count, spans, to_json
+
+_log = logging.getLogger(__name__)
+
+
+class StreamPartition(InputPartition):  # type: ignore[misc]
+    """One range of one queue."""
+
+    def __init__(self, part: QueueRange) -> None:
+        self.part = part
+
+
+class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Reads topics as a stream, with the columns of the batch source."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...], *, clock: Clock | None = None) -> None:
+        """Raises UsageError for an illegal option."""
+        options.refuse_batch_options()
+        self._clock = clock or SystemClock()
+        self._namesrv = options.namesrv
+        self._topics = options.topics()
+        self._start = options.start(self._clock.now_ms(), default="latest")
+        self._settings = options.read_settings(columns, checked(options.selection(), self._clock))
+        self._rows_max, self._count_min = options.rows_per_partition_max, options.partition_count_min
+        self._batch_rows_max = options.number("maxOffsetsPerTrigger", 0)
+        self._batch_rows_min = options.number("minOffsetsPerTrigger", 0)
+        self._delay_max_ms = options.delay_max_ms
+        self._commit_group = options.text("commitGroup")
+        self._initial: Offsets | None = None
+        self._target: Offsets | None = None
+        self._latest: Offsets = {}
+        self._waiting_since_ms: int | None = None
+        self._mirrored: Offsets = {}
+        self._losses: set[tuple[QueueKey, int]] = set()
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Returns where a new query begins; the same at every call, because latest moves on."""
+        if self._initial is None:
+            with RemoteCluster(self._namesrv) as view:
+                plan = make_plan(view, self._topics, self._start, Position(symbol=LATEST))
+            self._initial = {(part.topic, part.broker_name, part.queue_id): part.from_offset for part in plan.queues}
+        return to_json(self._initial)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Returns the limit of the option ``maxOffsetsPerTrigger``."""
+        return ReadMaxRows(self._batch_rows_max) if self._batch_rows_max else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Remembers what is there now: the query ends with it."""
+        with RemoteCluster(self._namesrv) as view:
+            self._target = self._ends(view, {})
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Returns the end of the next batch, or ``start`` when there is none yet.
+
+        Spark asks after the batch before ``start`` is done, which is when its progress can be shown to brokers.
+        """
+        begin = from_json(start)
+        with RemoteCluster(self._namesrv) as view:
+            self._mirror(view, begin)
+            self._latest = self._ends(view, begin)
+        end = self._latest
+        if self._target is not None:
+            end = self._until_target(begin, self._target)
+        elif self._is_too_early(row_count(begin, end)):
+            return dict(start)
+        if isinstance(limit, ReadMaxRows):
+            end = limited(begin, end, limit.max_rows)
+        return to_json(end)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Returns the ends of the queues for Spark's progress report."""
+        return to_json(self._latest) if self._latest else None
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """Returns the ranges of a batch."""
+        found = list(spans(from_json(start), from_json(end)))
+        if not found:
+            return []
+        with RemoteCluster(self._namesrv) as view:
+            queues = self._queues(view, {key[0] for key, _, _ in found})
+        ranges = [
+            QueueRange(*key, low, high, queues[key].addresses)
+            for key, low, high in found
+            if key in queues or self._lose(key, low, high, "its queue is gone")
+        ]
+        return [
+            StreamPartition(part) for part in split_ranges(ranges, rows_max=self._rows_max, count_min=self._count_min)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of one range, in a task."""
+        assert isinstance(partition, StreamPartition)
+        reader = RangeReader(partition.part, self._settings)
+        yield from reader.batches()
+        if reader.lost:
+            _log.warning("%s: %d messages were no longer stored", partition.part, reader.lost)
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """Does nothing: Spark's checkpoint decides, and it is mirrored when the next batch is planned."""
+
+    def stop(self) -> None:
+        """Does nothing: no connection stays open between two calls."""
+
+    def _ends(self, view: ClusterView, begin: Offsets) -> Offsets:
+        """Returns the end of every queue; queues of ``begin`` that are gone keep their offset."""
+        ends: Offsets = {}
+        for topic in self._known_topics(view, begin):
+            for queue in self._topics.queues(view, topic):
+                key, high = queue[:3], view.max_offset(queue)
+                ends[key] = high
+                if high < begin.get(key, 0):
+                    self._lose(key, high, begin[key], f"its queue ends at {high} and was made again")
+        for key, offset in begin.items():
+            if key not in ends:
+                ends[key] = offset
+        return ends
+
+    def _known_topics(self, view: ClusterView, begin: Offsets) -> list[str]:
+        """Returns the topics to look at. Raises NotFoundError for a topic of the options that never existed."""
+        known = set(view.all_topics())
+        chosen = self._topics.topics(view)
+        for topic in chosen:
+            if topic not in known:
+                if not any(key[0] == topic for key in begin):
+                    raise NotFoundError(f"topic {topic!r} does not exist: list the topics to see their names")
+                self._lose_topic(topic)
+        return [topic for topic in chosen if topic in known]
+
+    def _queues(self, view: ClusterView, topics: set[str]) -> dict[QueueKey, Queue]:
+        known = set(view.all_topics())
+        return {queue[:3]: queue for topic in sorted(topics & known) for queue in view.queues(topic)}
+
+    def _until_target(self, begin: Offsets, target: Offsets) -> Offsets:
+        """Returns the ends, but not beyond the target; what an earlier run has read beyond it stays read."""
+        ends: Offsets = {}
+        for key, latest in self._latest.items():
+            low = begin.get(key, 0)
+            ends[key] = low if target.get(key, 0) < low <= latest else min(latest, target.get(key, 0))
+        return ends
+
+    def _is_too_early(self, count: int) -> bool:
+        """Returns whether ``minOffsetsPerTrigger`` holds the batch back; it does so for ``maxTriggerDelay`` at most."""
+        now_ms = self._clock.monotonic_ms()
+        if self._waiting_since_ms is None:
+            self._waiting_since_ms = now_ms
+        if count and (count >= self._batch_rows_min or now_ms - self._waiting_since_ms >= self._delay_max_ms):
+            self._waiting_since_ms = now_ms
+            return False
+        return True
+
+    def _mirror(self, view: RemoteCluster, done: Offsets) -> None:
+        """Shows the finished position as the offsets of a consumer group."""
+        if not self._commit_group:
+            return
+        moved = {key: offset for key, offset in done.items() if self._mirrored.get(key) != offset}
+        queues = self._queues(view, {key[0] for key in moved})
+        for key, offset in moved.items():
+            if key in queues:
+                view.commit_offset(queues[key], self._commit_group, offset)
+        self._mirrored = dict(done)
+
+    def _lose(self, key: QueueKey, low: int, high: int, why: str) -> bool:
+        """Reports the loss of offsets [low, high) once. Raises DataLossError unless losses are only reported."""
+        topic, broker, queue_id = key
+        text = f"{topic} {broker}/{queue_id} [{low}, {high}): {why}"
+        self._report((key, high), text)
+        return False
+
+    def _lose_topic(self, topic: str) -> None:
+        self._report(((topic, "", -1), 0), f"topic {topic} was deleted: what it held after the last batch is lost")
+
+    def _report(self, loss: tuple[QueueKey, int], text: str) -> None:
+        if loss in self._losses:
+            return
+        if self._settings.on_data_loss == "fail":
+            raise DataLossError(f"{text}; start a new query, or accept losses with failOnDataLoss false")
+        self._losses.add(loss)
+        _log.warning("lost: %s", text)

@@ -1,0 +1,199 @@
+"""``readStream.format("pymq")``: batches, restarts, limits, and queues that come, go and are made again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from pymq.clock import ManualClock
+from pymq.errors import NotFoundError, PymqError, UsageError
+from pymq.spark.failures import translated
+from pymq.spark.ranges import DataLossError
+from pymq.spark.source_options import SourceOptions
+from pymq.spark.stream import PymqStreamReader
+from tests.spark.fake_cluster import BROKER, FakeCluster
+from tests.spark.records import record
+
+ALL = ReadAllAvailable()
+
+
+def fill(cluster: FakeCluster, topic: str, *sizes: int) -> None:
+    for queue_id, size in enumerate(sizes):
+        start = len(cluster.queues[topic, queue_id])
+        cluster.add(topic, queue_id, [record(n, topic=topic, queue_id=queue_id) for n in range(start, start + size)])
+
+
+def reader(cluster: FakeCluster, *, clock: Any = None, **options: str) -> PymqStreamReader:
+    given = {"namesrv": cluster.address, "startingOffsets": "earliest", **options}
+    return PymqStreamReader(SourceOptions(given), ("queueOffset",), clock=clock)
+
+
+def offsets(**topics: list[int]) -> dict[str, Any]:
+    return {
+        topic: {BROKER: {str(queue_id): end for queue_id, end in enumerate(ends)}} for topic, ends in topics.items()
+    }
+
+
+def rows(stream: PymqStreamReader, start: dict, end: dict) -> list[tuple]:
+    """Return the rows of a batch as (queue id, offset)."""
+    return sorted(
+        (partition.part.queue_id, offset)
+        for partition in stream.partitions(start, end)
+        for batch in stream.read(partition)
+        for offset in batch.column("queueOffset").to_pylist()
+    )
+
+
+def test_a_query_begins_at_its_start_and_latest_is_resolved_once(cluster: FakeCluster) -> None:
+    fill(cluster, "T", 5, 3)
+    assert reader(cluster).initialOffset() == offsets(T=[0, 0])
+    stream = reader(cluster, startingOffsets="latest")
+    assert stream.initialOffset() == offsets(T=[5, 3])
+    fill(cluster, "T", 2, 0)
+    assert stream.initialOffset() == offsets(T=[5, 3])
+    assert stream.latestOffset(offsets(T=[5, 3]), ALL) == offsets(T=[7, 3])
+    assert rows(stream, offsets(T=[5, 3]), offsets(T=[7, 3])) == [(0, 5), (0, 6)]
+    assert stream.reportLatestOffset() == offsets(T=[7, 3])
+
+
+def test_new_topics_and_queues_appear(cluster: FakeCluster) -> None:
+    fill(cluster, "T", 5)
+    stream = reader(cluster)
+    fill(cluster, "T", 0, 2)
+    fill(cluster, "U", 1)
+    end = stream.latestOffset(offsets(T=[5]), ALL)
+    assert end == offsets(T=[5, 2], U=[1])
+    assert rows(stream, offsets(T=[5]), offsets(T=[5, 2])) == [(1, 0), (1, 1)]
+
+
+def test_a_limit_and_the_shares_of_queues(cluster: FakeCluster) -> None:
+    fill(cluster, "T", 100, 50)
+    stream = reader(cluster, maxOffsetsPerTrigger="30")
+    limit = stream.getDefaultReadLimit()
+    assert limit == ReadMaxRows(30)
+    assert stream.latestOffset(offsets(T=[0, 0]), limit) == offsets(T=[20, 10])
+    assert stream.latestOffset(offsets(T=[0, 0]), ALL) == offsets(T=[100, 50])
+
+
+def test_available_now_ends_with_what_was_there(cluster: FakeCluster) -> None:
+    fill(cluster, "T", 10)
+    stream = reader(cluster, minOffsetsPerTrigger="1000")
+    stream.prepareForTriggerAvailableNow()
+    fill(cluster, "T", 5, 5)
+    assert stream.latestOffset(offsets(T=[0]), ALL) == offsets(T=[10, 0])
+    assert stream.latestOffset(offsets(T=[10, 0]), ALL) == offsets(T=[10, 0])
+    # The end that an earlier run has planned counts, also when it is beyond the target.
+    assert stream.latestOffset(offsets(T=[12, 0]), ALL) == offsets(T=[12, 0])
+
+
+def test_small_batches_wait_for_rows_or_for_the_delay(cluster: FakeCluster) -> None:
+    clock = ManualClock()
+    fill(cluster, "T", 10)
+    stream = reader(cluster, clock=clock, minOffsetsPerTrigger="20", maxTriggerDelay="30s")
+    begin = offsets(T=[0])
+    assert stream.latestOffset(begin, ALL) == begin
+    clock.advance(29_999)
+    assert stream.latestOffset(begin, ALL) == begin
+    clock.advance(1)
+    assert stream.latestOffset(begin, ALL) == offsets(T=[10])
+    fill(cluster, "T", 20)
+    assert stream.latestOffset(offsets(T=[10]), ALL) == offsets(T=[30])
+    clock.advance(60_000)
+    assert stream.latestOffset(offsets(T=[30]), ALL) == offsets(T=[30])
+
+
+def test_a_queue_that_was_made_again_fails_or_is_read_from_its_begin(cluster: FakeCluster) -> None:
+    fill(cluster, "T", 10)
+    with pytest.raises(DataLossError, match=r"T broker-a/0 \[10, 40\): its queue ends at 10 and was made again"):
+        reader(cluster).latestOffset(offsets(T=[40]), ALL)
+    stream = reader(cluster, failOnDataLoss="false")
+    end = stream.latestOffset(offsets(T=[40]), ALL)
+    assert end == offsets(T=[10])
+    assert rows(stream, offsets(T=[40]), end) == [(0, n) for n in range(10)]
+
+
+def test_queues_and_topics_that_are_gone(cluster: FakeCluster) -> None:
+    fill(cluster, "T", 10, 10)
+    fill(cluster, "U", 5)
+    del cluster.queues["T", 1]
+    stream = reader(cluster)
+    assert stream.latestOffset(offsets(T=[3, 4], U=[0]), ALL) == offsets(T=[10, 4], U=[5])
+    with pytest.raises(DataLossError, match=r"T broker-a/1 \[4, 10\): its queue is gone"):
+        stream.partitions(offsets(T=[3, 4]), offsets(T=[10, 10]))
+    del cluster.queues["U", 0]
+    named = reader(cluster, topics="T,U")
+    with pytest.raises(DataLossError, match="topic U was deleted"):
+        named.latestOffset(offsets(T=[3], U=[5]), ALL)
+    reporting = reader(cluster, topics="T,U", failOnDataLoss="false")
+    assert reporting.latestOffset(offsets(T=[3], U=[5]), ALL) == offsets(T=[10], U=[5])
+    with pytest.raises(NotFoundError, match="'nope'"):
+        reader(cluster, topics="nope").latestOffset({}, ALL)
+
+
+def test_deleted_messages_fail_or_are_left_out(cluster: FakeCluster) -> None:
+    fill(cluster, "T", 10)
+    cluster.min_offsets["T", 0] = 4
+    with pytest.raises(DataLossError, match="no longer has 4 messages"):
+        rows(reader(cluster), offsets(T=[0]), offsets(T=[10]))
+    assert len(rows(reader(cluster, failOnDataLoss="no"), offsets(T=[0]), offsets(T=[10]))) == 6
+
+
+def test_the_finished_position_is_shown_as_a_group_s(cluster: FakeCluster) -> None:
+    fill(cluster, "T", 10, 5)
+    stream = reader(cluster, commitGroup="g")
+    stream.latestOffset(stream.initialOffset(), ALL)
+    stream.latestOffset(offsets(T=[10, 5]), ALL)
+    assert cluster.committed == {("g", "T", 0): 10, ("g", "T", 1): 5}
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "pushFilters"])
+def test_options_of_batches_are_refused(cluster: FakeCluster, name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name} is for spark.read: "):
+        reader(cluster, **{name: "latest"})
+
+
+def test_a_checkpoint_of_another_query_is_refused(cluster: FakeCluster) -> None:
+    fill(cluster, "T", 1)
+    with pytest.raises(UsageError, match="another query's"):
+        reader(cluster).latestOffset({"logOffset": 5}, ALL)
+
+
+def run_once(spark: Any, cluster: FakeCluster, home: Path, **options: str) -> Any:
+    """Read all there is, to JSON lines; return the query."""
+    stream = spark.readStream.format("pymq").option("namesrv", cluster.address)
+    given = {"topics": "T", "columns": "topic,queueId,queueOffset", "startingOffsets": "earliest", **options}
+    for name, value in given.items():
+        stream = stream.option(name, value)
+    with translated():
+        query = (
+            stream.load()
+            .writeStream.format("json")
+            .option("checkpointLocation", str(home / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(home / "out"))
+        )
+        query.awaitTermination()
+    return query
+
+
+def written(home: Path) -> list[tuple]:
+    lines = [line for path in (home / "out").glob("*.json") for line in path.read_text().splitlines()]
+    return sorted((row["queueId"], row["queueOffset"]) for row in map(json.loads, lines))
+
+
+@pytest.mark.spark
+def test_a_query_continues_where_it_ended(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
+    fill(cluster, "T", 70, 30)
+    first = run_once(spark, cluster, tmp_path, maxOffsetsPerTrigger="40", commitGroup="g")
+    assert sum(progress["numInputRows"] for progress in first.recentProgress) == 100
+    assert len([progress for progress in first.recentProgress if progress["numInputRows"]]) == 3
+    assert cluster.committed == {("g", "T", 0): 70, ("g", "T", 1): 30}
+    fill(cluster, "T", 5, 5)
+    run_once(spark, cluster, tmp_path)
+    assert written(tmp_path) == sorted([*((0, n) for n in range(75)), *((1, n) for n in range(35))])
+    with pytest.raises(PymqError, match="did you mean"):
+        run_once(spark, cluster, tmp_path, colums="body")
