@@ -193,6 +193,9 @@ def _label_text(group: str, topic: str) -> str:
 
 
 def _rows(labels: list[list[str]], values: list[list[tuple[int, ...]]], number: int) -> Iterator[Rows]:
-    """Yield the readings of the metric with this number."""
-    for some, of_some in zip(labels, values, strict=True):
-        yield Rows(some, [each[number] for each in of_some])
+    """Yield the readings of the metric with this number. The last metric frees them: at once that takes 8 ms."""
+    is_last = number == len(LagMetrics.metrics) - 1
+    for at in range(len(labels)):
+        yield Rows(labels[at], [each[number] for each in values[at]])
+        if is_last:
+            labels[at], values[at] = [], []
