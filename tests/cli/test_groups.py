@@ -96,6 +96,8 @@ def test_members_and_what_they_do(pymq: Pymq, server: StandaloneProcess) -> None
         done = pymq("group", "consume", "owners", one["client_id"], sent["offset_message_id"], "-o", "json").json()
         assert (done["result"], done["succeeded"], len(got) > count) == ("CR_SUCCESS", True, True)
         by_id = ["group", "consume", "owners", one["client_id"], sent["message_id"], "--topic", "owned"]
+        planned = pymq(*by_id, "--dry-run", "-o", "json").json()
+        assert (planned["message_id"], planned["result"]) == (sent["message_id"], None)
         assert pymq(*by_id).code == EXIT_OK
 
         deleted = pymq("group", "delete", "owners", "--yes")

@@ -76,7 +76,7 @@ CHANGE_NOTHING_THERE = {
     *("check", "filter", "mirror", "cluster", "stats"),
     *("broker status", "cluster list", "context list", "context show", "config show", "config diff", "config check"),
     *("topic list", "topic describe", "topic route", "topic stats"),
-    *("group list", "group describe", "group lag", "group members", "group stack", "group member"),
+    *("group list", "group describe", "group lag", "group members", "group client"),
     *("offset show", "dlq list", "dlq show", "dlq export", "message get", "message query", "message trace"),
     *("store verify", "store inspect", "store dump", "store repair"),
 }

@@ -26,8 +26,11 @@ SUBCOMMANDS = {
     "context": ["add", "use", "list", "show", "remove"],
     "cluster": ["list", "clients"],
     "check": ["broker", "lag", "disk", "replica"],
-    "topic": ["list", "create", "update", "delete", "describe", "route", "stats"],
-    "group": ["list", "describe", "lag"],
+    "topic": ["list", "create", "update", "shrink", "expand", "delete", "describe", "route", "stats"],
+    "group": [
+        *("list", "describe", "lag", "create", "update", "enable", "disable", "delete"),
+        *("members", "client", "consume"),
+    ],
     "offset": ["show", "reset", "copy", "skip"],
     "dlq": ["list", "show", "resend", "export", "purge"],
     "filter": ["list", "eval", "test"],

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.options import DEFAULT_NAMESRV, DryRunOption, NamesrvOption, OutputOption
 from pymq.cli.output import (
     Column,
     OutputFormat,
@@ -117,6 +117,7 @@ def consume(
     client_id: ClientArgument,
     message_id: Annotated[str, typer.Argument(metavar="MESSAGE_ID", help="A broker's id, or with --topic any id.")],
     topic: Annotated[str | None, typer.Option("--topic", metavar="NAME", help="The topic of a producer's id.")] = None,
+    dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
@@ -126,7 +127,11 @@ def consume(
     """
     from pymq.cli.groups import members_work as work
 
-    record = with_admin(namesrv, lambda admin: work.consume(admin, name, client_id, message_id, topic))
+    record = with_admin(namesrv, lambda admin: work.consume(admin, name, client_id, message_id, topic, is_dry=dry_run))
+    if dry_run:
+        if not print_data(record, output):
+            print_line(f"would have {client_id} handle {record['message_id']} of {record['topic']}")
+        return
     if not print_data(record, output):
         remark = f": {record['remark']}" if record["remark"] else ""
         print_line(f"{record['result']} after {record['spent_ms']} ms{remark}")

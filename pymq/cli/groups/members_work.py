@@ -84,8 +84,12 @@ async def client(admin: Admin, group: str, client_id: str, *, with_stacks: bool)
     return record
 
 
-async def consume(admin: Admin, group: str, client_id: str, message_id: str, topic: str | None) -> dict[str, Any]:
+async def consume(
+    admin: Admin, group: str, client_id: str, message_id: str, topic: str | None, *, is_dry: bool
+) -> dict[str, Any]:
     """Have one member handle one stored message now, and return its result. The group's offsets stay.
+
+    With ``is_dry`` only find both; then the result is None.
 
     Raises NotFoundError for a member that is not online, or a message that isn't there.
     """
@@ -95,16 +99,20 @@ async def consume(admin: Admin, group: str, client_id: str, message_id: str, top
         ids = ", ".join(message.offset_message_id for message in found)
         raise UsageError(f"{len(found)} messages have the id {message_id}: name one of {ids}")
     (message,) = found
-    host, port, _ = decode_offset_id(message.offset_message_id)
-    result = await admin.groups.consume_directly(
-        format_address(host, port), group, client_id, message.topic, message.offset_message_id
-    )
-    return {
+    record: dict[str, Any] = {
         "group": group,
         "client_id": client_id,
         "message_id": message.message_id,
         "offset_message_id": message.offset_message_id,
         "topic": message.topic,
+    }
+    if is_dry:
+        return record | {"result": None, "succeeded": None, "remark": None, "spent_ms": None}
+    host, port, _ = decode_offset_id(message.offset_message_id)
+    result = await admin.groups.consume_directly(
+        format_address(host, port), group, client_id, message.topic, message.offset_message_id
+    )
+    return record | {
         "result": result.consume_result,
         "succeeded": result.consume_result == "CR_SUCCESS",
         "remark": result.remark,
