@@ -150,7 +150,7 @@ def session(
     """Returns the program's SparkSession if it has one, else a new session on a new JVM.
 
     ``conf`` may hold any setting, also those that must be known before the JVM starts (``spark.driver.memory``,
-    ``spark.jars.packages``). Registers the source ``pymq``. End the session with :func:`close`.
+    ``spark.jars.packages``). Spark finds the source ``pymq`` by itself. End the session with :func:`close`.
     Raises JavaNotFoundError, SparkStartError, and UsageError when Spark is not installed.
     """
     _spark_home()
@@ -159,7 +159,7 @@ def session(
 
     if SparkContext._active_spark_context is not None:
         spark = SparkSession.builder.getOrCreate()
-        _register(spark)
+        _register(spark)  # it may not find the package by itself
         _Current.users += 1
         return spark
     if _Current.gateway is not None:
@@ -186,7 +186,6 @@ def session(
     # Python's socketserver would print a traceback when the JVM dies and this connection ends.
     spark.sparkContext._accumulatorServer.handle_error = lambda *_: None
     atexit.register(_end_jvm, gateway)
-    _register(spark)
     _Current.users = 1
     return spark
 

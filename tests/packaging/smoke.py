@@ -5,6 +5,7 @@
 
 import importlib
 import importlib.resources
+import importlib.util
 import pkgutil
 
 import pymq
@@ -35,6 +36,11 @@ def is_typed() -> None:
     assert importlib.resources.files("pymq").joinpath("py.typed").is_file(), "the wheel lacks pymq/py.typed"
 
 
+def is_known_to_spark() -> None:
+    """Check that Spark finds the package that registers ``format("pymq")``."""
+    assert importlib.util.find_spec("pyspark_pymq") is not None, "the wheel lacks pyspark_pymq"
+
+
 def round_trip() -> None:
     """Send one message to a standalone broker on free ports and pull it from there."""
     with StandaloneProcess() as server:
@@ -48,5 +54,6 @@ def round_trip() -> None:
 if __name__ == "__main__":
     modules = import_everything()
     is_typed()
+    is_known_to_spark()
     round_trip()
     print(f"{modules} modules import; a message went through a broker and back")

@@ -1,0 +1,5 @@
+"""Registers ``format("pymq")`` by itself: Spark looks for packages named ``pyspark_*`` and takes their DefaultSource."""
+
+from pymq.spark.source import PymqDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]
