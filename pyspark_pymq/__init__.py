@@ -1,4 +1,4 @@
-"""Registers ``format("pymq")`` by itself: Spark looks for packages named ``pyspark_*`` and takes their DefaultSource."""
+"""Makes ``format("pymq")`` known: Spark looks for packages named ``pyspark_*`` and takes their DefaultSource."""
 
 from pymq.spark.source import PymqDataSource as DefaultSource
 

@@ -14,9 +14,10 @@ import pytest
 from pymq.errors import FilterStopError, NotFoundError, PymqError, UsageError
 from pymq.model.compression import compress_body
 from pymq.model.record import decode_record
+from pymq.spark.arrow_writer import WriteJob, finished_results, read_settings, run_as_source, run_as_tasks
 from pymq.spark.export import ExportOptions, run
 from pymq.spark.planner import ResumeError
-from pymq.spark.ranges import DataLossError
+from pymq.spark.ranges import DataLossError, ReadSettings
 from tests.spark.fake_cluster import FakeCluster
 from tests.spark.records import BORN_MS, record
 
@@ -87,6 +88,30 @@ def test_a_second_parquet_export_holds_only_new_messages(spark: Any, cluster: Fa
     frame = spark.read.parquet(str(tmp_path / "out"))
     assert frame.count() == 1068 and frame.where("tags = 'A' and topic = 'new'").count() == 1
     assert json.loads(json.dumps(second.to_dict()))["queues"][0]["rows"] == 3
+
+
+def test_plain_tasks_and_the_source_write_the_same(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
+    """Sessions of Spark Connect have no plain tasks."""
+    fill(cluster, "T", 50, 20)
+    found = []
+    for work in (run_as_tasks, run_as_source):
+        staging = tmp_path / work.__name__
+        staging.mkdir()
+        job = WriteJob(
+            ranges=(cluster.range("T", 0, 0, 30), cluster.range("T", 0, 30, 50), cluster.range("T", 1)),
+            read=read_settings(ReadSettings(), ()),
+            output=str(tmp_path),
+            staging=str(staging),
+            columns=(),
+            partition_by=("topic",),
+            compression="zstd",
+        )
+        results = work(spark, job)
+        assert finished_results(job) == results
+        for file in [file for result in results for file in result["files"]]:
+            assert (tmp_path / file.pop("staged")).stat().st_size == file["bytes"]
+        found.append(results)
+    assert found[0] == found[1] and [result["rows"] for result in found[0]] == [30, 20, 20]
 
 
 def test_the_rows_hold_the_messages(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
