@@ -24,7 +24,7 @@ from pymq.spark.ranges import DataLossError, QueueRange
 from pymq.spark.reader import RangeReader
 from pymq.spark.selection import checked
 from pymq.spark.source_options import SourceOptions
-from pymq.spark.stream_offsets import Offsets, from_json, limited, row_count, spans, to_json
+from pymq.spark.stream_offsets import Digests, Offsets, from_json, limited, row_count, spans, to_json
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +58,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         self._waiting_since_ms: int | None = None
         self._mirrored: Offsets = {}
         self._losses: set[tuple[QueueKey, int]] = set()
+        self._recognized: set[QueueKey] = set()
 
     def initialOffset(self) -> dict[str, Any]:
         """Returns where a new query begins; the same at every call, because latest moves on."""
@@ -74,25 +75,25 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
     def prepareForTriggerAvailableNow(self) -> None:
         """Remembers what is there now: the query ends with it."""
         with RemoteCluster(self._namesrv) as view:
-            self._target = self._ends(view, {})
+            self._target = self._ends(view, {}, {})
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Returns the end of the next batch, or ``start`` when there is none yet.
 
         Spark asks after the batch before ``start`` is done, which is when its progress can be shown to brokers.
         """
-        begin = from_json(start)
+        begin, digests = from_json(start)
         with RemoteCluster(self._namesrv) as view:
             self._mirror(view, begin)
-            self._latest = self._ends(view, begin)
-        end = self._latest
-        if self._target is not None:
-            end = self._until_target(begin, self._target)
-        elif self._is_too_early(row_count(begin, end)):
-            return dict(start)
-        if isinstance(limit, ReadMaxRows):
-            end = limited(begin, end, limit.max_rows)
-        return to_json(end)
+            self._latest = self._ends(view, begin, digests)
+            end = self._latest
+            if self._target is not None:
+                end = self._until_target(begin, self._target)
+            elif not _goes_back(begin, end) and self._is_too_early(row_count(begin, end)):
+                return dict(start)
+            if isinstance(limit, ReadMaxRows):
+                end = limited(begin, end, limit.max_rows)
+            return to_json(end, self._digests(view, begin, end, digests))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Returns the ends of the queues for Spark's progress report."""
@@ -100,7 +101,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Returns the ranges of a batch."""
-        found = list(spans(from_json(start), from_json(end)))
+        found = list(spans(from_json(start)[0], from_json(end)[0]))
         if not found:
             return []
         with RemoteCluster(self._namesrv) as view:
@@ -128,19 +129,47 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
     def stop(self) -> None:
         """Does nothing: no connection stays open between two calls."""
 
-    def _ends(self, view: ClusterView, begin: Offsets) -> Offsets:
-        """Returns the end of every queue; queues of ``begin`` that are gone keep their offset."""
+    def _ends(self, view: ClusterView, begin: Offsets, digests: Digests) -> Offsets:
+        """Returns the end of every queue; queues of ``begin`` that are gone keep their offset.
+
+        A queue that was made again and is longer than before ends at 0, so that the batch after the next reads it all.
+        """
         ends: Offsets = {}
         for topic in self._known_topics(view, begin):
             for queue in self._topics.queues(view, topic):
-                key, high = queue[:3], view.max_offset(queue)
+                key, high, low = queue[:3], view.max_offset(queue), begin.get(queue[:3], 0)
                 ends[key] = high
-                if high < begin.get(key, 0):
-                    self._lose(key, high, begin[key], f"its queue ends at {high} and was made again")
+                if high < low:
+                    self._lose(key, high, low, f"its queue ends at {high} and was made again")
+                elif not self._is_recognized(view, queue, low, digests):
+                    ends[key] = 0
+                    self._lose(key, low, high, f"its queue holds another message at {low - 1} and was made again")
         for key, offset in begin.items():
             if key not in ends:
                 ends[key] = offset
         return ends
+
+    def _is_recognized(self, view: ClusterView, queue: Queue, offset: int, digests: Digests) -> bool:
+        """Returns False for a queue with another record before ``offset``; asks once in a query's run."""
+        key = queue[:3]
+        if offset == 0 or key not in digests or key in self._recognized:
+            return True
+        digest = view.record_digest(queue, offset - 1)
+        if digest is not None and digest != digests[key]:
+            return False
+        self._recognized.add(key)
+        return True
+
+    def _digests(self, view: ClusterView, begin: Offsets, end: Offsets, known: Digests) -> Digests:
+        """Returns the digests of the records before a batch's end."""
+        moved = {key for key, offset in end.items() if offset and offset != begin.get(key)}
+        digests = {key: digest for key, digest in known.items() if end.get(key) and key not in moved}
+        queues = self._queues(view, {key[0] for key in moved})
+        for key in moved & queues.keys():
+            digest = view.record_digest(queues[key], end[key] - 1)
+            if digest is not None:
+                digests[key] = digest
+        return digests
 
     def _known_topics(self, view: ClusterView, begin: Offsets) -> list[str]:
         """Returns the topics to look at. Raises NotFoundError for a topic of the options that never existed."""
@@ -203,3 +232,8 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
             raise DataLossError(f"{text}; start a new query, or accept losses with failOnDataLoss false")
         self._losses.add(loss)
         _log.warning("lost: %s", text)
+
+
+def _goes_back(begin: Offsets, end: Offsets) -> bool:
+    """Returns whether a queue was made again: that is noted at once, with or without rows."""
+    return any(offset < begin.get(key, 0) for key, offset in end.items())

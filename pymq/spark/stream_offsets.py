@@ -1,41 +1,54 @@
 """Offsets of a stream: the JSON of Spark's checkpoint, and what a micro-batch takes of the messages that are there.
 
 No I/O. Offsets are ``{"orders": {"broker-a": {"0": 17}}}``: the next offset to read of each queue, as in the option
-``startingOffsets``.
+``startingOffsets``. Beside them stand digests of the records before these offsets, ``{"#digests": {"orders": ...}}``: a
+topic that was made again has other records there. No topic's name has a ``#``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from pymq.errors import UsageError
 from pymq.spark.planner import QueueKey
 
 Offsets = dict[QueueKey, int]
+Digests = dict[QueueKey, str]
+_DIGESTS = "#digests"
+_Value = TypeVar("_Value")
 
 
-def to_json(offsets: Mapping[QueueKey, int]) -> dict[str, Any]:
+def to_json(offsets: Mapping[QueueKey, int], digests: Mapping[QueueKey, str] | None = None) -> dict[str, Any]:
     """Returns what Spark writes to the checkpoint."""
-    levels: dict[str, dict[str, dict[str, int]]] = {}
-    for (topic, broker, queue_id), offset in sorted(offsets.items()):
-        levels.setdefault(topic, {}).setdefault(broker, {})[str(queue_id)] = offset
-    return levels
+    return {**_levels(offsets), **({_DIGESTS: _levels(digests)} if digests else {})}
 
 
-def from_json(levels: Mapping[str, Any]) -> Offsets:
+def from_json(levels: Mapping[str, Any]) -> tuple[Offsets, Digests]:
     """Inverse of :func:`to_json`. Raises UsageError for the offsets of another source."""
     try:
-        return {
-            (topic, broker, int(queue_id)): int(offset)
-            for topic, brokers in levels.items()
-            for broker, queues in brokers.items()
-            for queue_id, offset in queues.items()
-        }
+        offsets = {topic: brokers for topic, brokers in levels.items() if topic != _DIGESTS}
+        return _flat(offsets, int), _flat(levels.get(_DIGESTS, {}), str)
     except (AttributeError, ValueError, TypeError) as error:
         raise UsageError(
             f"the checkpoint holds {str(levels)[:80]!r}, not offsets of PyMQ: it is another query's; use a new one"
         ) from error
+
+
+def _levels(values: Mapping[QueueKey, _Value]) -> dict[str, Any]:
+    levels: dict[str, dict[str, dict[str, _Value]]] = {}
+    for (topic, broker, queue_id), value in sorted(values.items()):
+        levels.setdefault(topic, {}).setdefault(broker, {})[str(queue_id)] = value
+    return levels
+
+
+def _flat(levels: Mapping[str, Any], kind: Callable[[Any], _Value]) -> dict[QueueKey, _Value]:
+    return {
+        (topic, broker, int(queue_id)): kind(value)
+        for topic, brokers in levels.items()
+        for broker, queues in brokers.items()
+        for queue_id, value in queues.items()
+    }
 
 
 def limited(start: Mapping[QueueKey, int], latest: Mapping[QueueKey, int], rows_max: int) -> Offsets:

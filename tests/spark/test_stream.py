@@ -38,6 +38,12 @@ def offsets(**topics: list[int]) -> dict[str, Any]:
     }
 
 
+def latest(stream: PymqStreamReader, start: dict[str, Any], limit: Any = ALL) -> dict[str, Any]:
+    """Return the end of the next batch without its digests."""
+    end = stream.latestOffset(start, limit)
+    return {topic: brokers for topic, brokers in end.items() if topic != "#digests"}
+
+
 def rows(stream: PymqStreamReader, start: dict, end: dict) -> list[tuple]:
     """Return the rows of a batch as (queue id, offset)."""
     return sorted(
@@ -55,7 +61,7 @@ def test_a_query_begins_at_its_start_and_latest_is_resolved_once(cluster: FakeCl
     assert stream.initialOffset() == offsets(T=[5, 3])
     fill(cluster, "T", 2, 0)
     assert stream.initialOffset() == offsets(T=[5, 3])
-    assert stream.latestOffset(offsets(T=[5, 3]), ALL) == offsets(T=[7, 3])
+    assert latest(stream, offsets(T=[5, 3])) == offsets(T=[7, 3])
     assert rows(stream, offsets(T=[5, 3]), offsets(T=[7, 3])) == [(0, 5), (0, 6)]
     assert stream.reportLatestOffset() == offsets(T=[7, 3])
 
@@ -65,7 +71,7 @@ def test_new_topics_and_queues_appear(cluster: FakeCluster) -> None:
     stream = reader(cluster)
     fill(cluster, "T", 0, 2)
     fill(cluster, "U", 1)
-    end = stream.latestOffset(offsets(T=[5]), ALL)
+    end = latest(stream, offsets(T=[5]))
     assert end == offsets(T=[5, 2], U=[1])
     assert rows(stream, offsets(T=[5]), offsets(T=[5, 2])) == [(1, 0), (1, 1)]
 
@@ -75,8 +81,8 @@ def test_a_limit_and_the_shares_of_queues(cluster: FakeCluster) -> None:
     stream = reader(cluster, maxOffsetsPerTrigger="30")
     limit = stream.getDefaultReadLimit()
     assert limit == ReadMaxRows(30)
-    assert stream.latestOffset(offsets(T=[0, 0]), limit) == offsets(T=[20, 10])
-    assert stream.latestOffset(offsets(T=[0, 0]), ALL) == offsets(T=[100, 50])
+    assert latest(stream, offsets(T=[0, 0]), limit) == offsets(T=[20, 10])
+    assert latest(stream, offsets(T=[0, 0])) == offsets(T=[100, 50])
 
 
 def test_available_now_ends_with_what_was_there(cluster: FakeCluster) -> None:
@@ -84,10 +90,10 @@ def test_available_now_ends_with_what_was_there(cluster: FakeCluster) -> None:
     stream = reader(cluster, minOffsetsPerTrigger="1000")
     stream.prepareForTriggerAvailableNow()
     fill(cluster, "T", 5, 5)
-    assert stream.latestOffset(offsets(T=[0]), ALL) == offsets(T=[10, 0])
-    assert stream.latestOffset(offsets(T=[10, 0]), ALL) == offsets(T=[10, 0])
+    assert latest(stream, offsets(T=[0])) == offsets(T=[10, 0])
+    assert latest(stream, offsets(T=[10, 0])) == offsets(T=[10, 0])
     # The end that an earlier run has planned counts, also when it is beyond the target.
-    assert stream.latestOffset(offsets(T=[12, 0]), ALL) == offsets(T=[12, 0])
+    assert latest(stream, offsets(T=[12, 0])) == offsets(T=[12, 0])
 
 
 def test_small_batches_wait_for_rows_or_for_the_delay(cluster: FakeCluster) -> None:
@@ -95,15 +101,15 @@ def test_small_batches_wait_for_rows_or_for_the_delay(cluster: FakeCluster) -> N
     fill(cluster, "T", 10)
     stream = reader(cluster, clock=clock, minOffsetsPerTrigger="20", maxTriggerDelay="30s")
     begin = offsets(T=[0])
-    assert stream.latestOffset(begin, ALL) == begin
+    assert latest(stream, begin) == begin
     clock.advance(29_999)
-    assert stream.latestOffset(begin, ALL) == begin
+    assert latest(stream, begin) == begin
     clock.advance(1)
-    assert stream.latestOffset(begin, ALL) == offsets(T=[10])
+    assert latest(stream, begin) == offsets(T=[10])
     fill(cluster, "T", 20)
-    assert stream.latestOffset(offsets(T=[10]), ALL) == offsets(T=[30])
+    assert latest(stream, offsets(T=[10])) == offsets(T=[30])
     clock.advance(60_000)
-    assert stream.latestOffset(offsets(T=[30]), ALL) == offsets(T=[30])
+    assert latest(stream, offsets(T=[30])) == offsets(T=[30])
 
 
 def test_a_queue_that_was_made_again_fails_or_is_read_from_its_begin(cluster: FakeCluster) -> None:
@@ -111,9 +117,23 @@ def test_a_queue_that_was_made_again_fails_or_is_read_from_its_begin(cluster: Fa
     with pytest.raises(DataLossError, match=r"T broker-a/0 \[10, 40\): its queue ends at 10 and was made again"):
         reader(cluster).latestOffset(offsets(T=[40]), ALL)
     stream = reader(cluster, failOnDataLoss="false")
-    end = stream.latestOffset(offsets(T=[40]), ALL)
+    end = latest(stream, offsets(T=[40]))
     assert end == offsets(T=[10])
     assert rows(stream, offsets(T=[40]), end) == [(0, n) for n in range(10)]
+
+
+def test_a_queue_that_was_made_again_with_more_messages_is_noticed(cluster: FakeCluster) -> None:
+    fill(cluster, "T", 10)
+    at = reader(cluster).latestOffset(offsets(T=[0]), ALL)
+    assert latest(reader(cluster), at) == offsets(T=[10])
+    cluster.queues["T", 0] = [record(n, b"other", topic="T") for n in range(25)]
+    with pytest.raises(DataLossError, match=r"T broker-a/0 \[10, 25\): its queue holds another message at 9"):
+        latest(reader(cluster), at)
+    stream = reader(cluster, failOnDataLoss="false")
+    again = stream.latestOffset(at, ALL)
+    assert again == offsets(T=[0]) and rows(stream, at, again) == []
+    end = stream.latestOffset(again, ALL)
+    assert latest(stream, again) == offsets(T=[25]) and len(rows(stream, again, end)) == 25
 
 
 def test_queues_and_topics_that_are_gone(cluster: FakeCluster) -> None:
@@ -121,15 +141,15 @@ def test_queues_and_topics_that_are_gone(cluster: FakeCluster) -> None:
     fill(cluster, "U", 5)
     del cluster.queues["T", 1]
     stream = reader(cluster)
-    assert stream.latestOffset(offsets(T=[3, 4], U=[0]), ALL) == offsets(T=[10, 4], U=[5])
+    assert latest(stream, offsets(T=[3, 4], U=[0])) == offsets(T=[10, 4], U=[5])
     with pytest.raises(DataLossError, match=r"T broker-a/1 \[4, 10\): its queue is gone"):
         stream.partitions(offsets(T=[3, 4]), offsets(T=[10, 10]))
     del cluster.queues["U", 0]
     named = reader(cluster, topics="T,U")
     with pytest.raises(DataLossError, match="topic U was deleted"):
-        named.latestOffset(offsets(T=[3], U=[5]), ALL)
+        latest(named, offsets(T=[3], U=[5]))
     reporting = reader(cluster, topics="T,U", failOnDataLoss="false")
-    assert reporting.latestOffset(offsets(T=[3], U=[5]), ALL) == offsets(T=[10], U=[5])
+    assert latest(reporting, offsets(T=[3], U=[5])) == offsets(T=[10], U=[5])
     with pytest.raises(NotFoundError, match="'nope'"):
         reader(cluster, topics="nope").latestOffset({}, ALL)
 
@@ -145,8 +165,8 @@ def test_deleted_messages_fail_or_are_left_out(cluster: FakeCluster) -> None:
 def test_the_finished_position_is_shown_as_a_group_s(cluster: FakeCluster) -> None:
     fill(cluster, "T", 10, 5)
     stream = reader(cluster, commitGroup="g")
-    stream.latestOffset(stream.initialOffset(), ALL)
-    stream.latestOffset(offsets(T=[10, 5]), ALL)
+    latest(stream, stream.initialOffset())
+    latest(stream, offsets(T=[10, 5]))
     assert cluster.committed == {("g", "T", 0): 10, ("g", "T", 1): 5}
 
 

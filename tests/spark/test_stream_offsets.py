@@ -7,15 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pymq.errors import UsageError
-from pymq.spark.stream_offsets import Offsets, from_json, limited, row_count, spans, to_json
+from pymq.spark.stream_offsets import Digests, Offsets, from_json, limited, row_count, spans, to_json
 
 KEYS = st.tuples(st.sampled_from(["t", "u"]), st.sampled_from(["a", "b"]), st.integers(0, 3))
 OFFSETS = st.dictionaries(KEYS, st.integers(0, 50), max_size=8)
 
 
-@given(OFFSETS)
-def test_json_and_back(offsets: Offsets) -> None:
-    assert from_json(to_json(offsets)) == offsets
+@given(OFFSETS, st.dictionaries(KEYS, st.text("0123456789abcdef", min_size=1), max_size=3))
+def test_json_and_back(offsets: Offsets, digests: Digests) -> None:
+    assert from_json(to_json(offsets, digests)) == (offsets, digests)
+    assert from_json(to_json(offsets)) == (offsets, {})
 
 
 @pytest.mark.parametrize("levels", [{"a": 1}, {"t": {"b": 5}}, {"t": {"b": {"x": 1}}}, {"t": {"b": {"0": None}}}])
