@@ -33,6 +33,7 @@ app = new_app()
         "pymq spark-export -t orders --from -2h --format json --json",
         "pymq spark-export -t orders --sql \"amount > 100 AND country = 'DE'\"",
         "pymq spark-export -t orders --filter 'jsonpath:$.items[?@.price > 5]'",
+        "pymq spark-export -t orders --output ./lake --follow --every 60",
         "pymq spark-export -t orders --columns topic,queueOffset,body --dry-run",
     )
 )
@@ -83,6 +84,12 @@ def spark_export(
     rows_per_task: Annotated[
         int, typer.Option("--rows-per-task", metavar="N", min=0, help="Most rows of a task; 0: by rows and cores.")
     ] = 0,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with new messages, topics and queues until Ctrl-C.")
+    ] = False,
+    every: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", help="Time between two looks for new messages.")
+    ] = 10.0,
     master: Annotated[str, typer.Option("--master", metavar="URL", help="Spark master.")] = "local[*]",
     conf: Annotated[
         list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
@@ -134,6 +141,8 @@ def spark_export(
         body_errors=body_errors,  # type: ignore[arg-type]  # check() refuses other words
         on_data_loss=on_data_loss,  # type: ignore[arg-type]  # check() refuses other words
         dry_run=dry_run,
+        follow=follow,
+        follow_every_s=every,
     )
     if chosen is not None:
         options.filter, options.filter_expression, options.filter_via = chosen

@@ -10,13 +10,13 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pymq.clock import Clock, SystemClock
-from pymq.errors import PymqError, UsageError
+from pymq.errors import PymqError, UnreachableError, UsageError
 from pymq.spark import gateway
 from pymq.spark.cluster import ClusterView, RemoteCluster
 from pymq.spark.identity import Mark, check_marks, take_marks
@@ -77,6 +77,7 @@ class _Export:
         self.ready_s = self.begun_s
         self.written = _Written()
         self.queues: dict[QueueKey, QueueSummary] = {}
+        self.planned_rows = 0
         self.java = ""
         self.resumed = False
         self.read = ReadSettings(
@@ -101,7 +102,13 @@ class _Export:
                 check_marks(view, plan.origins, log.marks)
         for part in plan.queues:
             key = part.topic, part.broker_name, part.queue_id
-            self.queues[key] = QueueSummary(*key, part.from_offset, part.to_offset)
+            known = self.queues.get(key)
+            if known is None:
+                rows = None if log is None else 0
+                self.queues[key] = QueueSummary(*key, part.from_offset, part.to_offset, rows)
+            else:
+                known.to_offset = part.to_offset
+        self.planned_rows += plan.rows
         return plan
 
     def _plan(self, view: ClusterView, resume: dict[QueueKey, int]) -> Plan:
@@ -118,8 +125,10 @@ class _Export:
                 plan = self.plan(log)
         else:
             plan = self.plan()
+        for queue in self.queues.values():
+            queue.rows = None
         self.written.tasks = len(self._tasks(plan))
-        return self._summary(plan)
+        return self._summary()
 
     def with_arrow_writer(self) -> ExportSummary:
         """Writes Parquet in rounds of tasks, with one commit per round."""
@@ -128,22 +137,44 @@ class _Export:
         with self._open_log(output) as log:
             self.resumed = log.resumed
             plan = self.plan(log)
-            for queue in self.queues.values():
-                queue.rows = 0
-            tasks = self._tasks(plan)
-            self.written.tasks = len(tasks)
-            if not tasks:
-                return self._summary(plan)
+            if not plan.rows and not self.options.follow:
+                return self._summary()
             with self._session() as spark:
-                for group in rounds(tasks, self.options.rows_per_round):
-                    self._write_round(spark, log, group, plan)
-            return self._summary(plan)
+                if self.options.follow:
+                    self._follow(spark, log, plan)
+                else:
+                    self._write(spark, log, plan)
+            return self._summary()
+
+    def _follow(self, spark: SparkSession, log: ExportDirectory, plan: Plan) -> None:
+        """Writes what comes until the user interrupts. The cluster may be away for the retry budget."""
+        asked_s = time.monotonic()
+        with suppress(KeyboardInterrupt):
+            while True:
+                self._write(spark, log, plan)
+                self.progress.phase("waiting for messages")
+                time.sleep(self.options.follow_every_s)
+                try:
+                    plan = self.plan(log)
+                    asked_s = time.monotonic()
+                except UnreachableError:
+                    if time.monotonic() - asked_s >= self.options.retry_budget_s:
+                        raise
+                    plan = Plan()
+
+    def _write(self, spark: SparkSession, log: ExportDirectory, plan: Plan) -> None:
+        tasks = self._tasks(plan)
+        self.written.tasks += len(tasks)
+        if tasks:
+            self.progress.phase("exporting")
+        for group in rounds(tasks, self.options.rows_per_round):
+            self._write_round(spark, log, group, plan)
 
     def _write_round(self, spark: SparkSession, log: ExportDirectory, tasks: list[QueueRange], plan: Plan) -> None:
         from pymq.spark.arrow_writer import WriteJob, finished_results, read_settings, run_job
 
         staging = log.new_staging(secrets.token_hex(8))
-        with self._listener(spark, plan) as target:
+        with self._listener(spark) as target:
             job = WriteJob(
                 ranges=tuple(tasks),
                 read=read_settings(self.read, self.options.columns),
@@ -177,7 +208,7 @@ class _Export:
             self.written.filter_errors += result["filter_errors"]
         self.written.files += len(files)
         self.written.bytes += sum(file["bytes"] for file in files)
-        self.progress.rows(self.written.rows, plan.rows)
+        self.progress.rows(self.written.rows, self.planned_rows)
 
     def _marks(self, results: list[dict[str, Any]], plan: Plan) -> list[Mark]:
         """Returns what identifies the queues of these results at the next run."""
@@ -202,9 +233,10 @@ class _Export:
         tasks = self._tasks(plan)
         self.written.tasks = len(tasks)
         if not tasks:
-            return self._summary(plan)
+            return self._summary()
         with _removed_on_failure(output), self._session() as spark:
-            with self._listener(spark, plan) as target:
+            self.progress.phase("exporting")
+            with self._listener(spark) as target:
                 counts = _run_spark(spark, lambda: write(spark, self.options, tasks, target.target, output))
             self.written.rows = counts.rows
             for key, rows in counts.by_queue.items():
@@ -212,8 +244,8 @@ class _Export:
                 missing = self.queues[key].to_offset - self.queues[key].from_offset - rows
                 self.queues[key].lost = missing if self.read.selection.is_all else 0
         self.written.files, self.written.bytes = _count_files(output)
-        self.progress.rows(self.written.rows, plan.rows)
-        return self._summary(plan)
+        self.progress.rows(self.written.rows, self.planned_rows)
+        return self._summary()
 
     def _tasks(self, plan: Plan) -> list[QueueRange]:
         return split_ranges(plan.ranges, rows_max=self.options.rows_of_a_task(plan.rows))
@@ -236,14 +268,15 @@ class _Export:
         self.progress.phase("starting Spark")
         return _Session(self)
 
-    def _listener(self, spark: SparkSession, plan: Plan) -> Any:
+    def _listener(self, spark: SparkSession) -> Any:
         from pymq.spark.progress import RowListener
 
         before = self.written.rows
         host = spark.conf.get("spark.driver.host", "127.0.0.1") or "127.0.0.1"
-        return RowListener(lambda rows: self.progress.rows(min(before + rows, plan.rows), plan.rows), host)
+        planned = self.planned_rows
+        return RowListener(lambda rows: self.progress.rows(min(before + rows, planned), planned), host)
 
-    def _summary(self, plan: Plan) -> ExportSummary:
+    def _summary(self) -> ExportSummary:
         options = self.options
         now_s = time.monotonic()
         return ExportSummary(
@@ -251,7 +284,7 @@ class _Export:
             format=options.format,
             writer=options.chosen_writer,
             rows=self.written.rows,
-            planned_rows=plan.rows,
+            planned_rows=self.planned_rows,
             tasks=self.written.tasks,
             files=self.written.files,
             bytes_written=self.written.bytes,
@@ -283,7 +316,6 @@ class _Session:
         java = gateway.running_java()
         export.java = str(java) if java else "an existing session"
         export.ready_s = time.monotonic()
-        export.progress.phase("exporting")
         return self._spark
 
     def _start(self, conf: dict[str, str]) -> SparkSession:

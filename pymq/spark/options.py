@@ -85,6 +85,10 @@ class ExportOptions:
     rows_per_round: int = ROWS_PER_ROUND
     """Rows between two commits of the arrow writer."""
     dry_run: bool = False
+    follow: bool = False
+    """Go on with what comes, until an interrupt (arrow writer)."""
+    follow_every_s: float = 10.0
+    """Seconds between two looks for new messages, topics and queues."""
 
     @property
     def selection(self) -> Selection:
@@ -131,6 +135,10 @@ class ExportOptions:
             )
         if self.chosen_writer == "arrow" and self.format != "parquet":
             raise UsageError(f"the arrow writer writes Parquet only, not {self.format}: use --writer spark")
+        if self.follow and (self.chosen_writer != "arrow" or self.end != "latest" or self.max_rows):
+            raise UsageError("following writes Parquet without an end: leave out --to, --max-rows, --format, --writer")
+        if not 0 < self.follow_every_s < float("inf"):
+            raise UsageError(f"the time between two looks is {self.follow_every_s} s: write more than 0 seconds")
         if self.output is None and not self.dry_run:
             raise UsageError("no output directory is given: name one, or use a dry run")
         if self.rows_per_task < 0 or self.rows_per_round < 1 or self.max_rows < 0:

@@ -90,6 +90,44 @@ def test_a_second_parquet_export_holds_only_new_messages(spark: Any, cluster: Fa
     assert json.loads(json.dumps(second.to_dict()))["queues"][0]["rows"] == 3
 
 
+class Visitor(Recorder):
+    """Adds messages, a queue and a topic while an export follows, and then interrupts it."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        super().__init__()
+        self._cluster = cluster
+
+    def phase(self, text: str) -> None:
+        super().phase(text)
+        waits = self.phases.count("waiting for messages")
+        if text != "waiting for messages":
+            return
+        if waits == 1:
+            fill(self._cluster, "T", 5, 7)
+        elif waits == 2:
+            fill(self._cluster, "new", 3)
+        else:
+            raise KeyboardInterrupt
+
+
+def test_an_export_follows_until_it_is_interrupted(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
+    fill(cluster, "T", 10)
+    fields: dict[str, Any] = {"follow": True, "follow_every_s": 0.01}
+    summary = run(options(cluster, tmp_path / "out", **fields), Visitor(cluster))
+    assert (summary.rows, summary.planned_rows, summary.counts_by_topic) == (25, 25, {"T": 22, "new": 3})
+    assert [(queue.from_offset, queue.to_offset, queue.rows) for queue in summary.queues] == [
+        (0, 15, 15),
+        (0, 7, 7),
+        (0, 3, 3),
+    ]
+    assert seen(tmp_path / "out") == everything(T=[15, 7], new=[3])
+    for wrong in ({"end": "-1h"}, {"max_rows": 5}, {"format": "json"}):
+        with pytest.raises(UsageError, match="following writes Parquet without an end"):
+            run(options(cluster, tmp_path / "wrong", **fields, **wrong))
+    with pytest.raises(UsageError, match="write more than 0 seconds"):
+        run(options(cluster, tmp_path / "wrong", follow=True, follow_every_s=0))
+
+
 def test_plain_tasks_and_the_source_write_the_same(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
     """Sessions of Spark Connect have no plain tasks."""
     fill(cluster, "T", 50, 20)
