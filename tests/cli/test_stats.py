@@ -25,13 +25,13 @@ def test_a_longer_window_counts_at_least_what_a_shorter_one_does() -> None:
 
 
 def test_what_topics_took_and_groups_got(pymq: Pymq) -> None:
-    pymq("send", "counted", stdin="one\ntwo\nthree\n")
+    pymq("send", "took-and-got", stdin="one\ntwo\nthree\n")
     assert (
-        pymq("tail", "counted", "--group", "counting", "--create-group", "--commit", "--from", "start", "-F").code
+        pymq("tail", "took-and-got", "--group", "counting", "--create-group", "--commit", "--from", "start", "-F").code
         == EXIT_OK
     )
-    pymq("send", "counted", "four")
-    records = pymq("stats", "counted", "-o", "json").json()
+    pymq("send", "took-and-got", "four")
+    records = pymq("stats", "took-and-got", "-o", "json").json()
     assert [(record["group"], record["direction"], record["lag"]) for record in records] == [
         (None, "in", None),
         ("counting", "out", 1),
@@ -39,7 +39,7 @@ def test_what_topics_took_and_groups_got(pymq: Pymq) -> None:
     assert [record[name] for record in records for name in ("minute", "hour", "day")] == [4, 4, 4, 3, 3, 3]
     everything = pymq("stats")
     assert everything.code == EXIT_OK
-    assert "\ncounted " in everything.out
+    assert "\ntook-and-got " in everything.out
     assert "TBW102" not in everything.out
 
 
