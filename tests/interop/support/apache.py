@@ -25,7 +25,7 @@ TERMINATED = 143  # exit code of a JVM after SIGTERM
 JVM_FLAGS = [
     "-Xms64m",
     "-Xmx512m",
-    "-XX:MaxDirectMemorySize=256m",
+    "-XX:MaxDirectMemorySize=1g",  # each thread of its timer takes 4 MiB, and sends and connections much more
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
