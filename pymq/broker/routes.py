@@ -158,6 +158,7 @@ def broker_routes(h: Handlers) -> list[Route]:
         Route(Code.PYMQ_JOIN_MASTER, None, h.replicas.join, INNER),
         Route(Code.PYMQ_GET_REPLICATION_STATUS, None, h.replication_status.status, ADMIN),
         Route(Code.GET_BROKER_HA_STATUS, None, h.replication_status.ha_status, ADMIN),
+        Route(Code.GET_BROKER_EPOCH_CACHE, None, h.replication_status.epochs, ADMIN),
         Route(Code.PYMQ_CHANGE_ROLE, None, h.role_change.change_role, ADMIN),
         Route(Code.PYMQ_LIST_LOG_DIGESTS, None, h.log_copy.digests, INNER),
         Route(Code.PYMQ_READ_LOG, None, h.log_copy.read, INNER),

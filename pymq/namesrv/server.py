@@ -17,6 +17,7 @@ from pymq.namesrv.table import RouteTable
 from pymq.net.limits import make_budget, server_limits
 from pymq.net.memory_budget import MemoryBudget
 from pymq.net.server import Connection, Server
+from pymq.wire.controller_codes import CONTROLLER_REFUSALS
 from pymq.wire.dispatch import Dispatcher
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class NameServer:
             no_keeper_text="this name server keeps nothing on disk: start it with runtimeSettingsPath=FILE",
         )
         routes = namesrv_routes(self.table, self.kv, self.config, self.runtime_settings)
-        self.dispatcher = Dispatcher(routes, "name server")
+        self.dispatcher = Dispatcher(routes, "name server", CONTROLLER_REFUSALS)
         self.server = Server(
             self.dispatcher,
             clock=clock,

@@ -339,6 +339,24 @@ class HaStatus(msgspec.Struct, rename="camel", kw_only=True):
     ha_client_runtime_info: HaClientRuntimeInfo = msgspec.field(default_factory=HaClientRuntimeInfo)
 
 
+class EpochRange(msgspec.Struct, rename="camel", kw_only=True):
+    """The part of a log that the master of one epoch wrote."""
+
+    epoch: int = 0
+    start_offset: int = 0
+    end_offset: int = 0
+
+
+class EpochCache(msgspec.Struct, rename="camel", kw_only=True):
+    """GET_BROKER_EPOCH_CACHE (1007). Java: EpochEntryCache."""
+
+    cluster_name: str = ""
+    broker_name: str = ""
+    broker_id: int = 0
+    epoch_list: list[EpochRange] = []
+    max_offset: int = 0
+
+
 class ConsumerRunningInfo(msgspec.Struct, rename="camel", kw_only=True):
     """A client's answer to GET_CONSUMER_RUNNING_INFO (307). A broker relays its bytes without reading them."""
 

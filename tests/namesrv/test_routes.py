@@ -20,13 +20,16 @@ from pymq.namesrv.handlers.broker import BROKERS_PER_CONNECTION_MAX, FILTER_SERV
 from pymq.namesrv.kv import KvConfig
 from pymq.namesrv.registration import BROKER_BYTES, NAME_BYTES
 from pymq.namesrv.routes import namesrv_routes
+from pymq.namesrv.server import NameServer
 from pymq.namesrv.table import RouteTable
 from pymq.namesrv.topics import SHARE_BYTES, TOPIC_BYTES
 from pymq.net.memory_budget import REGISTRATIONS, MemoryBudget
 from pymq.wire.bodies_registration import body_crc32, encode_registration
 from pymq.wire.bodies_route import decode_cluster_info, decode_route, encode_route
 from pymq.wire.codes import RequestCode as Code
+from pymq.wire.codes import request_name
 from pymq.wire.command import Command
+from pymq.wire.controller_codes import CONTROLLER_REFUSALS
 from pymq.wire.dispatch import Dispatcher
 from tests.namesrv.support import FakePeer
 
@@ -111,6 +114,16 @@ def test_another_code_is_named_in_the_refusal(world: World) -> None:
     assert answer.code == 3
     assert "310 not supported" in (answer.remark or "")
     assert "SEND_MESSAGE_V2" in (answer.remark or "")
+
+
+def test_requests_for_a_controller_are_refused_with_the_reason() -> None:
+    server = NameServer(clock=ManualClock())
+    for code, reason in CONTROLLER_REFUSALS.items():
+        request = Command(code)
+        reply = server.dispatcher.dispatch(FakePeer(), request)
+        assert reply is not None
+        assert reply.code == 3 and reply.remark is not None
+        assert f"not supported by this name server ({request_name(code)}): {reason}" in reply.remark
 
 
 @pytest.mark.parametrize("compressed", ["true", "false"])

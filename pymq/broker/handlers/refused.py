@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from typing import Final
 
-_FILTER_CLASS = "a broker runs no filter classes: give them to a filter server (pymq filter-server)"
-_STATIC = "static topics are not served"
-_CONTROLLER = "there is no controller"
-_CONTAINER = "there is no broker container"
-_COLD_DATA = "cold data is not throttled"
-_AUTH = "authentication is not configured"
+from pymq.wire.codes import RequestCode as Code
+from pymq.wire.controller_codes import CONTROLLER_REFUSALS, NO_CONTROLLER
+
+_CONTAINER = "there is no broker container: start one process for each broker"
+_COLD_DATA = "cold data is not throttled: reads of old messages have the limits of all reads"
 _ROCKSDB = "the store does not use RocksDB"
+_AUTH = "there are no users and no access rules"
 
 REFUSED_CODES: Final[dict[int, str]] = {
-    302: _FILTER_CLASS,
-    354: _ROCKSDB,
-    355: _ROCKSDB,
-    513: _STATIC,
-    902: _CONTAINER,
-    903: _CONTAINER,
-    905: _CONTAINER,
-    908: "a master's flushed offset can't be reset from outside",
-    1007: _CONTROLLER,
-    1008: _CONTROLLER,
-    2001: _COLD_DATA,
-    2002: _COLD_DATA,
-    2003: _COLD_DATA,
-    2004: _COLD_DATA,
-    **dict.fromkeys(range(3001, 3011), _AUTH),
-    200056: _ROCKSDB,
+    Code.REGISTER_MESSAGE_FILTER_CLASS: (
+        "a broker runs no filter classes: give them to a filter server (pymq filter-server)"
+    ),
+    Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: _ROCKSDB,
+    Code.EXPORT_ROCKSDB_CONFIG_TO_JSON: _ROCKSDB,
+    Code.POP_ROLLBACK: _ROCKSDB,
+    Code.UPDATE_AND_CREATE_STATIC_TOPIC: "static topics are not served: make an ordinary one (mqadmin updateTopic)",
+    Code.ADD_BROKER: _CONTAINER,
+    Code.REMOVE_BROKER: _CONTAINER,
+    Code.NOTIFY_MIN_BROKER_ID_CHANGE: "no slave acts for a lost master: pymq broker promote makes one the master",
+    Code.RESET_MASTER_FLUSH_OFFSET: "a master's flushed offset can't be reset from outside: a slave follows its log",
+    **CONTROLLER_REFUSALS,
+    Code.NOTIFY_BROKER_ROLE_CHANGED: NO_CONTROLLER,
+    Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: _COLD_DATA,
+    Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: _COLD_DATA,
+    Code.GET_COLD_DATA_FLOW_CTR_INFO: _COLD_DATA,
+    Code.SET_COMMITLOG_READ_MODE: "the read-ahead of the log can't be changed: it is the operating system's",
+    **dict.fromkeys(range(Code.AUTH_CREATE_USER, Code.AUTH_LIST_ACL + 1), _AUTH),
 }

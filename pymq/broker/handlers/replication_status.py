@@ -1,4 +1,7 @@
-"""The state of replication: PyMQ's own form (9103) and RocketMQ's (907, ``mqadmin haStatus``)."""
+"""The state of replication: PyMQ's own form (9103) and RocketMQ's.
+
+RocketMQ has the slaves (907, ``mqadmin haStatus``) and the epochs (1007, ``mqadmin getBrokerEpoch``).
+"""
 
 from __future__ import annotations
 
@@ -45,5 +48,9 @@ class ReplicationStatusHandlers:
             raise Refusal(ResponseCode.INVALID_PARAMETER, f"the sender can't be read: {error}") from error
 
     def ha_status(self, request: Command, header: None, peer: Peer) -> Reply:
-        """Return the same in RocketMQ's form."""
+        """Return slaves, or the connection to the master, in RocketMQ's form."""
         return Reply(body=encode_admin_body(self._report.ha_status()))
+
+    def epochs(self, request: Command, header: None, peer: Peer) -> Reply:
+        """Return the epoch history in RocketMQ's form. Java: only brokers under a controller have one."""
+        return Reply(body=encode_admin_body(self._report.epoch_cache()))

@@ -1,4 +1,4 @@
-"""StatusReport: a broker's replication status for requests 9103 and 907 and for the runtime table (28).
+"""StatusReport: a broker's replication status for requests 9103, 907 and 1007 and for the runtime table (28).
 
 It is cheap enough for a request every second. Only the number of messages that a slave lacks needs work: a binary
 search in each queue that lags.
@@ -18,7 +18,7 @@ from pymq.broker.replication.roles.role import Role
 from pymq.config.values import ASYNC_MASTER, SLAVE, SYNC_MASTER
 from pymq.errors import StoreError
 from pymq.store.replica.divergent_tail import list_truncations
-from pymq.wire.bodies_admin import HaClientRuntimeInfo, HaConnectionInfo, HaStatus
+from pymq.wire.bodies_admin import EpochCache, EpochRange, HaClientRuntimeInfo, HaConnectionInfo, HaStatus
 from pymq.wire.bodies_replication import (
     REFUSED,
     EpochEntryBody,
@@ -199,6 +199,27 @@ class StatusReport:
             last_read_timestamp=heard_ms,
             last_write_timestamp=heard_ms,
             master_flush_offset=max(0, ha_client.master_log_end),
+        )
+
+    def epoch_cache(self) -> EpochCache:
+        """Return the answer to RocketMQ's request 1007.
+
+        An epoch is one range, also when its master renewed it after an unclean stop: RocketMQ has no such entries.
+        """
+        end = self._store.physical_max_offset
+        ranges: list[EpochRange] = []
+        for entry in self._epoch_history().entries:
+            if ranges and ranges[-1].epoch == entry.epoch:
+                continue
+            if ranges:
+                ranges[-1].end_offset = entry.start
+            ranges.append(EpochRange(epoch=entry.epoch, start_offset=entry.start, end_offset=end))
+        return EpochCache(
+            cluster_name=self._config.broker_cluster_name,
+            broker_name=self._config.broker_name,
+            broker_id=self._role.broker_id,
+            epoch_list=ranges,
+            max_offset=end,
         )
 
     def figures(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Codes 9103 and 907: the status of replication."""
+"""Codes 9103, 907 and 1007: the status of replication."""
 
 from __future__ import annotations
 
@@ -40,6 +40,20 @@ def test_rocketmq_s_status_of_a_master_without_slaves() -> None:
     assert found["master"] is True
     assert found["masterCommitLogMaxOffset"] == world.parts.store.physical_max_offset
     assert found["haConnectionInfo"] == [] and found["inSyncSlaveNums"] == 0
+
+
+def test_rocketmq_s_epochs_are_those_of_the_history() -> None:
+    world = World(brokerName="broker-x", brokerClusterName="east")
+    world.put("orders", b"one")
+    end = world.parts.store.physical_max_offset
+    epochs = [{"epoch": entry.epoch, "startOffset": entry.start} for entry in status_of(world).epoch_history]
+    assert Caller(world).json(RequestCode.GET_BROKER_EPOCH_CACHE) == {
+        "clusterName": "east",
+        "brokerName": "broker-x",
+        "brokerId": 0,
+        "epochList": [{**epoch, "endOffset": end} for epoch in epochs],
+        "maxOffset": end,
+    }
 
 
 @pytest.mark.parametrize("is_known", [True, False])

@@ -125,6 +125,18 @@ def test_a_slave_reports_its_role_and_not_its_setting() -> None:
     assert "pymqSlaves" not in figures
 
 
+def test_rocketmq_sees_one_range_for_each_epoch() -> None:
+    world = World()
+    world.put("orders", b"x")
+    end = world.parts.store.physical_max_offset
+    history = EpochHistory().begin(0, "aa").renew(7, "bb").begin(9, "cc").begin(12, "dd").renew(15, "ee")
+    cache = report_of(world, Role(2), epoch_history=lambda: history).epoch_cache()
+    assert (cache.broker_name, cache.broker_id, cache.max_offset) == (world.config.broker_name, 2, end)
+    ranges = [(epoch.epoch, epoch.start_offset, epoch.end_offset) for epoch in cache.epoch_list]
+    assert ranges == [(1, 0, 9), (2, 9, 12), (3, 12, end)]
+    assert report_of(world, Role(0)).epoch_cache().epoch_list == []
+
+
 def test_epoch_history_and_troubles_are_asked_each_time() -> None:
     epoch_histories = [EpochHistory().begin(0, "aa"), EpochHistory().begin(0, "aa").begin(9, "bb")]
     troubles = ["", "another master is there"]

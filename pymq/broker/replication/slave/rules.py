@@ -113,6 +113,7 @@ SERVED: Final = frozenset(
         RequestCode.UPDATE_BROKER_CONFIG,
         RequestCode.GET_BROKER_RUNTIME_INFO,
         RequestCode.GET_BROKER_HA_STATUS,
+        RequestCode.GET_BROKER_EPOCH_CACHE,
         RequestCode.DELETE_EXPIRED_COMMITLOG,
         RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
         RequestCode.PYMQ_JOIN_MASTER,
