@@ -16,9 +16,12 @@ from pymq.config import BrokerConfig
 from tests.interop.conftest import Broker
 from tests.interop.support import probe
 from tests.interop.support.mqadmin import MqAdmin
+from tests.interop.support.mqadmin_commands import REFUSED, SUBCOMMANDS
+from tests.interop.support.pymq_server import PymqServer
 from tests.interop.support.second_runs import SecondRuns
 
 MESSAGE_COUNT = 8
+GET_ALL_MESSAGE_REQUEST_MODE = 402
 
 
 class World:
@@ -365,3 +368,104 @@ def test_query_msg_trace_by_id_reads_pymqs_traces(world: World) -> None:
         return "Pub" in output and group in output and "success" in output
 
     probe.wait_until("mqadmin to show both traces", shown)
+
+
+def test_the_table_of_subcommands_has_those_of_the_jar(admin: MqAdmin) -> None:
+    assert sorted(admin.run("!names").split()) == sorted(SUBCOMMANDS)
+
+
+def test_update_topics_and_groups_by_a_file(world: World, tmp_path: Path) -> None:
+    topics, groups = ([world.name(kind) for _ in range(3)] for kind in ("topic", "group"))
+    file = tmp_path / "list.json"
+    file.write_text(json.dumps([{"topicName": name, "readQueueNums": 2, "writeQueueNums": 2} for name in topics]))
+    printed = world.admin.run("updateTopicList", "-b", world.server.broker, "-f", str(file))
+    assert f"submit batch of topic config to {world.server.broker} success" in printed
+    probe.wait_until("the topics", lambda: set(topics) <= set(world.admin.run("topicList").split()))
+    (queues,) = probe.route(world.server.namesrv, topics[2])["queueDatas"]
+    assert (queues["readQueueNums"], queues["writeQueueNums"]) == (2, 2)
+    file.write_text(json.dumps([{"groupName": name, "retryMaxTimes": 5} for name in groups]))
+    printed = world.admin.run("updateSubGroupList", "-c", world.server.cluster, "-f", str(file))
+    assert f"submit batch of subscription group config to {world.server.broker} success" in printed
+    assert fields(world.admin.run("getConsumerConfig", "-g", groups[2]))["retryMaxTimes"] == "5"
+
+
+def test_set_consume_mode(world: World) -> None:
+    target = ("-b", world.server.broker, "-g", world.name("pops"), "-m", "POP", "-q", "2")
+    world.admin.run("updateSubGroup", *target[:4])
+    topic = world.fresh_topic()
+    assert "success" in world.admin.run("setConsumeMode", *target, "-t", topic)
+    table = probe.call(world.server.broker, GET_ALL_MESSAGE_REQUEST_MODE).body.decode()
+    assert f'"{topic}"' in table and f'"{target[3]}"' in table and '"popShareQueueNum":2' in table
+    assert "CODE: 17" in world.admin.run("setConsumeMode", *target, "-t", world.name("unknown"))
+
+
+def test_allocate_mq(world: World) -> None:
+    printed = world.admin.run("allocateMQ", "-t", world.topic, "-i", "10.0.0.1,10.0.0.2")
+    shares = json.loads(printed.splitlines()[-1])["result"]
+    assert {ip: len(queues) for ip, queues in shares.items()} == {"10.0.0.1": 2, "10.0.0.2": 2}
+    # mqadmin does not sort the queues, as a consumer does.
+    assert sorted(queue["queueId"] for queues in shares.values() for queue in queues) == [0, 1, 2, 3]
+
+
+def test_update_namesrv_config(world: World) -> None:
+    for value in ("true", "false"):
+        printed = world.admin.run("updateNamesrvConfig", "-k", "orderMessageEnable", "-v", value)
+        assert "update name server config success!" in printed
+        assert fields(world.admin.run("getNamesrvConfig"))["orderMessageEnable"] == value
+
+
+def test_export_metrics(world: World, tmp_path: Path) -> None:
+    assert "success" in world.admin.run("exportMetrics", "-c", world.server.cluster, "-f", str(tmp_path))
+    exported = json.loads((tmp_path / "metrics.json").read_text())
+    broker = exported["evaluateReport"][world.server.broker_name]
+    assert broker["runtimeQuota"]["topicSize"] >= 1 and broker["runtimeQuota"]["groupSize"] >= 1
+    assert "JAVA%V5_3_3" in broker["runtimeVersion"]["clientInfo"]
+    assert broker["runtimeQuota"]["tps"].keys() == {"normalInTps", "normalOutTps", "transInTps", "scheduleInTps"}
+
+
+def test_broker_epoch(world: World) -> None:
+    printed = world.admin.run("getBrokerEpoch", "-b", world.server.broker_name)
+    if world.server.kind == "apache":
+        assert "this request only for controllerMode" in printed
+        return
+    assert f"#brokerAddr\t{world.server.broker}" in printed and "#brokerId\t0" in printed
+    assert re.search(r"#Epoch: EpochEntry\{epoch=1, startOffset=0, endOffset=[1-9]", printed)
+
+
+def test_commands_on_files(world: World, tmp_path: Path) -> None:
+    assert "path is invalid" in world.admin.run("exportMetadataInRocksDB", "-p", str(tmp_path / "none"), "-t", "topics")
+    if isinstance(world.server, PymqServer):
+        # A segment of the log has the form of a compaction log.
+        segment = min(world.server.store.rglob("commitlog/0*"))
+        assert f"topic={world.topic}" in world.admin.run("dumpCompactionLog", "-f", str(segment))
+
+
+def test_an_ordinary_topic_has_no_mapping_to_change(world: World) -> None:
+    place = ("-b", world.server.broker_name, "-t", world.topic)
+    assert "Mapping info should not be null" in world.admin.run("remappingStaticTopic", *place)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_command_for_what_pymq_lacks_is_refused(world: World, name: str) -> None:
+    if world.server.kind == "apache":
+        pytest.skip("Apache has these parts")
+    refused = REFUSED[name]
+    places = {
+        "$b": world.server.broker,
+        "$n": world.server.namesrv,
+        "$name": world.server.broker_name,
+        "$c": world.server.cluster,
+    }
+    words = [re.sub(r"\$\w+", lambda place: places[place.group()], word) for word in refused.words.split()]
+    printed = world.admin.run(name, *words)
+    assert "CODE: 3" in printed and refused.remark in printed and "success" not in printed
+
+
+def test_start_monitoring(world: World) -> None:
+    """The last test: the monitor's clients run until the JVM ends."""
+    world.admin.run("startMonitoring")
+
+    def is_connected() -> bool:
+        return "OFFSET_MOVED_EVENT" in world.admin.run("consumerConnection", "-g", "__MONITOR_CONSUMER")
+
+    probe.wait_until("the monitor among the consumers", is_connected)

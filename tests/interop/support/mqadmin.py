@@ -25,7 +25,8 @@ class MqAdmin:
         (java,) = require("java")
         classes = compiled("admin", "server-5.3.3")
         flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
-        flags += [f"-Duser.home={directory}", f"-Drocketmq.home.dir={directory}"]
+        # Some commands write files below the home directory or among the temporary files.
+        flags += [f"-D{name}={directory}" for name in ("user.home", "rocketmq.home.dir", "java.io.tmpdir")]
         self._log = (directory / "mqadmin.log").open("wb")
         self._process = subprocess.Popen(
             [java, *flags, "-cp", classes, "interop.AdminDriver", namesrv],

@@ -67,6 +67,12 @@ public final class AdminDriver {
         static void forget() {
             SUB_COMMANDS.clear();
         }
+
+        static void printNames() {
+            forget();
+            initCommand();
+            SUB_COMMANDS.forEach(command -> System.out.print(command.commandName() + " "));
+        }
     }
 
     /** Some commands never end: interrupt them after they have printed the text. */
@@ -131,6 +137,9 @@ public final class AdminDriver {
                 break;
             case "!clientid":
                 System.out.print(consumer.buildMQClientId());
+                break;
+            case "!names":
+                FreshCommands.printNames();
                 break;
             case "!stopconsumer":
                 consumer.shutdown();
