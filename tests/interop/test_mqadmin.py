@@ -399,6 +399,67 @@ def test_set_consume_mode(world: World) -> None:
     assert "CODE: 17" in world.admin.run("setConsumeMode", *target, "-t", world.name("unknown"))
 
 
+def test_every_option_of_update_sub_group(world: World) -> None:
+    group = world.name("options")
+    wanted = {
+        "s": "true",
+        "m": "false",
+        "d": "false",
+        "o": "true",
+        "q": "3",
+        "r": "7",
+        "i": "0",
+        "w": "1",
+        "a": "false",
+    }
+    options = [word for name, value in wanted.items() for word in (f"-{name}", value)]
+    policy = {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1000, 5000]}}
+    made = ("updateSubGroup", "-b", world.server.broker, "-g", group, *options, "-p", json.dumps(policy))
+    assert "success" in world.admin.run(*made)
+    shown = fields(world.admin.run("getConsumerConfig", "-g", group))
+    flags = ("consumeEnable", "consumeFromMinEnable", "consumeBroadcastEnable", "consumeMessageOrderly")
+    assert [shown[flag] for flag in flags] == ["true", "false", "false", "true"]
+    assert (shown["retryQueueNums"], shown["retryMaxTimes"]) == ("3", "7")
+    assert (shown["brokerId"], shown["whichBrokerWhenConsumeSlowly"]) == ("0", "1")
+    assert shown["notifyConsumerIdsChangedEnable"] == "false" and "CUSTOMIZED" in shown["groupRetryPolicy"]
+
+
+def test_reset_of_one_queue_of_a_group_that_is_away(world: World) -> None:
+    group = world.name("away")
+    assert "success" in world.admin.run("updateSubGroup", "-b", world.server.broker, "-g", group)
+    place = ("-b", world.server.broker, "-q", "1", "-o", "1")
+    printed = world.admin.run("resetOffsetByTime", "-g", group, "-t", world.topic, "-s", "now", *place)
+    assert "reset consumer offset to 1" in printed and "Exception" not in printed
+    asked = {"consumerGroup": group, "topic": world.topic, "queueId": "1"}
+    assert probe.call(world.server.broker, 14, asked).ext["offset"] == "1"
+
+
+def test_commands_on_a_whole_cluster(world: World, tmp_path: Path) -> None:
+    cluster = ("-c", world.server.cluster)
+    assert world.server.broker in world.admin.run("brokerStatus", *cluster)
+    assert "#SlaveNum\t0" in world.admin.run("haStatus", *cluster)
+    for command in ("cleanExpiredCQ", "cleanUnusedTopic", "deleteExpiredCommitLog"):
+        assert "success" in world.admin.run(command, *cluster)
+    assert "success" in world.admin.run("exportMetadata", *cluster, "-f", str(tmp_path))
+    assert world.topic in (tmp_path / "metadata.json").read_text()
+    assert "success" in world.admin.run("updateBrokerConfig", *cluster, "-k", "maxMessageSize", "-v", "4194304")
+
+
+def test_messages_by_time_and_a_message_sent_again(world: World) -> None:
+    times = ("-b", "0", "-e", str(2**62), "-m", "1", "-c", world.server.cluster)
+    assert len(rows(world.admin.run("queryMsgByKey", "-t", world.topic, "-k", "key5", *times), world.sent[5][0])) == 1
+    topic = world.fresh_topic(1)
+    with SyncProducer(world.name("again"), namesrv=world.server.namesrv) as producer:
+        sent = producer.send(Message(topic, "x", keys="again"), timeout_s=30)
+    assert "SEND_OK" in world.admin.run("queryMsgById", "-i", sent.offset_message_id, "-t", topic, "-s", "true")
+    probe.wait_until("the second copy", lambda: probe.max_offset(world.server.broker, topic, 0) == 2)
+
+
+def test_the_stack_of_a_client(world: World) -> None:
+    printed = world.admin.run("consumerStatus", "-g", world.group, "-i", world.client_id, "-s")
+    assert "TID:" in printed and "STATE:" in printed
+
+
 def test_allocate_mq(world: World) -> None:
     printed = world.admin.run("allocateMQ", "-t", world.topic, "-i", "10.0.0.1,10.0.0.2")
     shares = json.loads(printed.splitlines()[-1])["result"]
