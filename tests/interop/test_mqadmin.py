@@ -498,7 +498,7 @@ def test_commands_on_files(world: World, tmp_path: Path) -> None:
     if isinstance(world.server, PymqServer):
         # A segment of the log has the form of a compaction log.
         segment = min(world.server.store.rglob("commitlog/0*"))
-        assert f"topic={world.topic}" in world.admin.run("dumpCompactionLog", "-f", str(segment))
+        assert f"topic='{world.topic}'" in world.admin.run("dumpCompactionLog", "-f", str(segment))
 
 
 def test_an_ordinary_topic_has_no_mapping_to_change(world: World) -> None:
