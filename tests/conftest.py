@@ -21,7 +21,12 @@ def pytest_collection_finish() -> None:
 
 
 # These share a Spark session: in several processes each would start a JVM of its own.
-SPARK_SESSION_FILES = ("tests/spark/test_export.py", "tests/spark/test_real_broker.py", "tests/spark/test_source.py")
+SPARK_SESSION_FILES = (
+    "tests/spark/test_export.py",
+    "tests/spark/test_real_broker.py",
+    "tests/spark/test_source.py",
+    "tests/spark/test_stream.py",
+)
 
 
 @pytest.hookimpl(optionalhook=True)

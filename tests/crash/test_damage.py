@@ -11,7 +11,7 @@ import pytest
 from tests.crash.damage import DamageTally, Origin, check_queues, origins, search
 from tests.store.support import ROOT
 
-DAMAGE_COUNT = int(os.environ.get("PYMQ_DAMAGES", "150"))
+DAMAGE_COUNT = int(os.environ.get("PYMQ_DAMAGES", "60"))
 UNIT_BITS = 160
 
 

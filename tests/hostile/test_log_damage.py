@@ -66,7 +66,8 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def unit_count(directory: Path) -> int:
-    raw = b"".join(path.read_bytes() for path in sorted((directory / "consumequeue/T/0").iterdir()))
+    # The queue's first write makes its directory.
+    raw = b"".join(path.read_bytes() for path in sorted((directory / "consumequeue/T/0").glob("*")))
     return sum(size > 0 for _, size, _ in UNIT.iter_unpack(raw))
 
 
