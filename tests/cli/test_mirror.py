@@ -213,7 +213,7 @@ def test_options_that_are_refused(
 def test_a_running_mirror_has_metrics_and_its_file_for_itself(
     pymq: Pymq, server: StandaloneProcess, target: StandaloneProcess, tmp_path: Path
 ) -> None:
-    topic, progress = make(pymq, "measured"), tmp_path / "progress"
+    topic, progress = make(pymq, "mirror-measured"), tmp_path / "progress"
     fill(pymq, topic, 20)
     arguments = [topic, "--to", target.namesrv, "--progress", str(progress)]
     process = start(server, *arguments, "--metrics-port", "0")

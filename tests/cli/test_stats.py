@@ -44,7 +44,7 @@ def test_what_topics_took_and_groups_got(pymq: Pymq) -> None:
 
 
 def test_what_brokers_took_in_and_gave_out(pymq: Pymq) -> None:
-    pymq("send", "counted", "one")
+    pymq("send", "took-and-gave", "one")
     took, gave = pymq("stats", "--broker", "broker-a", "-o", "json").json()
     assert (took["broker"], took["direction"], gave["direction"]) == ("broker-a", "in", "out")
     assert took["day"] >= took["hour"] >= took["minute"] >= 1
