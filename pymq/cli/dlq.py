@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, DryRunOption, NamesrvOption, OutputOption, split_addresses
+from pymq.cli.options import DEFAULT_NAMESRV, ApplyOption, DryRunOption, NamesrvOption, OutputOption, split_addresses
 from pymq.cli.output import (
     Column,
     OutputFormat,
@@ -43,7 +43,6 @@ BeginOption = Annotated[
 ]
 EndOption = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only messages that died before.")]
 MaxOption = Annotated[int | None, typer.Option("--max", metavar="N", min=1, help="At most N messages, oldest first.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Apply the plan; without it, only show it.")]
 
 LIST_COLUMNS = [
     Column("group"),
@@ -139,7 +138,7 @@ def resend(
         bool,
         typer.Option("--to-topic", help="Send to the topics they came from, for all groups; needed by ordered groups."),
     ] = False,
-    yes: YesOption = False,
+    yes: ApplyOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
@@ -175,7 +174,7 @@ def resend(
 @app.command(epilog=examples("pymq dlq purge billing", "pymq dlq purge billing --yes"))
 def purge(
     group: GroupArgument,
-    yes: YesOption = False,
+    yes: ApplyOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,

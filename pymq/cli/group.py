@@ -10,7 +10,7 @@ from pymq.cli.broker_status import shown_ms
 from pymq.cli.groups.changes import create, delete, disable, enable, update
 from pymq.cli.groups.members import client, consume, members, print_differing
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.options import DEFAULT_NAMESRV, GroupArgument, NamesrvOption, OutputOption
 from pymq.cli.output import (
     Column,
     OutputFormat,
@@ -23,8 +23,6 @@ from pymq.cli.output import (
 from pymq.cli.session import end_partial, with_partial_admin
 
 app = new_app("List, create, change, delete and inspect consumer groups.")
-
-GroupArgument = Annotated[str, typer.Argument(metavar="NAME", help="The consumer group.")]
 
 LAG_COLUMNS = [
     Column("topic"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, DryRunOption, NamesrvOption, OutputOption
+from pymq.cli.options import DEFAULT_NAMESRV, ApplyOption, DryRunOption, NamesrvOption, OutputOption
 from pymq.cli.output import Column, OutputFormat, print_data, print_listing, print_note, print_table
 from pymq.cli.queues import parse_queue_choice
 from pymq.cli.session import end_partial, with_partial_admin
@@ -33,7 +33,6 @@ QueueOption = Annotated[
     list[str] | None,
     typer.Option("--queue", metavar="[BROKER:]ID", help="Only this queue, of each broker or of one (repeatable)."),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Apply the plan; without it, only show it.")]
 
 _QUEUE_COLUMNS = [Column("topic"), Column("broker"), Column("queue", right=True), Column("first_offset", right=True)]
 PLACE_COLUMNS = [*_QUEUE_COLUMNS, Column("committed", right=True), Column("end_offset", right=True)]
@@ -78,7 +77,7 @@ def reset(
     topics: TopicOption = None,
     brokers: BrokerOption = None,
     queues: QueueOption = None,
-    yes: YesOption = False,
+    yes: ApplyOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
@@ -109,7 +108,7 @@ def copy(
     topics: TopicOption = None,
     brokers: BrokerOption = None,
     queues: QueueOption = None,
-    yes: YesOption = False,
+    yes: ApplyOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
@@ -137,7 +136,7 @@ def skip(
     topics: TopicOption = None,
     brokers: BrokerOption = None,
     queues: QueueOption = None,
-    yes: YesOption = False,
+    yes: ApplyOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,

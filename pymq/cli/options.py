@@ -30,6 +30,17 @@ NamesrvOption = Annotated[
 ]
 OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
+GroupArgument = Annotated[str, typer.Argument(metavar="NAME", help="The consumer group.")]
+ClustersOption = Annotated[
+    list[str] | None,
+    typer.Option("-c", "--cluster", metavar="CLUSTER", help="All brokers of this cluster; repeatable."),
+]
+BrokersOption = Annotated[
+    list[str] | None,
+    typer.Option("-b", "--broker", metavar="NAME|HOST:PORT", help="Only this broker; repeatable."),
+]
+ConfirmOption = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")]
+ApplyOption = Annotated[bool, typer.Option("--yes", "-y", help="Apply the plan; without it, only show it.")]
 
 InflateRatioOption = Annotated[
     int,

@@ -8,7 +8,7 @@ import typer
 
 from pymq.cli.broker_status import shown_bytes, shown_count
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.options import DEFAULT_NAMESRV, ConfirmOption, NamesrvOption, OutputOption
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_note, print_section
 from pymq.cli.session import with_admin
 from pymq.errors import UsageError
@@ -43,7 +43,7 @@ def promote(
     broker: Annotated[
         str, typer.Argument(metavar="NAME|HOST:PORT", help="The group, or the slave to make its master.")
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")] = False,
+    yes: ConfirmOption = False,
     force: Annotated[bool, typer.Option("--force", help="Promote even if messages may be lost.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
     timeout_s: Annotated[

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, DryRunOption, NamesrvOption
+from pymq.cli.options import DEFAULT_NAMESRV, ConfirmOption, DryRunOption, NamesrvOption
 from pymq.cli.output import print_line
 from pymq.cli.session import with_admin
 from pymq.errors import UsageError
@@ -25,7 +25,7 @@ def rejoin(
     truncate_to: Annotated[
         int, typer.Option("--truncate-to", metavar="OFFSET", min=0, help="The offset that its status names.")
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")] = False,
+    yes: ConfirmOption = False,
     dry_run: DryRunOption = False,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:

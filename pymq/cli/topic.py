@@ -8,7 +8,16 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.name_servers.order import order
-from pymq.cli.options import DEFAULT_NAMESRV, DryRunOption, NamesrvOption, OutputOption, parse_perm
+from pymq.cli.options import (
+    DEFAULT_NAMESRV,
+    BrokersOption,
+    ClustersOption,
+    ConfirmOption,
+    DryRunOption,
+    NamesrvOption,
+    OutputOption,
+    parse_perm,
+)
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note
 from pymq.cli.session import end_partial, with_admin, with_partial_admin, with_whole_admin
 from pymq.cli.topic_resize import expand, shrink
@@ -20,14 +29,6 @@ if TYPE_CHECKING:
 app = new_app("List, create, update, resize, delete and inspect topics.")
 
 TopicArgument = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
-ClusterOption = Annotated[
-    list[str] | None,
-    typer.Option("-c", "--cluster", metavar="CLUSTER", help="All brokers of this cluster; repeatable."),
-]
-BrokerOption = Annotated[
-    list[str] | None,
-    typer.Option("-b", "--broker", metavar="NAME|HOST:PORT", help="Only this broker; repeatable."),
-]
 WriteQueuesOption = Annotated[
     int | None, typer.Option("--wq", metavar="N", min=0, max=65535, help="Number of write queues on each broker.")
 ]
@@ -90,8 +91,8 @@ def _with_queues_of_each(record: dict[str, Any]) -> dict[str, Any]:
 )
 def create(
     name: TopicArgument,
-    clusters: ClusterOption = None,
-    brokers: BrokerOption = None,
+    clusters: ClustersOption = None,
+    brokers: BrokersOption = None,
     write_queues: WriteQueuesOption = None,
     read_queues: ReadQueuesOption = None,
     perm: PermOption = None,
@@ -150,8 +151,8 @@ def create(
 )
 def update(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="The topic; without it the command asks.")] = None,
-    clusters: ClusterOption = None,
-    brokers: BrokerOption = None,
+    clusters: ClustersOption = None,
+    brokers: BrokersOption = None,
     write_queues: WriteQueuesOption = None,
     read_queues: ReadQueuesOption = None,
     perm: PermOption = None,
@@ -258,9 +259,9 @@ def _choose_topic(namesrv: str) -> str:
 )
 def delete(
     name: TopicArgument,
-    clusters: ClusterOption = None,
-    brokers: BrokerOption = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")] = False,
+    clusters: ClustersOption = None,
+    brokers: BrokersOption = None,
+    yes: ConfirmOption = False,
     force: Annotated[bool, typer.Option("--force", help="With --yes: also when groups read it or are behind.")] = False,
     with_retries: Annotated[
         bool,

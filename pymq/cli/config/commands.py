@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, parse_pairs
+from pymq.cli.options import (
+    DEFAULT_NAMESRV,
+    BrokersOption,
+    ConfirmOption,
+    DryRunOption,
+    NamesrvOption,
+    OutputOption,
+    parse_pairs,
+)
 from pymq.cli.output import Column, OutputFormat, print_listing, print_note
 from pymq.cli.session import with_admin
 from pymq.errors import EXIT_USAGE
@@ -18,10 +26,6 @@ if TYPE_CHECKING:
 
 app = new_app("Show, compare, change and check the settings of brokers and name servers.")
 
-BrokerOption = Annotated[
-    list[str] | None,
-    typer.Option("-b", "--broker", metavar="NAME|HOST:PORT", help="Only this broker; repeatable."),
-]
 ClusterOption = Annotated[
     list[str] | None,
     typer.Option("-c", "--cluster", metavar="CLUSTER", help="The brokers of this cluster; repeatable."),
@@ -32,8 +36,6 @@ NamesrvServerOption = Annotated[
 SlavesOption = Annotated[
     bool, typer.Option("--slaves", help="Slaves, too: a name or a cluster means its masters alone.")
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
 
 ORIGINS = {
     "env": "environment",
@@ -59,7 +61,7 @@ def show(
         bool, typer.Option("--origin", help="Add where each value came from, and whether it may change at run time.")
     ] = False,
     changed: Annotated[bool, typer.Option("--changed", help="Only values that are not the default.")] = False,
-    broker: BrokerOption = None,
+    broker: BrokersOption = None,
     cluster: ClusterOption = None,
     namesrv_server: NamesrvServerOption = False,
     output: OutputOption = OutputFormat.table,
@@ -99,7 +101,7 @@ def diff(
     everything: Annotated[
         bool, typer.Option("--all", help="Between servers: also names, ids, addresses, ports and directories.")
     ] = False,
-    broker: BrokerOption = None,
+    broker: BrokersOption = None,
     cluster: ClusterOption = None,
     slaves: SlavesOption = False,
     namesrv_server: NamesrvServerOption = False,
@@ -134,12 +136,12 @@ def set_values(
     only_if: Annotated[
         str | None, typer.Option("--if", metavar="VALUE", help="Change the key only if this is its value now.")
     ] = None,
-    broker: BrokerOption = None,
+    broker: BrokersOption = None,
     cluster: ClusterOption = None,
     slaves: SlavesOption = False,
     namesrv_server: NamesrvServerOption = False,
     dry_run: DryRunOption = False,
-    yes: YesOption = False,
+    yes: ConfirmOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
@@ -165,12 +167,12 @@ def set_values(
 )
 def unset(
     keys: Annotated[list[str], typer.Argument(metavar="KEY…", help="Keys whose change is taken back.")],
-    broker: BrokerOption = None,
+    broker: BrokersOption = None,
     cluster: ClusterOption = None,
     slaves: SlavesOption = False,
     namesrv_server: NamesrvServerOption = False,
     dry_run: DryRunOption = False,
-    yes: YesOption = False,
+    yes: ConfirmOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.options import DEFAULT_NAMESRV, ApplyOption, NamesrvOption, OutputOption
 from pymq.cli.output import (
     Column,
     OutputFormat,
@@ -36,7 +36,6 @@ SERVER_COLUMNS = [
 GROUP_COLUMNS = [Column("group"), Column("unread", right=True, show=lambda value: f"{value:,}")]
 
 BrokerArgument = Annotated[str, typer.Argument(metavar="NAME", help="The broker's name.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Apply the plan; without it, only show it.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show the plan, also with --yes.")]
 
 
@@ -65,7 +64,7 @@ def drain(
     force: Annotated[
         bool, typer.Option("--force", help="Also when a topic can be written on no other broker then.")
     ] = False,
-    yes: YesOption = False,
+    yes: ApplyOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pymq.cli.drain.drain import BrokerArgument, DryRunOption, YesOption, print_plan
+from pymq.cli.drain.drain import BrokerArgument, DryRunOption, print_plan
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.options import DEFAULT_NAMESRV, ApplyOption, NamesrvOption, OutputOption
 from pymq.cli.output import OutputFormat, print_data, print_line, print_note
 from pymq.cli.session import with_admin
 
@@ -22,7 +22,7 @@ app: typer.Typer = new_app()
 @app.command(epilog=examples("pymq broker undrain broker-a", "pymq broker undrain broker-a --yes"))
 def undrain(
     name: BrokerArgument,
-    yes: YesOption = False,
+    yes: ApplyOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pymq.cli.options import DEFAULT_NAMESRV, DryRunOption, NamesrvOption, OutputOption
+from pymq.cli.options import (
+    DEFAULT_NAMESRV,
+    BrokersOption,
+    ClustersOption,
+    ConfirmOption,
+    DryRunOption,
+    GroupArgument,
+    NamesrvOption,
+    OutputOption,
+)
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note
 from pymq.cli.session import end_partial, with_partial_admin, with_whole_admin
 from pymq.errors import EXIT_FAILED, UsageError
@@ -15,15 +24,6 @@ if TYPE_CHECKING:
     from pymq.cli.groups.changes_work import Deletion
     from pymq.client.admin import Admin
 
-GroupArgument = Annotated[str, typer.Argument(metavar="NAME", help="The consumer group.")]
-ClusterOption = Annotated[
-    list[str] | None,
-    typer.Option("-c", "--cluster", metavar="CLUSTER", help="All brokers of this cluster; repeatable."),
-]
-BrokerOption = Annotated[
-    list[str] | None,
-    typer.Option("-b", "--broker", metavar="NAME|HOST:PORT", help="Only this broker; repeatable."),
-]
 RetriesOption = Annotated[
     int | None,
     typer.Option(
@@ -63,8 +63,8 @@ _COLUMNS = [
 
 def create(
     name: GroupArgument,
-    clusters: ClusterOption = None,
-    brokers: BrokerOption = None,
+    clusters: ClustersOption = None,
+    brokers: BrokersOption = None,
     retries: RetriesOption = None,
     retry_queues: RetryQueuesOption = None,
     ordered: OrderedOption = None,
@@ -81,8 +81,6 @@ def create(
 
     Without both, on every broker of the only cluster.
     """
-    from pymq.cli.groups import changes_work as work
-
     settings = _given(
         retry_max=retries,
         retry_queues=retry_queues,
@@ -93,18 +91,13 @@ def create(
         consume_timeout_min=consume_timeout,
         slow_broker_id=slow_broker_id,
     )
-    where = work.Where(clusters or [], brokers or [])
-    records, unreached = with_partial_admin(
-        namesrv, lambda admin: work.create(admin, name, where, settings, dry_run=dry_run)
-    )
-    _print(records, output, dry_run=dry_run)
-    end_partial(unreached, is_change=True)
+    _put(name, clusters, brokers, settings, dry_run, output, namesrv, is_new=True)
 
 
 def update(
     name: GroupArgument,
-    clusters: ClusterOption = None,
-    brokers: BrokerOption = None,
+    clusters: ClustersOption = None,
+    brokers: BrokersOption = None,
     retries: RetriesOption = None,
     retry_queues: RetryQueuesOption = None,
     ordered: OrderedOption = None,
@@ -130,44 +123,44 @@ def update(
     )
     if not settings:
         raise UsageError("nothing to change is given: pymq group update --help lists the settings")
-    _update(name, clusters, brokers, settings, dry_run, output, namesrv)
+    _put(name, clusters, brokers, settings, dry_run, output, namesrv)
 
 
 def enable(
     name: GroupArgument,
-    clusters: ClusterOption = None,
-    brokers: BrokerOption = None,
+    clusters: ClustersOption = None,
+    brokers: BrokersOption = None,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Let a group consume again, by default from every broker that has it."""
-    _update(name, clusters, brokers, {"enabled": True}, dry_run, output, namesrv)
+    _put(name, clusters, brokers, {"enabled": True}, dry_run, output, namesrv)
 
 
 def disable(
     name: GroupArgument,
-    clusters: ClusterOption = None,
-    brokers: BrokerOption = None,
+    clusters: ClustersOption = None,
+    brokers: BrokersOption = None,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Stop a group from consuming, by default from every broker that has it; its offsets stay."""
-    _update(name, clusters, brokers, {"enabled": False}, dry_run, output, namesrv)
+    _put(name, clusters, brokers, {"enabled": False}, dry_run, output, namesrv)
 
 
 def delete(
     name: GroupArgument,
-    clusters: ClusterOption = None,
-    brokers: BrokerOption = None,
+    clusters: ClustersOption = None,
+    brokers: BrokersOption = None,
     with_offsets: Annotated[
         bool, typer.Option("--with-offsets/--keep-offsets", help="Also the committed offsets (the default).")
     ] = True,
     with_topics: Annotated[
         bool, typer.Option("--with-topics", help="Also the group's retry and dead-letter topics, with their messages.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")] = False,
+    yes: ConfirmOption = False,
     force: Annotated[bool, typer.Option("--force", help="With --yes: also while members are online.")] = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
@@ -213,7 +206,7 @@ def _confirm(plan: Deletion, *, yes: bool, force: bool) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _update(
+def _put(
     name: str,
     clusters: list[str] | None,
     brokers: list[str] | None,
@@ -221,22 +214,20 @@ def _update(
     dry_run: bool,
     output: OutputFormat,
     namesrv: str,
+    *,
+    is_new: bool = False,
 ) -> None:
+    """Create a group or change it, and show what changed where."""
     from pymq.cli.groups import changes_work as work
 
+    put = work.create if is_new else work.update
     where = work.Where(clusters or [], brokers or [])
-    records, unreached = with_partial_admin(
-        namesrv, lambda admin: work.update(admin, name, where, settings, dry_run=dry_run)
-    )
-    _print(records, output, dry_run=dry_run)
+    records, unreached = with_partial_admin(namesrv, lambda admin: put(admin, name, where, settings, dry_run=dry_run))
+    print_listing(records, _COLUMNS, output)
+    if dry_run:
+        print_note("nothing was changed: leave --dry-run out to apply this")
     end_partial(unreached, is_change=True)
 
 
 def _given(**settings: Any) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
-
-
-def _print(records: list[dict[str, Any]], output: OutputFormat, *, dry_run: bool) -> None:
-    print_listing(records, _COLUMNS, output)
-    if dry_run:
-        print_note("nothing was changed: leave --dry-run out to apply this")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pymq.cli.options import DEFAULT_NAMESRV, DryRunOption, NamesrvOption, OutputOption
+from pymq.cli.options import DEFAULT_NAMESRV, DryRunOption, GroupArgument, NamesrvOption, OutputOption
 from pymq.cli.output import (
     Column,
     OutputFormat,
@@ -20,7 +20,6 @@ from pymq.cli.session import end_partial, with_admin, with_partial_admin
 from pymq.cli.times import local_time
 from pymq.errors import EXIT_FAILED
 
-GroupArgument = Annotated[str, typer.Argument(metavar="NAME", help="The consumer group.")]
 ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT_ID", help="The member, as group members shows it.")]
 
 DIFFERING_COLUMNS = [Column("topic"), Column("selection"), Column("members", right=True)]
