@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 
 from pymq.clock import Clock, SystemClock
 from pymq.spark.cluster import RemoteCluster
+from pymq.spark.partitions import RangePartition
 from pymq.spark.planner import make_plan, split_ranges
 from pymq.spark.progress import RowSender
 from pymq.spark.pushdown import Pushdown
@@ -56,13 +57,6 @@ class PymqDataSource(DataSource):  # type: ignore[misc]
         options = SourceOptions(self.options)
         kind = FilteringReader if options.pushes_filters else PymqReader
         return kind(options, tuple(schema.fieldNames()))
-
-
-class RangePartition(InputPartition):  # type: ignore[misc]
-    """One range of one queue."""
-
-    def __init__(self, part: QueueRange) -> None:
-        self.part = part
 
 
 class PymqReader(DataSourceReader):  # type: ignore[misc]

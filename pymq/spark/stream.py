@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pymq.clock import Clock, SystemClock
 from pymq.errors import NotFoundError
 from pymq.spark.cluster import ClusterView, Queue, RemoteCluster
+from pymq.spark.partitions import RangePartition
 from pymq.spark.planner import QueueKey, make_plan, split_ranges
 from pymq.spark.positions import LATEST, Position
 from pymq.spark.ranges import DataLossError, QueueRange
@@ -27,13 +28,6 @@ from pymq.spark.source_options import SourceOptions
 from pymq.spark.stream_offsets import Digests, Offsets, from_json, limited, row_count, spans, to_json
 
 _log = logging.getLogger(__name__)
-
-
-class StreamPartition(InputPartition):  # type: ignore[misc]
-    """One range of one queue."""
-
-    def __init__(self, part: QueueRange) -> None:
-        self.part = part
 
 
 class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -112,12 +106,12 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
             if key in queues or self._lose(key, low, high, "its queue is gone")
         ]
         return [
-            StreamPartition(part) for part in split_ranges(ranges, rows_max=self._rows_max, count_min=self._count_min)
+            RangePartition(part) for part in split_ranges(ranges, rows_max=self._rows_max, count_min=self._count_min)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the rows of one range, in a task."""
-        assert isinstance(partition, StreamPartition)
+        assert isinstance(partition, RangePartition)
         reader = RangeReader(partition.part, self._settings)
         yield from reader.batches()
         if reader.lost:
