@@ -68,7 +68,7 @@ class ExportDirectory:
 
     @property
     def marks(self) -> dict[QueueKey, Mark]:
-        """What identifies each queue, as far as it is known."""
+        """The latest mark of each queue that has one: the next run recognizes the queue by it."""
         return dict(self._marks)
 
     def read(self, number: int) -> dict[str, Any]:
