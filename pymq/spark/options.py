@@ -16,8 +16,6 @@ FORMATS = ("parquet", "json", "csv", "orc")
 WRITERS = ("arrow", "spark")
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 PARTITION_COLUMNS = ("topic", "dt")
-DATA_LOSS_MODES = ("fail", "report")
-BODY_ERROR_MODES = ("fail", "replace")
 
 ROWS_PER_TASK = 2_000_000
 ROWS_PER_TASK_MIN = 100_000
@@ -30,6 +28,8 @@ RETRY_BUDGET_S = 60.0
 
 DataLoss = Literal["fail", "report"]
 BodyErrors = Literal["fail", "replace"]
+DATA_LOSS_MODES: tuple[DataLoss, ...] = ("fail", "report")
+BODY_ERROR_MODES: tuple[BodyErrors, ...] = ("fail", "replace")
 
 
 @dataclass(slots=True)

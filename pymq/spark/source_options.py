@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
-from pymq.spark.options import BODY_ERROR_MODES, DATA_LOSS_MODES, RETRY_BUDGET_S, ROWS_PER_TASK, BodyErrors, DataLoss
+from pymq.spark.options import BODY_ERROR_MODES, DATA_LOSS_MODES, RETRY_BUDGET_S, ROWS_PER_TASK, DataLoss
 from pymq.spark.positions import LATEST, Position, parse_by_queue, parse_position
 from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
 from pymq.spark.schema import check_columns
@@ -25,6 +25,7 @@ from pymq.units import parse_duration_ms, parse_time_ms
 
 NAMESRV = "127.0.0.1:9876"
 _Value = TypeVar("_Value")
+_Word = TypeVar("_Word", bound=str)
 
 
 class SourceOption(NamedTuple):
@@ -174,7 +175,7 @@ class SourceOptions:
             selection=selection,
             group=self.text("group", DEFAULT_GROUP),
             on_data_loss=self._on_data_loss(),
-            body_errors=self._body_errors(),
+            body_errors=self._choice("bodyErrors", BODY_ERROR_MODES, "replace"),
             retry_budget_s=self._parsed("retryBudgetSeconds", RETRY_BUDGET_S, float, "seconds, such as 60"),
             inflation_ratio_max=self.number("inflateRatio", INFLATION_RATIO_MAX),
         )
@@ -229,16 +230,14 @@ class SourceOptions:
             if "onDataLoss" in self._values:
                 raise UsageError("options failOnDataLoss and onDataLoss exclude each other: give one")
             return "fail" if self._flag("failOnDataLoss") else "report"
-        text = self.text("onDataLoss", "fail")
-        if text not in DATA_LOSS_MODES:
-            raise UsageError(f"option onDataLoss is {text!r}: use one of {', '.join(DATA_LOSS_MODES)}")
-        return text  # type: ignore[return-value]
+        return self._choice("onDataLoss", DATA_LOSS_MODES, "fail")
 
-    def _body_errors(self) -> BodyErrors:
-        text = self.text("bodyErrors", "replace")
-        if text not in BODY_ERROR_MODES:
-            raise UsageError(f"option bodyErrors is {text!r}: use one of {', '.join(BODY_ERROR_MODES)}")
-        return text  # type: ignore[return-value]
+    def _choice(self, name: str, known: tuple[_Word, ...], default: _Word) -> _Word:
+        text = self.text(name, default)
+        for word in known:
+            if word == text:
+                return word
+        raise UsageError(f"option {name} is {text!r}: use one of {', '.join(known)}")
 
     def _flag(self, name: str) -> bool:
         text = self.text(name, "false").strip().lower()
