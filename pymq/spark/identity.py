@@ -48,14 +48,17 @@ def take_marks(view: ClusterView, queues: Iterable[Queue], positions: dict[Queue
     return marks
 
 
+def holds_another(view: ClusterView, queue: Queue, offset: int, digest: str) -> bool:
+    """Returns whether the record at an offset has another digest; a record that is gone says nothing."""
+    found = view.record_digest(queue, offset)
+    return found is not None and found != digest
+
+
 def check_marks(view: ClusterView, queues: Iterable[Queue], marks: dict[QueueKey, Mark]) -> None:
     """Raises ResumeError for a queue that holds another record at its mark; a record that is gone says nothing."""
     for queue in queues:
         mark = marks.get(queue[:3])
-        if mark is None:
-            continue
-        digest = view.record_digest(queue, mark.offset)
-        if digest is not None and digest != mark.digest:
+        if mark is not None and holds_another(view, queue, mark.offset, mark.digest):
             raise ResumeError(
                 f"{queue.topic} {queue.broker_name}/{queue.queue_id} holds another message at offset {mark.offset} "
                 "than the export has: the topic was deleted and created again, or this is another cluster; export to "

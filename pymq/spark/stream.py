@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pymq.clock import Clock, SystemClock
 from pymq.errors import NotFoundError
 from pymq.spark.cluster import ClusterView, Queue, RemoteCluster
+from pymq.spark.identity import holds_another
 from pymq.spark.partitions import RangePartition
 from pymq.spark.planner import QueueKey, make_plan, split_ranges
 from pymq.spark.positions import LATEST, Position
@@ -148,8 +149,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         key = queue[:3]
         if offset == 0 or key not in digests or key in self._recognized:
             return True
-        digest = view.record_digest(queue, offset - 1)
-        if digest is not None and digest != digests[key]:
+        if holds_another(view, queue, offset - 1, digests[key]):
             return False
         self._recognized.add(key)
         return True
