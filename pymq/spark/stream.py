@@ -70,7 +70,8 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
     def prepareForTriggerAvailableNow(self) -> None:
         """Remembers what is there now: the query ends with it."""
         with RemoteCluster(self._namesrv) as view:
-            self._target = self._ends(view, {}, {})
+            there, _ = self._queues_there(view)
+            self._target = {key: view.max_offset(queue) for key, queue in there.items()}
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Returns the end of the next batch, or ``start`` when there is none yet.
@@ -79,8 +80,10 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         """
         begin, digests = from_json(start)
         with RemoteCluster(self._namesrv) as view:
-            self._mirror(view, begin)
-            self._latest = self._ends(view, begin, digests)
+            queues, gone = self._queues_there(view)
+            self._mirror(view, queues, begin)
+            self._lose_topics(gone, begin)
+            self._latest = self._ends(view, queues, begin, digests)
             end = self._latest
             if self._target is not None:
                 end = self._until_target(begin, self._target)
@@ -88,7 +91,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
                 return dict(start)
             if isinstance(limit, ReadMaxRows):
                 end = limited(begin, end, limit.max_rows)
-            return to_json(end, self._digests(view, begin, end, digests))
+            return to_json(end, self._digests(view, queues, begin, end, digests))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Returns the ends of the queues for Spark's progress report."""
@@ -100,7 +103,8 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         if not found:
             return []
         with RemoteCluster(self._namesrv) as view:
-            queues = self._queues(view, {key[0] for key, _, _ in found})
+            topics = sorted({key[0] for key, _, _ in found})
+            queues, _ = _queues_of(view, topics)
         ranges = [
             QueueRange(*key, low, high, queues[key].addresses)
             for key, low, high in found
@@ -124,21 +128,26 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
     def stop(self) -> None:
         """Does nothing: no connection stays open between two calls."""
 
-    def _ends(self, view: ClusterView, begin: Offsets, digests: Digests) -> Offsets:
+    def _queues_there(self, view: ClusterView) -> tuple[dict[QueueKey, Queue], list[str]]:
+        """Returns the queues of the query that there are, and those of its topics that there are not."""
+        # A glob or an expression had a match when the query began, and may have one again.
+        queues, gone = _queues_of(view, self._topics.topics(view, needs_match=False))
+        return {queue[:3]: queue for queue in self._topics.chosen(list(queues.values()))}, gone
+
+    def _ends(self, view: ClusterView, queues: Mapping[QueueKey, Queue], begin: Offsets, digests: Digests) -> Offsets:
         """Returns the end of every queue; queues of ``begin`` that are gone keep their offset.
 
         A queue that was made again and is longer than before ends at 0, so that the batch after the next reads it all.
         """
         ends: Offsets = {}
-        for topic in self._known_topics(view, begin):
-            for queue in self._topics.queues(view, topic):
-                key, high, low = queue[:3], view.max_offset(queue), begin.get(queue[:3], 0)
-                ends[key] = high
-                if high < low:
-                    self._lose(key, high, low, f"its queue ends at {high} and was made again")
-                elif not self._is_recognized(view, queue, low, digests):
-                    ends[key] = 0
-                    self._lose(key, low, high, f"its queue holds another message at {low - 1} and was made again")
+        for key, queue in queues.items():
+            high, low = view.max_offset(queue), begin.get(key, 0)
+            ends[key] = high
+            if high < low:
+                self._lose(key, high, low, f"its queue ends at {high} and was made again")
+            elif not self._is_recognized(view, queue, low, digests):
+                ends[key] = 0
+                self._lose(key, low, high, f"its queue holds another message at {low - 1} and was made again")
         for key, offset in begin.items():
             if key not in ends:
                 ends[key] = offset
@@ -154,31 +163,17 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         self._recognized.add(key)
         return True
 
-    def _digests(self, view: ClusterView, begin: Offsets, end: Offsets, known: Digests) -> Digests:
+    def _digests(
+        self, view: ClusterView, queues: Mapping[QueueKey, Queue], begin: Offsets, end: Offsets, known: Digests
+    ) -> Digests:
         """Returns the digests of the records before a batch's end."""
         moved = {key for key, offset in end.items() if offset and offset != begin.get(key)}
         digests = {key: digest for key, digest in known.items() if end.get(key) and key not in moved}
-        queues = self._queues(view, {key[0] for key in moved})
         for key in moved & queues.keys():
             digest = view.record_digest(queues[key], end[key] - 1)
             if digest is not None:
                 digests[key] = digest
         return digests
-
-    def _known_topics(self, view: ClusterView, begin: Offsets) -> list[str]:
-        """Returns the topics to look at. Raises NotFoundError for a topic of the options that never existed."""
-        known = set(view.all_topics())
-        chosen = self._topics.topics(view)
-        for topic in chosen:
-            if topic not in known:
-                if not any(key[0] == topic for key in begin):
-                    raise NotFoundError(f"topic {topic!r} does not exist: list the topics to see their names")
-                self._lose_topic(topic)
-        return [topic for topic in chosen if topic in known]
-
-    def _queues(self, view: ClusterView, topics: set[str]) -> dict[QueueKey, Queue]:
-        known = set(view.all_topics())
-        return {queue[:3]: queue for topic in sorted(topics & known) for queue in view.queues(topic)}
 
     def _until_target(self, begin: Offsets, target: Offsets) -> Offsets:
         """Returns the ends, but not beyond the target; what an earlier run has read beyond it stays read."""
@@ -198,12 +193,11 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
             return False
         return True
 
-    def _mirror(self, view: RemoteCluster, done: Offsets) -> None:
+    def _mirror(self, view: RemoteCluster, queues: Mapping[QueueKey, Queue], done: Offsets) -> None:
         """Shows the finished position as the offsets of a consumer group."""
         if not self._commit_group:
             return
         moved = {key: offset for key, offset in done.items() if self._mirrored.get(key) != offset}
-        queues = self._queues(view, {key[0] for key in moved})
         for key, offset in moved.items():
             if key in queues:
                 view.commit_offset(queues[key], self._commit_group, offset)
@@ -216,8 +210,13 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         self._report((key, high), text)
         return False
 
-    def _lose_topic(self, topic: str) -> None:
-        self._report(((topic, "", -1), 0), f"topic {topic} was deleted: what it held after the last batch is lost")
+    def _lose_topics(self, gone: Sequence[str], begin: Offsets) -> None:
+        """Reports topics of the options that were deleted. Raises NotFoundError for one that never existed."""
+        for topic in gone:
+            if not any(key[0] == topic for key in begin):
+                raise NotFoundError(f"topic {topic!r} does not exist: list the topics to see their names")
+            text = f"topic {topic} was deleted: what it held after the last batch is lost"
+            self._report(((topic, "", -1), 0), text)
 
     def _report(self, loss: tuple[QueueKey, int], text: str) -> None:
         if loss in self._losses:
@@ -231,3 +230,15 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
 def _goes_back(begin: Offsets, end: Offsets) -> bool:
     """Returns whether a queue was made again: that is noted at once, with or without rows."""
     return any(offset < begin.get(key, 0) for key, offset in end.items())
+
+
+def _queues_of(view: ClusterView, topics: Sequence[str]) -> tuple[dict[QueueKey, Queue], list[str]]:
+    """Returns the queues of topics, and the topics that do not exist."""
+    queues: dict[QueueKey, Queue] = {}
+    gone: list[str] = []
+    for topic in topics:
+        try:
+            queues.update({queue[:3]: queue for queue in view.queues(topic)})
+        except NotFoundError:
+            gone.append(topic)
+    return queues, gone

@@ -29,20 +29,21 @@ class TopicChoice:
     pattern: str | None = None
     assigned: Assigned | None = None
 
-    def topics(self, view: ClusterView) -> list[str]:
-        """Returns the topics' names, sorted. Raises NotFoundError for a glob or an expression without a match."""
+    def topics(self, view: ClusterView, *, needs_match: bool = True) -> list[str]:
+        """Returns the topics' names, sorted.
+
+        Raises NotFoundError for a glob or an expression without a match, unless ``needs_match`` is false.
+        """
         if self.assigned is not None:
             return sorted(self.assigned)
         if self.pattern is not None:
-            return _matching_pattern(view, self.pattern)
-        return choose_topics(view, self.names)
+            return _matching_pattern(view, self.pattern, needs_match=needs_match)
+        return choose_topics(view, self.names, needs_match=needs_match)
 
     def queues(self, view: ClusterView, topic: str) -> list[Queue]:
         """Returns the chosen queues of one topic. Raises NotFoundError for an unknown topic or queue."""
         queues = view.queues(topic)
-        if self.assigned is None:
-            return queues
-        chosen = [queue for queue in queues if self._is_assigned(queue)]
+        chosen = self.chosen(queues)
         missing = self._ids(topic) - {queue.queue_id for queue in chosen}
         if missing:
             raise NotFoundError(
@@ -51,13 +52,18 @@ class TopicChoice:
             )
         return chosen
 
+    def chosen(self, queues: Sequence[Queue]) -> list[Queue]:
+        """Returns those queues of the topics that are read."""
+        return list(queues) if self.assigned is None else [queue for queue in queues if self._is_assigned(queue)]
+
     def _is_assigned(self, queue: Queue) -> bool:
         assert self.assigned is not None
         ids = self.assigned[queue.topic]
         return queue.queue_id in (ids if isinstance(ids, frozenset) else ids.get(queue.broker_name, ()))
 
     def _ids(self, topic: str) -> frozenset[int]:
-        assert self.assigned is not None
+        if self.assigned is None:
+            return frozenset()
         ids = self.assigned[topic]
         return ids if isinstance(ids, frozenset) else frozenset[int]().union(*ids.values())
 
@@ -86,11 +92,11 @@ def parse_pattern(text: str) -> str:
     return text
 
 
-def choose_topics(view: ClusterView, patterns: Sequence[str]) -> list[str]:
+def choose_topics(view: ClusterView, patterns: Sequence[str], *, needs_match: bool = True) -> list[str]:
     """Returns the given names and the topics that globs match, sorted; all user topics without patterns.
 
     A glob matches only user topics, unless it begins with ``%`` (retry and dead-letter topics). Raises NotFoundError
-    for a glob without a match.
+    for a glob without a match, unless ``needs_match`` is false.
     """
     if not patterns:
         return view.user_topics()
@@ -101,16 +107,16 @@ def choose_topics(view: ClusterView, patterns: Sequence[str]) -> list[str]:
             continue
         known = view.all_topics() if pattern.startswith("%") else view.user_topics()
         matched = [topic for topic in known if fnmatchcase(topic, pattern)]
-        if not matched:
+        if needs_match and not matched:
             raise _no_match(pattern, known)
         chosen.update(matched)
     return sorted(chosen)
 
 
-def _matching_pattern(view: ClusterView, pattern: str) -> list[str]:
+def _matching_pattern(view: ClusterView, pattern: str, *, needs_match: bool) -> list[str]:
     known = view.user_topics()
     matched = [topic for topic in known if re.fullmatch(pattern, topic)]
-    if not matched:
+    if needs_match and not matched:
         raise _no_match(pattern, known)
     return matched
 

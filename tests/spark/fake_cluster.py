@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 
 from pymq.model.names import is_system_topic
@@ -26,6 +26,8 @@ class FakeCluster:
         self.count_cap = count_cap
         self.bytes_cap = bytes_cap
         self.pulls: list[dict[str, str]] = []
+        self.asked: Counter[int] = Counter()
+        """The requests of each code."""
         self.answers: list[int] = []
         """Codes to answer the next pulls with, before anything else; -1 closes the connection."""
         self.remark = "scripted"
@@ -87,6 +89,7 @@ class FakeCluster:
 
     def _answer(self, command: Command) -> Command | None:
         ext = command.ext
+        self.asked[command.code] += 1
         if command.code == RequestCode.PULL_MESSAGE:
             return self._pull(ext)
         if command.code == RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:

@@ -15,6 +15,7 @@ from pymq.spark.failures import translated
 from pymq.spark.ranges import DataLossError
 from pymq.spark.source_options import SourceOptions
 from pymq.spark.stream import PymqStreamReader
+from pymq.wire.codes import RequestCode
 from tests.spark.fake_cluster import BROKER, FakeCluster
 from tests.spark.records import record
 
@@ -152,6 +153,36 @@ def test_queues_and_topics_that_are_gone(cluster: FakeCluster) -> None:
     assert latest(reporting, offsets(T=[3], U=[5])) == offsets(T=[10], U=[5])
     with pytest.raises(NotFoundError, match="'nope'"):
         reader(cluster, topics="nope").latestOffset({}, ALL)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [{"topics": "T"}, {"topics": "T,U"}, {"topics": "T*"}, {"subscribePattern": "T"}, {"assign": '{"T": [0]}'}],
+)
+def test_a_topic_that_was_deleted_does_not_end_a_bounded_run(cluster: FakeCluster, choice: dict[str, str]) -> None:
+    fill(cluster, "U", 5)
+    stream = reader(cluster, failOnDataLoss="false", **choice)
+    stream.prepareForTriggerAvailableNow()
+    begin = offsets(T=[3], U=[0])
+    end = latest(stream, begin)
+    assert end == offsets(T=[3], U=[5] if "U" in choice.get("topics", "") else [0])
+    assert rows(stream, begin, end) == [(0, n) for n in range(end["U"][BROKER]["0"])]
+
+
+def test_an_assigned_queue_that_is_gone_keeps_its_offset(cluster: FakeCluster) -> None:
+    fill(cluster, "T", 10, 10)
+    stream = reader(cluster, assign='{"T": [0, 1]}')
+    del cluster.queues["T", 1]
+    stream.prepareForTriggerAvailableNow()
+    assert latest(stream, offsets(T=[3, 4])) == offsets(T=[10, 4])
+
+
+def test_a_batch_asks_for_each_route_once(cluster: FakeCluster) -> None:
+    fill(cluster, "T", 10)
+    fill(cluster, "U", 10)
+    stream = reader(cluster, topics="T,U", commitGroup="g")
+    latest(stream, offsets(T=[3], U=[4]))
+    assert cluster.asked[RequestCode.GET_ROUTEINFO_BY_TOPIC] == 2
 
 
 def test_deleted_messages_fail_or_are_left_out(cluster: FakeCluster) -> None:
