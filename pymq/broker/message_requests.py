@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable
 
+from pymq.broker.fast.ack import FastAcks
 from pymq.broker.fast.pull import FastPulls
 from pymq.broker.fast.send import FastSends
 from pymq.broker.fast.targets import SendTargets
@@ -106,6 +107,7 @@ class MessageRequests:
             writer=messages.writer,
             popper=pop.popper,
             revive_log=pop.revive_log,
+            turn_acks=pop.turn_acks,
             ordered_queues=pop.ordered_queues,
             budget=budget,
             wake_in=lambda delay_ms: hasten_job(POP_JOB, delay_ms),
@@ -116,7 +118,15 @@ class MessageRequests:
         self._writer = messages.writer
         self._schedule_turn_end = schedule_turn_end
         stager = store.plain_stager()
-        self.fast_pulls = FastPulls(self.pulls)
+        self.fast_acks = FastAcks(
+            config=config,
+            store=store,
+            topics=metadata.topics,
+            revive_log=pop.revive_log,
+            turn_acks=pop.turn_acks,
+        )
+        # A slave refuses acknowledgements.
+        self.fast_pulls = FastPulls(self.pulls, self.fast_acks) if self._is_master else FastPulls(self.pulls)
         targets = SendTargets(metadata.topics, stager, stats)
         self.fast_sends = FastSends(
             config=config,

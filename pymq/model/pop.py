@@ -20,7 +20,7 @@ BATCH_ACK_TAG = "bAck"
 FIRST_POP_TIME = "1ST_POP_TIME"
 MESSAGES_PER_CHECK_POINT_MAX = 32  # an acknowledgement is one bit of 32
 ORDERLY_REVIVE_QUEUE = 999  # the revive queue in receipts of orderly pops, which have no check point
-_HANDLE_PARTS_MIN = 6
+RECEIPT_PARTS_MIN = 6  # that a broker reads
 
 # The retry flag of a receipt and of the offset strings: where the message was read.
 NORMAL, RETRY_V1, RETRY_V2 = 0, 1, 2
@@ -73,8 +73,8 @@ def encode_receipt(receipt: Receipt, queue_id: int, offset: int) -> str:
 def decode_receipt(text: str) -> Receipt:
     """Return the parts that a broker reads. Raises ValueError that names the part."""
     parts = text.split(" ")
-    if len(parts) < _HANDLE_PARTS_MIN:
-        raise ValueError(f"the receipt {text[:80]!r} has {len(parts)} parts, at least {_HANDLE_PARTS_MIN} are needed")
+    if len(parts) < RECEIPT_PARTS_MIN:
+        raise ValueError(f"the receipt {text[:80]!r} has {len(parts)} parts, at least {RECEIPT_PARTS_MIN} are needed")
     return Receipt(
         _number("start offset", parts[0], text),
         _number("pop time", parts[1], text),

@@ -30,7 +30,7 @@ HEADER_NESTING_MAX = 8  # levels of nested braces; a header needs two
 _BINARY_FIXED = struct.Struct(">hBhii")
 _I32 = struct.Struct(">i")
 _I16 = struct.Struct(">h")
-_FRAME_HEAD = struct.Struct(">iI")
+FRAME_HEAD = struct.Struct(">iI")  # length of the rest; header type and header length
 # The binary header has 16 bits for code and version.
 _INT16 = range(-0x8000, 0x8000)
 
@@ -111,7 +111,7 @@ def encode_command(command: Command) -> bytes:
     header = encode_binary_header(command) if binary else encode_json_header(command)
     size = len(header)
     mark = size | (SERIALIZE_ROCKETMQ << 24 if binary else 0)
-    return b"".join((_FRAME_HEAD.pack(4 + size + len(command.body), mark), header, command.body))
+    return b"".join((FRAME_HEAD.pack(4 + size + len(command.body), mark), header, command.body))
 
 
 def encode_json_header(command: Command) -> bytes:

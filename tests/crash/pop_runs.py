@@ -102,10 +102,12 @@ class Run:
             found = p.pop(count=rng.randrange(1, 8), invisible_ms=invisible_ms)
             model.take(found, now_ms, invisible_ms, is_strict=not self.loses_power)
         elif action < 7 and model.receipts:
-            body = rng.choice(sorted(model.receipts))
-            model.tried.add(body)
-            if p.ack(model.receipts.pop(body)) == 0 and now_ms < model.hidden_until[body]:
-                model.acked.add(body)
+            bodies = rng.sample(sorted(model.receipts), min(rng.randrange(1, 5), len(model.receipts)))
+            model.tried.update(bodies)
+            codes = p.ack_together([model.receipts.pop(body) for body in bodies], lambda: rng.random() < 0.5)
+            for body, code in zip(bodies, codes, strict=True):
+                if code == 0 and now_ms < model.hidden_until[body]:
+                    model.acked.add(body)
         elif action < 8 and model.receipts:
             body = rng.choice(sorted(model.receipts))
             if p.change(model.receipts.pop(body), 5000)[0] == 0:  # its new receipt is lost: it comes again

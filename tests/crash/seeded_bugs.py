@@ -17,6 +17,7 @@ from pymq.broker.pop.ordered_queues import OrderedQueues
 from pymq.broker.pop.popper import Popper
 from pymq.broker.pop.revive_log import ReviveLog
 from pymq.broker.pop.reviver import Reviver
+from pymq.broker.pop.turn_acks import TurnAcks
 from pymq.broker.timers.open_slot import OpenSlot
 from pymq.broker.timers.timer_delivery import TimerDelivery
 from pymq.broker.timers.timer_service import TimerService
@@ -352,6 +353,8 @@ BUGS = (
     Bug("a start forgets how far it had handed out",
         Text(ReviveLog.load, "self._saved_ms = self._cursors.data_version.timestamp", "pass"), ("pop:kill",)),
     Bug("a start forgets acknowledgements", Seam(ReviveLog._take_ack, does_nothing), ("pop:kill",)),
+    Bug("of a check point's acknowledgements in one turn the last one counts",
+        Text(TurnAcks.add, "|= bits", "= bits"), ("pop:kill",)),
     Bug("an open check point counts as finished",
         Text(CheckPoints.finished_offset, "oldest) - 1", "oldest)"), ("pop:kill", "pop:power")),
     Bug("a redelivery leaves its check point open on the disk",

@@ -7,12 +7,13 @@ path through :class:`~pymq.broker.handlers.pull.PullHandlers`. A property test c
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pymq.broker.fast.pull_header import PullHeads
 from pymq.errors import PymqError
 from pymq.wire.codes import VERSION_5_3_3
-from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, SERIALIZE_JSON, SERIALIZE_ROCKETMQ
+from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, FRAME_HEAD, SERIALIZE_JSON, SERIALIZE_ROCKETMQ
 
 if TYPE_CHECKING:
     from pymq.broker.handlers.pull import PullHandlers
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from pymq.store.store import GetResult
 
 _NO_QUESTION = FLAG_ONEWAY | FLAG_RESPONSE
-_FRAME_HEAD = struct.Struct(">iI")
 _JSON_ANSWER = (
     b'{"code":0,"extFields":{"suggestWhichBrokerId":"%d","nextBeginOffset":"%d","minOffset":"%d","maxOffset":"%d",'
     b'"topicSysFlag":"0","groupSysFlag":"0"},"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
@@ -39,20 +39,27 @@ _BINARY_HEADER_SIZE_BYTES = _BINARY_HEAD.size - 8
 class FastPulls:
     """A server calls it for every frame. It returns True when the frame was a pull that it has answered or parked."""
 
-    def __init__(self, handlers: PullHandlers) -> None:
+    def __init__(
+        self, handlers: PullHandlers, otherwise: Callable[[Connection, bytes], bool] = lambda connection, payload: False
+    ) -> None:
+        """``otherwise`` is called with every frame that is no pull."""
         self._handlers = handlers
+        self._otherwise = otherwise
         self._decode = PullHeads().decode
         self.count = 0
 
     def __call__(self, connection: Connection, payload: bytes) -> bool:
         try:
             head = self._decode(payload)
-            if head is None or head.flag & _NO_QUESTION:
-                return False
-            serialize = payload[0]
-            found = self._handlers.quickly(head.extFields, connection, head.code, head.opaque, serialize)
+            if head is not None:
+                if head.flag & _NO_QUESTION:
+                    return False
+                serialize = payload[0]
+                found = self._handlers.quickly(head.extFields, connection, head.code, head.opaque, serialize)
         except (ValueError, RecursionError, PymqError, OSError):  # ValueError: bad JSON, bad UTF-8
             return False  # the plain path meets the same error and answers with it
+        if head is None:
+            return self._otherwise(connection, payload)
         if not isinstance(found, bool):
             result, broker_id = found
             encode = _json_answer if serialize == SERIALIZE_JSON else _binary_answer
@@ -67,7 +74,7 @@ def _json_answer(opaque: int, broker_id: int, result: GetResult) -> bytes:
     """Return the begin of the answer's frame, before the messages."""
     header = _JSON_ANSWER % (broker_id, result.next_offset, result.min_offset, result.max_offset, opaque)
     size = len(header)
-    return _FRAME_HEAD.pack(4 + size + result.size_bytes, size) + header
+    return FRAME_HEAD.pack(4 + size + result.size_bytes, size) + header
 
 
 def _binary_answer(opaque: int, broker_id: int, result: GetResult) -> bytes:

@@ -21,7 +21,7 @@ from pymq.model.layout import HOST_V4_SIZE_BYTES, PROPERTIES_SIZE_MAX_BYTES
 from pymq.model.sysflag import contradiction
 from pymq.model.tables import PERM_WRITE
 from pymq.wire.codes import VERSION_5_3_3
-from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, SERIALIZE_JSON, SERIALIZE_ROCKETMQ
+from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, FRAME_HEAD, SERIALIZE_JSON, SERIALIZE_ROCKETMQ
 
 if TYPE_CHECKING:
     from pymq.broker.fast.targets import SendTargets
@@ -43,7 +43,6 @@ _UNIQUE = b"UNIQ_KEY\x01"
 _SEPARATOR = 2  # closes a property
 
 _NO_TRANSACTION = ~sysflag.TRANSACTION_MASK
-_FRAME_HEAD = struct.Struct(">iI")
 _I32 = struct.Struct(">i")
 # The answers as Command and encode_command would write them.
 _JSON_ANSWER = (
@@ -194,7 +193,7 @@ class FastSends:
         host, opaque = self._host_hex, head.opaque
         if is_json:
             answer = _JSON_ONE % (host, physical_offset, queue.queue_id, queue_offset, unique_key, opaque)
-            frame = _FRAME_HEAD.pack(4 + len(answer), len(answer)) + answer
+            frame = FRAME_HEAD.pack(4 + len(answer), len(answer)) + answer
         else:
             number, offset = b"%d" % queue.queue_id, b"%d" % queue_offset
             key_size = _I32.pack(len(unique_key))
@@ -339,7 +338,7 @@ class FastSends:
 
 def _json_frame(header: bytes) -> bytes:
     """Return the answer's frame with this JSON header."""
-    return _FRAME_HEAD.pack(4 + len(header), len(header)) + header
+    return FRAME_HEAD.pack(4 + len(header), len(header)) + header
 
 
 def _binary_frame(opaque: int, fields: bytes) -> bytes:

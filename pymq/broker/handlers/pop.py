@@ -17,6 +17,7 @@ from pymq.broker.pop.ordered_queues import OrderedQueue, OrderedQueues
 from pymq.broker.pop.pop_polls import ParkedPop, PopPolls
 from pymq.broker.pop.popper import PopAsk, Popped, Popper
 from pymq.broker.pop.revive_log import ReviveLog
+from pymq.broker.pop.turn_acks import TurnAcks
 from pymq.clock import Clock
 from pymq.errors import PymqError, Refusal
 from pymq.model import pop
@@ -72,6 +73,7 @@ class PopHandlers:
         writer: Writer,
         popper: Popper,
         revive_log: ReviveLog,
+        turn_acks: TurnAcks,
         ordered_queues: OrderedQueues,
         budget: MemoryBudget,
         wake_in: Callable[[int], None],
@@ -86,6 +88,7 @@ class PopHandlers:
         self._writer = writer
         self._popper = popper
         self._log = revive_log
+        self._turn_acks = turn_acks
         self._ordered = ordered_queues
         self.ineffective_ack_count = 0  # late, double and forged ones
         self.polls = PopPolls(
@@ -295,8 +298,8 @@ class PopHandlers:
         if point is None:
             self.ineffective_ack_count += 1
             return Reply()
-        self._log.put_ack(point, [header.offset])
-        self._hold(request, peer, Reply())
+        self._turn_acks.add(point, point.bits_left((header.offset,)))
+        self._hold_ack(request, peer)
         return None
 
     def _ack_in_order(self, header: AckMessageHeader, receipt: Receipt) -> None:
@@ -315,16 +318,16 @@ class PopHandlers:
                 raise Refusal(
                     ResponseCode.SYSTEM_ERROR, f"the retry flag {ack.retry_flag[:20]!r} is unknown: use 0, 1 or 2"
                 )
-        is_stored = False
+        is_effective = False
         for ack in acks:
-            is_stored = self._ack_many(ack) or is_stored
-        if not is_stored:
+            is_effective = self._ack_many(ack) or is_effective
+        if not is_effective:
             return Reply()
-        self._hold(request, peer, Reply())
+        self._hold_ack(request, peer)
         return None
 
     def _ack_many(self, ack: BatchAck) -> bool:
-        """Stage what a batch says of one check point. Return True when it says anything."""
+        """Acknowledge what a batch names of one check point. Return True when that is anything."""
         topic = ack.topic
         if ack.retry_flag != "0":
             named = pop.retry_topic_v1 if ack.retry_flag == "1" else pop.retry_topic_v2
@@ -335,11 +338,11 @@ class PopHandlers:
         if ack.revive_queue_id == pop.ORDERLY_REVIVE_QUEUE:
             self._ack_many_in_order(ack, topic, bits)
             return False
-        left = [] if point is None else [each for each in point.left_offsets() if bits >> (each - start) & 1]
-        self.ineffective_ack_count += bits.bit_count() - len(left)
-        if point is None or not left:
+        acked = [] if point is None else [each for each in point.left_offsets() if bits >> (each - start) & 1]
+        self.ineffective_ack_count += bits.bit_count() - len(acked)
+        if point is None or not acked:
             return False
-        self._log.put_ack(point, left)
+        self._turn_acks.add(point, point.bits_left(acked))
         return True
 
     def _ack_many_in_order(self, ack: BatchAck, topic: str, bits: int) -> None:
@@ -414,7 +417,11 @@ class PopHandlers:
             header.topic, header.consumer_group, header.queue_id, receipt.start_offset, receipt.pop_time_ms
         )
         point = self._log.check_points.get(key)
-        return point if point is not None and point.has(header.offset) else None
+        return point if point is not None and point.bits_left((header.offset,)) else None
+
+    def _hold_ack(self, request: Command, peer: Peer) -> None:
+        if not request.is_oneway:
+            self._turn_acks.hold(peer, encode_command(Reply().to_command(request)))  # type: ignore[arg-type]
 
     def _hold(self, request: Command, peer: Peer, reply: Reply) -> None:
         if not request.is_oneway:

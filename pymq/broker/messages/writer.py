@@ -88,6 +88,7 @@ class Writer:
         self.held: HeldAnswers = {}
         self._held_not_waiting: HeldAnswers = {}  # sent with the commit in any mode
         self._listeners: list[CommitListener] = []  # of the messages that are staged
+        self._preparations: list[Callable[[], None]] = []  # of the next commit
         self.companion: Companion | None = None
         self.staged_count = 0
         self.failed_commit_count = 0
@@ -249,6 +250,15 @@ class Writer:
         waits = not properties or not (self._sync_flush() or self._copies.is_on) or waits_for_store(properties)
         hold(self.held if waits else self._held_not_waiting, peer, frame)
 
+    def hold_all(self, held: HeldAnswers) -> None:
+        """As :meth:`hold`, for many ready answers."""
+        for peer, frames in held.items():
+            self.held.setdefault(peer, []).extend(frames)
+
+    def before_commit(self, stage: Callable[[], None]) -> None:
+        """Have ``stage`` called once, to stage the first records of the next commit. It raises no StoreError."""
+        self._preparations.append(stage)
+
     def when_committed(self, listener: CommitListener) -> None:
         """Have ``listener`` called once, after the commit of what is staged and before its answers leave."""
         self._listeners.append(listener)
@@ -258,6 +268,10 @@ class Writer:
 
         An error that only a bug can cause is raised after every held answer was refused because of it.
         """
+        if self._preparations:
+            preparations, self._preparations = self._preparations, []
+            for stage in preparations:
+                stage()
         companion = self.companion
         if companion is not None and companion.is_changed:
             companion.stage_rest()

@@ -6,7 +6,7 @@ The revive topic holds the same as records; :mod:`pymq.broker.pop.revive_log` ke
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import islice, takewhile
 from typing import NamedTuple
 
@@ -28,9 +28,10 @@ class CheckPointKey(NamedTuple):
 
 
 class CheckPoint:
-    """One hand-out. ``left`` holds a bit for each message that is neither acknowledged nor delivered again."""
+    """One hand-out. ``left`` holds a bit for each message that is neither acknowledged nor delivered again;
+    ``turn_acks`` one for each message that is acknowledged with the turn's commit."""
 
-    __slots__ = ("due_ms", "invisible_ms", "key", "left", "offsets", "revive_offset", "revive_queue_id")
+    __slots__ = ("due_ms", "invisible_ms", "key", "left", "offsets", "revive_offset", "revive_queue_id", "turn_acks")
 
     def __init__(
         self,
@@ -51,14 +52,23 @@ class CheckPoint:
         self.revive_queue_id = revive_queue_id
         self.revive_offset = revive_offset
         self.left = ((1 << len(offsets)) - 1) & ~acked_bits
+        self.turn_acks = 0
 
     def left_offsets(self) -> list[int]:
         """Return the offsets of the messages that are left."""
-        return [offset for number, offset in enumerate(self.offsets) if self.left >> number & 1]
+        return self.offsets_of(self.left)
 
-    def has(self, offset: int) -> bool:
-        """Return True when the message at ``offset`` is left."""
-        return any(self.left >> number & 1 for number, each in enumerate(self.offsets) if each == offset)
+    def offsets_of(self, bits: int) -> list[int]:
+        """Return the offsets of the messages that have these bits."""
+        return [offset for number, offset in enumerate(self.offsets) if bits >> number & 1]
+
+    def bits_left(self, offsets: Container[int]) -> int:
+        """Return the bits of those messages at ``offsets`` that are left."""
+        bits = 0
+        for number, offset in enumerate(self.offsets):
+            if offset in offsets:
+                bits |= 1 << number
+        return bits & self.left
 
     @property
     def left_count(self) -> int:
@@ -122,9 +132,7 @@ class CheckPoints:
         if point is None:
             return
         before = point.left_count
-        for number, offset in enumerate(point.offsets):
-            if offset in offsets:
-                point.left &= ~(1 << number)
+        point.left &= ~point.bits_left(frozenset(offsets))
         self._count(key, point.left_count - before)
         if not point.left:
             self._remove(point)

@@ -9,6 +9,7 @@ from pymq.broker.pop.ordered_queues import OrderedQueues
 from pymq.broker.pop.popper import Popper
 from pymq.broker.pop.revive_log import ReviveLog
 from pymq.broker.pop.reviver import Reviver
+from pymq.broker.pop.turn_acks import TurnAcks
 
 if TYPE_CHECKING:
     from pymq.broker.messages.messages import Messages
@@ -42,6 +43,7 @@ class PopParts:
             cursors=metadata.cursors,
             store_host=store_host,
         )
+        self.turn_acks = TurnAcks(stager=store.plain_stager(), writer=messages.writer, revive_log=self.revive_log)
         self.ordered_queues = OrderedQueues(clock=clock, infos=metadata.order_infos, cursors=metadata.cursors)
         self.popper = Popper(
             config=config,

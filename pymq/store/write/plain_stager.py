@@ -58,6 +58,11 @@ class PlainStager:
         self._batch = appender.staged
         self._host = store_host
 
+    def check_writable(self) -> None:
+        """Raise StoreUnavailableError, which says why, while nothing can be staged."""
+        if not self._appender.is_writable:
+            raise self._appender.unavailable_error()
+
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Return the queue to stage to, None when its records are not plain ones."""
         if len(self._host) != HOST_V4_SIZE_BYTES or len(topic.encode()) > TOPIC_V1_SIZE_MAX_BYTES:

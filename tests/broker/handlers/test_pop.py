@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from pymq.broker.handlers.pop import INVISIBLE_MAX_MS
+from pymq.broker.wiring import broker_dispatcher
 from pymq.errors import StoreUnavailableError
 from pymq.model import pop
 from pymq.model.record import StoredMessage, decode_records
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
-from pymq.wire.command import Command
+from pymq.wire.command import Command, encode_command
 from tests.broker.handlers.test_send import refusal
 from tests.broker.world import Caller, FakePeer, World
 
@@ -69,6 +71,7 @@ class Popping:
             self.world.parts.metadata.topics.put([topic])
         self.caller = Caller(self.world)
         self.peer: FakePeer = self.caller.peer
+        self.dispatcher = broker_dispatcher(self.world.parts)
 
     def ask(self, code: int, body: bytes = b"", **ext: Any) -> tuple[int, dict[str, str], bytes]:
         """Return code, fields and body of the answer, which must come with the turn's end."""
@@ -110,6 +113,22 @@ class Popping:
 
     def ack(self, receipt: dict[str, Any], **ext: Any) -> int:
         return self.ask(Code.ACK_MESSAGE, **{"consumerGroup": "g", **receipt, **ext})[0]
+
+    def ack_together(self, receipts: list[dict[str, Any]], is_fast: Callable[[], bool] = lambda: True) -> list[int]:
+        """Acknowledge in one turn, by the fast path where ``is_fast`` says so. Return the codes of the answers."""
+        codes: dict[int, int] = {}
+        for number, receipt in enumerate(receipts):
+            ext = {name: str(value) for name, value in {"consumerGroup": "g", **receipt}.items()}
+            command = Command(Code.ACK_MESSAGE, opaque=number, ext=ext)
+            if is_fast() and self.world.parts.requests.fast_acks(self.peer, encode_command(command)[4:]):  # type: ignore[arg-type]
+                continue
+            reply = self.dispatcher.dispatch(self.peer, command)
+            if reply is not None:
+                codes[number] = reply.code
+        self.world.parts.end_turn()
+        codes |= {frame.opaque: frame.code for frame in self.peer.frames}
+        self.peer.frames.clear()
+        return [codes[number] for number in range(len(receipts))]
 
     def change(self, receipt: dict[str, Any], invisible_ms: int) -> tuple[int, dict[str, str]]:
         fields = {"consumerGroup": "g", **receipt, "invisibleTime": invisible_ms}
