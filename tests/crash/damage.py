@@ -270,7 +270,8 @@ DAMAGERS: dict[str, tuple[Damager, int]] = {
         f"{how} consumequeue": (_tree("consumequeue", how), 1)
         for how in ("delete all", "delete tree", "delete topic", "swap trees", "rename tree")
     },
-    **{f"{how} index": (_file("index", how), 1) for how in FILE_DAMAGES if how != "zero a part"},
+    "flip index": (_flip("index"), 2),
+    **{f"{how} index": (_file("index", how), 1) for how in FILE_DAMAGES},
     "delete all index": (_tree("index", "delete all"), 1),
     **{f"{how} checkpoint": (_file("checkpoint", how), 1) for how in ("delete", "truncate", "zero")},
     "flip checkpoint": (_flip("checkpoint"), 1),
@@ -278,6 +279,9 @@ DAMAGERS: dict[str, tuple[Damager, int]] = {
     "flip digests": (_flip("digests"), 2),
     "delete all digests": (_tree("digests", "delete all"), 1),
 }
+
+# Only verify compares every entry with its record, as look-ups compare those they meet.
+ENTRY_DAMAGES = ("flip index",)
 
 
 # -- the search -------------------------------------------------------------------------------------------------------
@@ -310,7 +314,7 @@ def search(sound: list[Origin], seeds: range, tally: DamageTally, *, offline_eve
         origin, damage = damaged(sound, seed)
         tally.kinds[damage.kind] += 1
         try:
-            tally.errors += check_start(origin, damage.image)
+            tally.errors += check_start(origin, damage.image, is_whole=damage.kind not in ENTRY_DAMAGES)
             if seed % offline_every == 0:
                 check_offline(origin, damage.image, tally)
         except Exception as error:
@@ -340,8 +344,11 @@ def check_queues(origin: Origin, image: Image) -> None:
         die(store)
 
 
-def check_start(origin: Origin, image: Image) -> int:
-    """Start the damaged store and read everything, twice. Returns the number of refused reads."""
+def check_start(origin: Origin, image: Image, *, is_whole: bool = True) -> int:
+    """Start the damaged store and read everything, twice. Returns the number of refused reads.
+
+    Afterwards ``verify`` finds nothing, unless not ``is_whole``: then it may blame entries of the index.
+    """
     files = MemoryFiles.restored(image)
     refused = 0
     for number in range(2):
@@ -357,7 +364,8 @@ def check_start(origin: Origin, image: Image) -> int:
     directory = open_directory(files, ROOT, options=OPTIONS)
     try:
         report = verify(directory)
-        assert report.sound, f"after start and stop, verify finds {report.first_bad}"
+        others = [finding for finding in report.findings if is_whole or finding.kind != "index"]
+        assert not others, f"after start and stop, verify finds {others[0]}"
     finally:
         directory.close()
     return refused

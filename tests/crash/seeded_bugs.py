@@ -29,6 +29,7 @@ from pymq.store.disk.json_table import JsonTable
 from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
 from pymq.store.dispatch.unit_mender import UnitMender
 from pymq.store.index import index_doubts, index_lookup
+from pymq.store.index.entry_proof import Prover
 from pymq.store.index.index_file import IndexFile
 from pymq.store.index.index_service import IndexService
 from pymq.store.integrity.digests import Digests
@@ -280,6 +281,10 @@ BUGS = (
         ("damage:zero index",)),
     Bug("index files may go back", Text(index_doubts.find_doubt, "if number and first[1] < end:", "if False:"),
         ("damage:copy index", "damage:swap index")),
+    Bug("emptied slots and links are not missed", Text(Prover._proof, "if named !=", "if False and named !="),
+        ("damage:zero a part index",)),
+    Bug("index entries in another order are believed",
+        Text(Prover._named_by_entries, "if not is_ascending:", "if False:"), ("damage:flip index",)),
     Bug("sizes of index files are believed",
         Text(IndexService._has_size, "if size > wanted:", "if False:"), ("damage:extend index",)),
     # -- commits that fail

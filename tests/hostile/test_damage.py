@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 
 from pymq.client import Message
+from pymq.client.admin import Admin
 from pymq.client.sync import SyncProducer, SyncPullConsumer
-from pymq.model.layout import UNIT_SIZE_BYTES
+from pymq.model.layout import INDEX_HEADER_SIZE_BYTES, INDEX_SLOT_SIZE_BYTES, UNIT_SIZE_BYTES
 from tests.hostile.harness import Victim, eventually
 
 COUNT = 300
@@ -66,6 +68,15 @@ def empty_all(root: Path) -> None:
             file.truncate(size)
 
 
+def empty_index_slots(root: Path) -> None:
+    for path in (root / "index").iterdir():
+        content = bytearray(path.read_bytes())
+        end = INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * int(SETTINGS["maxHashSlotNum"])
+        for at in range(INDEX_HEADER_SIZE_BYTES, end, 2 * INDEX_SLOT_SIZE_BYTES):
+            content[at : at + INDEX_SLOT_SIZE_BYTES] = bytes(INDEX_SLOT_SIZE_BYTES)
+        path.write_bytes(content)
+
+
 def queue_files(root: Path) -> list[Path]:
     """Return the files of the queue that has the most, oldest first."""
     queues = [sorted(queue.iterdir()) for queue in (root / "consumequeue" / TOPIC).iterdir()]
@@ -118,3 +129,20 @@ def test_every_message_is_served(
     damage(next(path.parent for path in directory.rglob("commitlog")))
     with Victim(directory, **SETTINGS) as victim:
         assert bodies(victim.namesrv) == BODIES
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_every_key_is_found_although_slots_of_the_index_are_empty(
+    sound: dict[str, Path], how: str, tmp_path: Path
+) -> None:
+    directory = tmp_path / "data"
+    shutil.copytree(sound[how], directory)
+    empty_index_slots(next(path.parent for path in directory.rglob("commitlog")))
+    with Victim(directory, **SETTINGS) as victim:
+        assert asyncio.run(bodies_by_key(victim.namesrv)) == BODIES
+
+
+async def bodies_by_key(namesrv: str) -> list[bytes]:
+    """Look every message up by its key, and return their bodies."""
+    async with Admin(namesrv=namesrv) as admin:
+        return [message.body for body in BODIES for message in await admin.messages.by_key(TOPIC, body.decode())]

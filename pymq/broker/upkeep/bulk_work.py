@@ -42,8 +42,9 @@ class BulkWork:
             self._load()
 
     def tick(self) -> None:
-        """Loads numpy if messages have come since :meth:`prepare`. Call it now and then."""
-        if self._store is not None and self._store.physical_max_offset != self._idle_end:
+        """Loads numpy if messages have come since :meth:`prepare`, or the store wants it. Call it now and then."""
+        store = self._store
+        if store is not None and (store.physical_max_offset != self._idle_end or store.is_bulk_wanted):
             self._load()
 
     def _load(self) -> None:

@@ -17,6 +17,7 @@ from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import Scanned, has_index_entries
 from pymq.store.scan.scanner import End, record_in, scan
 
+_SECOND_MS = 1000
 GAP_BYTES_MAX = 16 << 20  # of the log, searched between two files: records without keys are rare
 
 
@@ -36,11 +37,25 @@ def find_doubt(files: Sequence[IndexFile], log: CommitLog) -> tuple[int, str] | 
         for key_hash, offset, _, _ in (first, last):
             if not entry_fits(log, key_hash, offset):
                 return number, f"{file.path} leads to a record at {offset} that has no such key"
+        if not _times_fit(file, log):
+            return number, f"{file.path} says other times than its records"
         lost = _keyed_record_between(log, end, first[1], is_first=not number)
         if lost is not None:
             return number, f"no index file has the keys of the record at {lost}, and {file.path} begins behind it"
         end = last[1]
     return None
+
+
+def _times_fit(file: IndexFile, log: CommitLog) -> bool:
+    """False when the header says other times than the first and the last record, by which look-ups pass over files.
+
+    After a start the end time is known to a second.
+    """
+    first = _record_at(log, file.begin_offset) if file.begin_offset >= log.min_offset else None
+    last = _record_at(log, file.end_offset) if file.end_offset >= log.min_offset else None
+    if first is not None and first.store_ms != file.begin_ms:
+        return False
+    return last is None or last.store_ms < file.begin_ms or abs(last.store_ms - file.end_ms) < _SECOND_MS
 
 
 def entry_fits(log: CommitLog, key_hash: int, offset: int) -> bool:
@@ -51,6 +66,24 @@ def entry_fits(log: CommitLog, key_hash: int, offset: int) -> bool:
         return False
     record = _record_at(log, offset)
     return record is None or key_hash in key_hashes(record)
+
+
+def leads_into_record(file: IndexFile, log: CommitLog, offset: int) -> bool:
+    """True when ``offset``, where no good record begins, lies inside one: then the entry is wrong, not the log.
+
+    Records are walked from the one that the entry before leads to, because physical offsets ascend.
+    """
+    number = file.count_below(offset)
+    start = max(file.entry(number - 1)[1] if number > 1 else 0, log.min_offset)
+    try:
+        for record in scan(log, start, check_crc=False):
+            if isinstance(record, End) or not start <= record.offset < min(offset, start + GAP_BYTES_MAX):
+                return False
+            if record.offset + record.size > offset:
+                return True
+    except OSError:
+        pass  # a bad place of the disk
+    return False
 
 
 def key_hashes(record: Scanned) -> list[int]:

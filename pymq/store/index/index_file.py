@@ -79,9 +79,11 @@ class IndexFile:
         """Open or make the file. Raises StoreError for another geometry, OSError when there is no space."""
         self.path = path
         self.name = int(path.rpartition("/")[2])
-        self._slot_count = slot_count
+        self.slot_count = slot_count
         self._entry_limit = entry_count
-        self._is_closed = False
+        self.is_closed = False
+        self.is_proven = create  # look-ups reach all entries (:mod:`pymq.store.index.entry_proof`)
+        self.proof: Generator[int, None, None] | None = None  # that was begun
         self._entries_at = INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * slot_count
         size = index_file_size(slot_count, entry_count)
         self._file: File = files.open(path, create=create, size=size)
@@ -128,7 +130,7 @@ class IndexFile:
             return 0
         view = self._prepare(self.count + taken)
         for key_hash, physical_offset, store_ms in entries[:taken]:
-            slot_at = INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * (key_hash % self._slot_count)
+            slot_at = INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * (key_hash % self.slot_count)
             before = INDEX_SLOT.unpack_from(view, slot_at)[0]
             if not 0 < before < self.count:
                 before = 0
@@ -153,7 +155,7 @@ class IndexFile:
         slots, entries = self._tables()
         hashes, offsets, times_ms = hashes[:taken], offsets[:taken], times_ms[:taken]
         numbers = np.arange(self.count, self.count + taken, dtype=np.int64)
-        places = hashes % self._slot_count
+        places = hashes % self.slot_count
         order = np.argsort(places, kind="stable")
         by_slot = places[order]
         first = np.ones(taken, dtype=bool)
@@ -184,6 +186,7 @@ class IndexFile:
 
     def roll_back(self, count: int) -> None:
         """Keep the entries below number ``count``, and make all slots again from them."""
+        self.proof = None
         count = min(count, self.count)
         view = self._prepare(count)
         self._clear_slots(view)
@@ -209,8 +212,8 @@ class IndexFile:
 
     def _fill_slots_plain(self, view: memoryview, count: int) -> int:
         """Do as :meth:`_fill_slots` without numpy: most starts find few entries."""
-        raw = self._file.pread(self._entries_at + INDEX_ENTRY_SIZE_BYTES, INDEX_ENTRY_SIZE_BYTES * (count - 1))
-        newest = {entry[0] % self._slot_count: number for number, entry in enumerate(INDEX_ENTRY.iter_unpack(raw), 1)}
+        raw = self.raw_entries(1, count)
+        newest = {entry[0] % self.slot_count: number for number, entry in enumerate(INDEX_ENTRY.iter_unpack(raw), 1)}
         for place, number in newest.items():
             INDEX_SLOT.pack_into(view, INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * place, number)
         return len(newest)
@@ -222,11 +225,9 @@ class IndexFile:
         slots, entries = self._tables()
         for start in range(1, count, _REPAIR_COUNT):
             end = min(start + _REPAIR_COUNT, count)
-            # Read, not mapped: the whole table would stay in memory.
-            raw = self._file.pread(
-                self._entries_at + INDEX_ENTRY_SIZE_BYTES * start, INDEX_ENTRY_SIZE_BYTES * (end - start)
+            places = (
+                np.frombuffer(self.raw_entries(start, end), entries.dtype)["hash"].astype(np.int64) % self.slot_count
             )
-            places = np.frombuffer(raw, entries.dtype)["hash"].astype(np.int64) % self._slot_count
             # Numbers ascend, and the last assignment to a slot counts: that of the newest entry.
             slots[places] = np.arange(start, end)
         return int(np.count_nonzero(slots))
@@ -271,7 +272,7 @@ class IndexFile:
 
         if self._arrays is None:
             assert self._view is not None and not self._view.readonly
-            slots = np.frombuffer(self._view, INDEX_SLOTS, self._slot_count, INDEX_HEADER_SIZE_BYTES)
+            slots = np.frombuffer(self._view, INDEX_SLOTS, self.slot_count, INDEX_HEADER_SIZE_BYTES)
             self._arrays = slots, np.frombuffer(self._view, INDEX_ENTRIES, self._entry_limit, self._entries_at)
         return self._arrays
 
@@ -289,6 +290,30 @@ class IndexFile:
         )
         return entry
 
+    def raw_slots(self, first: int, count_max: int) -> bytes:
+        """Read at most ``count_max`` slots from slot ``first`` on. Raises OSError."""
+        size = min(count_max, self.slot_count - first) * INDEX_SLOT_SIZE_BYTES
+        return self._file.pread(INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * first, size)
+
+    def raw_entries(self, first: int, end: int) -> bytes:
+        """Read entries ``first`` to ``end`` - 1, not through the mapping: all of them would stay in memory.
+
+        Raises OSError.
+        """
+        return self._file.pread(
+            self._entries_at + INDEX_ENTRY_SIZE_BYTES * first, INDEX_ENTRY_SIZE_BYTES * (end - first)
+        )
+
+    def next_data(self, at: int) -> int | None:
+        """The first position from ``at`` on that may hold nonzero bytes, None when there is none."""
+        return self._file.next_data(at)
+
+    def may_have(self, begin_ms: int, end_ms: int) -> bool:
+        """False when no entry's time is in the range. A file in which times went back knows no times."""
+        if self.count <= 1 or self.is_closed:
+            return False
+        return self.end_ms < self.begin_ms or (self.begin_ms <= end_ms and self.end_ms >= begin_ms)
+
     def find_in_steps(
         self, key_hash: int, begin_ms: int, end_ms: int, count_max: int, walk: Walk
     ) -> Generator[None, None, list[int]]:
@@ -300,16 +325,16 @@ class IndexFile:
         Raises DamagedEntryError for a chain that can't have been written.
         """
         found: list[int] = []
+        if not self.may_have(begin_ms, end_ms):
+            return found
         if self.end_ms < self.begin_ms:
             begin_ms, end_ms = 0, max(self.begin_ms, end_ms) + 1000 * INDEX_TIME_DIFF_MAX_S
-        if self.count <= 1 or self.begin_ms > end_ms or self.end_ms < begin_ms:
-            return found
-        slot = key_hash % self._slot_count
+        slot = key_hash % self.slot_count
         number = INDEX_SLOT.unpack_from(self._readable(), INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * slot)[0]
         if not 0 <= number < self.count:
             raise DamagedEntryError(self, f"slot {slot} names entry {number} of {self.count - 1}")
         walk.older_count = 0
-        while number and not self._is_closed and number < self.count:
+        while number and not self.is_closed and number < self.count:
             number = self._walk_some(number, slot, (key_hash, begin_ms, end_ms, count_max), walk, found)
             if number:
                 yield
@@ -321,7 +346,7 @@ class IndexFile:
         """Walk at most ``STEP_COUNT`` entries of a chain from ``number`` on; return where to go on, 0 at its end."""
         key_hash, begin_ms, end_ms, count_max = wanted
         view, entries_at, unpack = self._readable(), self._entries_at, INDEX_ENTRY.unpack_from
-        slot_count, begin_offset, end_offset = self._slot_count, self.begin_offset, self.end_offset
+        slot_count, begin_offset, end_offset = self.slot_count, self.begin_offset, self.end_offset
         for _ in range(min(STEP_COUNT, walk.left)):
             entry_hash, physical_offset, diff_s, before = unpack(view, entries_at + INDEX_ENTRY_SIZE_BYTES * number)
             walk.left -= 1
@@ -340,7 +365,7 @@ class IndexFile:
                 return 0
             if entry_hash == key_hash:
                 if is_older or store_ms > end_ms:
-                    self._check_time(number, walk)
+                    self._check_left_out(number, walk)
                 else:
                     found.append(physical_offset)
                     if len(found) >= count_max:
@@ -350,16 +375,24 @@ class IndexFile:
             number = before
         return number if walk.left > 0 else 0
 
-    def _check_time(self, number: int, walk: Walk) -> None:
+    def _check_left_out(self, number: int, walk: Walk) -> None:
         """Compare the time of an entry that a look-up leaves out for it with its record's.
 
         Raises DamagedEntryError for another one.
         """
-        if walk.store_ms is None or not walk.checks_left or number <= 1:
+        if walk.store_ms is not None and walk.checks_left and number > 1:
+            walk.checks_left -= 1
+            self.check_time(number, walk.store_ms)
+
+    def check_time(self, number: int, store_ms_at: Callable[[int], int]) -> None:
+        """Compare the time of an entry with its record's. The first entry has none: it counts from another file.
+
+        Raises DamagedEntryError for another one.
+        """
+        if number <= 1:
             return
-        walk.checks_left -= 1
         _, physical_offset, diff_s, _ = self.entry(number)
-        store_ms = walk.store_ms(physical_offset)
+        store_ms = store_ms_at(physical_offset)
         if store_ms >= 0 and self._time_diff_s(store_ms) != diff_s:
             raise DamagedEntryError(
                 self,
@@ -380,7 +413,7 @@ class IndexFile:
         self._file.sync()
 
     def close(self) -> None:
-        self._is_closed = True
+        self.is_closed = True
         self._arrays = None
         self._view = None
         self._file.close()

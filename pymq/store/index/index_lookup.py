@@ -7,7 +7,8 @@ from collections.abc import Generator, Sequence
 from pymq.errors import CorruptRecordError, NotFoundError, SearchLimitError, StoreError, UnreadableError
 from pymq.model.javahash import index_key_hash
 from pymq.model.properties import find_property
-from pymq.store.index.index_doubts import key_hashes
+from pymq.store.index.entry_proof import Prover
+from pymq.store.index.index_doubts import key_hashes, leads_into_record
 from pymq.store.index.index_file import WALK_COUNT_MAX, DamagedEntryError, IndexFile, Walk
 from pymq.store.integrity.checked_read import read_record, record_store_ms
 from pymq.store.log.commit_log import CommitLog
@@ -15,13 +16,21 @@ from pymq.store.log.log_record import Scanned, parse_record
 
 
 def find_records_in_steps(
-    files: Sequence[IndexFile], log: CommitLog, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
+    files: Sequence[IndexFile],
+    log: CommitLog,
+    asked: tuple[str, str, int, int, int],
+    prover: Prover,
+    proof_bytes: int,
 ) -> Generator[None, None, list[memoryview]]:
     """Return the topic's records with the key, newest first. The record itself proves topic and key.
+
+    ``asked``: topic, key, how many records at most, and the range of store times in ms. Each file is proven before its
+    first look-up, which reads at most ``proof_bytes``.
 
     Yields now and then in a long chain of entries. Raises as :meth:`IndexService.find`, and DamagedEntryError for an
     index file that can't be what was written.
     """
+    topic, key, count_max, begin_ms, end_ms = asked
     key_hash = index_key_hash(topic, key)
     wanted = key.encode()
     found: list[memoryview] = []
@@ -29,6 +38,8 @@ def find_records_in_steps(
     damage: StoreError | None = None
     walk = Walk(WALK_COUNT_MAX, lambda offset: record_store_ms(log, offset))
     for file in reversed(files):
+        if not file.is_proven and file.may_have(begin_ms, end_ms):
+            proof_bytes = yield from prover.prove_in_steps(file, proof_bytes)
         # Other keys may share the hash, so more entries are looked up than records are wanted.
         for offset in (yield from file.find_in_steps(key_hash, begin_ms, end_ms, count_max * 4 + 64, walk)):
             if offset in seen:
@@ -39,6 +50,8 @@ def find_records_in_steps(
             except NotFoundError:
                 continue
             except (CorruptRecordError, UnreadableError) as error:
+                if leads_into_record(file, log, offset):
+                    raise DamagedEntryError(file, f"an entry leads to {offset}, into a record") from error
                 damage = error
                 continue
             record = parse_record(raw, 0, offset, False)

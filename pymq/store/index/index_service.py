@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock
+from typing import cast
 
 from pymq.clock import Clock
-from pymq.errors import StoreUnavailableError
+from pymq.errors import StoreUnavailableError, UnreadableError
 from pymq.model.javahash import index_key_hash
 from pymq.store.disk.checkpoint import Checkpoint
 from pymq.store.disk.fs import Files, lacked_room, make_directory
+from pymq.store.index.entry_proof import PROOF_BYTES_MAX, Prover
 from pymq.store.index.index_doubts import find_doubt, next_offset
 from pymq.store.index.index_file import DamagedEntryError, IndexFile, index_file_size
 from pymq.store.index.index_lookup import find_records_in_steps
 from pymq.store.index.keyed_records import KeyColumns, KeyedRecords, KeyRows, joined
+from pymq.store.integrity.checked_read import record_store_ms
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import has_index_entries
 from pymq.store.scan.scanner import End, scan
@@ -24,6 +27,8 @@ _BULK_COUNT_MIN = 32  # with fewer keys numpy costs more than it saves, and a qu
 _PLAIN_COUNT_MAX = 512  # keys inserted one by one at a time, while numpy is not loaded
 _PENDING_COUNT_MAX = 1 << 16  # more records do not wait in memory: they are read from the log again
 _COLUMNS_COUNT = 4096  # hashed keys inserted together: more keys cost less each
+_PROOF_BYTES_AT_ONCE = 32 << 20  # a look-up without rests, some 20 ms
+_PROOF_BYTES_A_TICK = 4 << 20
 DAMAGED_FILES_MAX = 3  # that look-ups have made again, until the next start
 _RELEASE_COUNT = 1 << 18  # entries inserted before the mapped pages are given back
 
@@ -42,6 +47,7 @@ class IndexService:
         self.problem: str | None = None  # why keys wait; None when all is well
         self.notes: list[str] = []  # what the last :meth:`load` found wrong
         self._damage_count = 0  # of files that look-ups found damaged
+        self.prover = Prover(lambda offset: record_store_ms(log, offset), lambda: self.bulk_ready)
         self.is_rebuilding = False  # lost keys are inserted again from the log, and look-ups say so
         self._columns: list[KeyColumns] = []  # hashed keys that wait; their records come before the pending ones
         self._pending = KeyedRecords()
@@ -400,30 +406,37 @@ class IndexService:
         them may be the record that is looked for. A look-up ends after ``WALK_COUNT_MAX`` entries. Without a record by
         then, raises SearchLimitError. A damaged index file is made again: until then raises StoreUnavailableError.
         """
-        steps = self.find_in_steps(topic, key, count_max, begin_ms, end_ms)
-        while True:
-            try:
+        steps = self.find_in_steps(topic, key, count_max, begin_ms, end_ms, proof_bytes=_PROOF_BYTES_AT_ONCE)
+        try:
+            while True:
                 next(steps)
-            except StopIteration as stop:
-                found: list[memoryview] = stop.value
-                return found
+        except StopIteration as stop:
+            return cast("list[memoryview]", stop.value)
 
     def find_in_steps(
-        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
+        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int, *, proof_bytes: int = PROOF_BYTES_MAX
     ) -> Generator[None, None, list[memoryview]]:
         """Do as :meth:`find`, with rests in which the index may change."""
         asked = (topic, key, count_max, begin_ms, end_ms)
-        self._complete()
-        try:
-            found = yield from find_records_in_steps(self.files[:], self._log, *asked)
-        except DamagedEntryError as damage:
-            if damage.file in self.files:  # not yet made again because of another look-up
-                self._make_again(damage)
-            self._complete()
-            return (yield from find_records_in_steps(self.files[:], self._log, *asked))
-        if self.rebuild_problem is not None:
-            self._complete()  # files that were to be read are being made again: look-ups are refused meanwhile
-        return found
+        while True:
+            self._complete()  # raises when files that were to be read are made again meanwhile
+            try:
+                found = yield from find_records_in_steps(self.files[:], self._log, asked, self.prover, proof_bytes)
+            except DamagedEntryError as damage:
+                if damage.file in self.files:  # not yet made again because of another look-up
+                    self._make_again(damage)
+                continue
+            if not self.is_rebuilding:
+                return found
+
+    def prove_some(self) -> None:
+        """Go on with the proof for which a look-up was refused, if one was."""
+        with suppress(StoreUnavailableError, UnreadableError):  # the next look-up says it
+            try:
+                self.prover.work(_PROOF_BYTES_A_TICK)
+            except DamagedEntryError as damage:
+                if damage.file in self.files:
+                    self._make_again(damage)
 
     def _make_again(self, damage: DamagedEntryError) -> None:
         """Remove the damaged file and those behind it, and insert their keys from the log."""

@@ -55,6 +55,8 @@ class Housekeeping:
         if self._index is not None and self._index.waiting:
             self._index.work()
             self._written_state = None
+        if self._index is not None:
+            self._index.prove_some()
         if self._digests is not None:
             self._digests.work()
         if self._mender.is_busy:

@@ -146,6 +146,11 @@ class StoreReader:
         count_max = min(count_max, self.settings.query_count_max)
         return (yield from self._index.find_in_steps(topic, key, count_max, begin_ms, end_ms))
 
+    @property
+    def is_bulk_wanted(self) -> bool:
+        """True when work of a look-up takes long without numpy."""
+        return self._index is not None and self._index.prover.is_numpy_wanted
+
     def queues(self) -> Iterator[tuple[str, int]]:
         """(topic, queue id) of every queue that has or had messages."""
         return ((queue.topic, queue.queue_id) for queue in self._queues)

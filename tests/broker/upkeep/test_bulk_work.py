@@ -19,6 +19,7 @@ class FakeStore:
     def __init__(self) -> None:
         self.physical_max_offset = 100
         self.told: list[bool] = []
+        self.is_bulk_wanted = False
 
     def set_bulk_ready(self, ready: bool) -> None:
         self.told.append(ready)
@@ -53,6 +54,15 @@ def test_an_idle_broker_loads_nothing(work: Any, thread: Thread) -> None:
     work.prepare(store, is_awaited=False)
     work.tick()
     assert store.told == [False] and not thread.given
+
+
+def test_a_look_up_that_takes_long_makes_bulk_ways_ready(work: Any, thread: Thread) -> None:
+    store = FakeStore()
+    work.prepare(store, is_awaited=False)
+    store.is_bulk_wanted = True
+    work.tick()
+    thread.run()
+    assert store.told == [False, True]
 
 
 def test_the_first_message_makes_bulk_ways_ready(work: Any, thread: Thread) -> None:
