@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, ApplyOption, DryRunOption, NamesrvOption, OutputOption, split_addresses
+from pymq.cli.options import (
+    DEFAULT_NAMESRV,
+    ApplyOption,
+    DryRunOption,
+    MessageOutputOption,
+    NamesrvOption,
+    OutputOption,
+    split_addresses,
+)
 from pymq.cli.output import (
     Column,
+    MessageOutput,
     OutputFormat,
     is_styled,
     print_data,
@@ -69,30 +78,19 @@ def show(
     begin: BeginOption = None,
     end: EndOption = None,
     count_max: MaxOption = 64,
-    output: Annotated[
-        str,
-        typer.Option("--output", "-o", metavar="text|json|jsonl|tsv|yaml|raw", help="A line each, or records."),
-    ] = "text",
+    output: MessageOutputOption = MessageOutput.text,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show a group's dead letters."""
     import sys
 
-    from pymq.cli.message_text import formatter
-    from pymq.cli.message_work import FORMATS, RECORD_FORMATS, check_format, plain_record
+    from pymq.cli.message_text import message_stream
 
-    check_format(output)
-    records: list[dict[str, Any]] = []
-
-    def keep(message: Any) -> bytes:
-        records.append(plain_record(message))
-        return b""
-
-    to_bytes = keep if output in RECORD_FORMATS else formatter(FORMATS[output], color=is_styled())
-    count = _write(namesrv, _wanted(group, ids, origin, begin, end, count_max), sys.stdout.buffer, to_bytes)
-    if output in RECORD_FORMATS:
-        print_data(records, OutputFormat(output))
-    elif not count:
+    stream = message_stream(output, color=is_styled())
+    count = _write(namesrv, _wanted(group, ids, origin, begin, end, count_max), sys.stdout.buffer, stream)
+    sys.stdout.buffer.write(stream.end())
+    sys.stdout.buffer.flush()
+    if not count and output in (MessageOutput.text, MessageOutput.table):
         print_note("no dead letter matches")
 
 
@@ -109,7 +107,7 @@ def export(
     count_max: MaxOption = None,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Write a group's dead letters to a file, one JSON object per line, as pymq tail -o json does."""
+    """Write a group's dead letters to a file, one JSON object per line, as pymq tail -o jsonl does."""
     from pymq.cli.message_text import json_line
 
     try:

@@ -8,18 +8,22 @@ from typing import Annotated
 import typer
 
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, DryRunOption, NamesrvOption, OutputOption
-from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note, print_table
+from pymq.cli.options import DEFAULT_NAMESRV, DryRunOption, MessageOutputOption, NamesrvOption, OutputOption
+from pymq.cli.output import (
+    Column,
+    MessageOutput,
+    OutputFormat,
+    print_data,
+    print_line,
+    print_listing,
+    print_note,
+    print_table,
+)
 from pymq.cli.session import with_admin
 from pymq.cli.times import local_time
 from pymq.errors import UsageError
 
 app = new_app("Look messages up by id or key, and trace one.")
-
-FormatOption = Annotated[
-    str,
-    typer.Option("--output", "-o", metavar="text|json|jsonl|tsv|yaml|raw", help="For people, records, or bodies."),
-]
 
 
 @app.command(
@@ -36,13 +40,12 @@ def get(
             "--topic", metavar="NAME", help="The topic; required for an id that a producer made (message_id)."
         ),
     ] = None,
-    output: FormatOption = "text",
+    output: MessageOutputOption = MessageOutput.text,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show one message by its id: the broker's (offset_message_id), or with --topic the producer's (message_id)."""
     from pymq.cli import message_work as work
 
-    work.check_format(output)
     found = with_admin(namesrv, lambda admin: work.find_by_id(admin, message_id, topic))
     work.print_messages(found, output, whole=True)
 
@@ -81,7 +84,7 @@ def query(
     count_max: Annotated[
         int, typer.Option("--max", metavar="N", min=1, max=10_000, help="Show at most N messages.")
     ] = 64,
-    output: FormatOption = "text",
+    output: MessageOutputOption = MessageOutput.text,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show the messages with a key, oldest first."""
@@ -89,7 +92,6 @@ def query(
     from pymq.errors import NotFoundError
     from pymq.units import parse_time_ms
 
-    work.check_format(output)
     now_ms = time.time_ns() // 1_000_000
     begin_ms = parse_time_ms(begin, now_ms) if begin else 0
     end_ms = parse_time_ms(end, now_ms) if end else work.TIME_MAX_MS

@@ -6,13 +6,12 @@ import base64
 import difflib
 import json
 from collections.abc import Callable
-from enum import StrEnum
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from pymq.cli.output import print_note, printable, printable_json
+from pymq.cli.output import MessageOutput, OutputFormat, RecordStream, print_note, printable, printable_json
 from pymq.cli.times import iso_time, local_time
 from pymq.errors import UsageError
 from pymq.model import sysflag
@@ -28,36 +27,52 @@ SHOWN_NAME_LENGTH_MAX = 60
 SHOWN_COUNT_MAX = 5
 
 
-class MessageFormat(StrEnum):
-    """The formats in which messages are printed."""
-
-    text = "text"
-    json = "json"
-    raw = "raw"
-
-
 Formatter = Callable[[StoredMessage], bytes]
 ReadBody = Callable[[StoredMessage], bytes]
 
+# The columns of TSV: the members of message_record.
+RECORD_NAMES = (
+    "topic",
+    "broker",
+    "queue",
+    "offset",
+    "message_id",
+    "offset_message_id",
+    "tags",
+    "keys",
+    "born_time",
+    "born_host",
+    "store_time",
+    "store_timestamp_ms",
+    "reconsume_times",
+    "properties",
+    "body_encoding",
+    "body_text",
+    "body",
+)
 
-def formatter(
-    kind: MessageFormat,
+
+def message_stream(
+    output: MessageOutput,
     *,
     color: bool,
     inflation_ratio_max: int = INFLATION_RATIO_MAX,
     note: Callable[[str], None] = print_note,
     read: ReadBody | None = None,
-) -> Formatter:
-    """Returns a function from a message to the bytes to print, newline included. ``color`` is for terminals.
+) -> RecordStream[StoredMessage]:
+    """Returns what formats messages, one after the other; its ``end`` completes the document. ``color``: for terminals.
 
     ``read`` returns a message's body; without it :func:`bounded_content` does.
     """
     read = read or bounded_content(inflation_ratio_max, note)
-    if kind is MessageFormat.json:
-        return partial(json_line, read=read)
-    if kind is MessageFormat.raw:
-        return partial(raw_line, read=read)
-    return partial(colored_line if color else text_line, read=read)
+    if output is MessageOutput.raw:
+        line = raw_line
+    elif output in (MessageOutput.json, MessageOutput.jsonl):
+        line = json_line
+    else:
+        line = colored_line if color else text_line
+    records = OutputFormat(output.value) if output.value in set(OutputFormat) else None
+    return RecordStream(records, partial(line, read=read), partial(plain_record, read=read), RECORD_NAMES)
 
 
 def bounded_content(
@@ -174,6 +189,12 @@ def message_record(message: StoredMessage, read: ReadBody = content) -> dict[str
         record["body_text"] = raw.decode()
     record["body"] = text
     return record
+
+
+def plain_record(message: StoredMessage, read: ReadBody = content) -> dict[str, Any]:
+    """Returns all fields of a message, with its body as a value."""
+    record = message_record(message, read)
+    return record | {"body": msgspec.json.decode(record["body"].encode())}
 
 
 def _json_text(raw: bytes) -> str | None:

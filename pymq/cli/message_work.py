@@ -5,12 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import msgspec
-
 from pymq.cli.dlq_work import NOT_SENT_AGAIN
-from pymq.cli.message_text import MessageFormat, formatter, message_record, shown_body
+from pymq.cli.message_text import message_stream, shown_body
 from pymq.cli.options import split_addresses
-from pymq.cli.output import OutputFormat, is_styled, print_data, print_fields, print_line, printable
+from pymq.cli.output import MessageOutput, is_styled, print_fields, print_line, printable
 from pymq.cli.times import local_time
 from pymq.client import Producer
 from pymq.client.admin import Admin
@@ -33,7 +31,7 @@ from pymq.model.properties import (
 from pymq.model.record import StoredMessage
 from pymq.model.timers import decode_handle
 
-__all__ = ["TIME_MAX_MS", "check_format", "find_by_id", "print_messages", "recall", "recall_plan", "resend"]
+__all__ = ["TIME_MAX_MS", "find_by_id", "print_messages", "recall", "recall_plan", "resend"]
 
 RECALL_GROUP = "PYMQ_CLI_PRODUCER"
 RESEND_GROUP = "PYMQ_RESEND"  # a producer's
@@ -44,29 +42,6 @@ _OF_TRANSACTIONS = NOT_SENT_AGAIN | {
     TRANSACTION_PREPARED_QUEUE_OFFSET,
     CHECK_IMMUNITY_SECONDS,
 }
-
-
-# Formats of the commands that show messages: ``table`` is ``text``, and ``json`` is one object a line, as ``jsonl``.
-FORMATS = {
-    "text": MessageFormat.text,
-    "table": MessageFormat.text,
-    "json": MessageFormat.json,
-    "jsonl": MessageFormat.json,
-    "raw": MessageFormat.raw,
-}
-RECORD_FORMATS = (OutputFormat.tsv, OutputFormat.yaml)
-
-
-def check_format(output: str) -> None:
-    """Raises UsageError for an unknown format."""
-    if output not in (*FORMATS, *RECORD_FORMATS):
-        raise UsageError(f"-o {output!r}: use one of {', '.join((*FORMATS, *RECORD_FORMATS))}")
-
-
-def plain_record(message: StoredMessage) -> dict[str, Any]:
-    """Returns all fields of a message, with its body as a value."""
-    record = message_record(message)
-    return record | {"body": msgspec.json.decode(record["body"].encode())}
 
 
 async def find_by_id(admin: Admin, message_id: str, topic: str | None) -> list[StoredMessage]:
@@ -153,20 +128,18 @@ async def resend(
     return [{"message_id": message.message_id, "to": target, "sent": apply} for message, target in found]
 
 
-def print_messages(messages: list[StoredMessage], output: str, *, whole: bool) -> None:
+def print_messages(messages: list[StoredMessage], output: MessageOutput, *, whole: bool) -> None:
     """Prints messages; ``whole``: text format shows every field instead of one line."""
-    if output in RECORD_FORMATS:
-        print_data([plain_record(message) for message in messages], OutputFormat(output))
-        return
-    if FORMATS[output] is MessageFormat.text and whole:
+    if whole and output in (MessageOutput.text, MessageOutput.table):
         for at, message in enumerate(messages):
             if at:
                 print_line()
             _print_whole(message)
         return
-    to_bytes = formatter(FORMATS[output], color=is_styled())
+    stream = message_stream(output, color=is_styled())
     for message in messages:
-        sys.stdout.buffer.write(to_bytes(message))
+        sys.stdout.buffer.write(stream(message))
+    sys.stdout.buffer.write(stream.end())
     sys.stdout.buffer.flush()
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pymq.cli.output import OutputFormat
+from pymq.cli.output import MessageOutput, OutputFormat
 from pymq.errors import UsageError
 from pymq.model.hosts import check_name_server, is_address_server
 
@@ -29,6 +29,9 @@ NamesrvOption = Annotated[
     ),
 ]
 OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")]
+MessageOutputOption = Annotated[
+    MessageOutput, typer.Option("--output", "-o", help="A line each, records, or bodies alone.")
+]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 GroupArgument = Annotated[str, typer.Argument(metavar="NAME", help="The consumer group.")]
 ClustersOption = Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -29,7 +30,17 @@ ConfigOption = Annotated[
 RunningOption = Annotated[
     bool, typer.Option("--while-running", help="Read even if a broker runs there; the newest part may be missing.")
 ]
-DUMP_FORMATS = ("jsonl", "json", "parquet")
+
+
+class DumpOutput(StrEnum):
+    """The formats of ``pymq store dump``: those of all commands, and Parquet."""
+
+    table = "table"
+    json = "json"
+    jsonl = "jsonl"
+    tsv = "tsv"
+    yaml = "yaml"
+    parquet = "parquet"
 
 
 @app.command(
@@ -102,8 +113,8 @@ def inspect(
 def dump(
     directory: DirectoryArgument,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="jsonl|json|parquet", help="One JSON object per line, or Parquet.")
-    ] = "jsonl",
+        DumpOutput, typer.Option("--output", "-o", help="A line each, records, or Parquet.")
+    ] = DumpOutput.jsonl,
     target: Annotated[
         str | None,
         typer.Option("--out", metavar="FILE", help="Write to this file instead of stdout; required for Parquet."),
@@ -127,13 +138,12 @@ def dump(
     """
     from pymq.cli import store_work as work
 
-    if output not in DUMP_FORMATS:
-        raise UsageError(f"-o {output!r}: use one of {', '.join(DUMP_FORMATS)}")
-    if output == "parquet" and target is None:
+    if output is DumpOutput.parquet and target is None:
         raise UsageError("-o parquet needs a file: give --out FILE")
     wanted = work.parse_selection(topics or (), begin, end, time.time_ns() // 1_000_000)
     place = work.StoreLocation(directory, commit_log, None, while_running)
-    if not work.run_dump(place, output, target, wanted, inflate_ratio):
+    kind = None if output is DumpOutput.parquet else OutputFormat(output.value)
+    if not work.run_dump(place, kind, target, wanted, inflate_ratio):
         raise typer.Exit(EXIT_FAILED)
 
 

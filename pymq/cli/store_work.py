@@ -12,10 +12,11 @@ from typing import IO, Any
 
 import msgspec
 
-from pymq.cli.message_text import message_record, shown_body
+from pymq.cli.message_text import plain_record, shown_body, text_line
 from pymq.cli.output import (
     Column,
     OutputFormat,
+    RecordStream,
     print_data,
     print_fields,
     print_line,
@@ -244,9 +245,7 @@ def run_show(place: StoreLocation, offset: int | None, message_id: str | None, o
             assert message_id is not None
             with _log_progress("search", directory) as advance:
                 message = by_id(directory.log, message_id, advance)
-    record = message_record(message)
-    record["body"] = msgspec.json.decode(record["body"].encode())
-    if not print_data(record | _store_fields(message), output):
+    if not print_data(plain_record(message) | _store_fields(message), output):
         _print_message(message)
 
 
@@ -313,9 +312,13 @@ def _offset_or_time(text: str, now_ms: int) -> tuple[int | None, int | None]:
 
 
 def run_dump(
-    place: StoreLocation, kind: str, target: str | None, selection: dump.DumpSelection, inflation_ratio_max: int
+    place: StoreLocation,
+    output: OutputFormat | None,
+    target: str | None,
+    selection: dump.DumpSelection,
+    inflation_ratio_max: int,
 ) -> bool:
-    """Writes the messages; returns True if all of them could be read."""
+    """Writes the messages, as Parquet with ``output`` None; returns True if all of them could be read."""
     with _opened_or_kept(place) as directory, _log_progress("dump", directory) as advance:
         messages = dump.DumpedMessages(
             directory.log,
@@ -325,34 +328,45 @@ def run_dump(
             inflation_ratio_max=inflation_ratio_max,
         )
         if target is None:
-            _write_lines(sys.stdout.buffer, messages)
+            _write_records(sys.stdout.buffer, output, messages)
         else:
-            _write_file(absolute(target), kind, messages)
+            _write_file(absolute(target), output, messages)
             print_note(f"{messages.message_count} messages in {target}")
     return not messages.damaged_count
 
 
-def _write_file(target: str, kind: str, messages: dump.DumpedMessages) -> None:
+def _write_file(target: str, output: OutputFormat | None, messages: dump.DumpedMessages) -> None:
     """Writes a file under another name, and renames it once it is complete."""
     part = Path(target + ".part")
     try:
-        if kind == "parquet":
+        if output is None:
             from pymq.offline.dump_parquet import write_parquet
 
             write_parquet(str(part), messages)
         else:
             with part.open("wb") as file:
-                _write_lines(file, messages)
+                _write_records(file, output, messages)
         part.replace(target)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
 
 
-def _write_lines(file: IO[bytes], messages: dump.DumpedMessages) -> None:
+def _write_records(file: IO[bytes], output: OutputFormat | None, messages: dump.DumpedMessages) -> None:
     encode = msgspec.json.Encoder().encode
-    for message, content in messages:
-        file.write(encode(dump.as_row(message, content)) + b"\n")
+
+    def fields(dumped: tuple[StoredMessage, bytes | None]) -> dict[str, Any]:
+        return dump.as_row(*dumped)
+
+    def line(dumped: tuple[StoredMessage, bytes | None]) -> bytes:
+        if output is OutputFormat.table:
+            return text_line(dumped[0], lambda message: message.body if dumped[1] is None else dumped[1])
+        return encode(fields(dumped)) + b"\n"
+
+    stream = RecordStream(output, line, fields, dump.ROW_NAMES)
+    for dumped in messages:
+        file.write(stream(dumped))
+    file.write(stream.end())
     file.flush()
 
 

@@ -11,19 +11,20 @@ from typer.core import TyperCommand
 
 from pymq.cli.filter_option import ExpressionOption, PluginOption, SqlOption, ViaOption, parse_plugin
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, InflateRatioOption, NamesrvOption
+from pymq.cli.options import DEFAULT_NAMESRV, InflateRatioOption, MessageOutputOption, NamesrvOption
+from pymq.cli.output import MessageOutput
 from pymq.cli.queues import parse_queue_choice
 from pymq.cli.tail_start import DEFAULT_LAST_COUNT, Start, StartKind, expand_short_forms, parse_start, parse_stop
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
 
 if TYPE_CHECKING:
+    from pymq.cli.message_text import Formatter
     from pymq.model.record import StoredMessage
 
 app = new_app()
 
 DEFAULT_GROUP = "TOOLS_CONSUMER"
-FORMATS = ("text", "json", "jsonl", "raw")
 
 
 class TailCommand(TyperCommand):
@@ -47,7 +48,7 @@ class TailCommand(TyperCommand):
         "pymq tail orders --sql \"amount > 100 AND country IN ('DE', 'FR')\"",
         "pymq tail orders --filter 'jsonpath:$.items[?@.price > 5]'",
         "pymq tail orders --filter regex --expr 'total.: 9' --via filter-server",
-        "pymq tail orders --from start --no-follow -o json",
+        "pymq tail orders --from start --no-follow -o jsonl",
         "pymq tail orders --from 1000 --queue 0 --count 5",
         "pymq tail orders --grep 'id.: 17' -o raw",
     ),
@@ -135,9 +136,7 @@ def tail(
     type_name: Annotated[
         str | None, typer.Option("--message", metavar="TYPE", help="Protobuf's message type: shop.Order.")
     ] = None,
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="text|json|jsonl|raw", help="Output format; json is one per line.")
-    ] = "text",
+    output: MessageOutputOption = MessageOutput.text,
     line_format: Annotated[
         str | None, typer.Option("--format", metavar="VERBS", help="A line of your own: '%t %k %b' (docs: cli.md).")
     ] = None,
@@ -154,15 +153,13 @@ def tail(
         raise UsageError("--commit needs a group to commit for: give --group NAME")
     if create_group and group is None:
         raise UsageError("--create-group needs a name: give --group NAME")
-    if output not in FORMATS:
-        raise UsageError(f"-o {output!r}: use one of {', '.join(FORMATS)}")
-    if line_format is not None and output != "text":
+    if line_format is not None and output not in (MessageOutput.text, MessageOutput.table):
         raise UsageError(f"--format and -o {output} are two formats: give one of them")
 
     import sys
 
     from pymq.cli import tail_work as work
-    from pymq.cli.message_text import MessageFormat, bounded_content, formatter
+    from pymq.cli.message_text import bounded_content, message_stream
     from pymq.cli.output import is_styled, print_note
     from pymq.cli.session import until_done_or_stopped
     from pymq.cli.tailing.bodies import AUTO, BodyDecoder, Decoding, decoding_reader, parse_decoding
@@ -173,7 +170,7 @@ def tail(
     from pymq.net.runtime import run
 
     decoding = parse_decoding(decode, schema, descriptor, type_name)
-    if not decoding.steps and output == "text":
+    if not decoding.steps and output in (MessageOutput.text, MessageOutput.table):
         decoding = Decoding((AUTO,))
     read = bounded_content(inflate_ratio, print_note)
     if decoding.steps:
@@ -205,12 +202,17 @@ def tail(
         create_group=create_group,
         look_back_max=look_back or LOOK_BACK_MAX,
     )
+    stream = None
+    to_bytes: Formatter
     if line_format is not None:
         to_bytes = line_formatter(line_format, shown)
     else:
-        kind = MessageFormat("json" if output == "jsonl" else output)
-        to_bytes = formatter(kind, color=is_styled(), read=shown)
-    run(until_done_or_stopped(work.Tail(options, to_bytes, sys.stdout.buffer).run()))
+        to_bytes = stream = message_stream(output, color=is_styled(), read=shown)
+    out = sys.stdout.buffer
+    run(until_done_or_stopped(work.Tail(options, to_bytes, out).run()))
+    if stream is not None:
+        out.write(stream.end())
+        out.flush()
 
 
 def _start(text: str | None, last: int | None, group: str | None) -> Start:

@@ -268,6 +268,7 @@ def delete(
         typer.Option("--with-retries", help="Also the retry and dead-letter topics of groups that read only this one."),
     ] = False,
     dry_run: DryRunOption = False,
+    output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Delete a topic and its messages, everywhere or only on the named brokers.
@@ -279,10 +280,10 @@ def delete(
     from pymq.cli import topic_delete_work as work
     from pymq.errors import UsageError
 
-    async def run(admin: Admin) -> list[str]:
+    async def run(admin: Admin) -> tuple[list[str], dict[str, Any]]:
         plan = await work.plan(admin, name, clusters or [], brokers or [], with_retries=with_retries)
         if dry_run:
-            return [plan.text()]
+            return [plan.text()], plan.record(applied=False)
         if yes:
             plan.check(is_forced=force)
         else:
@@ -292,10 +293,11 @@ def delete(
             if not typer.confirm(f"Delete topic {name!r}?", err=True):
                 print_note("nothing is deleted")
                 raise typer.Exit(EXIT_FAILED)
-        return await work.delete(admin, plan)
+        return await work.delete(admin, plan), plan.record(applied=True)
 
-    lines, unreached = with_whole_admin(namesrv, run)
-    print_line("\n".join(lines))
+    (lines, record), unreached = with_whole_admin(namesrv, run)
+    if not print_data(record, output):
+        print_line("\n".join(lines))
     if dry_run:
         print_note("nothing was deleted: this is a dry run")
     end_partial({} if brokers else unreached, is_change=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from pymq.client.admin import Admin, BrokerTarget
 from pymq.client.admin.draining import Draining, GroupLeft, Mode
@@ -29,6 +30,18 @@ class Deletion:
         lines += [f"  {_group_text(left)}" for left in self._losers()]
         lines += [f"  with it: {name}" for name in self.retries]
         return "\n".join(lines)
+
+    def record(self, *, applied: bool) -> dict[str, Any]:
+        """Return what would be lost, or is lost, for programs."""
+        groups = [{"group": left.group, "mode": str(left.mode), "unread": left.unread} for left in self._losers()]
+        return {
+            "topic": self.state.topic,
+            "messages": self.state.message_count,
+            "brokers": [target.name or target.address for target in self.targets],
+            "groups": groups,
+            "with": self.retries,
+            "applied": applied,
+        }
 
     def check(self, *, is_forced: bool) -> None:
         """Raise UnsafeError when a group would lose messages or its topic, unless forced."""

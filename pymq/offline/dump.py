@@ -140,6 +140,20 @@ def head_fields(message: StoredMessage) -> dict[str, Any]:
     }
 
 
+ROW_NAMES = (
+    "topic",
+    "queueId",
+    "queueOffset",
+    "commitLogOffset",
+    "storeSize",
+    "msgId",
+    "keys",
+    "tags",
+    "properties",
+    "bodyBase64",
+)
+
+
 def as_row(message: StoredMessage, content: bytes | None) -> dict[str, Any]:
     """Return a message as one JSON object."""
     body = b64encode(content).decode() if content is not None else None

@@ -37,6 +37,7 @@ from pymq.wire.command import Command
 from tests.broker.world import World
 
 from .conftest import Pymq
+from .schemas import assert_documented
 from .worlds import CLUSTER, WorldAdmin
 
 GROUP = "broker-a"
@@ -406,6 +407,7 @@ class TestCheck:
         )
         done = pymq("config", "check", str(path), "--json")
         assert done.code == EXIT_USAGE
+        assert_documented("config check", done.json())
         assert [(row["line"], row["level"], row["key"]) for row in done.json()] == [
             (3, "error", "maxMesageSize"),
             (5, "note", "sendMessageThreadPoolNums"),

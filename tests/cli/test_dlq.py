@@ -50,9 +50,9 @@ def test_dead_letters_go_through_every_command(pymq: Pymq, server: StandalonePro
     member = Member(server, "eaters", "fruit", "nuts")
     with member.consumer:
         reached(lambda: dead(pymq, "eaters") == 3)
-        shown = [json.loads(line) for line in pymq("dlq", "show", "eaters", "--json").out.splitlines()]
+        shown = [json.loads(line) for line in pymq("dlq", "show", "eaters", "-o", "jsonl").out.splitlines()]
         assert sorted(one["body"] for one in shown) == ["fruit 1", "fruit 2", "nuts 1"]
-        (nut,) = pymq("dlq", "show", "eaters", "--origin", "nuts", "--json").json_lines()
+        (nut,) = pymq("dlq", "show", "eaters", "--origin", "nuts", "-o", "jsonl").json_lines()
         for identity in (nut["message_id"], nut["offset_message_id"], nut["properties"]["ORIGIN_MESSAGE_ID"]):
             assert pymq("dlq", "show", "eaters", "--id", identity, "-o", "raw").out == "nuts 1\n"
         assert pymq("dlq", "show", "eaters", "--to", "-1h").out == ""

@@ -138,7 +138,7 @@ def test_no_group(pymq: Pymq) -> None:
 def test_get_by_each_id(pymq: Pymq) -> None:
     pymq("topic", "create", "by_id")
     sent = pymq("send", "by_id", "hello", "--tag", "t", "--key", "k", "--property", "color=red", "-o", "json").json()
-    [message] = pymq("message", "get", sent["offset_message_id"], "-o", "json").json_lines()
+    [message] = pymq("message", "get", sent["offset_message_id"], "-o", "jsonl").json_lines()
     assert (message["body"], message["broker"], message["queue"]) == ("hello", "broker-a", sent["queue"])
     assert pymq("message", "get", sent["offset_message_id"], "-o", "raw").out == "hello\n"
     text = pymq("message", "get", sent["message_id"], "--topic", "by_id").out
@@ -205,5 +205,5 @@ def test_a_timer_message_is_sent_and_recalled(pymq: Pymq) -> None:
     assert pymq("message", "recall", "timed", "bm9uZQ==").code == EXIT_USAGE
     assert pymq("send", "timed", "x", "--delay", "4d").code == EXIT_REFUSED
     assert pymq("send", "timed", "x", "--delay", "4s", "--deliver-at", "+1h").code == EXIT_USAGE
-    [message] = pymq("tail", "timed", "-n", "1", "-o", "json", "--from", "start").json_lines()
+    [message] = pymq("tail", "timed", "-n", "1", "-o", "jsonl", "--from", "start").json_lines()
     assert message["body"] == "kept" and message["properties"]["REAL_TOPIC"] == "timed"

@@ -11,6 +11,7 @@ from pymq.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT
 from pymq.testing.standalone import StandaloneProcess
 
 from .conftest import Pymq
+from .schemas import assert_documented
 
 
 def test_a_group_is_created_changed_and_deleted(pymq: Pymq) -> None:
@@ -80,12 +81,14 @@ def test_members_and_what_they_do(pymq: Pymq, server: StandaloneProcess) -> None
         assert handled.wait(60)
         shown = pymq("group", "members", "owners", "-o", "json").json()
         [one] = shown["members"]
+        assert_documented("group members", shown)
         assert (one["language"], one["version"], one["queues"]) == ("PYTHON", "V5_3_3", 4)
         owners = {(queue["queue"], queue["owner"]) for queue in shown["queues"]}
         assert owners == {(number, one["client_id"]) for number in range(4)}
         assert one["client_id"] in pymq("group", "members", "owners").out
 
         described = pymq("group", "client", "owners", one["client_id"], "--stack", "-o", "json").json()
+        assert_documented("group client", described)
         assert described["properties"]["PROP_CLIENT_VERSION"].startswith("PyMQ")
         assert "thread MainThread" in described["stack"] and "GroupRequests.handle" in described["stack"]
         assert {queue["topic"] for queue in described["queues"]} >= {"owned"}
@@ -94,9 +97,11 @@ def test_members_and_what_they_do(pymq: Pymq, server: StandaloneProcess) -> None
         sent = pymq("send", "owned", "again", "-o", "json").json()
         count = len(got)
         done = pymq("group", "consume", "owners", one["client_id"], sent["offset_message_id"], "-o", "json").json()
+        assert_documented("group consume", done)
         assert (done["result"], done["succeeded"], len(got) > count) == ("CR_SUCCESS", True, True)
         by_id = ["group", "consume", "owners", one["client_id"], sent["message_id"], "--topic", "owned"]
         planned = pymq(*by_id, "--dry-run", "-o", "json").json()
+        assert_documented("group consume", planned)
         assert (planned["message_id"], planned["result"]) == (sent["message_id"], None)
         assert pymq(*by_id).code == EXIT_OK
 

@@ -139,7 +139,7 @@ def test_a_name_that_is_missing_is_escaped_in_the_error(pymq: Pymq, disguised: N
 
 
 @pytest.mark.parametrize("arguments", MESSAGE_SHOWS, ids=lambda arguments: " ".join(arguments[:2]))
-@pytest.mark.parametrize("output", ["text", "json", "jsonl"])
+@pytest.mark.parametrize("output", ["text", "json", "jsonl", "tsv", "yaml"])
 def test_hostile_bodies_and_properties_are_escaped(
     arguments: tuple[str, ...], output: str, pymq: Pymq, hostile_world: str
 ) -> None:
@@ -147,8 +147,7 @@ def test_hostile_bodies_and_properties_are_escaped(
     assert outcome.code == EXIT_OK and outcome.out
     check(outcome.out + outcome.err, arguments)
     if output == "json":
-        records = [json.loads(line) for line in outcome.out.splitlines()]
-        assert DRIVE in records[0]["properties"].values()
+        assert DRIVE in outcome.json()[0]["properties"].values()
 
 
 def test_the_disguise_works(pymq: Pymq, disguised: None) -> None:

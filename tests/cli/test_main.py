@@ -131,7 +131,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["tail", "--from", "end", "-10"], "exclude each other"),
         (["tail", "--commit"], "--group"),
         (["tail", "--grep", "("], "regular expression"),
-        (["tail", "-o", "xml"], "text, json, jsonl, raw"),
+        (["tail", "-o", "xml"], "'text', 'table', 'json', 'jsonl', 'tsv', 'yaml', 'raw'"),
         (["message", "query", "t", "--key", "k", "--from", "-1h", "--to", "-2h"], "later than --to"),
         (["standalone", "--ephemeral", "--dir", "x"], "exclude each other"),
         (["broker", "--set", "brokerNam=x"], "did you mean brokerName"),

@@ -12,6 +12,7 @@ from pymq.errors import EXIT_NOT_FOUND, EXIT_OK
 from pymq.testing.standalone import StandaloneProcess
 
 from .conftest import Pymq
+from .schemas import assert_documented
 from .test_offset import reached
 
 DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -41,9 +42,10 @@ def test_a_discarded_message_is_found_and_sent_to_its_topic(pymq: Pymq, server: 
     reached(lambda: pymq("message", "query", DISCARDED, "--key", "k1").code == EXIT_OK)
     assert "100" in pymq("tail", DISCARDED, "--from", "start", "--no-follow", "-o", "raw").out
     (plan,) = pymq("message", "resend", result.message_id, "-o", "json").json()
+    assert_documented("message resend", plan)
     assert plan == {"message_id": result.message_id, "to": "transfers", "sent": False}
     assert pymq("message", "query", "transfers", "--key", "k1").code == EXIT_NOT_FOUND
     assert pymq("message", "resend", result.message_id, "--yes").code == EXIT_OK
-    (sent,) = pymq("tail", "transfers", "--from", "start", "--no-follow", "-o", "json").json_lines()
+    (sent,) = pymq("tail", "transfers", "--from", "start", "--no-follow", "-o", "jsonl").json_lines()
     assert (sent["body"], sent["message_id"]) == ("100", result.message_id)
     assert pymq("message", "resend", "0" * 32).code == EXIT_NOT_FOUND

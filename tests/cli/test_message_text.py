@@ -10,16 +10,15 @@ from hypothesis import strategies as st
 
 from pymq.cli.message_text import (
     LINE_MEMBERS,
-    MessageFormat,
-    formatter,
     json_line,
     message_from_json,
     message_in_lane,
     message_record,
+    message_stream,
     raw_line,
     text_line,
 )
-from pymq.cli.output import printable
+from pymq.cli.output import MessageOutput, printable
 from pymq.errors import UsageError
 from pymq.model.compression import compress_body
 from pymq.model.hosts import pack_host
@@ -65,7 +64,7 @@ def test_a_message_cannot_control_the_terminal() -> None:
 
 def test_color_codes_only_surround_the_text() -> None:
     message = stored(b"body", {"TAGS": "t"})
-    line = formatter(MessageFormat.text, color=True)(message).decode()
+    line = message_stream(MessageOutput.text, color=True)(message).decode()
     assert line.startswith("\033[2m")
     assert line.endswith("\033[0mbody\n")
 
@@ -79,7 +78,7 @@ def test_bodies_beyond_the_budget_are_shown_as_stored_and_noted_once() -> None:
     body, flags = compress_body(bytes(1_000_000))
     message = stored(body, sys_flag=flags)
     notes: list[str] = []
-    to_bytes = formatter(MessageFormat.raw, color=False, inflation_ratio_max=1, note=notes.append)
+    to_bytes = message_stream(MessageOutput.raw, color=False, inflation_ratio_max=1, note=notes.append)
     lines = [to_bytes(message) for _ in range(80)]
     inflated = lines.count(bytes(1_000_000) + b"\n")
     assert inflated == 67  # 64 MiB

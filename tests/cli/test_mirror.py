@@ -18,6 +18,7 @@ from pymq.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_OK, EXIT_USAGE
 from pymq.testing.standalone import StandaloneProcess
 
 from .conftest import Pymq
+from .schemas import assert_documented
 from .test_send_tail import make, wait_until
 
 Rows = list[tuple[int, str, str]]  # queue, body, message id
@@ -74,12 +75,13 @@ def test_a_copy_goes_on_where_it_stopped(
     fill(pymq, topic, 500)
     first = pymq(*command, "--once", "-o", "json")
     assert first.code == EXIT_OK, first.err
+    assert_documented("mirror", first.json())
     assert (first.json()["copied"], first.json()["behind"]) == (500, 0)
     check(here(pymq, topic), there("eu_mirrored"))
     fill(pymq, topic, 600, 500)
     assert pymq(*command, "--once", "-o", "json").json()["copied"] == 100
     check(here(pymq, topic), there("eu_mirrored"))
-    described = pymq("tail", "eu_mirrored", "-F", "-1", "-o", "json", "--namesrv", target.namesrv).json_lines()[0]
+    described = pymq("tail", "eu_mirrored", "-F", "-1", "-o", "jsonl", "--namesrv", target.namesrv).json_lines()[0]
     assert (described["tags"], described["keys"][:1]) == ("t", "k")
     assert described["properties"]["PYMQ_MIRROR_PATH"] == "DefaultCluster"
 

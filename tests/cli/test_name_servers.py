@@ -13,6 +13,7 @@ from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_PARTIAL, EXIT_UNREACHABLE,
 from pymq.testing.standalone import StandaloneProcess
 
 from .conftest import Pymq
+from .schemas import assert_documented
 
 AWAY = "127.0.0.1:1"
 NAMES = {"clients-group", "clients-producer"}
@@ -29,7 +30,9 @@ def test_status_shows_each_name_server(pymq: Pymq, server: StandaloneProcess) ->
 def test_values_are_set_listed_and_deleted(pymq: Pymq, server: StandaloneProcess) -> None:
     assert pymq("namesrv", "kv", "set", "paint", "color", "blue").code == EXIT_OK
     assert pymq("namesrv", "kv", "get", "paint", "color").out == "blue\n"
-    assert pymq("namesrv", "kv", "list", "paint", "--json").json() == [{"key": "color", "value": "blue"}]
+    listed = pymq("namesrv", "kv", "list", "paint", "--json").json()
+    assert listed == [{"key": "color", "value": "blue"}]
+    assert_documented("namesrv kv list", listed)
     partly = pymq("namesrv", "kv", "delete", "paint", "color", "--namesrv", f"{server.namesrv};{AWAY}")
     assert partly.code == EXIT_PARTIAL and f"done at {server.namesrv}, but not at" in partly.err
     assert pymq("namesrv", "kv", "get", "paint", "color").code == EXIT_NOT_FOUND
@@ -41,6 +44,7 @@ def test_the_order_of_a_topic(pymq: Pymq) -> None:
     assert "--set makes one" in pymq("topic", "order", "in-order").err
     outcome = pymq("topic", "order", "in-order", "--set", "broker-a:3", "--json")
     assert outcome.json() == [{"broker": "broker-a", "queues": 3}]
+    assert_documented("topic order", outcome.json())
     assert "don't tell producers" in outcome.err
     assert pymq("topic", "order", "in-order", "--set", "broker-a:5").code == EXIT_USAGE
     assert pymq("topic", "order", "in-order", "--set", "broker-x:1").code == EXIT_NOT_FOUND
@@ -65,6 +69,7 @@ def test_connected_clients_are_gathered_from_brokers(pymq: Pymq, server: Standal
         while len(found := {one.group: one for one in admin.instances.all()}.keys() & NAMES) < len(NAMES):
             assert time.monotonic() < deadline, found
         [record] = pymq("cluster", "clients", "--group", "clients-group", "--json").json()
+        assert_documented("cluster clients", record)
         assert (record["kind"], record["brokers"], record["language"]) == ("consumer", ["broker-a"], "PYTHON")
         assert "clients-producer" in pymq("cluster", "clients").out
     assert pymq("offset", "reset", "clients-group", "--topic", "clients", "--to", "start", "--yes").code == EXIT_OK

@@ -17,6 +17,7 @@ from pymq.client import Message, Producer
 from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_USAGE, PymqError
 
 from .brokers import DEADLINE_S, Brokers
+from .schemas import assert_documented
 
 pytestmark = pytest.mark.timeout(600)  # starts many processes, one after the other
 Capture = Any
@@ -72,7 +73,9 @@ async def promote(namesrv: str, *flags: str) -> tuple[int, dict[str, Any]]:
     out, error = await running.communicate()
     assert out, error
     assert running.returncode is not None
-    return running.returncode, json.loads(out)
+    done = json.loads(out)
+    assert_documented("broker promote", done)
+    return running.returncode, done
 
 
 @pytest.mark.parametrize("role", ["ASYNC_MASTER", "SYNC_MASTER"])

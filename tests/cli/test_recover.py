@@ -15,6 +15,7 @@ from pymq.cli import main as cli
 from pymq.cli.broker_source import BrokerSource
 from pymq.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE
 
+from .schemas import assert_documented
 from .test_slave_tables import Group, wait_for
 
 pytestmark = pytest.mark.timeout(600)  # starts many processes, one after the other
@@ -112,7 +113,9 @@ def test_a_master_directory_is_rebuilt_after_any_loss(group: Group, shell: Shell
         lose()
         code, text = shell.run("store", "recover", str(root), "--from", source)
         assert code == EXIT_OK, text
-        assert "sound" in text and shell.json("store", "recover", str(root), "--from", source, "--verify-only")["sound"]
+        compared = shell.json("store", "recover", str(root), "--from", source, "--verify-only")
+        assert_documented("store recover", compared)
+        assert "sound" in text and compared["sound"]
         group.master = group.start(0)
         wait_for("the slave follows again", lambda: has_caught_up(shell))
         assert shell.bodies() == list(range(MESSAGE_COUNT))

@@ -37,7 +37,7 @@ def test_one_message(pymq: Pymq) -> None:
     outcome = pymq("send", topic, "hello", "--tag", "new", "--key", "k1", "--key", "k2", "--property", "color=red")
     assert outcome.code == EXIT_OK
     assert outcome.out.startswith(f"sent {topic} broker-a/0@0 ")
-    [message] = pymq("tail", topic, "-F", "-o", "json").json_lines()
+    [message] = pymq("tail", topic, "-F", "-o", "jsonl").json_lines()
     assert (message["body"], message["tags"], message["keys"]) == ("hello", "new", "k1 k2")
     assert message["properties"]["color"] == "red"
 
@@ -46,7 +46,7 @@ def test_the_result_as_json(pymq: Pymq) -> None:
     topic = make(pymq, "single_json")
     result = pymq("send", topic, "hello", "-o", "json").json()
     assert (result["status"], result["broker"], result["queue"], result["offset"]) == ("SEND_OK", "broker-a", 0, 0)
-    [message] = pymq("tail", topic, "-F", "-o", "json").json_lines()
+    [message] = pymq("tail", topic, "-F", "-o", "jsonl").json_lines()
     assert message["message_id"] == result["message_id"]
     assert message["offset_message_id"] == result["offset_message_id"]
 
@@ -85,7 +85,7 @@ def test_json_lines(pymq: Pymq) -> None:
     topic = make(pymq, "jsonl")
     stdin = '{"body": {"id": 1, "n": 1.50}, "tags": "t", "keys": ["a", "b"]}\n{"body": "text"}\n'
     assert pymq("send", topic, "--json-lines", "--tag", "default", stdin=stdin).code == EXIT_OK
-    first, second = pymq("tail", topic, "-F", "-o", "json").json_lines()
+    first, second = pymq("tail", topic, "-F", "-o", "jsonl").json_lines()
     assert (first["body"], first["tags"], first["keys"]) == ({"id": 1, "n": 1.5}, "t", "a b")
     assert (second["body"], second["tags"]) == ("text", "default")
 
@@ -116,9 +116,9 @@ def test_a_delay_level_that_brokers_lower_is_refused(pymq: Pymq) -> None:
 def test_tail_output_can_be_sent_again(pymq: Pymq) -> None:
     source, copy = make(pymq, "copy_source"), make(pymq, "copy_target")
     pymq("send", source, '{"a": 1}', "--tag", "t", "--key", "k", "--property", "color=red")
-    shown = pymq("tail", source, "-F", "--from", "start", "-o", "json").out
+    shown = pymq("tail", source, "-F", "--from", "start", "-o", "jsonl").out
     assert pymq("send", copy, "--json-lines", stdin=shown).code == EXIT_OK
-    [message] = pymq("tail", copy, "-F", "-o", "json").json_lines()
+    [message] = pymq("tail", copy, "-F", "-o", "jsonl").json_lines()
     assert (message["body"], message["tags"], message["keys"]) == ({"a": 1}, "t", "k")
     assert message["properties"]["color"] == "red"
 
@@ -185,18 +185,18 @@ def test_the_end_shows_nothing(pymq: Pymq, stored: str) -> None:
 
 
 def test_an_offset_in_each_queue(pymq: Pymq, stored: str) -> None:
-    records = pymq("tail", stored, "-F", "--from", "8", "-o", "json").json_lines()
+    records = pymq("tail", stored, "-F", "--from", "8", "-o", "jsonl").json_lines()
     assert sorted(record["offset"] for record in records) == [8, 8, 8, 8, 9, 9, 9, 9]
 
 
 def test_one_queue(pymq: Pymq, stored: str) -> None:
-    records = pymq("tail", stored, "-F", "--from", "8", "--queue", "1", "-o", "json").json_lines()
+    records = pymq("tail", stored, "-F", "--from", "8", "--queue", "1", "-o", "jsonl").json_lines()
     assert [(record["queue"], record["offset"]) for record in records] == [(1, 8), (1, 9)]
     assert pymq("tail", stored, "-F", "--queue", "9").code == EXIT_NOT_FOUND
 
 
 def test_times(pymq: Pymq, stored: str) -> None:
-    records = pymq("tail", stored, "-F", "--from", "start", "-o", "json").json_lines()
+    records = pymq("tail", stored, "-F", "--from", "start", "-o", "jsonl").json_lines()
     since = [record["body"] for record in records if record["store_timestamp_ms"] >= records[20]["store_timestamp_ms"]]
     for start in (str(records[20]["store_timestamp_ms"]), records[20]["store_time"]):
         assert pymq("tail", stored, "-F", "--from", start, "-o", "raw").out.split() == since

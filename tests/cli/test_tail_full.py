@@ -75,7 +75,7 @@ def test_a_topic_that_can_only_be_written_says_so(pymq: Pymq) -> None:
 
 
 def test_a_tail_from_offset_to_offset(pymq: Pymq, rare: str) -> None:
-    found = pymq("tail", rare, "--from", "8", "--to", "10", "-o", "json").json_lines()
+    found = pymq("tail", rare, "--from", "8", "--to", "10", "-o", "jsonl").json_lines()
     assert sorted((one["queue"], one["offset"]) for one in found) == [(0, 8), (0, 9), (1, 8), (1, 9)]
     assert len(raw(pymq, rare, "--to", "3", "-2")) == 2
 
@@ -85,7 +85,7 @@ def test_a_tail_from_time_to_time(pymq: Pymq) -> None:
     for body in ("a", "b", "c", "d"):
         pymq("send", topic, body)
         time.sleep(0.003)  # so that no two have the same millisecond
-    times = [one["store_timestamp_ms"] for one in pymq("tail", topic, "-F", "-o", "json").json_lines()]
+    times = [one["store_timestamp_ms"] for one in pymq("tail", topic, "-F", "-o", "jsonl").json_lines()]
     begin, end = str(times[1]), str(times[3])
     outcome = pymq("tail", topic, "--from", begin, "--until", end, "-o", "raw")
     assert outcome.out.splitlines() == ["b", "c"], "it ends by itself"
@@ -145,12 +145,12 @@ def orders(pymq: Pymq, _made: set[str]) -> str:
     ],
 )
 def test_conditions_on_fields(pymq: Pymq, orders: str, condition: str, ids: list[int]) -> None:
-    found = pymq("tail", orders, "-F", "--where", condition, "-o", "json").json_lines()
+    found = pymq("tail", orders, "-F", "--where", condition, "-o", "jsonl").json_lines()
     assert [one["body"]["id"] for one in found] == ids
 
 
 def test_projections_and_formats(pymq: Pymq, orders: str) -> None:
-    cut = pymq("tail", orders, "-F", "--where", "id=1", "--fields", "id,user.name", "-o", "json").json_lines()
+    cut = pymq("tail", orders, "-F", "--where", "id=1", "--fields", "id,user.name", "-o", "jsonl").json_lines()
     assert [one["body"] for one in cut] == [{"id": 1, "user.name": "Ann"}]
     shown = pymq("tail", orders, "-F", "--format", r"%t %B/%q@%o %k %g %s %[user.name] %{color}\t100%%").out
     assert shown.splitlines() == [
@@ -229,7 +229,7 @@ def test_a_whole_file_is_one_body(pymq: Pymq, tmp_path: Path) -> None:
     assert pymq("send", topic, f"@{tmp_path / 'file'}").code == EXIT_OK
     assert pymq("send", topic, "@-", stdin="two\nlines\n").code == EXIT_OK
     assert pymq("send", topic, "@@home").code == EXIT_OK
-    bodies = [one["body"] for one in pymq("tail", topic, "-F", "-o", "json").json_lines()]
+    bodies = [one["body"] for one in pymq("tail", topic, "-F", "-o", "jsonl").json_lines()]
     assert bodies == ["bGluZQr/AApsaW5lCg==", "two\nlines\n", "@home"]
     missing = pymq("send", topic, "@/no/file")
     assert missing.code == EXIT_USAGE and "@@" in missing.err

@@ -104,10 +104,10 @@ def test_send_and_tail(pymq: Pymq, topic: str, apache: ApacheServer) -> None:
     assert (sent["status"], sent["broker"]) == ("SEND_OK", BROKER_NAME)
     pymq.ok("send", topic, "--batch", "16", stdin="".join(f"line {i}\n" for i in range(100)))
     probe.wait_for_messages(apache.broker, topic, 101)
-    lines = pymq.ok("tail", topic, "--from", "start", "--no-follow", "-o", "json").splitlines()
+    lines = pymq.ok("tail", topic, "--from", "start", "--no-follow", "-o", "jsonl").splitlines()
     messages = [json.loads(line) for line in lines]
     assert sorted(m["body"] for m in messages) == sorted(["hello 消息", *(f"line {i}" for i in range(100))])
-    (tagged,) = pymq.ok("tail", topic, "--from", "start", "--no-follow", "--tag", "new", "-o", "json").splitlines()
+    (tagged,) = pymq.ok("tail", topic, "--from", "start", "--no-follow", "--tag", "new", "-o", "jsonl").splitlines()
     assert json.loads(tagged)["properties"]["color"] == "red"
     assert len(pymq.ok("tail", topic, "--last", "10", "--no-follow", "-o", "raw").splitlines()) == 10
 

@@ -21,14 +21,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pymq.cli.output.escape import printable, printable_json, printable_lines
-from pymq.cli.output.formats import OutputFormat, formatted, json_text
+from pymq.cli.output.formats import MessageOutput, OutputFormat, RecordStream, formatted, json_text
 from pymq.cli.output.progress import Progress, progress, progress_in_mib
 from pymq.cli.output.table import Column, cell_text, is_styled, line_width_max, table_lines
 
 __all__ = [
     "Column",
+    "MessageOutput",
     "OutputFormat",
     "Progress",
+    "RecordStream",
     "cell_text",
     "is_styled",
     "print_data",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from pymq.cli.output.escape import printable_json
+
+T = TypeVar("T")
 
 
 class OutputFormat(StrEnum):
@@ -19,6 +21,18 @@ class OutputFormat(StrEnum):
     jsonl = "jsonl"
     tsv = "tsv"
     yaml = "yaml"
+
+
+class MessageOutput(StrEnum):
+    """The values of ``-o`` where messages are shown: ``text`` (or ``table``) is a line each, ``raw`` their bodies."""
+
+    text = "text"
+    table = "table"
+    json = "json"
+    jsonl = "jsonl"
+    tsv = "tsv"
+    yaml = "yaml"
+    raw = "raw"
 
 
 def json_text(value: Any, *, indent: int | None = 2) -> str:
@@ -39,6 +53,48 @@ def formatted(value: Any, output: OutputFormat) -> str:
     if output is OutputFormat.jsonl:
         return "".join(f"{json_text(record, indent=None)}\n" for record in records)
     return "".join(f"{line}\n" for line in _tsv_lines(records))
+
+
+class RecordStream(Generic[T]):
+    """Formats records one after the other, so that their texts together are one document: a list, or lines.
+
+    Each text ends with a line end and can be shown at once. ``line`` returns a record as one line, as for people or as
+    a JSON object. ``fields`` returns its fields for TSV and YAML; TSV has the columns ``names``.
+    """
+
+    def __init__(
+        self,
+        output: OutputFormat | None,
+        line: Callable[[T], bytes],
+        fields: Callable[[T], Mapping[str, Any]],
+        names: Sequence[str],
+    ) -> None:
+        """``output`` None or ``table``: lines alone, of any kind."""
+        self._output = output
+        self._line = line
+        self._fields = fields
+        self._names = names
+        self._is_empty = True
+
+    def __call__(self, record: T) -> bytes:
+        """Returns the text of the next record."""
+        is_first, self._is_empty = self._is_empty, False
+        if self._output is OutputFormat.json:
+            return (b"[" if is_first else b",") + self._line(record)
+        if self._output is OutputFormat.yaml:
+            return "".join(f"{line}\n" for line in _yaml_lines([self._fields(record)])).encode()
+        if self._output is OutputFormat.tsv:
+            fields = self._fields(record)
+            lines = [self._names] if is_first else []
+            lines.append([_tsv_cell(fields.get(name)) for name in self._names])
+            return "".join("\t".join(line) + "\n" for line in lines).encode()
+        return self._line(record)
+
+    def end(self) -> bytes:
+        """Returns what completes the document."""
+        if self._output is OutputFormat.json:
+            return b"[]\n" if self._is_empty else b"]\n"
+        return b"[]\n" if self._output is OutputFormat.yaml and self._is_empty else b""
 
 
 def _tsv_lines(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
