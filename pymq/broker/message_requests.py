@@ -10,6 +10,7 @@ from pymq.broker.fast.pull import FastPulls
 from pymq.broker.fast.send import FastSends
 from pymq.broker.fast.targets import SendTargets
 from pymq.broker.fast.timer import FastTimerPuts
+from pymq.broker.fast.transaction import FastEnds, FastHalves
 from pymq.broker.handlers.pop import PopHandlers
 from pymq.broker.handlers.pull import PullHandlers
 from pymq.broker.handlers.replies import ReplyHandlers
@@ -118,22 +119,25 @@ class MessageRequests:
         self._writer = messages.writer
         self._schedule_turn_end = schedule_turn_end
         stager = store.plain_stager()
+        targets = SendTargets(metadata.topics, stager, stats)
+        transactions = messages.transactions
         self.fast_acks = FastAcks(
             config=config,
             store=store,
             topics=metadata.topics,
             revive_log=pop.revive_log,
             turn_acks=pop.turn_acks,
+            otherwise=FastEnds(transactions, store, messages.writer, stager, targets),
         )
-        # A slave refuses acknowledgements.
+        # A slave refuses acknowledgements and ends of transactions.
         self.fast_pulls = FastPulls(self.pulls, self.fast_acks) if self._is_master else FastPulls(self.pulls)
-        targets = SendTargets(metadata.topics, stager, stats)
         self.fast_sends = FastSends(
             config=config,
             writer=messages.writer,
             stager=stager,
             targets=targets,
             timer_puts=FastTimerPuts(self.timer_puts, messages.writer, stager, targets),
+            halves=FastHalves(transactions, messages.writer, stager, targets, stats),
             ids=ids,
             store_host=store_host,
             otherwise=self.fast_pulls,

@@ -6,6 +6,7 @@ through :class:`~pymq.broker.handlers.pop.PopHandlers`. A property test compares
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -73,7 +74,10 @@ class FastAcks:
         topics: TopicManager,
         revive_log: ReviveLog,
         turn_acks: TurnAcks,
+        otherwise: Callable[[Connection, bytes], bool],
     ) -> None:
+        """``otherwise`` is called with every frame that is no acknowledgement."""
+        self._otherwise = otherwise
         self._config = config
         self._queue_view = store.queue_view
         self._topic = topics.get
@@ -84,7 +88,7 @@ class FastAcks:
 
     def __call__(self, connection: Connection, payload: bytes) -> bool:
         if payload[0] != SERIALIZE_JSON or not payload.startswith(_START, 4):
-            return False
+            return self._otherwise(connection, payload)
         end = 4 + (payload[1] << 16 | payload[2] << 8 | payload[3])
         if end != len(payload):
             return False

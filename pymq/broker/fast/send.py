@@ -1,7 +1,7 @@
 """FastSends: the fast path of the commonest requests: one plain message, or a batch of them, to a known queue.
 
 It does what :class:`~pymq.broker.handlers.send.SendHandlers` does, with fewer objects. It returns False for anything
-unusual (delay levels, transactions, retry topics, refusals, odd fields), which then takes the plain path. A property
+unusual (delay levels, retry topics, refusals, odd fields), which then takes the plain path. A property
 test compares records and answers of the two.
 """
 
@@ -26,6 +26,7 @@ from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, FRAME_HEAD, SERIALIZE_
 if TYPE_CHECKING:
     from pymq.broker.fast.targets import SendTargets
     from pymq.broker.fast.timer import FastTimerPuts
+    from pymq.broker.fast.transaction import FastHalves
     from pymq.broker.messages.writer import Writer
     from pymq.config import BrokerConfig
     from pymq.model.ids import UniqueIdMaker
@@ -51,7 +52,7 @@ _JSON_ANSWER = (
     b'"serializeTypeCurrentRPC":"JSON","version":' + str(VERSION_5_3_3).encode() + b"}"
 )
 _JSON_ONE = _JSON_ANSWER.replace(b'"msgId":"%b"', b'"msgId":"%b%016X"')
-_JSON_TIMER = _JSON_ONE.replace(b'"MSG_REGION"', b'%b"MSG_REGION"')
+_JSON_TIMER = _JSON_ONE.replace(b'"MSG_REGION"', b'"recallHandle":"%b","MSG_REGION"')
 _BINARY_FIELDS = (
     b"\x00\x05msgId%b%b\x00\x07queueId\x00\x00\x00%c%b\x00\x0bqueueOffset\x00\x00\x00%c%b"
     b"\x00\x0dtransactionId%b%b\x00\x0aMSG_REGION\x00\x00\x00\x0dDefaultRegion\x00\x08TRACE_ON\x00\x00\x00\x04true"
@@ -83,6 +84,7 @@ class FastSends:
         stager: PlainStager,
         targets: SendTargets,
         timer_puts: FastTimerPuts,
+        halves: FastHalves,
         ids: UniqueIdMaker,
         store_host: bytes,
         otherwise: Callable[[Connection, bytes], bool],
@@ -95,6 +97,7 @@ class FastSends:
         self._stage = stager.stage
         self._targets = targets
         self._timer_puts = timer_puts
+        self._halves = halves
         self._ids = ids
         self._host_hex = store_host.hex().upper().encode()
         self._enrichment = writer.enrichment
@@ -124,7 +127,6 @@ class FastSends:
             or (ext.f and contradiction(ext.f))
             or not 0 < len(payload) - body_at <= self._config.max_message_size_bytes
             or _DELAY in properties
-            or _HALF in properties
             or not self._config.broker_permission & PERM_WRITE
             or len(connection.host_bytes) != HOST_V4_SIZE_BYTES
         ):
@@ -144,11 +146,11 @@ class FastSends:
             unique_key = self._ids.next_id().encode()
             raw += _UNIQUE + unique_key + b"\x02"
         try:
-            if _TIMER in properties:
+            if _TIMER in properties or _HALF in properties:
                 return (
                     kind == ONE
                     and not ext.m
-                    and self._timer(connection, payload[body_at:], head, ext, raw, unique_key, is_json)
+                    and self._waiting(connection, payload[body_at:], head, ext, raw, unique_key, is_json)
                 )
             if kind == ONE and not ext.m:
                 return self._one(connection, payload[body_at:], head, ext, raw, unique_key, is_json)
@@ -210,7 +212,7 @@ class FastSends:
             self._writer.hold(connection, frame, raw)
         return True
 
-    def _timer(
+    def _waiting(
         self,
         connection: Connection,
         body: bytes,
@@ -220,23 +222,34 @@ class FastSends:
         unique_key: bytes,
         is_json: bool,
     ) -> bool:
-        put = self._timer_puts.put(connection, body, ext, raw, unique_key)
+        """Take a message that waits in a system topic: for its time, or for the end of its transaction."""
+        if b"TRAN_MSG\x01" in raw:
+            put = self._halves.put(connection, body, ext, raw, unique_key)
+        else:
+            put = self._timer_puts.put(connection, body, ext, raw, unique_key)
         if put is None:
             return False
         self.count += 1
         if head.flag & FLAG_ONEWAY:
             return True
-        host, opaque, physical_offset, queue_offset = self._host_hex, head.opaque, put.physical_offset, put.queue_offset
+        physical_offset, queue_offset, handle = put
+        host, opaque = self._host_hex, head.opaque
         if is_json:
-            fields = (host, physical_offset, ext.e, queue_offset, unique_key, put.json_field, opaque)
-            frame = _json_frame(_JSON_TIMER % fields)
+            fields = (host, physical_offset, ext.e, queue_offset, unique_key)
+            if handle:
+                answer = _JSON_TIMER % (*fields, handle, opaque)
+            else:
+                answer = _JSON_ONE % (*fields, opaque)
+            frame = FRAME_HEAD.pack(4 + len(answer), len(answer)) + answer
         else:
             number, offset = b"%d" % ext.e, b"%d" % queue_offset
             key_size = _I32.pack(len(unique_key))
             binary = _BINARY_ONE % (
                 host, physical_offset, len(number), number, len(offset), offset, key_size, unique_key
             )  # fmt: skip
-            frame = _binary_frame(opaque, binary + put.binary_field)
+            if handle:
+                binary += b"\x00\x0crecallHandle%b%b" % (_I32.pack(len(handle)), handle)
+            frame = _binary_frame(opaque, binary)
         self._writer.hold(connection, frame, raw)
         return True
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pymq.model.inner_batch import has_batch_queues
 from pymq.model.message_types import wanted_type
 from pymq.model.names import RETRY_PREFIX, is_send_forbidden
+from pymq.model.properties import REAL_QUEUE_ID, REAL_TOPIC
 from pymq.model.tables import PERM_WRITE
 
 if TYPE_CHECKING:
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
 
 
 class Target:
-    """One queue and the meter of its topic."""
+    """One queue and the meter of its topic. ``real`` names it as properties of a message that waits elsewhere."""
 
-    __slots__ = ("meter", "queue")
+    __slots__ = ("meter", "queue", "real")
 
     def __init__(self, queue: ConsumeQueue, meter: Meter) -> None:
         self.queue = queue
         self.meter = meter
+        self.real = f"{REAL_TOPIC}\x01{queue.topic}\x02{REAL_QUEUE_ID}\x01{queue.queue_id}\x02".encode()
 
 
 class InnerTarget:
@@ -46,6 +48,7 @@ class SendTargets:
         self._stats = stats
         self._known: dict[tuple[str, int], Target] = {}
         self._known_inner: dict[tuple[str, int], InnerTarget] = {}
+        self._waiting: dict[str, ConsumeQueue] = {}
         self.get = self._known.get
         topics.add_listener(self._forget)
 
@@ -70,6 +73,13 @@ class SendTargets:
         target = self._known_inner[topic_name, queue_id] = InnerTarget(queue, self._stats.put_meter(topic_name))
         return target
 
+    def waiting_queue(self, topic_name: str) -> ConsumeQueue | None:
+        """Return queue 0 of a system topic in which messages wait for their own; None for one that is not plain."""
+        queue = self._waiting.get(topic_name)
+        if queue is None and (queue := self._stager.queue(topic_name, 0)) is not None:
+            self._waiting[topic_name] = queue
+        return queue
+
     def _is_plain(self, topic_name: str, queue_id: int, *, holds_batches: bool) -> bool:
         topic = self._topics.get(topic_name)
         return (
@@ -85,3 +95,4 @@ class SendTargets:
     def _forget(self, changed: list[str]) -> None:
         self._known.clear()
         self._known_inner.clear()
+        self._waiting.clear()

@@ -24,28 +24,6 @@ if TYPE_CHECKING:
 _NO_TRANSACTION = ~sysflag.TRANSACTION_MASK
 
 
-class TimerPut:
-    """A timer message that is staged: its place in the wheel's topic, and the handle that recalls it or nothing."""
-
-    __slots__ = ("physical_offset", "queue_offset", "recall_handle")
-
-    def __init__(self, physical_offset: int, queue_offset: int, recall_handle: str) -> None:
-        self.physical_offset = physical_offset
-        self.queue_offset = queue_offset
-        self.recall_handle = recall_handle
-
-    @property
-    def json_field(self) -> bytes:
-        """The handle as a field of a JSON answer, with a comma behind it; empty for none."""
-        return b'"recallHandle":"%b",' % self.recall_handle.encode() if self.recall_handle else b""
-
-    @property
-    def binary_field(self) -> bytes:
-        """The handle as a field of a binary answer; empty for none."""
-        handle = self.recall_handle.encode()
-        return b"\x00\x0crecallHandle" + len(handle).to_bytes(4, "big") + handle if handle else b""
-
-
 class FastTimerPuts:
     """Stages plain timer messages."""
 
@@ -56,8 +34,14 @@ class FastTimerPuts:
         self._targets = targets
         self._enrichment = writer.enrichment
 
-    def put(self, connection: Connection, body: bytes, ext: SendExt, raw: bytes, unique_key: bytes) -> TimerPut | None:
-        """Stage the message; None when the plain path must decide, and nothing is staged. Raises StoreError."""
+    def put(
+        self, connection: Connection, body: bytes, ext: SendExt, raw: bytes, unique_key: bytes
+    ) -> tuple[int, int, bytes] | None:
+        """Stage the message; return its physical offset, its offset in the wheel's topic, and its recall handle.
+
+        The handle is empty for a message that can't be recalled. None when the plain path must decide, and nothing is
+        staged. Raises StoreError.
+        """
         target = self._targets.get((ext.b, ext.e)) or self._targets.find(ext.b, ext.e)
         if target is None:
             return None
@@ -86,4 +70,4 @@ class FastTimerPuts:
         meter.calls += 1
         meter.size_bytes += size
         self._writer.staged_count += 1
-        return TimerPut(physical_offset, queue_offset, goes.recall_handle)
+        return physical_offset, queue_offset, goes.recall_handle.encode()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from enum import Enum
+
+import msgspec
 
 from pymq.model.record import StoredMessage
 from pymq.model.transactions import first_offset_of, immunity_ms_of
@@ -25,9 +26,8 @@ class Outcome(Enum):
     DISCARDED = "moved to TRANS_CHECK_MAX_TIME_TOPIC after its last check"
 
 
-@dataclass(slots=True, eq=False)
-class OpenHalf:
-    """The newest copy of the half message of an open transaction."""
+class OpenHalf(msgspec.Struct, eq=False):
+    """The newest copy of the half message of an open transaction. One is no other, whatever they hold."""
 
     queue_offset: int
     physical_offset: int
@@ -36,7 +36,7 @@ class OpenHalf:
     stored_ms: int  # when this copy was stored
     immunity_ms: int | None  # as the message asks for it
     topic: str = ""  # its target
-    copies: list[int] = field(default_factory=list)  # queue offsets of earlier copies
+    copies: tuple[int, ...] = ()  # queue offsets of earlier copies
 
 
 def open_half(message: StoredMessage, topic: str) -> OpenHalf:
@@ -68,7 +68,7 @@ class OpenHalves:
         """Add a transaction, or the next copy of one. Return the copy that it replaces."""
         earlier = self._by_first.get(half.first_offset)
         if earlier is not None:
-            half.copies = [*earlier.copies, earlier.queue_offset]
+            half.copies = (*earlier.copies, earlier.queue_offset)
             half.begun_ms = min(half.begun_ms, earlier.begun_ms)
             self._remove(earlier)
         self._put(half)

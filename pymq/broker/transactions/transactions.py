@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from pymq.broker.transactions.kept_halves import KeptHalf, KeptHalves
 from pymq.broker.transactions.open_halves import OpenHalf, OpenHalves, Outcome
 from pymq.broker.transactions.progress import TransactionProgress
 from pymq.broker.transactions.rebuild import rebuild
@@ -67,6 +68,7 @@ class Transactions:
         self._topics = topics
         self._stats = stats
         self.halves = OpenHalves()
+        self.kept = KeptHalves()
         self.progress = TransactionProgress(store, cursors, self._first_open)
         # What the next commit stores, to undo it when the commit fails.
         self._begun: list[OpenHalf] = []
@@ -134,20 +136,23 @@ class Transactions:
             born_host=born_host,
             reconsume_times=reconsume_times,
         )
-        now_ms = self._clock.now_ms()
-        half = OpenHalf(
-            placed.queue_offset,
-            placed.physical_offset,
-            placed.queue_offset,
-            now_ms,
-            now_ms,
-            immunity_ms_in(raw),
-            topic,
-        )
-        self.halves.add(half)
-        self._begun.append(half)
+        self.begin(placed.queue_offset, placed.physical_offset, topic, immunity_ms_in(raw))
         self._stats.message_put(HALF_TOPIC, 1, placed.size_bytes)
         return placed
+
+    @property
+    def is_room(self) -> bool:
+        """True when the broker takes another half message."""
+        config = self._config
+        return not config.reject_transaction_message and len(self.halves) < config.open_transaction_count_max
+
+    def begin(self, queue_offset: int, physical_offset: int, topic: str, immunity_ms: int | None) -> OpenHalf:
+        """Open the transaction of a half message that was staged."""
+        now_ms = self._clock.now_ms()
+        half = OpenHalf(queue_offset, physical_offset, queue_offset, now_ms, now_ms, immunity_ms, topic)
+        self.halves.add(half)
+        self._begun.append(half)
+        return half
 
     def _check_half(self, properties: bytes, topic: str) -> None:
         config = self._config
@@ -212,33 +217,57 @@ class Transactions:
             redirect_delay=True,
         )
         self._stats.message_put(topic_name, 1, placed.size_bytes)
-        self.committed_count[topic_name] = self.committed_count.get(topic_name, 0) + 1
+        self._count(self.committed_count, topic_name)
         self.end(message, Outcome.COMMITTED)
 
     def roll_back(self, message: StoredMessage) -> None:
         """End the transaction of this half message with the next commit of the writer. Raises StoreUnavailableError."""
-        if not self._store.is_writable:
-            raise StoreUnavailableError("the store takes no writes now: the transaction stays open")
+        self._check_writable()
         topic = message.properties.get(props.REAL_TOPIC, "")
         if self._topics.get(topic) is not None:
-            self.rolled_back_count[topic] = self.rolled_back_count.get(topic, 0) + 1
+            self._count(self.rolled_back_count, topic)
         self.end(message, Outcome.ROLLED_BACK)
+
+    def _check_writable(self) -> None:
+        if not self._store.is_writable:
+            raise StoreUnavailableError("the store takes no writes now: the transaction stays open")
 
     def end(self, message: StoredMessage, outcome: Outcome) -> None:
         """End the transaction, if it is open, with the next commit of the writer."""
         half = self.find_open(message)
         if half is None:
             self.halves.note(first_offset_of(message), outcome)
-            return
+        else:
+            self._end(half, outcome)
+
+    def end_kept(self, kept: KeptHalf, outcome: Outcome) -> None:
+        """End an open transaction whose half message is kept: one whose message was staged for its target, or one that
+        is rolled back. Raises StoreUnavailableError for a rollback.
+        """
+        counts = self.committed_count
+        if outcome is Outcome.ROLLED_BACK:
+            self._check_writable()
+            counts = self.rolled_back_count
+        self._count(counts, kept.half.topic)
+        self._end(kept.half, outcome)
+
+    def _end(self, half: OpenHalf, outcome: Outcome) -> None:
         self.halves.end(half, outcome)
+        self.kept.drop(half.physical_offset)
         self._ended.append(half)
-        self._ops += [*half.copies, half.queue_offset]
+        self._ops += half.copies
+        self._ops.append(half.queue_offset)
+
+    @staticmethod
+    def _count(counts: dict[str, int], topic: str) -> None:
+        counts[topic] = counts.get(topic, 0) + 1
 
     def replace(self, half: OpenHalf) -> None:
         """Take note of the staged next copy of an open half message."""
         earlier = self.halves.add(half)
         self._begun.append(half)
         if earlier is not None:
+            self.kept.drop(earlier.physical_offset)
             self._ended.append(earlier)
 
     # -- what the writer asks --------------------------------------------------------------------------------------
@@ -281,6 +310,7 @@ class Transactions:
                 self.progress.note_op(op_offset, max(named))
             return
         self._ops.clear()
+        self.kept.clear()  # their places are given out again
         new = set(map(id, begun))
         self.halves.restore(begun, [half for half in ended if id(half) not in new])
 

@@ -125,11 +125,12 @@ class PlainStager:
         sys_flag: int,
         born_timestamp_ms: int,
         born_host: bytes,
+        prepared_transaction_offset: int = 0,
     ) -> tuple[int, int]:
         """Stage a record; return (physical offset, size in bytes). Its queue offset is the old ``queue.next_offset``.
 
-        ``keyed``: those of the ``properties`` that may be keys. ``born_host`` has 8 bytes and ``sys_flag`` no
-        transaction bits. Raises as :meth:`MessageStore.stage` does.
+        ``keyed``: those of the ``properties`` that may be keys. ``born_host`` has 8 bytes. The transaction bits of
+        ``sys_flag`` are 0, or those of a committed message. Raises as :meth:`MessageStore.stage` does.
         """
         # StagedBatch.place, add and KeyedRecords.add, written out: their calls cost a seventh of a staged record.
         store, batch = self._appender, self._batch
@@ -154,7 +155,8 @@ class PlainStager:
         parts += (
             _pack_head(
                 size, MAGIC_V1, crc32(body) & CRC_MASK, queue.queue_id, flag, queue_offset, at,
-                sys_flag & SYS_FLAG_V4_MASK, born_timestamp_ms, born_host, store_ms, self._host, 0, 0, body_size,
+                sys_flag & SYS_FLAG_V4_MASK, born_timestamp_ms, born_host, store_ms, self._host, 0,
+                prepared_transaction_offset, body_size,
             ),
             body,
             queue.topic_part,

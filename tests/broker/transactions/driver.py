@@ -11,7 +11,8 @@ from pymq.model.tables import TopicConfig
 from pymq.model.transactions import COMMIT, ROLLBACK
 from pymq.wire.bodies_client import HeartbeatData, ProducerData, encode_body
 from pymq.wire.codes import RequestCode as Code
-from pymq.wire.command import Command
+from pymq.wire.command import Command, encode_command
+from pymq.wire.dispatch import Reply
 from tests.broker.world import Caller, FakePeer, World
 
 GROUP = "PG"
@@ -37,9 +38,13 @@ class Half:
 
 
 class TransactionProducer:
-    """One client of the group. ``peer.pushed`` has what the broker asks it."""
+    """One client of the group. ``peer.pushed`` has what the broker asks it.
 
-    def __init__(self, world: World, group: str = GROUP, *, joins: bool = True) -> None:
+    While ``is_fast``, its requests take the fast path if that takes them, as those of a connection do.
+    """
+
+    def __init__(self, world: World, group: str = GROUP, *, joins: bool = True, is_fast: bool = False) -> None:
+        self.is_fast = is_fast
         self.world = world
         self.group = group
         self.caller = Caller(world)
@@ -59,7 +64,7 @@ class TransactionProducer:
     def ask_half(self, body: bytes = b"m", queue_id: int = 1, **properties: str) -> None:
         """Send a half message without the end of the turn."""
         fields = self.half_fields(queue_id, **properties)
-        assert self.caller.ask(Code.SEND_MESSAGE_V2, body, **fields) is None
+        assert self._ask(Code.SEND_MESSAGE_V2, body, **fields) is None
 
     def half(self, body: bytes = b"m", queue_id: int = 1, **properties: str) -> Half:
         """Send a half message and return its place."""
@@ -80,7 +85,7 @@ class TransactionProducer:
             "msgId": half.transaction_id,
             **changes,
         }
-        reply = self.caller.ask(Code.END_TRANSACTION, **fields)
+        reply = self._ask(Code.END_TRANSACTION, **fields)
         self.world.parts.end_turn()
         if reply is not None:
             return reply.code, reply.remark or ""
@@ -93,6 +98,13 @@ class TransactionProducer:
     def roll_back(self, half: Half) -> None:
         assert self.end(half, ROLLBACK)[0] == 0
 
+    def _ask(self, code: int, body: bytes = b"", **ext: object) -> Reply | None:
+        fields: dict[str, Any] = {name: str(value) for name, value in ext.items()}
+        payload = encode_command(Command(code, ext=fields, body=body))[4:]
+        if self.is_fast and self.world.parts.requests.fast_path(self.peer, payload):  # type: ignore[arg-type]
+            return None
+        return self.caller.ask(code, body, **fields)
+
     def asked(self) -> list[Command]:
         """Return the broker's questions since the last call."""
         found = [command for command in self.peer.pushed if command.code == Code.CHECK_TRANSACTION_STATE]
@@ -102,7 +114,7 @@ class TransactionProducer:
     def answer(self, question: Command, state: int) -> tuple[int, str]:
         """End a transaction that the broker asks about, as RocketMQ's client does."""
         ext = question.ext
-        reply = self.caller.ask(
+        reply = self._ask(
             Code.END_TRANSACTION,
             producerGroup=self.group,
             tranStateTableOffset=ext["tranStateTableOffset"],

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from pymq.broker.fast.transaction import FastEnds, FastHalves
 from pymq.broker.handlers import transactions as handlers
 from pymq.broker.handlers.query import QueryHandlers
 from pymq.broker.messages.retries import Retries
 from pymq.broker.replication.slave.table_taker import TableTaker
 from pymq.broker.transactions import rebuild
 from pymq.broker.transactions.checks import TransactionChecks
+from pymq.broker.transactions.kept_halves import KeptHalves
 from pymq.broker.transactions.open_halves import OpenHalves
 from pymq.broker.transactions.progress import TransactionProgress
 from pymq.broker.transactions.transactions import Transactions
@@ -20,6 +22,7 @@ from pymq.model import transactions as model
 from tests.planting import Bug, Seam, Text, does_nothing, gives
 
 _ENDS, _CHECKS, _FAILOVER = "handlers.test_transactions", "transactions.test_checks", "transactions.test_failover"
+_FAST = "fast.test_transaction"
 
 
 def _writes_no_op(real: Any, transactions: Transactions) -> None:
@@ -46,7 +49,7 @@ BUGS = [
     ),
     Bug(
         "earlier copies are forgotten",
-        Text(OpenHalves.add, "[*earlier.copies, earlier.queue_offset]", "[]"),
+        Text(OpenHalves.add, "(*earlier.copies, earlier.queue_offset)", "()"),
         (f"{_CHECKS}.test_the_answer_to_a_check_ends_the_transaction",),
     ),
     Bug(
@@ -108,5 +111,40 @@ BUGS = [
         "open transactions are not bounded",
         Text(Transactions._check_half, "len(self.halves) >= limit", "False"),
         (f"{_ENDS}.test_open_transactions_are_bounded",),
+    ),
+    Bug(
+        "any group ends a kept one",
+        Text(FastEnds.__call__, "kept.group != header.producer_group", "False"),
+        (f"{_FAST}.test_a_forged_end_takes_the_plain_path",),
+    ),
+    Bug(
+        "any queue offset ends a kept one",
+        Text(FastEnds.__call__, "kept.half.queue_offset != header.tran_state_table_offset", "False"),
+        (f"{_FAST}.test_a_forged_end_takes_the_plain_path",),
+    ),
+    Bug(
+        "a half message is committed before it is stored",
+        Text(FastEnds.__call__, "kept.half.physical_offset >= self._store.physical_max_offset", "False"),
+        (f"{_FAST}.test_a_half_message_that_is_not_stored_yet_can_t_be_ended",),
+    ),
+    Bug(
+        "what a failed commit took back is kept",
+        Seam(KeptHalves.clear, does_nothing),
+        (f"{_FAST}.test_a_half_message_that_could_not_be_stored_is_not_kept",),
+    ),
+    Bug(
+        "an ended half message stays in memory",
+        Seam(KeptHalves.drop, does_nothing),
+        (f"{_FAST}.test_kept_half_messages_are_bounded_and_others_are_read",),
+    ),
+    Bug(
+        "half messages are kept without end",
+        Text(KeptHalves.add, "self.size_bytes > KEPT_SIZE_MAX_BYTES", "False"),
+        (f"{_FAST}.test_kept_half_messages_are_bounded_and_others_are_read",),
+    ),
+    Bug(
+        "the fast path is not bounded",
+        Text(FastHalves.put, "not transactions.is_room", "False"),
+        (f"{_FAST}.test_open_transactions_are_bounded",),
     ),
 ]

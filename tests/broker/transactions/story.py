@@ -29,11 +29,15 @@ class Plan(NamedTuple):
 
 
 def run_story(world: World, plan: Plan) -> None:
-    """Begin transactions; commit every third one, roll back every third, and leave the others open."""
+    """Begin transactions; commit every third one, roll back every third, and leave the others open.
+
+    The requests of every second one take the fast path.
+    """
     producer = TransactionProducer(world)
     halves = {}
     for number in range(COUNT):
         body = b"%d" % number
+        producer.is_fast = number % 2 == 0
         plan.wanted[body] = ROLLBACK if number % 3 == 1 else COMMIT
         halves[body] = producer.half(body, UNIQ_KEY=body.decode())
         plan.begun.add(body)

@@ -1,0 +1,224 @@
+"""FastHalves and FastEnds: the fast paths of a transaction's two requests, beside those of plain sends.
+
+The plain paths are :meth:`~pymq.broker.transactions.transactions.Transactions.put_half` within
+:class:`~pymq.broker.handlers.send.SendHandlers`, and :class:`~pymq.broker.handlers.transactions.TransactionHandlers`. A
+property test compares records, answers and open transactions of the two.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pymq.broker.transactions.kept_halves import KeptHalf
+from pymq.broker.transactions.open_halves import Outcome
+from pymq.errors import ProtocolViolation, StoreError
+from pymq.model import sysflag
+from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES
+from pymq.model.names import HALF_TOPIC
+from pymq.model.properties import find_property, tags_code_of
+from pymq.model.transactions import ADDED_LATER_BYTES, COMMIT, ROLLBACK
+from pymq.wire.codes import RequestCode
+from pymq.wire.command import (
+    FLAG_ONEWAY,
+    FLAG_RESPONSE,
+    SERIALIZE_JSON,
+    SERIALIZE_ROCKETMQ,
+    Command,
+    decode_binary_header,
+    encode_command,
+)
+from pymq.wire.header import Int32
+from pymq.wire.headers.transaction import EndTransactionHeader
+
+if TYPE_CHECKING:
+    from pymq.broker.fast.header import SendExt
+    from pymq.broker.fast.targets import SendTargets
+    from pymq.broker.messages.writer import Writer
+    from pymq.broker.report.stats import StatsManager
+    from pymq.broker.transactions.transactions import Transactions
+    from pymq.net.server import Connection
+    from pymq.store.store import MessageStore, PlainStager
+
+_TRUE = b"TRAN_MSG\x01true\x02"
+_SEPARATOR = 2  # closes a property
+_NO_TRANSACTION = ~sysflag.TRANSACTION_MASK
+_SIZE_MAX_BYTES = PROPERTIES_SIZE_MAX_BYTES - ADDED_LATER_BYTES
+_JSON_END = b'{"code":37,'
+_BINARY_END = RequestCode.END_TRANSACTION.to_bytes(2, "big")
+
+
+class FastHalves:
+    """Stages plain half messages, and keeps them for their end."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        writer: Writer,
+        stager: PlainStager,
+        targets: SendTargets,
+        stats: StatsManager,
+    ) -> None:
+        self._transactions = transactions
+        self._writer = writer
+        self._stager = stager
+        self._targets = targets
+        self._stats = stats
+        self._enrichment = writer.enrichment
+
+    def put(
+        self, connection: Connection, body: bytes, ext: SendExt, raw: bytes, unique_key: bytes
+    ) -> tuple[int, int, bytes] | None:
+        """Stage the message; return its physical offset, its offset in the half topic's queue, and no handle.
+
+        None when the plain path must decide, and nothing is staged. Raises StoreError.
+        """
+        topic, queue_id, transactions = ext.b, ext.e, self._transactions
+        target = self._targets.get((topic, queue_id)) or self._targets.find(topic, queue_id)
+        at = raw.find(_TRUE)
+        if (
+            target is None
+            or at < 0
+            or (at and raw[at - 1] != _SEPARATOR)
+            or raw.find(b"TRAN_MSG\x01", at + 1) >= 0
+            # A delay, what only the broker may write, and what the end of the transaction asks for.
+            or b"TIMER_DEL" in raw
+            or b"__STARTDELIVERTIME" in raw
+            or b"REAL_" in raw
+            or b"TRAN_PREPARED" in raw
+            or b"TRANSACTION_CHECK" in raw
+            or b"__transactionId__" in raw
+            or b"CHECK_IMMUNITY" in raw
+            or not transactions.is_room
+        ):
+            return None
+        group = find_property(raw, b"PGROUP")
+        properties = b"%b%b__transactionId__\x01%b\x02%b" % (raw, self._enrichment, unique_key, target.real)
+        queue = self._targets.waiting_queue(HALF_TOPIC)
+        if group is None or queue is None or len(properties) > _SIZE_MAX_BYTES:
+            return None
+        queue_offset, sys_flag, code = queue.next_offset, ext.f & _NO_TRANSACTION, tags_code_of(raw)
+        physical_offset, size = self._stager.stage(
+            queue, body, properties, raw, code, ext.h, sys_flag, ext.g, connection.host_bytes
+        )
+        half = transactions.begin(queue_offset, physical_offset, topic, None)
+        transactions.kept.add(
+            KeptHalf(
+                half, group.decode(), queue_id, body, properties, raw, code, ext.h, sys_flag, ext.g,
+                connection.host_bytes,
+            )
+        )  # fmt: skip
+        meter = self._stats.put_meter(HALF_TOPIC)
+        meter.count += 1
+        meter.calls += 1
+        meter.size_bytes += size
+        self._writer.staged_count += 1
+        return physical_offset, queue_offset, b""
+
+
+class EndHead(msgspec.Struct, gc=False):
+    """The members of an END_TRANSACTION's header that are needed; ``extFields`` is the wire's name."""
+
+    code: int
+    opaque: Int32
+    extFields: EndTransactionHeader
+    flag: int = 0
+
+
+# Decodes a JSON header. Raises ValueError or RecursionError when it can't, also for bad UTF-8.
+_decode_json = msgspec.json.Decoder(EndHead, strict=False).decode
+
+
+class FastEnds:
+    """A master calls it for frames that are neither sends nor pulls. It returns True when it has ended a transaction.
+
+    The half message must be kept, its transaction open, and the request correct. Anything else takes the plain path.
+    """
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        store: MessageStore,
+        writer: Writer,
+        stager: PlainStager,
+        targets: SendTargets,
+    ) -> None:
+        self._transactions = transactions
+        self._store = store
+        self._writer = writer
+        self._stager = stager
+        self._targets = targets
+        self.count = 0
+
+    def __call__(self, connection: Connection, payload: bytes) -> bool:
+        try:
+            head = _decode(payload)
+        except (ValueError, RecursionError, ProtocolViolation):
+            return False
+        if head is None or head.flag & FLAG_RESPONSE:
+            return False
+        header, transactions = head.extFields, self._transactions
+        kept = transactions.kept.get(header.commit_log_offset)
+        if (
+            kept is None
+            or kept.half.queue_offset != header.tran_state_table_offset
+            or kept.group != header.producer_group
+            or transactions.halves.at(kept.half.queue_offset) is not kept.half
+            or kept.half.physical_offset >= self._store.physical_max_offset  # this turn's: its answer has not left
+        ):
+            return False
+        try:
+            if not self._end(kept, header.commit_or_rollback):
+                return False
+        except StoreError:
+            return False  # nothing is staged: the plain path meets the same error and answers with it
+        self.count += 1
+        if not head.flag & FLAG_ONEWAY:
+            answer = Command(0, opaque=head.opaque, flag=FLAG_RESPONSE, serialize=payload[0])
+            self._writer.hold(connection, encode_command(answer))
+        return True
+
+    def _end(self, kept: KeptHalf, wanted: int) -> bool:
+        """End the transaction; False when the plain path must. Raises StoreError; then it stays open."""
+        place = (kept.half.topic, kept.queue_id)
+        target = self._targets.get(place) or self._targets.find(*place)
+        if target is None:
+            return False
+        if wanted == ROLLBACK:
+            self._transactions.end_kept(kept, Outcome.ROLLED_BACK)
+            return True
+        if wanted != COMMIT:
+            return False
+        _, size = self._stager.stage(
+            target.queue,
+            kept.body,
+            kept.properties,
+            kept.keyed,
+            kept.tags_code,
+            kept.flag,
+            kept.sys_flag | sysflag.TRANSACTION_COMMIT,
+            kept.born_timestamp_ms,
+            kept.born_host,
+            kept.half.physical_offset,
+        )
+        meter = target.meter
+        meter.count += 1
+        meter.calls += 1
+        meter.size_bytes += size
+        self._writer.staged_count += 1
+        self._transactions.end_kept(kept, Outcome.COMMITTED)
+        return True
+
+
+def _decode(payload: bytes) -> EndHead | None:
+    """Return the header of a frame that ends a transaction, None of another. Raises ValueError, RecursionError or
+    ProtocolViolation for a bad one."""
+    serialize = payload[0]
+    if serialize == SERIALIZE_JSON and payload.startswith(_JSON_END, 4):
+        return _decode_json(payload[4 : 4 + (payload[1] << 16 | payload[2] << 8 | payload[3])])
+    if serialize == SERIALIZE_ROCKETMQ and payload.startswith(_BINARY_END, 4):
+        command = decode_binary_header(payload[4 : 4 + (payload[1] << 16 | payload[2] << 8 | payload[3])], b"")
+        header = msgspec.convert(command.ext, EndTransactionHeader, strict=False)
+        return EndHead(command.code, command.opaque, header, command.flag)
+    return None
