@@ -13,7 +13,7 @@ import shutil
 import stat
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from pymq.errors import StoreError, StoreUnavailableError
 from pymq.file_lock import try_lock_byte
@@ -29,6 +29,14 @@ _fdatasync = getattr(os, "fdatasync", os.fsync)
 SYNC_THREAD_COUNT = 8
 SYNCED_TOGETHER_MIN = 64
 WHOLE_SYNC_MIN = 1000  # so many files and directories are synced with their whole file system, where that is possible
+
+
+class Begin(NamedTuple):
+    """The first bytes of a file, its size, and whether anything but a hole may follow them."""
+
+    data: bytes
+    size_bytes: int
+    has_more: bool
 
 
 class File(Protocol):
@@ -130,6 +138,13 @@ class Files(Protocol):
         """Open a file for reading and writing. ``create`` makes a missing one, ``size`` then extends it sparsely."""
         ...
 
+    def begin_of(self, path: str, size: int) -> Begin:
+        """Return the first ``size`` bytes of a file that need not be open. ``size`` is a number of whole pages.
+
+        Raises FileNotFoundError, OSError.
+        """
+        ...
+
     def exists(self, path: str) -> bool: ...
 
     def is_dir(self, path: str) -> bool: ...
@@ -223,14 +238,7 @@ class RealFile:
         os.posix_fallocate(self._fd, at, size)
 
     def next_data(self, at: int) -> int | None:
-        try:
-            return os.lseek(self._fd, at, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                return None
-            if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
-                return at if at < self.size() else None  # a file system without holes
-            raise
+        return _next_data(self._fd, at)
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
@@ -245,6 +253,17 @@ class RealFile:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _next_data(fd: int, at: int) -> int | None:
+    try:
+        return os.lseek(fd, at, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return None
+        if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
+            return at if at < os.fstat(fd).st_size else None  # a file system without holes
+        raise
 
 
 def _progress(written: int, path: str) -> int:
@@ -313,6 +332,14 @@ class RealFiles:
                 file.close()
                 raise
         return file
+
+    def begin_of(self, path: str, size: int) -> Begin:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            # Its blocks would not tell what follows: a file system that compresses counts fewer.
+            return Begin(os.pread(fd, size, 0), os.fstat(fd).st_size, _next_data(fd, size) is not None)
+        finally:
+            os.close(fd)
 
     def exists(self, path: str) -> bool:
         return os.access(path, os.F_OK)

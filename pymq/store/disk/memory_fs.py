@@ -23,7 +23,7 @@ from pymq.store.disk.disk_snapshot import (
     SnapshotFile,
     always,
 )
-from pymq.store.disk.fs import Buffer, File, Lock, sync_one_by_one
+from pymq.store.disk.fs import Begin, Buffer, File, Lock, sync_one_by_one
 
 
 class FileNode:
@@ -197,6 +197,10 @@ class MemoryFiles:
         if create and size is not None and len(node.data) < size:
             file.truncate(size)
         return file
+
+    def begin_of(self, path: str, size: int) -> Begin:
+        file = self.open(path)
+        return Begin(file.pread(0, size), file.size(), file.next_data(size) is not None)
 
     def exists(self, path: str) -> bool:
         return path in self.nodes or path in self.directories

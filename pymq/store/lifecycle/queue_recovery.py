@@ -57,7 +57,7 @@ class QueueRecovery:
         )
         doubts: list[str] = []
         for queue in queues.units():
-            doubt = self._settle(queue, below, is_exact=is_exact)
+            doubt = self._settle(queue, below, is_exact=is_exact, clean=clean)
             if doubt is not None:
                 doubts.append(doubt)
                 if not is_exact and 0 <= queue.last_physical_offset < log.min_offset:
@@ -79,13 +79,15 @@ class QueueRecovery:
         self._notes.extend(f"{doubt}: all queues are made again from the log" for doubt in doubts[:_DOUBTS_NOTED_MAX])
         return self.rebuild()
 
-    def _settle(self, queue: ConsumeQueue, below: int, *, is_exact: bool) -> str | None:
+    def _settle(self, queue: ConsumeQueue, below: int, *, is_exact: bool, clean: bool) -> str | None:
         """Find the queue's end; return a reason to make the queue again, if there is one."""
         log = self._log
-        starts = queue.file_starts()
-        if is_exact and starts == [0] and take_first_page(queue):
+        # A directory is listed where a crash may have left newer files: that takes as long as all the rest.
+        starts = None if clean and is_exact else queue.file_starts()
+        if is_exact and starts in (None, [0]) and take_first_page(queue, is_listed=starts is not None):
             _take_known_end(queue)
             return None
+        starts = queue.file_starts() if starts is None else starts
         queue.open_files(starts)
         short = queue.fit_sizes(starts)
         if not is_exact:

@@ -6,6 +6,7 @@ memory and reach the queue's files in bulk. Readers see files and tail as one.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 from typing import ClassVar
 from zlib import crc32
@@ -23,13 +24,23 @@ from pymq.model.layout import (
     UNIT,
     UNIT_SIZE_BYTES,
 )
-from pymq.store.disk.fs import File
+from pymq.store.disk.fs import Begin, File
 from pymq.store.log.log_record import Scanned
 from pymq.store.log.zeroing import zero_from
 from pymq.store.queue.queue_files import QueueFiles
 from pymq.store.queue.unit_sums import UnitSums
 
+_FIRST_FILE = f"/{0:020d}"
 _BLANK_UNITS_READ = 1024  # units read at a time while skipping blank units
+
+
+@lru_cache(maxsize=64)  # a topic's queues are made one after the other, and share these objects
+def _of_topic(topic: str) -> tuple[bytes, int, int]:
+    """Return the bytes between a record's body and its properties' length, the record's magic and its overhead."""
+    raw = topic.encode()
+    is_long = len(raw) > TOPIC_V1_SIZE_MAX_BYTES
+    part = (I16.pack(len(raw)) if is_long else bytes((len(raw),))) + raw
+    return part, MAGIC_V2 if is_long else MAGIC_V1, RECORD_OVERHEAD_BYTES - TOPIC_LENGTH_BYTES + len(part)
 
 
 class ConsumeQueue:
@@ -71,12 +82,7 @@ class ConsumeQueue:
         self.topic = topic
         self.queue_id = queue_id
         self.directory = files.directory(topic, queue_id)
-        raw = topic.encode()
-        is_long = len(raw) > TOPIC_V1_SIZE_MAX_BYTES
-        # The bytes between a record's body and its properties' length; two bytes of length in version 2.
-        self.topic_part = (I16.pack(len(raw)) if is_long else bytes((len(raw),))) + raw
-        self.magic = MAGIC_V2 if is_long else MAGIC_V1
-        self.overhead_bytes = RECORD_OVERHEAD_BYTES - TOPIC_LENGTH_BYTES + len(self.topic_part)
+        self.topic_part, self.magic, self.overhead_bytes = _of_topic(topic)
         self.base_offset = 0  # first unit of the oldest file
         self.base_place = -1  # where a start saw the first unit point, when its sum proved it
         self.oldest_offset = 0  # no file begins below, not even one that a lost file makes unreachable
@@ -302,6 +308,19 @@ class ConsumeQueue:
     def file(self, start: int) -> File:
         """The file that begins at a position. Raises FileNotFoundError."""
         return self._files.get(f"{self.directory}/{start:020d}")
+
+    def begin_of_first_file(self, size: int, *, is_alone: bool) -> Begin | None:
+        """Return the first ``size`` bytes of the file that begins with offset 0; None without it.
+
+        None also with a second file behind it, unless the caller knows that it ``is_alone``. Raises OSError.
+        """
+        files = self._files
+        if not is_alone and files.files.exists(f"{self.directory}/{files.file_size_bytes:020d}"):
+            return None
+        try:
+            return files.files.begin_of(self.directory + _FIRST_FILE, size)
+        except FileNotFoundError:
+            return None
 
     def fit_sizes(self, starts: list[int]) -> list[int]:
         """Give each file the size of a queue file; return the starts of those that were shorter.

@@ -77,7 +77,7 @@ def test_the_short_look_equals_the_close_one(lengths: list[int], damage: tuple[s
             data.resize(at if what == "cut" else FILE_SIZE + at)
     other = copy(files)
     short = opened(files)
-    with patch.object(queue_recovery, "take_first_page", lambda queue: False):
+    with patch.object(queue_recovery, "take_first_page", lambda queue, **_: False):
         close = opened(other)
     assert states(short) == states(close)
     assert everything(short) == everything(close)
@@ -132,3 +132,20 @@ def test_an_unclean_start_finds_the_same_ends_with_and_without_holes(length: int
         two = opened(other)
     assert states(one) == states(two)
     assert one.max_offset("T", 0) == length + 1
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_start_takes_no_stale_file_for_newer_units(number: int) -> None:
+    files = filled([5])
+    stale = files.open(f"{ROOT}/consumequeue/T/0/{number * FILE_SIZE:020d}", create=True, size=FILE_SIZE)
+    stale.pwrite(0, b"\7" * 40)
+    store = opened(files)
+    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (0, 5)
+    for at in range(5, 1210):
+        put(store, "T", 0, b"%d" % at)
+        if at % 100 == 0:
+            store._housekeeping.write()
+    store.close()
+    store = opened(files)
+    assert everything(store) == {("T", 0): [b"%d" % at for at in range(5)] + [b"%d" % at for at in range(5, 1210)]}
+    store.close()
