@@ -25,7 +25,7 @@ NamesrvOption = Annotated[
         "--namesrv",
         envvar="NAMESRV_ADDR",
         metavar="HOST:PORT;…",
-        help="Name servers, separated by ';', or the http:// URL of an address server.",
+        help="Name servers, separated by ';', or the URL of an HTTP(S) address server.",
     ),
 ]
 OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")]

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from pymq.errors import ClosedError, UnreachableError, UsageError
 from pymq.model.hosts import check_name_server
 from pymq.model.route import BrokerData
+from pymq.net.address_server import ADDRESSES_MAX
 from pymq.net.client import RemotingClient
-from pymq.net.name_server_list import ADDRESSES_MAX, NameServerList
+from pymq.net.name_server_list import NameServerList
 from pymq.wire.command import Command
 
 NAMESRV_VARIABLE = "NAMESRV_ADDR"

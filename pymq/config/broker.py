@@ -36,7 +36,7 @@ class BrokerConfig(Config):
     broker_cluster_name: str = setting("brokerClusterName", "DefaultCluster", "Cluster this broker belongs to.")
     broker_name: str = setting("brokerName", "broker-a", "Name of the group of brokers with the same data.")
     broker_id: int = setting("brokerId", 0, "0 is the master, others are slaves.", minimum=0, maximum=BROKER_ID_MAX)
-    namesrv_addr: str = setting("namesrvAddr", "127.0.0.1:9876", "Name servers, separated by `;`, or the URL of an address server, `http://HOST:PORT/rocketmq/nsaddr`; the default is NAMESRV_ADDR from the environment. Empty: none.")
+    namesrv_addr: str = setting("namesrvAddr", "127.0.0.1:9876", "Name servers, separated by `;`, or the URL of an address server, `http://HOST:PORT/rocketmq/nsaddr` or `https://`; the default is NAMESRV_ADDR from the environment. Empty: none.")
     fetch_from_address_server: bool = setting("fetchNamesrvAddrByAddressServer", False, "Ask an HTTP address server for the name servers, every two minutes; a namesrvAddr that is set wins.")
     address_server_domain: str = setting("rmqAddressServerDomain", "", "Host of that address server, with `:PORT` if it is not 8080.")
     address_server_group: str = setting("rmqAddressServerSubGroup", "nsaddr", "Last part of its path, after `/rocketmq/`.")

@@ -22,7 +22,7 @@ from pymq.errors import ConfigError, UsageError
 
 FILE_SIZE_BYTES_MAX = 1024 * 1024
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,127}\Z")
-_ADDRESS_SERVER = re.compile(r"http://[^\s/:]+(:[0-9]{1,5})?/[!-~]+\Z")
+_ADDRESS_SERVER = re.compile(r"https?://[^\s/:]+(:[0-9]{1,5})?/[!-~]+\Z")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 

@@ -41,9 +41,12 @@ def parse_address(text: str) -> tuple[str, int]:
     return match.group(1) or match.group(2), int(match.group(3))
 
 
+HTTP_PREFIX, HTTPS_PREFIX = "http://", "https://"
+
+
 def is_address_server(text: str) -> bool:
-    """Return whether a place of name servers is the URL of an HTTP address server, which names them."""
-    return text.startswith("http://")
+    """Return whether a place of name servers is the URL of an address server, which names them."""
+    return text.startswith((HTTP_PREFIX, HTTPS_PREFIX))
 
 
 def check_name_server(text: str) -> None:
@@ -51,7 +54,7 @@ def check_name_server(text: str) -> None:
     if not is_address_server(text):
         parse_address(text)
         return
-    place, slash, path = text.removeprefix("http://").partition("/")
+    place, slash, path = text.partition("://")[2].partition("/")
     host, colon, port = place.rpartition(":")
     is_port = port.isdigit() and 0 < int(port) < 65536
     if not slash or not path or not place or (colon and not (host and is_port)) or not text.isprintable():
@@ -61,8 +64,9 @@ def check_name_server(text: str) -> None:
 
 
 def server_place(text: str) -> str:
-    """Return ``host:port`` of a name server or of an address server (port 80 by default)."""
+    """Return ``host:port`` of a name server or of an address server (port 80 or 443 by default)."""
     if not is_address_server(text):
         return text
-    place = text.removeprefix("http://").partition("/")[0]
-    return place if ":" in place else f"{place}:80"
+    place = text.partition("://")[2].partition("/")[0]
+    default_port = 443 if text.startswith(HTTPS_PREFIX) else 80
+    return place if ":" in place else f"{place}:{default_port}"

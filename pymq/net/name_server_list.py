@@ -1,4 +1,4 @@
-"""NameServerList: the addresses of name servers, fixed ones and those that an HTTP address server names.
+"""NameServerList: the addresses of name servers, fixed ones and those that an address server names.
 
 RocketMQ's clients and brokers ask ``http://HOST:8080/rocketmq/nsaddr`` every two minutes and get ``a:9876;b:9876``
 (Java: TopAddressing). So name servers can be added and moved without a restart of anything else.
@@ -8,63 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 
 from pymq.clock import Clock
 from pymq.errors import UnreachableError
 from pymq.model.hosts import format_address, is_address_server, parse_address
+from pymq.net.address_server import named_by
 
 log = logging.getLogger(__name__)
 
-FETCH_TIMEOUT_S = 3.0
 REFRESH_MS = 120_000
 RETRY_MS = 10_000  # after a failure
-ANSWER_BYTES_MAX = 64 * 1024
-ADDRESSES_MAX = 64
-HTTP_OK = 200
 
 Fetch = Callable[[str], Awaitable[list[str]]]
 
 
 async def fetch_addresses(url: str) -> list[str]:
     """Return the addresses that an address server names. Raises UnreachableError with what it answered."""
-    return await asyncio.to_thread(_fetch, url)
-
-
-def _fetch(url: str) -> list[str]:
-    # Imported here: few programs need them, and each would start 20 ms later.
-    import http.client  # noqa: PLC0415
-    from urllib.parse import urlsplit  # noqa: PLC0415
-
-    parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.netloc, timeout=FETCH_TIMEOUT_S)
-    try:
-        connection.request("GET", parts.path + (f"?{parts.query}" if parts.query else ""))
-        with connection.getresponse() as answer:
-            status, body = answer.status, answer.read(ANSWER_BYTES_MAX)
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise UnreachableError(f"the address server {url} does not answer: {error or type(error).__name__}") from None
-    finally:
-        connection.close()
-    text = body.decode("utf-8", "replace").strip()
-    addresses = [part.strip() for part in re.split("[;,\n]", text) if part.strip()]
-    problem = f"status {status}" if status != HTTP_OK else _problem(addresses)
-    if problem:
-        raise UnreachableError(f"the address server {url} names no name servers: {problem}")
-    return addresses
-
-
-def _problem(addresses: Sequence[str]) -> str:
-    if not 1 <= len(addresses) <= ADDRESSES_MAX:
-        return f"{len(addresses)} addresses, allowed are 1 to {ADDRESSES_MAX}"
-    try:
-        for address in addresses:
-            parse_address(address[:300])
-    except ValueError as error:
-        return str(error)
-    return ""
+    return await asyncio.to_thread(named_by, url)
 
 
 async def look_up(address: str) -> list[str]:
@@ -133,7 +95,7 @@ class NameServerList:
                 self._found[url] = await self._fetch(url)
             except UnreachableError as error:
                 problem = str(error)
-        if problem and problem != self.problem:
+        if problem and problem != self.problem and self.addresses:
             log.warning("name servers stay as they are: %s", problem)
         self.problem = problem
         if not problem:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from hashlib import blake2b
 from typing import Final, NamedTuple, Protocol
 
 from pymq.errors import NotFoundError, RefusedError, UnreachableError, UsageError
 from pymq.model import sysflag
 from pymq.model.fastjson import loads
+from pymq.model.hosts import check_name_server
 from pymq.model.inner_batch import with_single_records
 from pymq.model.names import is_user_topic
 from pymq.model.record import StoredMessage, decode_records
 from pymq.model.route import MASTER_ID, BrokerData, TopicRoute
+from pymq.spark.name_servers import ADDRESS_SERVERS
 from pymq.spark.ranges import DEFAULT_GROUP
 from pymq.spark.remote import Remote
 from pymq.wire.bodies_client import decode_body
@@ -80,9 +83,14 @@ class RemoteCluster:
     """A cluster over the network. Raises UnreachableError and RefusedError from every method."""
 
     def __init__(self, namesrv: str, *, timeout_s: float = 10.0) -> None:
-        self._namesrvs = [address.strip() for address in namesrv.split(";") if address.strip()]
-        if not self._namesrvs:
+        self._places = [place.strip() for place in re.split("[;,]", namesrv) if place.strip()]
+        if not self._places:
             raise UsageError("no name server is given: write host:port, several separated by ';'")
+        try:
+            for place in self._places:
+                check_name_server(place)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
         self._timeout_s = timeout_s
         self._remotes: dict[str, Remote] = {}
 
@@ -192,7 +200,7 @@ class RemoteCluster:
         return decode_header(OffsetAnswer, answer.ext).offset
 
     def _ask_namesrv(self, command: Command) -> Command:
-        return self._ask_any(self._namesrvs, command)
+        return self._ask_any(ADDRESS_SERVERS.addresses(self._places), command)
 
     def _ask_any(self, addresses: list[str] | tuple[str, ...], command: Command, *, is_checked: bool = True) -> Command:
         """Returns the answer of the first server that answers; a refusal is raised if ``is_checked``."""

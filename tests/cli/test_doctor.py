@@ -13,7 +13,9 @@ import pytest
 from pymq.cli import main as cli
 from pymq.client.sync import SyncPushConsumer
 from pymq.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE
+from pymq.testing.standalone import StandaloneProcess
 from tests.machine import NOWHERE
+from tests.net.test_name_server_list import AddressServer
 
 from .brokers import Brokers
 from .conftest import Pymq
@@ -38,6 +40,21 @@ def test_without_a_name_server_nothing_else_is_checked(pymq: Pymq) -> None:
     assert "not checked: agreement, brokers" in done.out
     record = pymq("doctor", "--namesrv", NOWHERE, "-o", "json").json()
     assert [check["name"] for check in record["checks"] if check["checked"]] == ["name-servers"]
+
+
+def test_name_servers_that_an_address_server_names_are_compared(pymq: Pymq, server: StandaloneProcess) -> None:
+    address_server = AddressServer()
+    address_server.body = f"{server.namesrv};{NOWHERE}".encode()
+    try:
+        done = pymq("doctor", "--namesrv", address_server.url, "--check", "name-servers", "--check", "address")
+        assert done.code == EXIT_FAILED and done.out.count("PROBLEM") == 1
+        assert f"PROBLEM  name-servers: {NOWHERE}" in done.out
+    finally:
+        address_server.close()
+    gone = pymq("doctor", "--namesrv", address_server.url)
+    assert gone.code == EXIT_UNREACHABLE and f"PROBLEM  name-servers: {address_server.url}" in gone.out
+    listed = pymq("topic", "list", "--namesrv", address_server.url)
+    assert listed.code == EXIT_UNREACHABLE and listed.err.count("does not answer") == 1, "said once"
 
 
 def test_an_unknown_check_is_named(pymq: Pymq) -> None:

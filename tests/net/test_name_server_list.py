@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
 from pymq.clock import ManualClock
 from pymq.errors import UnreachableError
-from pymq.net.name_server_list import ADDRESSES_MAX, REFRESH_MS, RETRY_MS, NameServerList, fetch_addresses, look_up
+from pymq.net.address_server import ADDRESSES_MAX
+from pymq.net.name_server_list import REFRESH_MS, RETRY_MS, NameServerList, fetch_addresses, look_up
+
+CERTIFICATE = Path(__file__).with_name("self_signed.pem")  # with its key; until 2120, for 127.0.0.1
 
 
 class AddressServer:
-    """An address server whose answer a test sets."""
+    """An address server whose answer a test sets; with ``is_secret`` over HTTPS with CERTIFICATE."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_secret: bool = False) -> None:
         self.status, self.body = 200, b""
         outer = self
 
@@ -30,9 +35,13 @@ class AddressServer:
             def log_message(self, *_: object) -> None: ...
 
         self._server = HTTPServer(("127.0.0.1", 0), Handler)
+        if is_secret:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(CERTIFICATE)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/rocketmq/nsaddr"
+        self.url = f"http{'s' if is_secret else ''}://127.0.0.1:{self._server.server_address[1]}/rocketmq/nsaddr"
 
     def close(self) -> None:
         self._server.shutdown()
@@ -67,6 +76,22 @@ def test_another_answer_is_named(address_server: AddressServer, status: int, bod
     address_server.status, address_server.body = status, body
     with pytest.raises(UnreachableError, match=part):
         asyncio.run(fetch_addresses(address_server.url))
+
+
+def test_an_https_server_needs_a_certificate_that_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = AddressServer(is_secret=True)
+    server.body = b"a:1"
+    try:
+        with pytest.raises(UnreachableError, match=r"its certificate is not trusted: .* in SSL_CERT_FILE"):
+            asyncio.run(fetch_addresses(server.url))
+        monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+        assert asyncio.run(fetch_addresses(server.url)) == ["a:1"]
+        with pytest.raises(UnreachableError, match="its certificate is for another host"):
+            asyncio.run(fetch_addresses(server.url.replace("127.0.0.1", "localhost")))
+        with pytest.raises(UnreachableError, match="does not answer"):
+            asyncio.run(fetch_addresses(server.url.replace("https", "http")))
+    finally:
+        server.close()
 
 
 def test_an_address_server_that_is_away_is_named() -> None:

@@ -9,9 +9,13 @@ from typing import Any
 import pyarrow.dataset
 import pytest
 
+from pymq.clock import ManualClock
+from pymq.errors import UnreachableError, UsageError
 from pymq.model.record import encode_batch_entry
+from pymq.net.name_server_list import REFRESH_MS, RETRY_MS
 from pymq.spark.cluster import RemoteCluster
 from pymq.spark.export import ExportOptions, run
+from pymq.spark.name_servers import AddressServers
 from pymq.spark.planner import make_plan
 from pymq.spark.positions import Position
 from pymq.spark.ranges import QueueRange, ReadSettings
@@ -21,6 +25,7 @@ from pymq.spark.selection import Selection
 from pymq.spark.topics import TopicChoice
 from pymq.testing.standalone import StandaloneProcess
 from pymq.wire.command import request
+from tests.net.test_name_server_list import CERTIFICATE, AddressServer
 
 COUNT = 6000
 QUEUES = 4
@@ -51,6 +56,45 @@ def test_ranges_are_read_completely_and_by_tag(server: StandaloneProcess) -> Non
         readers = [RangeReader(part, settings) for part in plan.ranges]
         ids = [name for reader in readers for batch in reader.batches() for name in batch.column("msgId").to_pylist()]
         assert len(ids) == expected and sum(reader.lost for reader in readers) == 0
+
+
+@pytest.mark.parametrize("is_secret", [False, True])
+def test_name_servers_by_an_address_server(
+    server: StandaloneProcess, is_secret: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    address_server = AddressServer(is_secret=is_secret)
+    address_server.body = server.namesrv.encode()
+    try:
+        with RemoteCluster(address_server.url) as view:
+            assert view.user_topics() == ["orders"]
+    finally:
+        address_server.close()
+    with RemoteCluster(address_server.url) as view:
+        assert view.user_topics() == ["orders"], "an answer stays while the address server is away"
+    with RemoteCluster("http://127.0.0.1:1/none") as view, pytest.raises(UnreachableError, match="does not answer"):
+        view.user_topics()
+    with pytest.raises(UsageError, match="write its whole URL"):
+        RemoteCluster("https://host")
+
+
+def test_an_address_server_is_asked_again_in_time_and_may_be_away() -> None:
+    clock, answers, asked = ManualClock(), [["a:1"], None, ["b:2"]], []
+
+    def fetch(url: str) -> list[str]:
+        asked.append(url)
+        answer = answers.pop(0)
+        if answer is None:
+            raise UnreachableError("away")
+        return answer
+
+    servers = AddressServers(clock, fetch)
+    places = ["fixed:9", "https://x/y"]
+    assert servers.addresses(places) == servers.addresses(places) == ["fixed:9", "a:1"] and len(asked) == 1
+    clock.advance(REFRESH_MS)
+    assert servers.addresses(places) == servers.addresses(places) == ["fixed:9", "a:1"] and len(asked) == 2
+    clock.advance(RETRY_MS)
+    assert servers.addresses(places) == ["fixed:9", "b:2"]
 
 
 @pytest.mark.spark

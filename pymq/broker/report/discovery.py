@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.net.name_server_list import NameServerList
+
+log = logging.getLogger(__name__)
 
 
 class NameServerDiscovery:
@@ -16,5 +20,10 @@ class NameServerDiscovery:
 
     async def look(self) -> None:
         """Ask for the name servers, if the configuration has them asked for and it is time. Never raises."""
-        if self._servers.changes and await self._servers.refresh():
+        if not self._servers.changes:
+            return
+        before = self._servers.problem
+        if await self._servers.refresh():
             self._config.found_namesrv_addresses = self._servers.addresses
+        elif not self._servers.addresses and self._servers.problem != before:
+            log.warning("no name server is known: %s", self._servers.problem)

@@ -13,8 +13,8 @@ from pymq.cli.doctor.state import Broker, ClusterState, Group, NameServer, Offse
 from pymq.cli.replica_view import BrokerView, ask
 from pymq.client.admin import Admin
 from pymq.clock import Clock
-from pymq.errors import PymqError
-from pymq.model.hosts import format_address, host_of, parse_address
+from pymq.errors import PymqError, UnreachableError
+from pymq.model.hosts import format_address, host_of, is_address_server, parse_address
 from pymq.model.names import is_system_group
 
 AT_ONCE = 16  # brokers refuse with 2 when 64 such requests wait
@@ -61,7 +61,7 @@ class Gatherer:
 
     def __init__(
         self,
-        addresses: Sequence[str],
+        places: Sequence[str],
         open_admin: OpenAdmin,
         *,
         clock: Clock,
@@ -69,7 +69,7 @@ class Gatherer:
         observe_ms: int = OBSERVED_MS,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._addresses = addresses
+        self._places = places
         self._open_admin = open_admin
         self._clock = clock
         self._probe = probe
@@ -79,7 +79,7 @@ class Gatherer:
     async def state(self) -> ClusterState:
         """Returns the state; name servers and brokers that can't be reached are in it with their errors."""
         state = ClusterState(self._clock.now_ms())
-        state.name_servers = await _for_each(self._addresses, self._name_server)
+        state.name_servers = await _for_each(await self._name_servers(), self._name_server)
         async with self._admin(state) as admin:
             if admin is None:
                 return state
@@ -95,6 +95,17 @@ class Gatherer:
                     group.later = later.get(group.name)
                 state.observed_ms = self._observe_ms
         return state
+
+    async def _name_servers(self) -> list[str]:
+        """Returns the given addresses; in place of an address server that answers, those that it names."""
+        found = [place for place in self._places if not is_address_server(place)]
+        for url in filter(is_address_server, self._places):
+            try:
+                async with self._open_admin([url]) as admin:
+                    found += admin.namesrv.addresses
+            except UnreachableError:
+                found.append(url)  # as a name server that does not answer
+        return list(dict.fromkeys(found))
 
     @asynccontextmanager
     async def _admin(self, state: ClusterState) -> AsyncIterator[Admin | None]:
