@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from pymq.errors import StoppedError
 from pymq.net.descriptors import raise_descriptor_limit
+from pymq.net.freed_memory import keep_for_reuse
 from pymq.net.turn_watch import TurnWatch
 
 T = TypeVar("T")
@@ -43,6 +44,7 @@ def begin_serving(turns: TurnWatch) -> None:
     """
     gc.collect()
     gc.freeze()
+    keep_for_reuse()
     turns.start()
 
 

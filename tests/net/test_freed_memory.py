@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import platform
+import subprocess
+import sys
+
 import pytest
 
 from pymq.clock import ManualClock
@@ -92,3 +96,31 @@ def test_what_was_in_use_at_one_return_is_returned_by_a_later_one(process: Proce
 def test_a_real_process_has_memory_and_any_c_library_is_fine() -> None:
     assert private_bytes() >= 0
     return_freed_memory()
+
+
+FAULTS = """
+import resource, sys
+from pymq.net.freed_memory import keep_for_reuse
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+if sys.argv[1] == "keep":
+    keep_for_reuse()
+for turn in range(60):
+    if turn == 10:
+        before = faults()
+    answers = [bytes([turn]) * (250_000 + 4096 * turn) for _ in range(8)]  # each turn's are larger
+    del answers
+print(faults() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told what to keep")
+def test_answers_take_the_memory_of_earlier_ones() -> None:
+    def faults(mode: str) -> int:
+        done = subprocess.run([sys.executable, "-c", FAULTS, mode], capture_output=True, text=True, check=True)
+        return int(done.stdout)
+
+    pages_of_a_turn = 8 * 250_000 // 4096
+    assert faults("keep") < 5 * pages_of_a_turn < 20 * pages_of_a_turn < faults("as it is")
