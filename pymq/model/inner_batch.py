@@ -6,6 +6,7 @@ its own offset is the first one's.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -15,11 +16,13 @@ from pymq.model import sysflag
 from pymq.model.compression import InflateError
 from pymq.model.layout import (
     BATCH_ENTRY_BODY_AT,
-    BATCH_ENTRY_BODY_LENGTH_AT,
-    BATCH_ENTRY_OVERHEAD_BYTES,
     BATCH_ENTRY_SIZES,
+    I16,
     INNER_COUNT_MAX,
+    PROPERTIES_LENGTH_BYTES,
     PROPERTIES_SIZE_MAX_BYTES,
+    UNIFORM_ENTRIES_MAX,
+    uniform_batch_entries,
 )
 from pymq.model.properties import INNER_NUM, find_property
 from pymq.model.record import (
@@ -39,7 +42,7 @@ INNER_PROPERTIES_SIZE_MAX_BYTES = 48  # of INNER_NUM and INNER_BASE, which the b
 _INNER_NUM = INNER_NUM.encode()
 _INNER_NUM_HEAD = _INNER_NUM + b"\x01"
 _COUNT_DIGITS_MAX = 5
-_SIZE_COLUMNS = (*range(4), *range(BATCH_ENTRY_BODY_LENGTH_AT, BATCH_ENTRY_BODY_AT))  # of an entry: its two sizes
+_NO_ENTRIES = (0, 0, b"")
 
 
 def has_batch_queues(attributes: Mapping[str, Any] | None) -> bool:
@@ -57,25 +60,54 @@ def message_count(sys_flag: int, properties: bytes) -> int:
     return min(max(int(text), 1), INNER_COUNT_MAX)
 
 
-def count_uniform(entries: bytes) -> tuple[int, int]:
-    """Return the number of entries of a batch request's body, and the bytes of each one's properties.
+def own_properties(entries: bytes) -> tuple[int, int, bytes]:
+    """Return the number of entries of a batch request's body, the bytes of the longest properties, and all of them.
 
-    (0, 0) unless all entries have the same sizes and add up: then :func:`~pymq.model.record.decode_batch` decides.
+    They stand back to back, each behind its two bytes of length. Zeros when the entries don't add up, or there is none:
+    then :func:`~pymq.model.record.decode_batch` says why.
     """
-    if len(entries) < BATCH_ENTRY_OVERHEAD_BYTES:
-        return 0, 0
-    size, _, body_size = BATCH_ENTRY_SIZES.unpack_from(entries)
-    own_size = size - BATCH_ENTRY_OVERHEAD_BYTES - body_size
-    if body_size < 0 or not 0 <= own_size <= PROPERTIES_SIZE_MAX_BYTES or len(entries) % size:
-        return 0, 0
-    count = len(entries) // size
-    own_at = BATCH_ENTRY_BODY_AT + body_size
-    if entries[own_at] << 8 | entries[own_at + 1] != own_size:
-        return 0, 0
-    for at in (*_SIZE_COLUMNS, own_at, own_at + 1):
-        if entries[at::size] != entries[at : at + 1] * count:
-            return 0, 0
-    return count, own_size
+    try:
+        size, _, body_size = BATCH_ENTRY_SIZES.unpack_from(entries)
+        area_size = size - BATCH_ENTRY_BODY_AT - body_size
+        count = len(entries) // size if size > 0 else 0
+        if 0 < count <= UNIFORM_ENTRIES_MAX and count * size == len(entries) and body_size >= 0:
+            found = _uniform_areas(entries, body_size, area_size, count)
+            if found is not None:
+                return count, area_size - PROPERTIES_LENGTH_BYTES, found
+        return _areas(entries)
+    except (struct.error, IndexError):
+        return _NO_ENTRIES
+
+
+def _uniform_areas(entries: bytes, body_size: int, area_size: int, count: int) -> bytes | None:
+    """Return the properties with their lengths when the heads of all entries are equal, as most batches have it."""
+    if not PROPERTIES_LENGTH_BYTES <= area_size <= PROPERTIES_LENGTH_BYTES + PROPERTIES_SIZE_MAX_BYTES:
+        return None
+    parts = uniform_batch_entries(body_size, area_size, count).unpack(entries)
+    if b"".join(parts[::2]) != parts[0] * count:
+        return None
+    areas = b"".join(parts[1::2])
+    high, low = I16.pack(area_size - PROPERTIES_LENGTH_BYTES)
+    if areas[::area_size].count(high) != count or areas[1::area_size].count(low) != count:
+        return None
+    return areas
+
+
+def _areas(entries: bytes) -> tuple[int, int, bytes]:
+    """Do as :func:`own_properties`, entry by entry. Raises struct.error, IndexError when the last one is cut short."""
+    areas: list[bytes] = []
+    longest = at = 0
+    end = len(entries)
+    while at < end:
+        size, _, body_size = BATCH_ENTRY_SIZES.unpack_from(entries, at)
+        area_at = at + BATCH_ENTRY_BODY_AT + body_size
+        at += size
+        own_size = entries[area_at] << 8 | entries[area_at + 1]
+        if body_size < 0 or at > end or area_at + PROPERTIES_LENGTH_BYTES + own_size != at:
+            return _NO_ENTRIES
+        longest = max(longest, own_size)
+        areas.append(entries[area_at:at])
+    return len(areas), longest, b"".join(areas)
 
 
 def is_inner_batch(message: StoredMessage) -> bool:

@@ -17,6 +17,7 @@ instead of 8, and later fields shift::
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 from pymq.model import sysflag
 
@@ -103,6 +104,18 @@ BATCH_ENTRY_BODY_LENGTH_AT = 16
 BATCH_ENTRY_BODY_AT = 20
 BATCH_ENTRY_OVERHEAD_BYTES = BATCH_ENTRY_BODY_AT + PROPERTIES_LENGTH_BYTES
 BATCH_COUNT_MAX = 32767
+UNIFORM_ENTRIES_MAX = 1024  # that one Struct takes apart
+
+
+@lru_cache(maxsize=32)  # of 100 KB each at most
+def uniform_batch_entries(body_size: int, area_size: int, count: int) -> struct.Struct:
+    """Return what takes ``count`` entries of equal sizes apart: of each the head before the body, and what follows it.
+
+    ``area_size``: of the properties with their length.
+    """
+    assert count <= UNIFORM_ENTRIES_MAX
+    return struct.Struct(f"{BATCH_ENTRY_BODY_AT}s{body_size}x{area_size}s" * count)
+
 
 # -- consume queue unit -----------------------------------------------------------------------------------------------
 

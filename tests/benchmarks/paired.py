@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks import answers, frames, process
+from tests.benchmarks import inner_batches as inner
 from tests.benchmarks.control import BenchError, Control, connect
 from tests.benchmarks.standalone import PyMQBroker
 
@@ -64,9 +65,10 @@ class Target:
         command = ["env", f"PYTHONPATH={tree.resolve()}", sys.executable, "-P", "-m", "pymq"]
         self.server = PyMQBroker(directory, command)
         self.server.start()
-        self.topic = "paired"
+        self.topic, self.inner_topic = "paired", "paired_inner"
         with Control(self.server.broker) as control:
             control.create_topic(self.topic, QUEUES)
+            control.create_topic(self.inner_topic, QUEUES, inner.ATTRIBUTES)
         self.numbers = 0
         self.links: list[Link] = []
 
@@ -80,9 +82,11 @@ class Target:
         while self.links:
             self.links.pop().close()
 
-    def stream(self, header: int = frames.JSON_HEADER, batch: int = 1, queues: int = QUEUES) -> frames.SendStream:
+    def stream(
+        self, header: int = frames.JSON_HEADER, batch: int = 1, queues: int = QUEUES, topic: str | None = None
+    ) -> frames.SendStream:
         self.numbers += 1 << 28
-        return frames.SendStream(self.topic, queues, 128, header, batch, self.numbers)
+        return frames.SendStream(topic or self.topic, queues, 128, header, batch, self.numbers)
 
     def stop(self) -> None:
         self.disconnect()
@@ -93,11 +97,12 @@ class Target:
 Steps = Callable[[Target], tuple[Callable[[], None], int]]
 
 
-def _sends(header: int, batch: int, in_flight: int) -> Steps:
+def _sends(header: int, batch: int, in_flight: int, *, is_inner: bool = False) -> Steps:
     """Steps of ``in_flight`` requests at once, whose answers are awaited."""
 
     def steps(target: Target) -> tuple[Callable[[], None], int]:
-        stream, link = target.stream(header, batch), target.link()
+        topic = target.inner_topic if is_inner else target.topic
+        stream, link = target.stream(header, batch, topic=topic), target.link()
 
         def step() -> None:
             left = in_flight
@@ -156,11 +161,35 @@ def _pulls(header: int) -> Steps:
     return steps
 
 
+def _inner_pulls(target: Target) -> tuple[Callable[[], None], int]:
+    """Steps of a pull of 32 inner batches that are stored, from each queue in turn."""
+    link = target.link()
+    with Control(target.server.broker) as control:
+        while (least := min(control.max_offsets(target.inner_topic, QUEUES))) < 2 * inner.PULL_COUNT_MAX:
+            fill, _ = _sends(frames.JSON_HEADER, inner.BATCH, 16, is_inner=True)(target)
+            for _ in range(QUEUES * inner.PULL_COUNT_MAX // 128):
+                fill()
+    number = 0
+
+    def step() -> None:
+        nonlocal number
+        number += 1
+        offset = number // QUEUES * inner.PULL_COUNT_MAX % (least - inner.PULL_COUNT_MAX) // inner.BATCH * inner.BATCH
+        pull = frames.pull_frame(number, target.inner_topic, "paired", number % QUEUES, offset, inner.PULL_COUNT_MAX)
+        link.send(pull)
+        _check(link.receive(1))
+
+    return step, inner.PULL_COUNT_MAX
+
+
 CASES: dict[str, Steps] = {
     "send": _sends(frames.JSON_HEADER, 1, 1),
     "send-32": _sends(frames.JSON_HEADER, 1, 32),
     "send-binary-32": _sends(frames.BINARY_HEADER, 1, 32),
     "send-batch": _sends(frames.JSON_HEADER, 32, 16),
+    "inner-batch": _sends(frames.JSON_HEADER, inner.BATCH, 16, is_inner=True),
+    "inner-batch-binary": _sends(frames.BINARY_HEADER, inner.BATCH, 16, is_inner=True),
+    "inner-backlog": _inner_pulls,
     "woken-pull": _woken,
     "backlog": _pulls(frames.JSON_HEADER),
     "backlog-binary": _pulls(frames.BINARY_HEADER),

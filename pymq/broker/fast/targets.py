@@ -50,6 +50,7 @@ class SendTargets:
         self._known_inner: dict[tuple[str, int], InnerTarget] = {}
         self._waiting: dict[str, ConsumeQueue] = {}
         self.get = self._known.get
+        self.get_inner = self._known_inner.get
         topics.add_listener(self._forget)
 
     def find(self, topic_name: str, queue_id: int) -> Target | None:
@@ -63,10 +64,9 @@ class SendTargets:
         return target
 
     def find_inner(self, topic_name: str, queue_id: int) -> InnerTarget | None:
-        """Return the target if it takes inner batches, and cache it; else None."""
-        known = self._known_inner.get((topic_name, queue_id))
-        if known is not None or not self._is_plain(topic_name, queue_id, holds_batches=True):
-            return known
+        """Do as :meth:`find` for a target that takes inner batches, and cache it for :attr:`get_inner`."""
+        if not self._is_plain(topic_name, queue_id, holds_batches=True):
+            return None
         queue = self._stager.batch_queue(topic_name, queue_id)
         if queue is None:
             return None

@@ -160,10 +160,11 @@ class BatchQueue:
 
     # -- appending ----------------------------------------------------------------------------------------------
 
-    def stage(self, physical_offset: int, size: int, tags_code: int, store_ms: int, count: int) -> None:
-        """Add the unit of a staged record with ``count`` messages. They get the queue's next offsets."""
-        unit = BATCH_UNIT.pack(physical_offset, size, tags_code, store_ms, self.next_offset, count, NOT_COMPACTED, 0)
-        self.staged.append(unit)
+    def stage(self, physical_offset: int, size: int, tags_code: int, store_ms: int, offset: int, count: int) -> None:
+        """Add the unit of a staged record with ``count`` messages. They have the offsets from :attr:`next_offset` on,
+        which is ``offset``.
+        """
+        self.staged.append(BATCH_UNIT.pack(physical_offset, size, tags_code, store_ms, offset, count, NOT_COMPACTED, 0))
         self._pending += count
 
     def take_staged(self) -> bytes:

@@ -88,18 +88,25 @@ class PlainStager:
         born_timestamp_ms: int,
         born_host: bytes,
         count: int,
-    ) -> tuple[int, int]:
-        """Stage an inner batch of ``count`` messages, as :meth:`MessageStore.stage_inner` does; see :meth:`stage`."""
+    ) -> tuple[int, int, int]:
+        """Stage an inner batch of ``count`` messages, as :meth:`MessageStore.stage_inner` does.
+
+        Returns (physical offset, size in bytes, queue offset of the first message); see :meth:`stage`.
+        """
         store, batch = self._appender, self._batch
-        if not store.is_writable:
+        log = batch.log
+        if log.parts:
+            store_ms = store.last_store_ms  # see :meth:`stage`
+        elif store.is_writable:
+            store_ms = store.stamp()
+        else:
             raise store.unavailable_error()
-        store_ms = store.stamp()
         queue_offset = queue.next_offset
-        properties += b"INNER_NUM\x01%d\x02INNER_BASE\x01%d\x02" % (count, queue_offset)
+        properties = b"%bINNER_NUM\x01%d\x02INNER_BASE\x01%d\x02" % (properties, count, queue_offset)
         body_size, properties_size = len(body), len(properties)
         size = queue.overhead_bytes + body_size + properties_size
         at = batch.place(size)
-        parts = (
+        log.parts += (
             _pack_head(
                 size, MAGIC_V1, crc32(body) & CRC_MASK, queue.queue_id, flag, queue_offset, at,
                 sys_flag & SYS_FLAG_V4_MASK | INNER_FLAGS, born_timestamp_ms, born_host, store_ms, self._host, 0, 0,
@@ -110,9 +117,11 @@ class PlainStager:
             _I16[properties_size],
             properties,
         )  # fmt: skip
-        batch.add_to_batch_queue(queue, parts, at, size, tags_code_of(keyed), store_ms, count)
+        if not queue.staged:
+            batch.queues.append(queue)
+        queue.stage(at, size, tags_code_of(keyed), store_ms, queue_offset, count)
         batch.keys.add(queue.topic, keyed, at, store_ms)
-        return at, size
+        return at, size, queue_offset
 
     def stage(
         self,

@@ -58,7 +58,7 @@ class StagedBatch:
         self.log.parts += parts
         if not queue.staged:
             self.queues.append(queue)
-        queue.stage(at, size, tags_code, store_ms, count)
+        queue.stage(at, size, tags_code, store_ms, queue.next_offset, count)
 
     def add_without_unit(self, parts: Sequence[bytes]) -> None:
         """Add a record that is in no queue."""
