@@ -153,6 +153,7 @@ class MessageStore(StoreReader):
         checkpoint, ended_at = self._checkpoints.load(), lambda: last_clean_end(self._files, self._root)
         vouched = vouched_end(checkpoint, self._root, ended_at, clean=clean)
         self._log.load(vouched.end)
+        self._log.time_steps.load(self._files, self._root, self._log.min_offset)
         ignored = self._queues.load()
         is_replica = self._follower is not None
         lost = check_extent(self._log, self._queues, self._checkpoints, vouched, clean=clean, is_replica=is_replica)

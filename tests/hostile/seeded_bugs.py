@@ -42,9 +42,12 @@ from pymq.net.memory_budget import MemoryBudget
 from pymq.net.rounds import Rounds
 from pymq.net.turn_watch import TurnWatch
 from pymq.rate_limited_log import RateLimitedLog
-from pymq.store.index import index_file
+from pymq.store.index import entry_proof, index_file, index_lookup
+from pymq.store.lifecycle.checkpointer import Checkpointer
 from pymq.store.lifecycle.expiry import Expiry
 from pymq.store.lifecycle.pauses import Pauses
+from pymq.store.log.commit_log import CommitLog
+from pymq.store.replica.follower import Follower
 from pymq.store.write import store_time
 from tests.planting import Bug, Seam, Text, does_nothing, gives
 
@@ -220,11 +223,25 @@ BUGS = (
     Bug("a look-up walks a chain without a rest",
         Text(index_file.IndexFile._walk_some, "min(STEP_COUNT, walk.left)", "walk.left"),
         ("tests/store/test_index.py",)),
+    Bug("an index file is looked up in before it is proven",
+        Text(index_lookup.find_records_in_steps, "if not file.is_proven and", "if False and"),
+        ("tests/store/index/test_entry_proof.py",)),
+    Bug("the proof of index files has no limit",
+        Text(entry_proof.Prover.prove_in_steps, "if bytes_max <= 0:", "if False:"),
+        ("tests/store/index/test_entry_proof.py",)),
     # -- log lines
     Bug("peers fill the log",
         Text(RateLimitedLog.write, "if self._line_count >= LINES_MAX:", "if False:"),
         ("tests/test_rate_limited_log.py",)),
     # -- clocks
+    Bug("a search by time does not know where times go back",
+        Text(CommitLog.commit, "if last_store_ms < self.last_store_ms:", "if False:"),
+        ("tests/store/log/test_time_steps.py",)),
+    Bug("a slave does not know where times go back",
+        Text(Follower._dispatch_quickly, "if taken.goes_back:", "if False:"), ("tests/store/log/test_time_steps.py",)),
+    Bug("a checkpoint vouches for times that were not saved",
+        Text(Checkpointer.save, "if not self._log.time_steps.save():", "if False:"),
+        ("tests/store/log/test_time_steps.py",)),
     Bug("a store time far ahead stays", Seam(store_time.next_store_ms, lambda real, last_ms, now_ms: max(last_ms,
         now_ms)),
         ("tests/store/lifecycle/test_store_times.py",)),

@@ -54,6 +54,7 @@ class Taken(NamedTuple):
     record_count: int
     before_ms: int
     newest_ms: int
+    goes_back: bool  # a record is older than the one before it
 
 
 class _GrowingQueue:
@@ -80,14 +81,14 @@ class QuickDispatcher:
         self._on_grown = on_grown
         self._tag_codes: dict[bytes, int] = {}
 
-    def take(self, piece: bytes, base: int, keys: KeyedRecords, *, check_crc: bool) -> Taken:
+    def take(self, piece: bytes, base: int, keys: KeyedRecords, *, check_crc: bool, newest_ms: int = 0) -> Taken:
         """Append the units of the whole records at the begin of ``piece``, and add their keys to ``keys``.
 
-        The piece begins at the physical offset ``base``. Stops at the first place that holds no whole record. Raises
-        OSError; then the same piece may be given again.
+        The piece begins at the physical offset ``base``, behind a record of the time ``newest_ms``. Stops at the first
+        place that holds no whole record. Raises OSError; then the same piece may be given again.
         """
         unpack, pack, codes = HEAD_V4_DISPATCH.unpack_from, UNIT.pack, self._tag_codes
-        at, end, count, before_ms, newest_ms = 0, len(piece), 0, 0, 0
+        at, end, count, before_ms, goes_back = 0, len(piece), 0, 0, False
         growing_queues: _GrowingQueues = {}
         try:
             while end - at >= RECORD_OVERHEAD_BYTES:
@@ -133,11 +134,13 @@ class QuickDispatcher:
                         keys.properties.append(properties)
                         keys.offsets.append(offset)
                         keys.times_ms.append(store_ms)
+                if store_ms < newest_ms:
+                    goes_back = True
                 at, before_ms, newest_ms = after, newest_ms if count else store_ms, store_ms
                 count += 1
         finally:
             self._show_units(growing_queues)
-        return Taken(at, count, before_ms, newest_ms)
+        return Taken(at, count, before_ms, newest_ms, goes_back)
 
     def _find_queue(self, growing_queues: _GrowingQueues, raw_topic: bytes, queue_id: int) -> _GrowingQueue | None:
         """The queue; None when its records must go to the queue dispatcher."""

@@ -157,6 +157,9 @@ class Checkpointer:
                 )  # fmt: skip
                 checkpoint = Checkpoint(self._log.synced_store_ms, queue_ms, index_ms, durable=durable)
                 if checkpoint != self.newest:
+                    if not self._log.time_steps.save():
+                        self.problem = "there is no room to write where store times go back: the next start reads more"
+                        return
                     if not self._file.save_if_room(checkpoint):
                         self.problem = f"there is no room to write {self._path}: the next start will read more"
                         return

@@ -241,6 +241,7 @@ class _Run:
     def _take(self, record: Scanned) -> None:
         self._report.records_scanned += 1
         self._report.bytes_scanned += record.size
+        self._log.time_steps.note(record.offset, self._times.newest_ms, record.store_ms)
         self._times.add(record.store_ms)
         if record.offset >= self._queue_start:
             self._dispatcher.take(record)
@@ -249,12 +250,21 @@ class _Run:
             if self._index is not None and has_index_entries(record.sys_flag):
                 self._index.add(record.topic, record.properties, record.offset, record.store_ms)
 
+    def _note_time_steps(self, records: Records) -> None:
+        before_ms = self._times.newest_ms
+        times_ms = records.store_ms
+        places = (times_ms[1:] < times_ms[:-1]).nonzero()[0] + 1
+        for place in (0, *places.tolist()):
+            earlier_ms = int(times_ms[place - 1]) if place else before_ms
+            self._log.time_steps.note(int(records.offsets[place]), earlier_ms, int(times_ms[place]))
+
     def _take_many(self, records: Records) -> None:
         """Do as :meth:`_take` for many records."""
         from pymq.store.dispatch.bulk_dispatch import record_keys  # noqa: PLC0415 - it needs numpy
 
         self._report.records_scanned += len(records)
         self._report.bytes_scanned += records.end - int(records.offsets[0])
+        self._note_time_steps(records)
         self._times.add(*records.store_ms[-2:].tolist())
         if records.end > self._queue_start:
             self._dispatcher.take_many(records.starting_at(self._queue_start))

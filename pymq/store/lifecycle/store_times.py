@@ -36,6 +36,11 @@ class StoreTimes:
             self._before_ms, self._newest_ms = self._newest_ms, one_ms
 
     @property
+    def newest_ms(self) -> int:
+        """The newest record's time, whatever it is."""
+        return self._newest_ms
+
+    @property
     def last_ms(self) -> int:
         """The time that counts."""
         return self._before_ms if self._newest_ms > self._limit_ms >= self._before_ms else self._newest_ms

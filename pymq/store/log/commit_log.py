@@ -17,6 +17,7 @@ from pymq.store.disk.fs import Buffer, File, Files, failed_sync_text, lacked_han
 from pymq.store.log.cold_file import ColdFile, ColdFiles
 from pymq.store.log.opening import open_segments
 from pymq.store.log.segment import Guard, Segment
+from pymq.store.log.time_steps import TimeSteps
 from pymq.store.log.zeroing import nonzero_bytes, zero_from
 from pymq.units import format_bytes
 
@@ -50,6 +51,7 @@ class CommitLog:
         self.segments: list[Segment] = []
         self.max_offset = 0  # end of the committed bytes
         self.last_store_ms = 0  # store time of the newest committed record
+        self.time_steps = TimeSteps()
         self.unconfirmed_from: tuple[int, int] | None = (
             None  # (first record that is not visible yet, store time of the record before it)
         )
@@ -122,6 +124,7 @@ class CommitLog:
                     raise
                 self._tail_dirty = True
         self.last_store_ms = last_store_ms
+        self.time_steps.truncate(end)
         self._set_end(end)
         self.whole_end = self.unconfirmed_from = None
         self.synced_offset = min(self.synced_offset, end)
@@ -225,6 +228,8 @@ class CommitLog:
         except OSError as error:
             self._undo()
             raise StoreUnavailableError(self._describe(error)) from error
+        if last_store_ms < self.last_store_ms:
+            self.time_steps.note(self.max_offset, self.last_store_ms, last_store_ms)
         self.last_store_ms = last_store_ms
         self.max_offset = self._run_start = self.staged_end
         self.parts = []

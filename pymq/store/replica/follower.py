@@ -180,6 +180,7 @@ class Follower:
                     dispatcher.take(part)
                     if has_index_entries(part.sys_flag):
                         keys.add(part.topic, part.properties, part.offset, part.store_ms)
+                    self._log.time_steps.note(part.offset, times.newest_ms, part.store_ms)
                     times.add(part.store_ms)
                     end = part.offset + part.size
                     self._count += 1
@@ -198,9 +199,11 @@ class Follower:
         while (segment := self._log.find(at)) is not None and at < stop:
             size, keys = min(_QUICK_BYTES, stop - at, segment.end - at), KeyedRecords()
             piece = bytes(read_piece(segment, at - segment.start, size))
-            taken = self._quick.take(piece, at, keys, check_crc=check_crc)
+            taken = self._quick.take(piece, at, keys, check_crc=check_crc, newest_ms=times.newest_ms)
             if not taken.record_count:
                 break
+            if taken.goes_back:
+                self._note_time_steps(at, at + taken.size, times.newest_ms)
             times.add(taken.before_ms, taken.newest_ms)
             self._count += taken.record_count
             at += taken.size
@@ -217,7 +220,10 @@ class Follower:
 
         dispatcher, times = self._ready()
         dispatcher.take_many(records)
-        times.add(*records.store_ms[-2:].tolist())
+        times_ms = records.store_ms
+        if times_ms[0] < times.newest_ms or (times_ms[1:] < times_ms[:-1]).any():
+            self._note_time_steps(int(records.offsets[0]), records.end, times.newest_ms)
+        times.add(*times_ms[-2:].tolist())
         self._publish(records.end, keys)
         if self._index is not None:
             self._index.add_columns(record_keys(records))
@@ -272,6 +278,13 @@ class Follower:
             appender.tell_grown(queue, queue.tail_from(first))
         if keys:
             appender.hand_over_keys(keys)
+
+    def _note_time_steps(self, start: int, end: int, before_ms: int) -> None:
+        """Find where among the records between two physical offsets times go back. ``before_ms``: of the one before."""
+        for part in scan(self._log, start, check_crc=False, stop=end):
+            if isinstance(part, Scanned):
+                self._log.time_steps.note(part.offset, before_ms, part.store_ms)
+                before_ms = part.store_ms
 
     def _set_whole(self, end: int) -> None:
         _, times = self._ready()
