@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks import answers, frames, process
+from tests.benchmarks import answers, frames, pops, process
 from tests.benchmarks import inner_batches as inner
 from tests.benchmarks.control import BenchError, Control, connect
 from tests.benchmarks.standalone import PyMQBroker
@@ -182,6 +182,24 @@ def _inner_pulls(target: Target) -> tuple[Callable[[], None], int]:
     return step, inner.PULL_COUNT_MAX
 
 
+def _pops(target: Target) -> tuple[Callable[[], None], int]:
+    """Steps of a pop of stored messages, and their acknowledgements at once. A group ends before the messages do."""
+    link, number = target.link(), 0
+
+    def step() -> None:
+        nonlocal number
+        number += 1
+        group = f"paired_{number * pops.POP_COUNT // (FILL_BATCHES * 32 - QUEUES * pops.POP_COUNT)}"
+        link.send(pops.pop_frame(0, target.topic, group))
+        acks = pops.ack_frames(1, target.topic, group, link.receive(1)[0])
+        if len(acks) != pops.POP_COUNT:
+            raise BenchError(f"a pop gave {len(acks)} messages")
+        link.send(b"".join(acks))
+        _check(link.receive(len(acks)))
+
+    return step, pops.POP_COUNT
+
+
 CASES: dict[str, Steps] = {
     "send": _sends(frames.JSON_HEADER, 1, 1),
     "send-32": _sends(frames.JSON_HEADER, 1, 32),
@@ -193,6 +211,7 @@ CASES: dict[str, Steps] = {
     "woken-pull": _woken,
     "backlog": _pulls(frames.JSON_HEADER),
     "backlog-binary": _pulls(frames.BINARY_HEADER),
+    "pop-ack": _pops,
 }
 
 

@@ -80,35 +80,50 @@ class PopLoad:
 
     def _pop(self, consumer: _Consumer) -> None:
         self._number += 1
-        ext = {
-            "consumerGroup": self._group, "topic": self._topic, "queueId": "-1", "maxMsgNums": str(POP_COUNT),
-            "invisibleTime": str(INVISIBLE_MS), "pollTime": str(POLL_MS), "bornTime": str(int(time.time() * 1000)),
-            "initMode": "0", "expType": "TAG", "exp": "*", "order": "false",
-        }  # fmt: skip
         consumer.is_popping = True
-        consumer.sock.sendall(frames.encode_json(POP_MESSAGE, self._number, ext))
+        consumer.sock.sendall(pop_frame(self._number, self._topic, self._group))
 
     def _acks(self, frame: bytes) -> list[bytes]:
-        """Return an acknowledgement for each message of an answer to a pop."""
-        header, body = answers.split_answer(frame)
-        if header["code"] in (POLLING_FULL, POLLING_TIMEOUT, PULL_NOT_FOUND):
-            return []
-        if header["code"]:
-            raise BenchError(f"a pop was refused: code {header['code']}, {header.get('remark', 'no remark')}")
-        ext = header["extFields"]
-        starts = {int(each.split(" ")[1]): each.split(" ")[2] for each in ext["startOffsetInfo"].split(";")}
-        tail = f"{ext['popTime']} {ext['invisibleTime']} {ext['reviveQid']} 0 broker-a"
-        acks, at = [], 0
-        while at < len(body):
-            size, _, queue_id, offset, _ = RECORD_PLACE.unpack_from(body, at)
-            at += size
-            self._number += 1
-            fields = {
-                "consumerGroup": self._group, "topic": self._topic, "queueId": str(queue_id), "offset": str(offset),
-                "extraInfo": f"{starts[queue_id]} {tail} {queue_id} {offset}",
-            }  # fmt: skip
-            acks.append(frames.encode_json(ACK_MESSAGE, self._number, fields))
+        acks = ack_frames(self._number + 1, self._topic, self._group, frame)
+        self._number += len(acks)
         return acks
+
+
+def pop_frame(number: int, topic: str, group: str) -> bytes:
+    """Return a pop of up to 32 messages from all queues."""
+    ext = {
+        "consumerGroup": group, "topic": topic, "queueId": "-1", "maxMsgNums": str(POP_COUNT),
+        "invisibleTime": str(INVISIBLE_MS), "pollTime": str(POLL_MS), "bornTime": str(int(time.time() * 1000)),
+        "initMode": "0", "expType": "TAG", "exp": "*", "order": "false",
+    }  # fmt: skip
+    return frames.encode_json(POP_MESSAGE, number, ext)
+
+
+def ack_frames(number: int, topic: str, group: str, answer: bytes) -> list[bytes]:
+    """Return an acknowledgement for each message of an answer to a pop, with numbers from ``number`` on.
+
+    Raises:
+        BenchError: the pop was refused.
+    """
+    header, body = answers.split_answer(answer)
+    if header["code"] in (POLLING_FULL, POLLING_TIMEOUT, PULL_NOT_FOUND):
+        return []
+    if header["code"]:
+        raise BenchError(f"a pop was refused: code {header['code']}, {header.get('remark', 'no remark')}")
+    ext = header["extFields"]
+    starts = {int(each.split(" ")[1]): each.split(" ")[2] for each in ext["startOffsetInfo"].split(";")}
+    tail = f"{ext['popTime']} {ext['invisibleTime']} {ext['reviveQid']} 0 broker-a"
+    acks: list[bytes] = []
+    at = 0
+    while at < len(body):
+        size, _, queue_id, offset, _ = RECORD_PLACE.unpack_from(body, at)
+        at += size
+        fields = {
+            "consumerGroup": group, "topic": topic, "queueId": str(queue_id), "offset": str(offset),
+            "extraInfo": f"{starts[queue_id]} {tail} {queue_id} {offset}",
+        }  # fmt: skip
+        acks.append(frames.encode_json(ACK_MESSAGE, number + len(acks), fields))
+    return acks
 
 
 def _check(frame: bytes) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 # The code does not fit into a binary header, so all clients send these in JSON.
 _START = b'{"code":%d,' % RequestCode.ACK_MESSAGE
+UNKNOWN = -1
 _ANSWER = (
     b'{"code":0,"extFields":{},"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
     b'"version":' + str(VERSION_5_3_3).encode() + b"}"
@@ -48,19 +49,19 @@ _decode = msgspec.json.Decoder(AckHead, strict=False).decode
 
 
 class _HandOut:
-    """What the newest acknowledgement named. Those that follow it mostly name the same.
+    """The hand-out that the newest acknowledgement named. Those that follow it mostly name the same.
 
-    ``receipt`` is the begin of the text that all receipts of the hand-out share.
+    It is known to be open, and its queue to be readable, while its ``turn_acks`` are not 0. ``receipt`` is the begin of
+    the text that all receipts of the hand-out share; no acknowledgement from ``low`` to ``high`` is refused.
     """
 
-    __slots__ = ("group", "key", "queue_id", "receipt", "topic")
+    __slots__ = ("group", "high", "low", "point", "queue_id", "receipt", "topic")
 
-    def __init__(self, header: AckMessageHeader, receipt: str, key: CheckPointKey) -> None:
-        self.group = header.consumer_group
-        self.topic = header.topic
-        self.queue_id = header.queue_id
+    def __init__(self, point: CheckPoint, receipt: str) -> None:
+        self.point = point
+        self.topic, self.group, self.queue_id = point.key[:3]
         self.receipt = receipt
-        self.key = key
+        self.low = self.high = UNKNOWN
 
 
 class FastAcks:
@@ -85,6 +86,7 @@ class FastAcks:
         self._turn_acks = turn_acks
         self._newest: _HandOut | None = None
         self.count = 0
+        topics.add_listener(self._forget)
 
     def __call__(self, connection: Connection, payload: bytes) -> bool:
         if payload[0] != SERIALIZE_JSON or not payload.startswith(_START, 4):
@@ -96,48 +98,66 @@ class FastAcks:
             head = _decode(payload[4:])
         except (ValueError, RecursionError):
             return False
-        header, offset = head.extFields, head.extFields.offset
-        point = self._point_of(header)
-        if point is None or head.flag & FLAG_RESPONSE:
+        header, hand_out = head.extFields, self._newest
+        if (
+            hand_out is None
+            or not header.extra_info.startswith(hand_out.receipt)
+            or header.queue_id != hand_out.queue_id
+            or header.consumer_group != hand_out.group
+            or header.topic != hand_out.topic
+        ):
+            hand_out = self._hand_out_of(header)
+            if hand_out is None:
+                return False
+        point = hand_out.point
+        if (not point.turn_acks or hand_out.high == UNKNOWN) and not self._is_open(hand_out):
             return False
-        topic, queue = self._topic(header.topic), self._queue_view(header.topic, header.queue_id)
-        if topic is None or queue is None or not header.queue_id < topic.read_queue_nums:
+        bit = point.bit_left(header.offset)
+        if not bit or not hand_out.low <= header.offset <= hand_out.high or head.flag & FLAG_RESPONSE:
             return False
         try:
-            bit = point.left & 1 << point.offsets.index(offset)
-            if not bit or not queue.min_offset <= offset <= queue.max_offset:
-                return False
             self._turn_acks.add(point, bit)
-        except (ValueError, StoreError):  # not handed out; no writes now
+        except StoreError:  # no writes now
             return False
-        if not head.flag & FLAG_ONEWAY:
-            answer = _ANSWER % head.opaque
-            self._turn_acks.hold(connection, FRAME_HEAD.pack(4 + len(answer), len(answer)) + answer)
         self.count += 1
+        if head.flag & FLAG_ONEWAY:
+            return True
+        answer = _ANSWER % head.opaque
+        frame = FRAME_HEAD.pack(4 + len(answer), len(answer)) + answer
+        held = self._turn_acks.held.get(connection)
+        if held is not None:
+            held.append(frame)
+        else:
+            self._turn_acks.hold(connection, frame)
         return True
 
-    def _point_of(self, header: AckMessageHeader) -> CheckPoint | None:
-        """Return the open check point that an acknowledgement names, if it is of a hand-out by this broker."""
-        newest = self._newest
-        if (
-            newest is not None
-            and header.extra_info.startswith(newest.receipt)
-            and header.consumer_group == newest.group
-            and header.topic == newest.topic
-            and header.queue_id == newest.queue_id
-        ):
-            return self._point_at(newest.key)
+    def _hand_out_of(self, header: AckMessageHeader) -> _HandOut | None:
+        """Return the hand-out that an acknowledgement names, as the newest one; None when this broker has none such."""
         try:
             receipt = pop.decode_receipt(header.extra_info)
         except ValueError:
             return None
         if receipt.broker_name != self._config.broker_name or receipt.revive_queue_id == pop.ORDERLY_REVIVE_QUEUE:
             return None
-        key = CheckPointKey(
-            header.topic, header.consumer_group, header.queue_id, receipt.start_offset, receipt.pop_time_ms
+        point = self._point_at(
+            CheckPointKey(
+                header.topic, header.consumer_group, header.queue_id, receipt.start_offset, receipt.pop_time_ms
+            )
         )
+        if point is None:
+            return None
         parts = header.extra_info.split(" ", pop.RECEIPT_PARTS_MIN)
-        if len(parts) > pop.RECEIPT_PARTS_MIN:
-            text = header.extra_info.removesuffix(parts[-1])
-            self._newest = _HandOut(header, text, key)
-        return self._point_at(key)
+        self._newest = _HandOut(point, " ".join((*parts[: pop.RECEIPT_PARTS_MIN], "")))
+        return self._newest
+
+    def _is_open(self, hand_out: _HandOut) -> bool:
+        """Return True while the hand-out is open and its queue can be read. Brings ``low`` and ``high`` up to date."""
+        topic, queue = self._topic(hand_out.topic), self._queue_view(hand_out.topic, hand_out.queue_id)
+        if topic is None or queue is None or not 0 <= hand_out.queue_id < topic.read_queue_nums:
+            return False
+        hand_out.low, hand_out.high = queue.min_offset, queue.max_offset
+        return self._point_at(hand_out.point.key) is hand_out.point
+
+    def _forget(self, changed: list[str]) -> None:
+        """Look again whether the queue can be read: topics changed."""
+        self._newest = None

@@ -298,7 +298,7 @@ class PopHandlers:
         if point is None:
             self.ineffective_ack_count += 1
             return Reply()
-        self._turn_acks.add(point, point.bits_left((header.offset,)))
+        self._turn_acks.add(point, point.bit_left(header.offset))
         self._hold_ack(request, peer)
         return None
 
@@ -369,7 +369,7 @@ class PopHandlers:
         while key in self._log.check_points:  # within one millisecond
             key = key._replace(pop_time_ms=key.pop_time_ms + 1)
         self._log.put_check_point(key, [header.offset], header.invisible_time, queue_id)
-        self._log.put_ack(point, [header.offset])
+        self._log.put_ack(point, point.bit_left(header.offset))
         answer = ChangeInvisibleTimeAnswer(
             pop_time=key.pop_time_ms, invisible_time=header.invisible_time, revive_qid=queue_id
         )
@@ -417,7 +417,7 @@ class PopHandlers:
             header.topic, header.consumer_group, header.queue_id, receipt.start_offset, receipt.pop_time_ms
         )
         point = self._log.check_points.get(key)
-        return point if point is not None and point.bits_left((header.offset,)) else None
+        return point if point is not None and point.bit_left(header.offset) else None
 
     def _hold_ack(self, request: Command, peer: Peer) -> None:
         if not request.is_oneway:

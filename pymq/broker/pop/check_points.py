@@ -6,8 +6,10 @@ The revive topic holds the same as records; :mod:`pymq.broker.pop.revive_log` ke
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Sequence
+from collections.abc import Iterable, Sequence
+from functools import reduce
 from itertools import islice, takewhile
+from operator import or_
 from typing import NamedTuple
 
 # Check points of all groups, and of one. A check point takes about 600 bytes and stands for up to 32 messages.
@@ -44,7 +46,8 @@ class CheckPoint:
         revive_offset: int,
         acked_bits: int = 0,
     ) -> None:
-        """``offsets``: of the messages in the key's queue. ``due_ms``: when those that are left are delivered again."""
+        """``offsets``: of the messages in the key's queue, each one once. ``due_ms``: when those that are left are
+        delivered again."""
         self.key = key
         self.offsets = offsets
         self.invisible_ms = invisible_ms
@@ -56,19 +59,27 @@ class CheckPoint:
 
     def left_offsets(self) -> list[int]:
         """Return the offsets of the messages that are left."""
-        return self.offsets_of(self.left)
+        return self.offsets_of(self.left) if self.left else []
 
     def offsets_of(self, bits: int) -> list[int]:
-        """Return the offsets of the messages that have these bits."""
+        """Return the offsets of the messages that have these bits, at least one."""
+        if not bits & (bits - 1):
+            return [self.offsets[bits.bit_length() - 1]]
         return [offset for number, offset in enumerate(self.offsets) if bits >> number & 1]
 
-    def bits_left(self, offsets: Container[int]) -> int:
+    def bit_left(self, offset: int) -> int:
+        """Return the bit of the message at ``offset`` if it is left, else 0."""
+        offsets = self.offsets
+        number = offset - offsets[0]  # mostly they follow one another
+        if not 0 <= number < len(offsets) or offsets[number] != offset:
+            if offset not in offsets:
+                return 0
+            number = offsets.index(offset)
+        return self.left & 1 << number
+
+    def bits_left(self, offsets: Iterable[int]) -> int:
         """Return the bits of those messages at ``offsets`` that are left."""
-        bits = 0
-        for number, offset in enumerate(self.offsets):
-            if offset in offsets:
-                bits |= 1 << number
-        return bits & self.left
+        return reduce(or_, map(self.bit_left, offsets), 0)
 
     @property
     def left_count(self) -> int:
@@ -126,13 +137,13 @@ class CheckPoints:
         heapq.heappush(self._due, (point.due_ms, self._number, point))
         self._compact()
 
-    def ack(self, key: CheckPointKey, offsets: Sequence[int]) -> None:
-        """Strike messages off a check point. Unknown keys and offsets, and those struck off before, change nothing."""
+    def ack(self, key: CheckPointKey, bits: int) -> None:
+        """Strike messages off a check point by their bits. An unknown key and bits that are not left change nothing."""
         point = self._open.get(key)
         if point is None:
             return
         before = point.left_count
-        point.left &= ~point.bits_left(frozenset(offsets))
+        point.left &= ~bits
         self._count(key, point.left_count - before)
         if not point.left:
             self._remove(point)

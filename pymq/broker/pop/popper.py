@@ -136,13 +136,13 @@ class Popper:
 
     def waiting_count(self, group: str, topic: str, queue_id: int) -> int:
         """Return how many messages of a queue are not handed out yet, whatever a filter says of them."""
-        return max(0, self._store.max_offset(topic, queue_id) - self._next_offset(group, topic, queue_id))
-
-    def _next_offset(self, group: str, topic: str, queue_id: int) -> int:
-        handed_out = self._handed_out.get((topic, group, queue_id))
-        if handed_out is not None:
-            return handed_out
-        return max(self._cursors.query(group, topic, queue_id), self._store.min_offset(topic, queue_id))
+        queue = self._store.queue_view(topic, queue_id)
+        if queue is None:
+            return 0
+        next_offset = self._handed_out.get((topic, group, queue_id))
+        if next_offset is None:
+            next_offset = max(self._cursors.query(group, topic, queue_id), queue.min_offset)
+        return max(0, queue.max_offset - next_offset)
 
     def _pop_retries(self, ask: PopAsk, retries: list[tuple[str, int]], popped: Popped) -> None:
         for name, flag in retries:

@@ -17,8 +17,7 @@ from pymq.broker.pop.check_points import CheckPoint, CheckPointKey, CheckPoints
 from pymq.clock import Clock
 from pymq.errors import CorruptRecordError, StoreUnavailableError, UnreadableError
 from pymq.model import pop
-from pymq.model import properties as props
-from pymq.model.properties import encode_properties
+from pymq.model.javahash import tags_code
 from pymq.model.record import MalformedRecordError, StoredMessage, decode_records
 
 if TYPE_CHECKING:
@@ -37,6 +36,8 @@ TIMER_GRACE_MS = 3000
 # Unreadable records are logged up to this number; their count goes on.
 LOGGED_COUNT_MAX = 20
 _TIMER_OUT = "TIMER_OUT_MS"
+_PROPERTIES = b"TIMER_DELIVER_MS\x01%d\x02TAGS\x01%b\x02UNIQ_KEY\x01%b\x02"
+_TAGS_CODES = {tag: tags_code(tag) for tag in (pop.CHECK_POINT_TAG, pop.ACK_TAG, pop.BATCH_ACK_TAG)}
 _INT32_BITS = 0xFFFFFFFF
 
 
@@ -61,6 +62,7 @@ class ReviveLog:
         self._broker_name = config.broker_name
         self._clock = clock
         self._store = store
+        self._stager = store.plain_stager()
         self._writer = writer
         self._cursors = cursors
         self._host = store_host
@@ -105,15 +107,16 @@ class ReviveLog:
         self._writer.when_committed(committed)
         return point
 
-    def put_ack(self, point: CheckPoint, offsets: Sequence[int]) -> None:
-        """Stage the acknowledgement of some of a check point's messages. It counts once the commit succeeds.
+    def put_ack(self, point: CheckPoint, bits: int) -> None:
+        """Stage the acknowledgement of a check point's messages with these bits. It counts once the commit succeeds.
 
         Raises StoreUnavailableError.
         """
-        key, is_batch = point.key, len(offsets) > 1
+        key, offsets = point.key, point.offsets_of(bits)
+        is_batch = len(offsets) > 1
         record = pop.AckRecord(
             offset=-1 if is_batch else offsets[0],
-            offsets=list(offsets) if is_batch else None,
+            offsets=offsets if is_batch else None,
             broker_name=self._broker_name,
             group=key.group,
             pop_time_ms=key.pop_time_ms,
@@ -128,7 +131,7 @@ class ReviveLog:
         def committed(is_stored: bool) -> None:
             if is_stored:
                 self.check_points.pass_record(point.revive_queue_id, place)
-                self.check_points.ack(key, offsets)
+                self.check_points.ack(key, bits)
 
         self._writer.when_committed(committed)
 
@@ -143,17 +146,17 @@ class ReviveLog:
 
     def _put(self, queue_id: int, tag: str, unique: str, body: bytes) -> int:
         now_ms = self._clock.now_ms()
-        properties = {props.TIMER_DELIVER_MS: str(now_ms), props.TAGS: tag, props.UNIQ_KEY: unique}
-        placed = self._writer.put(
-            self.topic,
-            queue_id,
-            body,
-            encode_properties(properties),
-            born_timestamp_ms=now_ms,
-            born_host=self._host,
-            redirect_delay=False,
-        )
-        return placed.queue_offset
+        properties = _PROPERTIES % (now_ms, tag.encode(), unique.encode())
+        queue = self._stager.queue(self.topic, queue_id)
+        if queue is None:  # the broker has an IPv6 address
+            placed = self._writer.put(
+                self.topic, queue_id, body, properties, born_timestamp_ms=now_ms, born_host=self._host
+            )
+            return placed.queue_offset
+        offset = queue.next_offset
+        self._stager.stage(queue, body, properties, properties, _TAGS_CODES[tag], 0, 0, now_ms, self._host)
+        self._writer.staged_count += 1
+        return offset
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -218,6 +221,8 @@ class ReviveLog:
         distances = list(range(record.count)) if record.distances is None else record.distances
         if not 0 < len(distances) <= pop.MESSAGES_PER_CHECK_POINT_MAX:
             raise ValueError(f"it names {len(distances)} messages, 1 to {pop.MESSAGES_PER_CHECK_POINT_MAX} can be")
+        if len(set(distances)) < len(distances):
+            raise ValueError("it names a message twice")
         self._cursors.bind_to_log(record.group, record.topic)
         if self._saved_ms is not None and record.pop_time_ms >= self._saved_ms:
             end = min(record.start_offset + distances[-1] + 1, self._store.max_offset(record.topic, record.queue_id))
@@ -240,7 +245,9 @@ class ReviveLog:
     def _take_ack(self, message: StoredMessage) -> None:
         record = pop.decode_ack(message.body)
         key = CheckPointKey(record.topic, record.group, record.queue_id, record.start_offset, record.pop_time_ms)
-        self.check_points.ack(key, [record.offset] if record.offsets is None else record.offsets)
+        point = self.check_points.get(key)
+        if point is not None:
+            self.check_points.ack(key, point.bits_left([record.offset] if record.offsets is None else record.offsets))
 
     def _note_unreadable(self, queue_id: int, offset: int, why: str) -> None:
         self.unreadable_count += 1

@@ -156,7 +156,7 @@ class Reviver:
 
     def _finish(self, point: CheckPoint, offsets: list[int], dropped: int) -> None:
         try:
-            self._log.put_ack(point, offsets)
+            self._log.put_ack(point, point.bits_left(offsets))
         except StoreError as error:  # the commit of what was staged before fails as well
             self._note_failure(str(error))
             self._log.check_points.put_off(point, self._clock.now_ms() + TRY_AGAIN_MS)

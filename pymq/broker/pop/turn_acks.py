@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class TurnAcks:
-    """Gathers acknowledgements, and their answers, which leave once the commit has the records."""
+    """Gathers acknowledgements, and their answers in ``held``, which leave once the commit has the records."""
 
     def __init__(self, *, stager: PlainStager, writer: Writer, revive_log: ReviveLog) -> None:
         self._stager = stager
         self._writer = writer
         self._log = revive_log
         self._points: list[CheckPoint] = []
-        self._held: HeldAnswers = {}
+        self.held: HeldAnswers = {}
 
     def add(self, point: CheckPoint, bits: int) -> None:
         """Acknowledge messages of a check point by their bits. Raises StoreUnavailableError; then it has no effect."""
@@ -39,15 +39,15 @@ class TurnAcks:
 
     def hold(self, peer: AnswerTo, frame: bytes) -> None:
         """Keep the ready answer to an acknowledgement of this turn."""
-        hold(self._held, peer, frame)
+        hold(self.held, peer, frame)
 
     def _stage(self) -> None:
         """Stage the records. When the store takes none any more, refuse the acknowledgements."""
         points, self._points = self._points, []
-        held, self._held = self._held, {}
+        held, self.held = self.held, {}
         try:
             for point in points:
-                self._log.put_ack(point, point.offsets_of(point.turn_acks))
+                self._log.put_ack(point, point.turn_acks)
         except (StoreError, OSError) as error:
             refuse(held, ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
         else:

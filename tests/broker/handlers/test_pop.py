@@ -514,6 +514,20 @@ def test_both_names_of_retry_topics_are_written_and_read(is_v2: bool) -> None:
     assert p.pop().code == ResponseCode.POLLING_TIMEOUT
 
 
+def test_the_records_of_a_broker_with_an_ipv6_address_differ_in_hosts_only() -> None:
+    brokers = Popping(brokerIP1="::1"), Popping()
+    records = []
+    for p in brokers:
+        for body in (b"a", b"b", b"c"):
+            p.world.put("T", body)
+        found = p.pop(count=2)
+        assert p.ack(found.receipt(1)) == p.ack(p.pop().receipt()) == 0
+        records.append([m for queue_id in (1, 2) for m in p.world.messages(REVIVE, queue_id)])
+    assert [len(each.store_host) for each in records[0]] == [20] * 4
+    ipv6, ipv4 = ([(m.body, m.properties, m.queue_offset, m.flag) for m in each] for each in records)
+    assert ipv6 == ipv4
+
+
 def test_a_forwarded_message_gets_a_receipt_of_its_own() -> None:
     p = Popping()
     p.world.put("T", b"a", POP_CK="0 1 2 3 0 broker-b 0 0", KEYS="k")
@@ -533,6 +547,7 @@ def test_clients_may_not_send_to_the_revive_topic() -> None:
     ("tag", "body"),
     [
         ("ck", b"no json"),
+        ("ck", b'{"c":"g","t":"T","q":0,"so":0,"pt":5,"it":1,"d":[0,0]}'),
         ("ck", b'{"c":1}'),
         ("ack", b"[]"),
         ("other", b"x"),
