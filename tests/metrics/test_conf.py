@@ -1,9 +1,11 @@
-"""The Grafana board and the alert rules of conf/ name only metrics and labels that servers have."""
+"""The Grafana board and the alert rules of conf/ are PromQL, and name only metrics and labels that servers have."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from pymq.filterserver.metrics import FILTER_SERVER_METRICS
 from pymq.metrics.family import MetricKind
 from pymq.metrics.process import ProcessMetrics
 from pymq.namesrv.metrics import NAMESRV_METRICS
+
+from .promql import DURATION, VECTOR, PromqlError, check
 
 CONF = Path(__file__).parents[2] / "conf"
 BOARD = json.loads((CONF / "grafana" / "pymq.json").read_text(encoding="utf-8"))
@@ -64,6 +68,16 @@ def problems(expression: str) -> list[str]:
     return sorted(names - KNOWN.keys()) + sorted(labels - allowed)
 
 
+def syntax_problem(expression: str, wanted: str = VECTOR) -> str:
+    """Return why an expression is not PromQL with a result of the ``wanted`` type; empty if it is."""
+    listed = re.fullmatch(r"label_values\(([^,]+),\s*\w+\)", expression)  # Grafana's own
+    try:
+        found = check((listed[1] if listed else expression).replace("$__rate_interval", "5m"))
+    except PromqlError as error:
+        return str(error)
+    return "" if found == wanted else f"its result is {found}"
+
+
 def board_expressions() -> Iterator[tuple[str, str]]:
     for panel in BOARD["panels"]:
         for target in panel.get("targets", ()):
@@ -93,6 +107,7 @@ def rules() -> list[dict[str, Any]]:
 @pytest.mark.parametrize(("where", "expression"), list(board_expressions()))
 def test_the_board_asks_for_what_servers_have(where: str, expression: str) -> None:
     assert problems(expression) == [], where
+    assert syntax_problem(expression) == "", where
 
 
 def test_the_board_is_complete() -> None:
@@ -110,6 +125,8 @@ def test_the_board_is_complete() -> None:
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
 def test_every_alert_asks_for_what_servers_have_and_names_the_next_step(rule: dict[str, Any]) -> None:
     assert problems(rule["expr"]) == []
+    assert syntax_problem(rule["expr"]) == ""
+    assert DURATION.fullmatch(rule.get("for", "0s"))
     assert re.fullmatch(r"\{severity: (warning|critical)\}", rule["labels"])
     assert re.fullmatch(r"Pymq[A-Za-z]+", rule["alert"])
     assert len(rule["summary"]) > 10 and len(rule["description"]) > 20
@@ -130,7 +147,49 @@ def test_the_rules_are_yaml_with_unique_names() -> None:
     for group in parsed["groups"]:
         for rule in group["rules"]:
             assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
-            assert re.fullmatch(r"\d+[smh]", rule.get("for", "0s"))
+            assert DURATION.fullmatch(rule.get("for", "0s"))
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH; the checks above are our own")
+def test_promtool_accepts_the_rules() -> None:
+    path = CONF / "prometheus" / "alerts.yml"
+    done = subprocess.run(["promtool", "check", "rules", str(path)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("text", ["", "5", "m5", "5 m", "5x", "-5m", "1.5m"])
+def test_other_durations_are_refused(text: str) -> None:
+    assert DURATION.fullmatch(text) is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        ("up ==", "ends too early"),
+        ("sum(up", "where ')' is expected"),
+        ("sum by cluster (up)", "where '(' is expected"),
+        ("rate(up)", "rate takes a range vector"),
+        ("rate(up[5])", "needs a duration"),
+        ("up[5m] > 1", "takes no range vector"),
+        ("up or 1", "instant vectors alone"),
+        ("1 == 1", "needs bool"),
+        ("1 > bool 2", "its result is a scalar"),
+        ("up[5m]", "its result is a range vector"),
+        ("topk(up)", "topk takes a scalar"),
+        ('up{job=~"("}', "is no regular expression"),
+        ("up{job=pymq}", "is no matcher"),
+        ("up == on (a) 1", "match two instant vectors"),
+        ("sum(by)", "is no operand"),
+        ("up > 0or up", "is no token"),
+        ("up up", "follows a whole expression"),
+        ("sum(up) & up", "is no token"),
+        ("increases(up[5m])", "is no function"),
+        ('-sum by (a) (up{b!="x",}) / on (a) group_left max without (b) (up) ^ 2 > bool 1.5 unless up', ""),
+    ],
+)
+def test_what_is_not_promql_is_found(expression: str, problem: str) -> None:
+    found = syntax_problem(expression)
+    assert problem in found and bool(problem) == bool(found)
 
 
 @pytest.mark.parametrize(
