@@ -128,7 +128,8 @@ def lag(
     else:
         group = name
         records, unreached = with_partial_admin(namesrv, lambda admin: work.lag_of_group(admin, group, topic))
-        print_listing(records, LAG_COLUMNS, output, f"{name} has read nothing yet")
+        where = " at the brokers that answer" if unreached else ""
+        print_listing(records, LAG_COLUMNS, output, f"{name} has read nothing yet{where}")
         if output is OutputFormat.table and records:
             print_line(work.totals_text(records))
     end_partial(unreached)

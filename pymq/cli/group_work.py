@@ -50,7 +50,7 @@ async def describe_group(admin: Admin, name: str) -> dict[str, Any]:
     online = await _online(admin, name)
     lags = await admin.groups.topic_lags(name, with_times=True)
     if not configs and not online and not lags:
-        raise lag.no_group(name)
+        raise lag.not_found(admin, name)
     progress = lag.topic_records(name, lags, SystemClock().now_ms())
     config = next(iter(configs.values()), None)
     return {

@@ -194,6 +194,8 @@ async def _places(admin: Admin, selection: Selection) -> dict[MessageQueue, Plac
 
 async def _topics_of(admin: Admin, group: str) -> list[str]:
     topics = [topic for topic in await admin.groups.topics(group) if not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))]
+    if not topics and admin.unreached:
+        raise UnreachableError("; ".join(admin.unreached.values()))
     if not topics:
         raise NotFoundError(f"group {group!r} has read no topic yet: name one with --topic")
     return topics

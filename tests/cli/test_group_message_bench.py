@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
+
 from pymq.client.sync import SyncPushConsumer, SyncSimpleConsumer
 from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from pymq.testing.standalone import StandaloneProcess
@@ -43,6 +45,36 @@ def test_lag_of_one_group(pymq: Pymq) -> None:
     for group in (["slow"], []):
         outcome = pymq("group", "lag", *group, "--topic", "elsewhere")
         assert (outcome.code, "no topic 'elsewhere'" in outcome.err) == (EXIT_NOT_FOUND, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["group", "lag", "nope"],
+        ["group", "lag", "nope", "--topic", "wrong_names"],
+        ["group", "lag", "nope", "--topic", "nope"],
+        ["group", "lag", "--topic", "nope"],
+        ["group", "describe", "nope"],
+        ["group", "members", "nope"],
+        ["offset", "show", "nope"],
+        ["offset", "show", "nope", "--topic", "nope"],
+        ["offset", "reset", "nope", "--topic", "nope", "--to", "end"],
+        ["cluster", "clients", "--group", "nope"],
+        ["dlq", "show", "nope"],
+        ["message", "query", "nope", "--key", "k"],
+        ["stats", "nope"],
+        ["topic", "describe", "nope"],
+        ["topic", "stats", "nope"],
+        ["topic", "route", "nope"],
+        ["tail", "nope", "--no-follow"],
+        ["tail", "wrong_names", "--group", "nope", "--no-follow"],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_name_is_not_found_and_never_an_empty_success(pymq: Pymq, arguments: list[str]) -> None:
+    pymq("topic", "create", "wrong_names")  # or it exists already
+    outcome = pymq(*arguments)
+    assert (outcome.code, outcome.out) == (EXIT_NOT_FOUND, "") and "nope" in outcome.err
 
 
 def test_the_lag_of_a_group_without_offsets_is_unknown(pymq: Pymq) -> None:

@@ -17,7 +17,7 @@ from pymq.cli.options import (
     parse_pairs,
 )
 from pymq.cli.output import Column, OutputFormat, print_listing, print_note
-from pymq.cli.session import with_admin
+from pymq.cli.session import end_partial, with_admin
 from pymq.errors import EXIT_USAGE
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def show(
         columns += [ORIGIN_COLUMN, Column("changeable", "AT RUN TIME")]
     what = "no value is set" if changed else f"no key contains {text!r}"
     print_listing(found.records, [*columns, Column("value")], output, what)
-    found.raise_if_some_failed()
+    end_partial(found.unreached)
 
 
 @app.command(
@@ -118,7 +118,7 @@ def diff(
     if any("other" in record for record in found.records):
         columns.append(Column("other", "FILE" if file else "DEFAULT"))
     print_listing(found.records, columns, output, "no setting differs")
-    found.raise_if_some_failed()
+    end_partial(found.unreached)
 
 
 @app.command(

@@ -56,6 +56,11 @@ class Found:
         if self.failed and not self.done:
             raise next(iter(self.failed.values()))
 
+    @property
+    def unreached(self) -> dict[str, str]:
+        """The servers that did not answer, with the reason, for commands that only look."""
+        return {label: str(error) for label, error in self.failed.items()}
+
     def raise_if_some_failed(self) -> None:
         """Raises PartialError when some servers failed and others did not."""
         self.raise_if_all_failed()

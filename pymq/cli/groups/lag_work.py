@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pymq.client import MessageQueue
 from pymq.client.admin import Admin
 from pymq.clock import SystemClock
-from pymq.errors import NotFoundError
+from pymq.errors import NotFoundError, PymqError, UnreachableError
 from pymq.model import pop
 from pymq.model.names import RETRY_PREFIX, check_group, check_topic, is_system_group
 from pymq.wire.bodies_admin import ConsumeOffset, TopicLag
@@ -37,6 +37,14 @@ def no_group(name: str, broker: str | None = None) -> NotFoundError:
     """Return the error for a group that no broker knows, or this one does not."""
     where = "" if broker is None else f" on {broker}"
     return NotFoundError(f"no consumer group {name!r}{where}: pymq group list shows all groups")
+
+
+def not_found(admin: Admin, name: str) -> PymqError:
+    """Return the error for a group that no broker which answers knows: another may know it."""
+    if admin.unreached:
+        reasons = "; ".join(admin.unreached.values())
+        return UnreachableError(f"no broker that answers knows the group {name!r}, and others don't answer: {reasons}")
+    return no_group(name)
 
 
 def topic_records(group: str, lags: Mapping[str, TopicLag], now_ms: int) -> list[dict[str, Any]]:
@@ -108,8 +116,9 @@ async def lag_of_group(admin: Admin, group: str, topic: str | None) -> list[dict
     names = [None] if topic is None else [topic, pop.retry_topic_v1(group, topic), pop.retry_topic_v2(group, topic)]
     answers = await asyncio.gather(*(admin.groups.lag(group, name) for name in names))
     offsets = {queue: at for answer in answers for queue, at in answer.items() if topic is None or queue.topic in names}
-    if not offsets and group not in await admin.groups.all_configs():
-        raise no_group(group)
+    has_read = any(not at.pymq_uncommitted or at.pymq_invisible for at in offsets.values())
+    if not has_read and group not in await admin.groups.all_configs():
+        raise not_found(admin, group)
     behind = sorted({queue.topic for queue, at in offsets.items() if at.lag > 0 and not at.pymq_uncommitted})
     times = await for_each(behind, lambda name: admin.groups.waiting_since(group, name), TOPICS_AT_ONCE)
     since_ms = {queue: ms for found in times for queue, ms in found.items()}

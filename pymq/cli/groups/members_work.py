@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pymq.cli.groups.lag_work import for_each, no_group
+from pymq.cli.groups.lag_work import for_each, not_found
 from pymq.cli.message_work import find_by_id
 from pymq.client import MessageQueue
 from pymq.client.admin import Admin
@@ -133,7 +133,7 @@ async def _online(admin: Admin, group: str) -> list[tuple[str, ConsumerConnectio
     check_group(group)
     online = [(target.address, answer) for target, answer in await admin.groups.online(group)]
     if not online and group not in await admin.groups.all_configs():
-        raise no_group(group)
+        raise not_found(admin, group)
     return online
 
 

@@ -27,8 +27,10 @@ def clients(
 ) -> None:
     """List the producers and consumers that are connected now, with the brokers of each.
 
-    Every master is asked, one request for each of its groups. Exit code 6: a broker could not be asked.
+    Every master is asked, one request for each of its groups. Exit code 3: the group has no client; 6: a
+    broker could not be asked.
     """
+    from pymq.errors import NotFoundError
     from pymq.wire.versions import version_name
 
     found, unreached = with_partial_admin(namesrv, lambda admin: admin.instances.all())
@@ -37,5 +39,7 @@ def clients(
         for one in found
         if group in (None, one.group)
     ]
+    if group is not None and not records and not unreached:
+        raise NotFoundError(f"no client of a group {group!r} is connected: pymq cluster clients shows all clients")
     print_listing(records, COLUMNS, output, "no client is connected")
     end_partial(unreached)
