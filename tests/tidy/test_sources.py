@@ -10,7 +10,7 @@ LINES_MAX = 500
 # Module -> why it may be longer.
 LONGER: dict[str, str] = {}
 
-CORE = ("pymq/model/", "pymq/wire/", "pymq/store/", "pymq/broker/", "pymq/namesrv/")
+CORE = ("pymq/model/", "pymq/wire/", "pymq/security/", "pymq/store/", "pymq/broker/", "pymq/namesrv/")
 # The one real implementation of the file seam.
 FILE_SEAM = ("pymq/store/disk/fs.py", "pymq/store/disk/whole_sync.py")
 # What puts the parts together and runs periodic work; nothing else in the core knows an event loop.

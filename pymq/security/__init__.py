@@ -1,0 +1,1 @@
+"""Identity and permission without I/O: signatures, users, policies, and RocketMQ's forms of both."""

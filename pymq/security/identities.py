@@ -1,0 +1,125 @@
+"""Users and the proof that a request comes from one. A table of users never changes: a change makes another table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from pymq.errors import Refusal
+from pymq.security.addresses import Address, AddressRange
+from pymq.security.signature import ACCESS_KEY, Secret, is_signed_with
+from pymq.wire.codes import ResponseCode
+
+NAME_LENGTH_MAX: Final = 255
+
+
+class UserType(Enum):
+    """What a user is. The first two are RocketMQ's names; ``Inner`` is PyMQ's, for brokers and filter servers."""
+
+    SUPER = "Super"  # an administrator: every check passes
+    NORMAL = "Normal"  # what its policy allows
+    INNER = "Inner"  # the rows between servers, and what pymq.security.policies.INNER_POLICY allows
+
+
+@dataclass(frozen=True)
+class User:
+    """One user. ``trusted_from``: addresses that need no signature, as 4.x ACL files have them."""
+
+    name: str
+    secret: Secret
+    kind: UserType = UserType.NORMAL
+    is_enabled: bool = True
+    trusted_from: tuple[AddressRange, ...] = ()
+
+    @property
+    def is_administrator(self) -> bool:
+        """True for a user that can change users."""
+        return self.kind is UserType.SUPER and self.is_enabled
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The proven sender of a request: ``user`` None is an address that the global white list of a 4.x file trusts.
+
+    A trusted identity passes every check: RocketMQ's 4.x white lists mean that.
+    """
+
+    user: User | None
+    is_trusted: bool = False
+
+    @property
+    def name(self) -> str:
+        """The user's name, for logs."""
+        return self.user.name if self.user is not None else "white list"
+
+
+class Users:
+    """A table of users by name."""
+
+    def __init__(self, users: Iterable[User] = (), trusted_from: Sequence[AddressRange] = ()) -> None:
+        """``trusted_from``: the global white list. Raises Refusal for two users of a name."""
+        self._users: dict[str, User] = {}
+        self.trusted_from = tuple(trusted_from)
+        for user in users:
+            if user.name in self._users:
+                raise _refused(f"The user is existed: {user.name} is there twice, keep one")
+            self._users[user.name] = user
+
+    def __iter__(self) -> Iterator[User]:
+        return iter(self._users.values())
+
+    def __len__(self) -> int:
+        return len(self._users)
+
+    def get(self, name: str) -> User | None:
+        """Return the user of that name, or None."""
+        return self._users.get(name)
+
+    def with_user(self, user: User) -> Users:
+        """Return a table in which ``user`` replaces the one of its name, or is new.
+
+        Raises Refusal for a bad name, and for a change that leaves no administrator.
+        """
+        if not 0 < len(user.name) <= NAME_LENGTH_MAX or any(sign.isspace() or sign == ":" for sign in user.name):
+            raise _refused(
+                f"the username {user.name[:40]!r} is not usable: use 1 to {NAME_LENGTH_MAX} characters without blanks "
+                "and colons"
+            )
+        return self._changed({**self._users, user.name: user})
+
+    def without_user(self, name: str) -> Users:
+        """Return a table without that user. Raises Refusal for the last administrator."""
+        return self._changed({key: user for key, user in self._users.items() if key != name})
+
+    def _changed(self, users: Mapping[str, User]) -> Users:
+        had = any(user.is_administrator for user in self)
+        if had and not any(user.is_administrator for user in users.values()):
+            raise _refused("this would leave no enabled user of type Super: make another one first")
+        return Users(users.values(), self.trusted_from)
+
+    def authenticate(self, ext: Mapping[str, str], body: bytes, version: int, address: Address) -> Identity:
+        """Return the sender of a request, whose named fields ``ext`` are as they arrived.
+
+        Raises Refusal(NO_PERMISSION) with RocketMQ's remarks: no access key, unknown user, disabled, wrong signature.
+        """
+        if any(block.contains(address) for block in self.trusted_from):
+            return Identity(None, is_trusted=True)
+        name = ext.get(ACCESS_KEY, "")
+        if not name:
+            raise _refused("username cannot be null.")
+        user = self._users.get(name)
+        if user is None:
+            raise _refused(f"User:{name[:NAME_LENGTH_MAX]} is not found.")
+        if not user.is_enabled:
+            raise _refused(f"User:{name} is disabled.")
+        if any(block.contains(address) for block in user.trusted_from):
+            return Identity(user, is_trusted=True)
+        if not is_signed_with(user.secret, ext, body, version):
+            raise _refused("check signature failed.")
+        return Identity(user)
+
+
+def _refused(remark: str) -> Refusal:
+    return Refusal(ResponseCode.NO_PERMISSION, remark)
