@@ -22,13 +22,15 @@ from pymq.filterserver.figures import figures
 from pymq.filterserver.filtering import Filtering
 from pymq.filterserver.workers import Filter, WorkerPool
 from pymq.model import sysflag
+from pymq.model.access import Action
 from pymq.model.names import check_group, check_topic
 from pymq.net.memory_budget import PARKED_REQUESTS, MemoryBudget
+from pymq.wire.access import cluster, group, needs, topic
 from pymq.wire.bodies_client import encode_body
 from pymq.wire.bodies_route import KvTable
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Permission, Reply, Route, error_reply
+from pymq.wire.dispatch import Peer, Reply, Route, error_reply
 from pymq.wire.header import decode_header
 from pymq.wire.headers.filter_server import RegisterFilterClassHeader
 from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader
@@ -62,11 +64,12 @@ class FilterServerHandlers:
 
     def routes(self) -> list[Route]:
         """Return the filter server's route table."""
-        subscribe = Permission.SUBSCRIBE
+        consume = needs(topic(Action.SUB), group(Action.SUB))
+        figures_access = needs(cluster(Action.GET))
         return [
-            Route(RequestCode.REGISTER_MESSAGE_FILTER_CLASS, RegisterFilterClassHeader, self.take_class, subscribe),
-            Route(RequestCode.PULL_MESSAGE, PullMessageHeader, self.pull, subscribe),
-            Route(RequestCode.GET_BROKER_RUNTIME_INFO, None, self.runtime_info, Permission.ADMIN),
+            Route(RequestCode.REGISTER_MESSAGE_FILTER_CLASS, RegisterFilterClassHeader, self.take_class, consume),
+            Route(RequestCode.PULL_MESSAGE, PullMessageHeader, self.pull, consume),
+            Route(RequestCode.GET_BROKER_RUNTIME_INFO, None, self.runtime_info, figures_access),
         ]
 
     def take_class(self, request: Command, header: RegisterFilterClassHeader, peer: Peer) -> Reply | None:

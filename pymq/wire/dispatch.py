@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from pymq.errors import PymqError, Refusal, StoreUnavailableError
+from pymq.wire.access import Access
 from pymq.wire.codes import RequestCode, ResponseCode, request_name
 from pymq.wire.command import FLAG_RESPONSE, Command
 from pymq.wire.header import Header, decode_header, encode_header
@@ -28,16 +28,6 @@ LARGE_BODY_CODES = frozenset(
         RequestCode.REGISTER_BROKER,
     }
 )
-
-
-class Permission(Enum):
-    """The right that a request needs once authentication is on."""
-
-    OPEN = "open"
-    PUBLISH = "publish"
-    SUBSCRIBE = "subscribe"
-    ADMIN = "admin"
-    INNER = "inner"
 
 
 class Reply:
@@ -111,28 +101,40 @@ Handler = Callable[[Command, Any, Peer], "Reply | None"]
 
 
 class Route(NamedTuple):
-    """One row of a server's table: how this server handles one request code."""
+    """One row of a server's table: how this server handles one request code, and what its sender must be allowed."""
 
     code: int
     header: type[Header] | None
     handler: Handler
-    permission: Permission
+    access: Access
 
     @property
     def name(self) -> str:
         return request_name(self.code)
 
 
+def _check_access(route: Route) -> None:
+    """Raises TypeError, also under ``python -O``: a row that no permission protects must not be served."""
+    if not isinstance(route.access, Access):
+        raise TypeError(f"the row of {route.name} says no access: name the needs of its sender")
+    if problem := route.access.problem(route.header):
+        raise TypeError(f"the row of {route.name}: {problem}")
+
+
 class Dispatcher:
     """Answers requests from one table. Never raises for what a peer can cause."""
 
     def __init__(self, routes: Iterable[Route], server_kind: str, refused: Mapping[int, str] | None = None) -> None:
-        """``server_kind`` ("broker") appears in remarks; ``refused`` maps known codes to why they aren't served."""
+        """``server_kind`` ("broker") appears in remarks; ``refused`` maps known codes to why they aren't served.
+
+        Raises TypeError for a row whose access column is no access, or reads fields that its header does not have.
+        """
         self.routes: dict[int, Route] = {}
         self._server_kind = server_kind
         self._refused = dict(refused or {})
         for route in routes:
             assert route.code not in self.routes, f"request code {route.code} has two handlers"
+            _check_access(route)
             self.routes[route.code] = route
 
     def dispatch(self, peer: Peer, command: Command) -> Reply | None:

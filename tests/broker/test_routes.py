@@ -8,7 +8,6 @@ from pathlib import Path
 from pymq.broker.handlers.refused import REFUSED_CODES
 from pymq.broker.wiring import routes_in_role
 from pymq.wire.codes import ResponseCode
-from pymq.wire.dispatch import Permission
 from tests.broker.world import Caller, World
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "compatibility.md"
@@ -43,12 +42,3 @@ def test_a_refused_code_says_why_and_an_unknown_one_is_named() -> None:
         assert found == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and why in remark and str(code) in remark
     found, remark = caller.refused(7777)
     assert found == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and "7777" in remark
-
-
-def test_what_changes_the_broker_needs_an_operator() -> None:
-    permissions = {route.name: route.permission for route in routes_in_role(World().parts)}
-    changing = [
-        name for name in permissions if name.startswith(("UPDATE_AND_CREATE", "DELETE", "UPDATE_BROKER", "CLEAN"))
-    ]
-    assert len(changing) >= 8
-    assert {permissions[name] for name in changing} == {Permission.ADMIN}

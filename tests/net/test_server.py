@@ -15,9 +15,10 @@ from pymq.net.limits import ServerLimits
 from pymq.net.memory_budget import MemoryBudget
 from pymq.net.rounds import SLICE_S
 from pymq.net.server import Connection, Server
+from pymq.wire.access import any_user
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command, decode_command, encode_command
-from pymq.wire.dispatch import Dispatcher, Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Dispatcher, Peer, Reply, Route
 from pymq.wire.framing import FrameBuffer
 
 ECHO = 500
@@ -59,9 +60,9 @@ class Fixture:
         self.gone: list[Connection] = []
         self.clients: list[Client] = []
         routes = [
-            Route(ECHO, None, lambda request, header, peer: Reply(body=request.body), Permission.OPEN),
-            Route(LATER, None, self._later, Permission.OPEN),
-            Route(BROKEN, None, self._broken, Permission.OPEN),
+            Route(ECHO, None, lambda request, header, peer: Reply(body=request.body), any_user()),
+            Route(LATER, None, self._later, any_user()),
+            Route(BROKEN, None, self._broken, any_user()),
         ]
         self.server = Server(
             Dispatcher(routes, "test server"),

@@ -14,8 +14,9 @@ from pymq.clock import SystemClock
 from pymq.net import unread
 from pymq.net.server import Connection, Server
 from pymq.net.unread import take_unread
+from pymq.wire.access import any_user
 from pymq.wire.command import Command, encode_command
-from pymq.wire.dispatch import Dispatcher, Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Dispatcher, Peer, Reply, Route
 
 NOTE = 501
 LEAVE = 502
@@ -53,7 +54,7 @@ def served_after_leaving(new_loop: NewLoop, last_words: bytes) -> tuple[list[byt
             events.append(b"gone")
             gone.set()
 
-        routes = [Route(NOTE, None, note, Permission.OPEN), Route(LEAVE, None, leave, Permission.OPEN)]
+        routes = [Route(NOTE, None, note, any_user()), Route(LEAVE, None, leave, any_user())]
         server = Server(Dispatcher(routes, "test server"), clock=SystemClock(), on_disconnect=on_disconnect)
         port = await server.start("127.0.0.1", 0)
         client.setblocking(False)

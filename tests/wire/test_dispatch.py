@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from pymq.errors import PymqError, Refusal, StoreUnavailableError
+from pymq.wire.access import any_user
 from pymq.wire.command import FLAG_RESPONSE, Command
-from pymq.wire.dispatch import BODY_SIZE_MAX_BYTES, LARGE_BODY_CODES, Dispatcher, Peer, Permission, Reply, Route
+from pymq.wire.dispatch import BODY_SIZE_MAX_BYTES, LARGE_BODY_CODES, Dispatcher, Peer, Reply, Route
 from pymq.wire.headers.route import KvValueAnswer, RouteHeader
 from tests.namesrv.support import FakePeer
 
 
 def dispatcher(handler: object, header: type[RouteHeader] | None = None) -> Dispatcher:
-    return Dispatcher([Route(105, header, handler, Permission.OPEN)], "name server", {310: "ask a broker"})  # type: ignore[arg-type]
+    return Dispatcher([Route(105, header, handler, any_user())], "name server", {310: "ask a broker"})  # type: ignore[arg-type]
 
 
 def raising(error: Exception) -> Dispatcher:
@@ -72,7 +73,7 @@ def test_a_reply_goes_back_in_the_requests_codec() -> None:
 
 
 def test_two_handlers_for_a_code_are_a_bug() -> None:
-    route = Route(105, None, lambda command, header, peer: None, Permission.OPEN)
+    route = Route(105, None, lambda command, header, peer: None, any_user())
     with pytest.raises(AssertionError, match="two handlers"):
         Dispatcher([route, route], "name server")
     assert route.name == "GET_ROUTEINFO_BY_TOPIC"
@@ -80,7 +81,7 @@ def test_two_handlers_for_a_code_are_a_bug() -> None:
 
 @pytest.mark.parametrize("code", [105, 34])
 def test_a_request_that_is_no_message_has_a_body_of_a_largest_size(code: int) -> None:
-    served = Dispatcher([Route(code, None, lambda command, header, peer: Reply(), Permission.OPEN)], "broker")
+    served = Dispatcher([Route(code, None, lambda command, header, peer: Reply(), any_user())], "broker")
     fits = served.dispatch(FakePeer(), Command(code, body=bytes(BODY_SIZE_MAX_BYTES)))
     assert fits is not None and fits.code == 0
     large = served.dispatch(FakePeer(), Command(code, body=bytes(BODY_SIZE_MAX_BYTES + 1)))
@@ -90,6 +91,6 @@ def test_a_request_that_is_no_message_has_a_body_of_a_largest_size(code: int) ->
 
 @pytest.mark.parametrize("code", sorted(LARGE_BODY_CODES))
 def test_messages_and_registrations_may_be_larger(code: int) -> None:
-    served = Dispatcher([Route(code, None, lambda command, header, peer: Reply(), Permission.OPEN)], "broker")
+    served = Dispatcher([Route(code, None, lambda command, header, peer: Reply(), any_user())], "broker")
     reply = served.dispatch(FakePeer(), Command(code, body=bytes(BODY_SIZE_MAX_BYTES + 1)))
     assert reply is not None and reply.code == 0

@@ -18,9 +18,10 @@ from pymq.config import BrokerConfig, load_broker_config
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.replica.epoch_table import epoch_table
 from pymq.store.store import MessageStore
+from pymq.wire.access import peers_only
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Dispatcher, Permission, Route
+from pymq.wire.dispatch import Dispatcher, Route
 from tests.broker.replication.cable import Cable
 from tests.broker.world import FakePeer
 from tests.store.support import ROOT, make_store, put
@@ -86,8 +87,8 @@ class Master(Node):
         )
         copies = LogCopyHandlers(config=self.config, store=self.store)
         routes = [
-            Route(RequestCode.PYMQ_JOIN_MASTER, None, handlers.join, Permission.INNER),
-            Route(RequestCode.PYMQ_LIST_LOG_DIGESTS, None, copies.digests, Permission.INNER),
+            Route(RequestCode.PYMQ_JOIN_MASTER, None, handlers.join, peers_only()),
+            Route(RequestCode.PYMQ_LIST_LOG_DIGESTS, None, copies.digests, peers_only()),
         ]
         dispatcher = Dispatcher(routes, "broker")
         cable.answerers[MASTER] = lambda command: _dispatch(dispatcher, command)

@@ -1,0 +1,74 @@
+"""The access column of the broker's table: what the sender of each kind of request must be allowed.
+
+Rows whose requests need the same share a constant. ``found_topic`` is for requests that name a place in the log: the
+handler finds the record and its topic.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pymq.broker import body_needs
+from pymq.model.access import Action
+from pymq.wire.access import any_user, cluster, group, groups, in_body, needs, peers_only, popped_topic, topic, topics
+
+PUB: Final = Action.PUB
+SUB: Final = Action.SUB
+CREATE: Final = Action.CREATE
+UPDATE: Final = Action.UPDATE
+DELETE: Final = Action.DELETE
+GET: Final = Action.GET
+
+# -- Messages
+PUBLISH: Final = needs(topic(PUB))
+CONSUME: Final = needs(topic(SUB), group(SUB))
+USE_RECEIPT: Final = needs(popped_topic(SUB), group(SUB))
+USE_RECEIPTS: Final = needs(in_body(body_needs.acknowledged))
+SEND_BACK: Final = needs(group(SUB, field="group"), found_topic=(SUB,))
+END_TRANSACTION: Final = needs(topic(PUB), found_topic=(PUB,))
+RESUME_CHECK: Final = needs(topic(UPDATE), found_topic=(UPDATE,))
+READ_TOPIC: Final = needs(topic(SUB, GET))
+VIEW_MESSAGE: Final = needs(topic(SUB, GET), found_topic=(SUB, GET))
+# A consumer gets a message that it did not ask for.
+CONSUME_DIRECTLY: Final = needs(topic(SUB), group(UPDATE), found_topic=(SUB,))
+
+# -- Consumers
+HEARTBEAT: Final = needs(in_body(body_needs.subscriptions))
+UNREGISTER: Final = needs(group(SUB))
+LIST_MEMBERS: Final = needs(group(SUB, GET))
+LOCK: Final = needs(in_body(body_needs.locked_queues))
+QUERY_OFFSET: Final = needs(topic(SUB, GET), group(SUB, GET))
+UPDATE_OFFSET: Final = needs(topic(SUB, UPDATE), group(SUB, UPDATE))
+ASSIGN: Final = needs(in_body(body_needs.assigned))
+SET_MODE: Final = needs(in_body(body_needs.request_mode))
+CHECK_FILTER: Final = any_user()  # shows only whether an expression can be parsed
+
+# -- Operators: topics and groups
+CREATE_TOPIC: Final = needs(topic(CREATE))
+CREATE_TOPICS: Final = needs(in_body(body_needs.created_topics))
+DELETE_TOPIC: Final = needs(topic(DELETE))
+SEE_TOPIC: Final = needs(topic(GET))
+CREATE_GROUP: Final = needs(in_body(body_needs.created_group))
+CREATE_GROUPS: Final = needs(in_body(body_needs.created_groups))
+DELETE_GROUP: Final = needs(group(DELETE, field="group_name"))
+SEE_GROUP: Final = needs(group(GET, field="group"))
+SEE_MEMBERS: Final = needs(group(GET))
+SEE_TOPIC_OF_GROUP: Final = needs(topic(GET), group(GET, field="group"))
+CHANGE_TOPIC_OF_GROUP: Final = needs(topic(UPDATE), group(UPDATE, field="group"))
+
+# -- Operators: what groups have consumed
+SEE_LAG: Final = needs(topic(GET), topics(GET, field="topic_list", separator=";"), group(GET))
+SEE_QUEUE_OF_GROUP: Final = needs(topic(GET), group(GET))
+COMPARE_GROUPS: Final = needs(
+    topic(GET), group(GET, field="compare_group"), groups(GET, field="filter_groups", separator=",")
+)
+CLONE_OFFSETS: Final = needs(topic(UPDATE), group(GET, field="src_group"), group(UPDATE, field="dest_group"))
+
+# -- Operators: this broker
+SEE_BROKER: Final = needs(cluster(GET))
+CHANGE_BROKER: Final = needs(cluster(UPDATE))
+CHANGE_SETTINGS: Final = needs(body_needs.changed_settings)
+DELETE_DATA: Final = needs(cluster(DELETE))
+
+# -- Between servers
+PEERS: Final = peers_only()
