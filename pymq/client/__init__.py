@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pymq.client.admin import Admin
     from pymq.client.app import App
     from pymq.client.consume_result import ConsumeResult
+    from pymq.client.credentials import Credentials
     from pymq.client.producer import Producer
     from pymq.client.pull_consumer import PullConsumer
     from pymq.client.push_consumer import PushConsumer
@@ -25,6 +26,7 @@ _HOMES = {
     "Admin": "pymq.client.admin",
     "App": "pymq.client.app",
     "ConsumeResult": "pymq.client.consume_result",
+    "Credentials": "pymq.client.credentials",
     "Message": "pymq.model.message",
     "MessageQueue": "pymq.model.message",
     "Producer": "pymq.client.producer",
@@ -47,6 +49,7 @@ __all__ = [
     "Admin",
     "App",
     "ConsumeResult",
+    "Credentials",
     "Message",
     "MessageQueue",
     "Producer",

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from pymq.client.credentials import Credentials
 from pymq.client.name_servers import NameServers
 from pymq.client.route_cache import RouteCache
 from pymq.client.uninterrupted import uninterrupted
@@ -56,10 +57,16 @@ class ClientInstance:
         on_route_change: Callable[[str], None] | None = None,
         poll_interval_s: float = ROUTE_POLL_INTERVAL_S,
         heartbeat_interval_s: float = HEARTBEAT_INTERVAL_S,
+        credentials: Credentials | None = None,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
         self.rng = rng or random.Random()
-        self.remoting = RemotingClient(clock=self.clock, on_request=on_request, on_lost=self._lost)
+        self.remoting = RemotingClient(
+            clock=self.clock,
+            on_request=on_request,
+            on_lost=self._lost,
+            sign=credentials.sign if credentials is not None else None,
+        )
         self.name_servers = NameServers(namesrv, self.remoting, self.rng)
         self.routes = RouteCache(self.name_servers, self._route_changed)
         self.host = local_host_towards(self.name_servers.places[0])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypedDict
 
+from pymq.client.credentials import Credentials
 from pymq.client.telemetry import Telemetry
 from pymq.clock import Clock
 from pymq.model.allocation import Strategy
@@ -20,6 +21,7 @@ class ClientOptions(TypedDict, total=False):
     instance_name: str | None
     clock: Clock | None
     rng: random.Random | None
+    credentials: Credentials | None
 
 
 class ProducerOptions(ClientOptions, total=False):

@@ -7,6 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from pymq.client.answers import read_answer
+from pymq.client.credentials import Credentials
 from pymq.client.group_client import GroupClient
 from pymq.client.in_flight import BYTES_MAX, COUNT_MAX, WAIT, InFlight
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
@@ -50,6 +51,7 @@ class Producer(GroupClient):
     ``batch_count_max``; 0 collects what one turn of the event loop sends; None sends each message alone.
     ``in_flight_count_max``, ``in_flight_bytes_max``: sends beyond wait for room; with ``when_full="refuse"`` they raise
     OverloadedError. ``avoid_slow_brokers``: choose others for a while when a broker takes 0.55 s or more to answer.
+    ``credentials``: sign all requests, for clusters that know users.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Producer(GroupClient):
         instance_name: str | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         clock = clock or SystemClock()
         self._requests = OpenRequests(clock)
@@ -86,6 +89,7 @@ class Producer(GroupClient):
             instance_name=instance_name,
             producer_group=group,
             poll_interval_s=poll_interval_s,
+            credentials=credentials,
         )
         super().__init__(group, instance)
         self._body_size_max_bytes = body_size_max_bytes

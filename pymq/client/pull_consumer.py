@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Unpack
 
 from pymq.client.consumer_settings import FIRST
+from pymq.client.credentials import Credentials
 from pymq.client.group_client import GroupClient
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
 from pymq.client.options import SubscribeOptions
@@ -41,9 +42,15 @@ class PullConsumer(GroupClient):
         instance_name: str | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         instance = ClientInstance(
-            namesrv, clock=clock, rng=rng, instance_name=instance_name, poll_interval_s=poll_interval_s
+            namesrv,
+            clock=clock,
+            rng=rng,
+            instance_name=instance_name,
+            poll_interval_s=poll_interval_s,
+            credentials=credentials,
         )
         super().__init__(group, instance)
         self._offsets = QueueOffsets(self._instance)

@@ -11,6 +11,7 @@ from typing import Unpack
 from pymq.client.concurrent import ConcurrentConsumption
 from pymq.client.consume_result import ConsumeResult
 from pymq.client.consumer_settings import ConsumerSettings, ConsumerState
+from pymq.client.credentials import Credentials
 from pymq.client.group_client import GroupClient
 from pymq.client.group_requests import GroupRequests
 from pymq.client.handler import MessageHandler, OnMessage
@@ -63,6 +64,7 @@ class PushConsumer(GroupClient):
         instance_name: str | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
+        credentials: Credentials | None = None,
         **settings: Unpack[SettingOptions],
     ) -> None:
         self._handover = None if on_message is not None else Handover()
@@ -78,6 +80,7 @@ class PushConsumer(GroupClient):
             on_request=self._on_request,
             on_route_change=self._on_route_change,
             poll_interval_s=poll_interval_s,
+            credentials=credentials,
         )
         super().__init__(group, instance)
         queue_offsets = QueueOffsets(self._instance)

@@ -67,6 +67,8 @@ class Sender:
         self.health = BrokerHealth(self._clock)
         self.picker = QueuePicker(self.health, instance.rng)
         self._frames = SendFrames(group, instance.remoting.language, instance.remoting.version)
+        # Neither for traced sends nor for signed ones, whose header differs with each body.
+        self._has_short_way = tracer is None and instance.remoting.sign is None
 
     async def plain(self, message: Message, start: bytes, timeout_s: float) -> SendResult:
         """Sends a plain message, prepared up to its id: a first attempt by the shortest way, then :meth:`anywhere`."""
@@ -75,7 +77,7 @@ class Sender:
         message_id = instance.ids.next_id()
         attempt, failed_broker = 0, None
         queues = instance.routes.known_queues(message.topic)
-        if queues is not None and self._tracer is None:
+        if queues is not None and self._has_short_way:
             queue = self.picker.pick(message.topic, queues)
             answering = self._begin_plain(message, start, message_id, queue, timeout_s)
             if answering is not None:

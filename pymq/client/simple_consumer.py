@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
+from pymq.client.credentials import Credentials
 from pymq.client.group_client import GroupClient
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
 from pymq.client.popping import ANY_QUEUE, POP_COUNT_MAX, Popping
@@ -43,10 +44,16 @@ class SimpleConsumer(GroupClient):
         instance_name: str | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         """``from_end``: where a group begins that never received from a queue."""
         instance = ClientInstance(
-            namesrv, clock=clock, rng=rng, instance_name=instance_name, poll_interval_s=poll_interval_s
+            namesrv,
+            clock=clock,
+            rng=rng,
+            instance_name=instance_name,
+            poll_interval_s=poll_interval_s,
+            credentials=credentials,
         )
         super().__init__(group, instance)
         self._popping = Popping(group, instance, from_end=from_end)

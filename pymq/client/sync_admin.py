@@ -23,6 +23,7 @@ from pymq.client.admin.replication import ReplicationAdmin
 from pymq.client.admin.settings import SettingsAdmin
 from pymq.client.admin.topics import TopicAdmin
 from pymq.client.admin.traces import TraceAdmin
+from pymq.client.credentials import Credentials
 from pymq.client.loop_thread import on_loop, shared
 from pymq.clock import Clock
 
@@ -226,9 +227,10 @@ class SyncAdmin:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         clock: Clock | None = None,
         is_partial: bool = False,
+        credentials: Credentials | None = None,
     ) -> None:
         self._make: Callable[[], Admin] = lambda: Admin(
-            namesrv, timeout_s=timeout_s, clock=clock, is_partial=is_partial
+            namesrv, timeout_s=timeout_s, clock=clock, is_partial=is_partial, credentials=credentials
         )
         self._made = shared.call(on_loop(self._make))
         self.namesrv = SyncNamesrvAdmin(lambda: self._admin.namesrv)

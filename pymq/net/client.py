@@ -31,6 +31,7 @@ SWEEP_INTERVAL_MIN_MS = 20
 CLOSED_TEXT = "the client is stopped: make a new one, a stopped client can't be started again"
 _NEVER_MS = 1 << 62
 
+Sign = Callable[[Command], None]
 OnRequest = Callable[[Command, str], "Reply | Awaitable[Reply | None] | None"]
 
 
@@ -38,7 +39,8 @@ class RemotingClient:
     """Sends requests to any number of servers. Use it from one event loop only.
 
     ``on_request(command, address)`` answers requests that servers send; ``on_lost(address)`` is called for connections
-    that end without :meth:`close`. The next request to an address reopens its lost connection.
+    that end without :meth:`close`. The next request to an address reopens its lost connection. ``sign(command)`` adds
+    a signature to each request, but not to frames that are encoded already (:meth:`call_frame`).
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class RemotingClient:
         on_request: OnRequest | None = None,
         on_lost: Callable[[str], None] | None = None,
         frame_size_max_bytes: int = FRAME_SIZE_MAX_BYTES,
+        sign: Sign | None = None,
     ) -> None:
         self.clock = clock
         self.language = language
@@ -57,6 +60,7 @@ class RemotingClient:
         self.on_request = on_request
         self.on_lost = on_lost
         self.frame_size_max_bytes = frame_size_max_bytes
+        self.sign = sign
         self._broker_names: dict[str, str] = {}  # by address
         self._opaque = -1
         self._connections: dict[str, _Connection] = {}
@@ -341,6 +345,8 @@ class _Connection(asyncio.Protocol):
         command.opaque = client.next_opaque()
         command.language = client.language
         command.version = client.version
+        if client.sign is not None:
+            client.sign(command)
         self._write(encode_command(command))
 
     def send_response(self, command: Command) -> None:

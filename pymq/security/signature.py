@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hmac
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NoReturn
 
 from pymq.errors import UsageError
 
@@ -40,6 +40,9 @@ class Secret:
 
     def __hash__(self) -> int:
         return hash(self._key)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret is not pickled or copied: hand over where it is kept, and read it there")
 
     def reveal(self) -> str:
         """Return the text, to be written where only its owner reads it."""

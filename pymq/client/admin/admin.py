@@ -21,6 +21,7 @@ from pymq.client.admin.replication import ReplicationAdmin
 from pymq.client.admin.settings import SettingsAdmin
 from pymq.client.admin.topics import TopicAdmin
 from pymq.client.admin.traces import TraceAdmin
+from pymq.client.credentials import Credentials
 from pymq.client.name_servers import parse_name_servers
 from pymq.clock import Clock, SystemClock
 
@@ -31,9 +32,9 @@ class Admin:
 
     ``namesrv``: "host:port" texts, or one text with several joined by ``;``; without them NAMESRV_ADDR from the
     environment, else 127.0.0.1:9876. ``timeout_s``: for each request. ``is_partial``: calls that ask every broker
-    leave out those that can't be reached, and :attr:`unreached` names them; otherwise they raise. Use it
-    as ``async with Admin(...)`` from one event loop. All calls raise UnreachableError, RefusedError (with the server's
-    code and remark) and NotFoundError for a topic, group or message that doesn't exist.
+    leave out those that can't be reached, and :attr:`unreached` names them; otherwise they raise. ``credentials``: sign
+    all requests. Use it as ``async with Admin(...)`` from one event loop. All calls raise UnreachableError,
+    RefusedError (with the server's code and remark) and NotFoundError for a topic, group or message that doesn't exist.
     """
 
     def __init__(
@@ -43,9 +44,12 @@ class Admin:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         clock: Clock | None = None,
         is_partial: bool = False,
+        credentials: Credentials | None = None,
     ) -> None:
         addresses = parse_name_servers(namesrv)
-        self._connection = AdminConnection(addresses, clock=clock or SystemClock(), timeout_s=timeout_s)
+        self._connection = AdminConnection(
+            addresses, clock=clock or SystemClock(), timeout_s=timeout_s, credentials=credentials
+        )
         self.namesrv = NamesrvAdmin(self._connection)
         self.cluster = ClusterAdmin(self._connection, Asking(is_partial=is_partial))
         self.topics = TopicAdmin(self._connection, self.cluster)

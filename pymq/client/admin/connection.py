@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from pymq.client.credentials import Credentials
 from pymq.clock import Clock
 from pymq.errors import ClosedError, PartialError, PymqError, RefusedError, UnreachableError
 from pymq.model.route import BrokerData
@@ -24,12 +25,19 @@ class AdminConnection:
     ``timeout_s``: per request.
     """
 
-    def __init__(self, namesrv_addresses: list[str], *, clock: Clock, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        namesrv_addresses: list[str],
+        *,
+        clock: Clock,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        credentials: Credentials | None = None,
+    ) -> None:
         assert namesrv_addresses
         self._name_servers = NameServerList(namesrv_addresses, clock)
         self.clock = clock
         self.timeout_s = timeout_s
-        self._client = RemotingClient(clock=clock)
+        self._client = RemotingClient(clock=clock, sign=credentials.sign if credentials is not None else None)
         self._preferred = ""
 
     @property

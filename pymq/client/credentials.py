@@ -1,0 +1,98 @@
+"""Credentials: who a client is. It signs each of the client's requests as RocketMQ's clients do."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pymq.errors import UsageError
+from pymq.security.signature import SECURITY_TOKEN, Secret, signed_fields
+from pymq.security.yaml_tree import FILE_SIZE_MAX_BYTES, Scalar, YamlError, parse_yaml
+from pymq.security.yaml_tree import Mapping as YamlMapping
+from pymq.wire.command import Command
+
+ACCESS_KEY_VARIABLE: Final = "PYMQ_ACCESS_KEY"
+SECRET_KEY_VARIABLE: Final = "PYMQ_SECRET_KEY"
+FILE_VARIABLE: Final = "PYMQ_CREDENTIALS_FILE"
+_FOR_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+class Credentials:
+    """A user's access key and secret. Nothing shows the secret, and it can't be pickled.
+
+    Take them from the environment or a file rather than from source code.
+    """
+
+    __slots__ = ("_secret", "_security_token", "access_key")
+
+    def __init__(self, access_key: str, secret_key: str, security_token: str | None = None) -> None:
+        """Raises UsageError for an empty key."""
+        if not access_key:
+            raise UsageError("the access key is empty: give the user's name")
+        self.access_key = access_key
+        self._secret = Secret(secret_key)
+        self._security_token = security_token
+
+    @classmethod
+    def from_environment(cls, env: Mapping[str, str] | None = None) -> Credentials | None:
+        """Return the credentials that the environment names; None when it names none.
+
+        ``PYMQ_CREDENTIALS_FILE`` is the path of a file, see :meth:`from_file`; else ``PYMQ_ACCESS_KEY`` and
+        ``PYMQ_SECRET_KEY`` are the keys. Raises UsageError for one key without the other, and what from_file raises.
+        """
+        env = os.environ if env is None else env
+        if path := env.get(FILE_VARIABLE):
+            return cls.from_file(path)
+        access_key, secret_key = env.get(ACCESS_KEY_VARIABLE, ""), env.get(SECRET_KEY_VARIABLE, "")
+        if bool(access_key) != bool(secret_key):
+            missing = SECRET_KEY_VARIABLE if access_key else ACCESS_KEY_VARIABLE
+            raise UsageError(f"the environment has no {missing}: set both keys, or neither")
+        return cls(access_key, secret_key) if access_key else None
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Credentials:
+        """Return the credentials in a file with the lines ``accessKey: NAME`` and ``secretKey: SECRET``.
+
+        mqadmin's ``conf/tools.yml`` is such a file; ``securityToken`` may stand there too. Raises UsageError when the
+        file can't be read, is not of that form, or can be read by others than its owner.
+        """
+        members = _members(Path(path))
+        unknown = members.keys() - {"accessKey", "secretKey", "securityToken"}
+        if unknown or not members.get("accessKey") or not members.get("secretKey"):
+            raise UsageError(f"{path}: write the lines accessKey: NAME and secretKey: SECRET, and no others")
+        return cls(members["accessKey"], members["secretKey"], members.get("securityToken") or None)
+
+    def sign(self, command: Command) -> None:
+        """Adds access key and signature to a request's named fields; a second call replaces them."""
+        ext = command.ext
+        if self._security_token is not None:
+            ext = {**ext, SECURITY_TOKEN: self._security_token}
+        command.ext = signed_fields(self.access_key, self._secret, ext, command.body)
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.access_key!r}, ***)"
+
+
+def _members(path: Path) -> dict[str, str]:
+    """Return the file's lines as texts. Raises UsageError, whose text never has one of the values."""
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            if mode & _FOR_OTHERS:
+                raise UsageError(
+                    f"{path} has mode {mode:04o}, others than its owner can use it: run chmod 600 {path}, and change "
+                    "the secret if others could have read it"
+                )
+            raw = file.read(FILE_SIZE_MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{path} can't be read: {error.strerror}; correct the path or its permissions") from error
+    try:
+        root = parse_yaml(raw)
+    except YamlError as error:
+        raise UsageError(f"{path}: {error}") from error
+    if not isinstance(root, YamlMapping) or not all(isinstance(node, Scalar) for node in root.members.values()):
+        raise UsageError(f"{path}: write the lines accessKey: NAME and secretKey: SECRET, and no others")
+    return {name: node.text or "" for name, node in root.members.items() if isinstance(node, Scalar)}
