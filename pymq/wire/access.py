@@ -7,6 +7,7 @@ Each :class:`Route <pymq.wire.dispatch.Route>` has one :class:`Access`. A need i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -80,11 +81,11 @@ def peers_only() -> Access:
 
 
 def topic(*actions: Action, field: str = "topic") -> Claim:
-    """A topic that the header names. A field that is empty or absent names none."""
+    """A topic that the header names. A field that may be left out, and is left out or empty, names none."""
 
     def find(request: Command, header: Any, cluster: str) -> Iterable[Need]:
-        name = getattr(header, field)
-        return (topic_need(name, *actions),) if name else ()
+        name = _named(header, field)
+        return () if name is None else (topic_need(name, *actions),)
 
     return Claim((field,), find)
 
@@ -99,11 +100,11 @@ def topics(*actions: Action, field: str, separator: str) -> Claim:
 
 
 def group(*actions: Action, field: str = "consumer_group") -> Claim:
-    """A group that the header names. A field that is empty or absent names none."""
+    """A group that the header names. A field that may be left out, and is left out or empty, names none."""
 
     def find(request: Command, header: Any, cluster: str) -> Iterable[Need]:
-        name = getattr(header, field)
-        return (group_need(name, *actions),) if name else ()
+        name = _named(header, field)
+        return () if name is None else (group_need(name, *actions),)
 
     return Claim((field,), find)
 
@@ -152,3 +153,18 @@ def every_topic(*actions: Action) -> Claim:
 def in_body(find: Callable[[bytes, str], Iterable[Need]]) -> Claim:
     """Needs that the body names. ``find`` takes the body and the server's cluster. It raises Refusal."""
     return Claim((), lambda request, header, name: find(request.body, name))
+
+
+def _named(header: Header, field: str) -> str | None:
+    """Return the name in a field; None when it names nothing.
+
+    C++ and Node clients write an empty text for a field that Java leaves out. In a field that must be there, an empty
+    text is a name, which only entries for all names cover: a request never gets rid of a need by it.
+    """
+    name: str | None = getattr(header, field)
+    return None if name == "" and field in _optional_fields(type(header)) else name
+
+
+@cache
+def _optional_fields(cls: type[Header]) -> frozenset[str]:
+    return frozenset(field.name for field in msgspec.structs.fields(cls) if field.default is None)

@@ -144,6 +144,18 @@ def test_fields_that_are_left_out_need_nothing() -> None:
     assert texts(row_access.CLONE_OFFSETS, cloned) == ["Get on Group:G1", "Update on Group:G2"]
 
 
+@pytest.mark.parametrize("row", ROWS)
+def test_no_empty_name_takes_a_need_away(row: Route) -> None:
+    """Only a field that may be left out may be empty without a need."""
+    if row.header is None or not row.access.claims:
+        return
+    required = {field.name for field in msgspec.structs.fields(row.header) if field.required} & VALUES.keys()
+    full = row.access.needs(sample_request(row), sample_header(row.header), CLUSTER)
+    for name in required:
+        found = row.access.needs(sample_request(row), sample_header(row.header, **{name: ""}), CLUSTER)
+        assert len(found) == len(full)
+
+
 @pytest.mark.parametrize("name", sorted(RETENTION_SETTINGS))
 def test_a_change_of_retention_needs_the_permission_to_delete(name: str) -> None:
     both = [f"Update on Cluster:{CLUSTER}", f"Delete on Cluster:{CLUSTER}"]
