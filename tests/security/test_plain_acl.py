@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pymq.model.access import Action, Resource, ResourceKind, topic_need
+from pymq.model.access import EVERY_NAME, Action, Resource, ResourceKind, topic_need
 from pymq.security.addresses import parse_address
 from pymq.security.identities import Identity, User, Users, UserType
 from pymq.security.plain_acl import (
@@ -131,8 +131,9 @@ def test_an_own_permission_replaces_the_default_one() -> None:
 
 
 def test_a_name_with_a_star_is_that_name() -> None:
-    acl = one_account("topicPerms: ['t*=PUB']")
-    assert not may(acl, "account1", Action.PUB, ResourceKind.TOPIC, "tx")
+    acl = one_account("topicPerms: ['t*=PUB', '*=PUB']")
+    for name in ("tx", EVERY_NAME):
+        assert not may(acl, "account1", Action.PUB, ResourceKind.TOPIC, name)
 
 
 def test_an_administrator_with_rules_of_its_own_is_bound_to_them() -> None:

@@ -61,6 +61,7 @@ FIELDS = st.dictionaries(st.text(max_size=6), st.text(max_size=8), max_size=6)
 def test_real_clients_sign_as_pymq_does(secret: str, ext: dict[str, str], body: bytes, signature: str) -> None:
     assert sign(Secret(secret), ext, body) == signature
     assert is_signed_with(Secret(secret), {**ext, SIGNATURE: signature}, body, 479)
+    assert is_signed_with(Secret(secret), dict(reversed({**ext, SIGNATURE: signature}.items())), body, 479)
 
 
 @settings(max_examples=40)

@@ -1,0 +1,195 @@
+"""Seeded bugs in identity and permission, which their tests must catch. Each is one wrong step that one could write.
+
+Their ``suites`` are tests as ``module.function``.
+"""
+
+from __future__ import annotations
+
+from pymq.model import access as model
+from pymq.security import acl_5x, addresses, plain_acl, policies, signature
+from pymq.security.addresses import AddressRange
+from pymq.security.identities import Users
+from pymq.security.plain_acl import Account
+from pymq.security.policies import Entry, Policies, ResourcePattern
+from pymq.security.signature import Secret
+from pymq.security.yaml_tree import _Builder
+from pymq.wire import access as wire
+from pymq.wire import dispatch
+from tests.planting import Bug, Seam, Text, does_nothing, gives
+
+_SIGNATURE, _POLICIES, _USERS, _ROWS = "test_signature", "test_policies", "test_identities", "test_rows"
+_RULES = f"{_POLICIES}.test_each_rule"
+
+BUGS = [
+    Bug(
+        "any signature is right",
+        Seam(signature.is_signed_with, gives(True)),
+        (f"{_USERS}.test_other_requests_get_the_remarks_of_rocketmq",),
+    ),
+    Bug(
+        "a body is not signed",
+        Text(signature.signed_content, " + body", ""),
+        (f"{_SIGNATURE}.test_another_value_body_secret_or_field_is_a_wrong_signature",),
+    ),
+    Bug(
+        "fields are signed in the order they came in",
+        Text(signature.signed_content, "names.sort()", "pass"),
+        (f"{_SIGNATURE}.test_real_clients_sign_as_pymq_does",),
+    ),
+    Bug(
+        "names are ordered by code points",
+        Text(signature._java_order, '"utf-16-be"', '"utf-32-be"'),
+        (f"{_SIGNATURE}.test_names_beyond_the_bmp_are_ordered_as_java_orders_them",),
+    ),
+    Bug(
+        "every version may add the late field",
+        Text(signature.is_signed_with, "if version <= LATE_FIELD_VERSION_MAX", "if version"),
+        (f"{_SIGNATURE}.test_only_old_clients_may_add_the_late_field_after_signing",),
+    ),
+    Bug(
+        "an empty secret is one",
+        Text(Secret.__init__, "if not text:", "if False:"),
+        (f"{_SIGNATURE}.test_an_empty_secret_is_refused",),
+    ),
+    Bug(
+        "a secret is shown",
+        Text(Secret.__repr__, '"Secret(***)"', "str(self._key)"),
+        (f"{_SIGNATURE}.test_a_secret_shows_itself_nowhere",),
+    ),
+    Bug(
+        "a disabled user is proven",
+        Text(Users.authenticate, "not user.is_enabled", "False"),
+        (f"{_USERS}.test_other_requests_get_the_remarks_of_rocketmq",),
+    ),
+    Bug(
+        "a white list knows no address",
+        Text(Users.authenticate, "any(block.contains(address) for block in user.trusted_from)", "user.trusted_from"),
+        (f"{_USERS}.test_an_address_of_a_white_list_needs_no_signature",),
+    ),
+    Bug(
+        "the last administrator can go",
+        Text(Users._changed, "had and", "False and"),
+        (f"{_USERS}.test_the_last_administrator_stays",),
+    ),
+    Bug(
+        "one allow is enough", Text(policies.allows, "Effect.DENY not in effects", "Effect.ALLOW in effects"), (_RULES,)
+    ),
+    Bug("without an entry the answer is yes", Text(policies.allows, "return False", "return True"), (_RULES,)),
+    Bug(
+        "default entries count beside custom ones",
+        Text(policies.allows, "if effects:", "if Effect.ALLOW in effects:"),
+        (_RULES,),
+    ),
+    Bug(
+        "addresses of an entry have no meaning", Text(Entry.mismatch, "if self.sources and", "if False and"), (_RULES,)
+    ),
+    Bug(
+        "a name of a star is for all names",
+        Text(ResourcePattern.covers, "resource.name == EVERY_NAME", "False"),
+        ("test_plain_acl.test_a_name_with_a_star_is_that_name",),
+    ),
+    Bug(
+        "a literal is a prefix",
+        Text(ResourcePattern.covers, "resource.name == self.name", "resource.name.startswith(self.name)"),
+        (_RULES,),
+    ),
+    Bug(
+        "one need is enough",
+        Text(Policies.refused_need, "return need", "pass"),
+        (f"{_POLICIES}.test_every_need_must_be_allowed_by_one_of_its_actions",),
+    ),
+    Bug(
+        "a white list makes a peer",
+        Text(policies.is_peer, "identity.user is not None and", "identity.is_trusted or identity.user is not None and"),
+        (f"{_POLICIES}.test_only_servers_and_administrators_are_peers",),
+    ),
+    Bug(
+        "an inner user has a policy of its own",
+        Text(Policies._policy_for, "INNER_POLICY if user.kind is UserType.INNER else ", ""),
+        (f"{_POLICIES}.test_an_inner_user_reads_and_copies_but_does_not_send_or_administer",),
+    ),
+    Bug(
+        "entries about retry topics are taken",
+        Seam(ResourcePattern._check_owned, does_nothing),
+        (f"{_POLICIES}.test_an_entry_for_a_topic_that_follows_its_group_is_refused",),
+    ),
+    Bug(
+        "a range counts its first number only",
+        Text(AddressRange.contains, "first <= part <= last", "first == part"),
+        ("test_addresses.test_patterns_of_acl_files",),
+    ),
+    Bug(
+        "ipv4 in ipv6 is another address",
+        Text(addresses.parse_address, "address.ipv4_mapped or address", "address"),
+        ("test_addresses.test_an_ipv4_address_written_as_ipv6_is_that_ipv4_address",),
+    ),
+    Bug(
+        "a default adds to an own permission",
+        Text(plain_acl._own_entries, "denied = default - allowed", "denied = frozenset()"),
+        ("test_plain_acl.test_an_own_permission_replaces_the_default_one",),
+    ),
+    Bug(
+        "DENY denies nothing",
+        Text(plain_acl._own_entries, "denied = ALL_ACTIONS", "denied = frozenset()"),
+        ("test_plain_acl.test_permissions_for_groups",),
+    ),
+    Bug(
+        "every administrator is a super user",
+        Text(Account.user, "self.is_admin and not (self.topics or self.groups)", "self.is_admin"),
+        ("test_plain_acl.test_an_administrator_with_rules_of_its_own_is_bound_to_them",),
+    ),
+    Bug(
+        "aliases are taken",
+        Text(_Builder.build, 'kind == "AliasEvent" or getattr(event, "anchor", None)', "False"),
+        ("test_plain_acl.test_an_error_has_line_and_column",),
+    ),
+    Bug(
+        "YAML nests without end",
+        Text(_Builder._begin, "len(self._open) >= DEPTH_MAX", "False"),
+        ("test_plain_acl.test_an_error_has_line_and_column",),
+    ),
+    Bug(
+        "an update drops other entries",
+        Text(acl_5x.merged, "if entry.resource not in new", "if False"),
+        ("test_acl_5x.test_an_entry_replaces_the_one_of_its_resource_and_others_stay",),
+    ),
+    Bug(
+        "a new entry stands beside the old one",
+        Text(acl_5x.merged, "if entry.resource not in new", "if True"),
+        ("test_acl_5x.test_an_entry_replaces_the_one_of_its_resource_and_others_stay",),
+    ),
+    Bug(
+        "a deletion of one level empties both",
+        Text(acl_5x.without, "_is_custom(policy_type) != is_custom", "False"),
+        ("test_acl_5x.test_deletion_of_a_resource_of_a_level_and_of_all",),
+    ),
+    Bug(
+        "a request can make a user for servers",
+        Text(
+            acl_5x.changed_user,
+            "_known(_TYPES, info.user_type,",
+            "_known({kind.value.lower(): kind for kind in UserType}, info.user_type,",
+        ),
+        ("test_acl_5x.test_a_user_that_is_not_usable_is_refused",),
+    ),
+    Bug(
+        "a retry topic is any topic",
+        Seam(model.owning_group, gives(None)),
+        (f"{_ROWS}.test_a_pull_of_a_retry_topic_needs_that_groups_permission",),
+    ),
+    Bug(
+        "the broker's own topics are any topics",
+        Text(model.topic_need, "is_send_forbidden(topic)", "False"),
+        ("test_access.test_a_topic_with_messages_of_all_others_needs_all_clusters",),
+    ),
+    Bug(
+        "an empty name needs nothing",
+        Text(wire._named, "and field in _optional_fields(type(header))", ""),
+        (f"{_ROWS}.test_no_empty_name_takes_a_need_away",),
+    ),
+    Bug(
+        "a row without an access is served",
+        Text(dispatch._check_access, "not isinstance(route.access, Access)", "False"),
+        (f"{_ROWS}.test_a_row_whose_access_is_none_can_not_be_registered",),
+    ),
+]
