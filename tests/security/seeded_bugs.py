@@ -33,17 +33,17 @@ BUGS = [
     ),
     Bug(
         "fields are signed in the order they came in",
-        Text(signature.signed_content, "names.sort()", "pass"),
+        Text(signature.signed_content, "_values_of[tuple(ext)](ext)", "v for n, v in ext.items() if n != SIGNATURE"),
         (f"{_SIGNATURE}.test_real_clients_sign_as_pymq_does",),
     ),
     Bug(
         "names are ordered by code points",
-        Text(signature._java_order, '"utf-16-be"', '"utf-32-be"'),
+        Text(signature.signed_content, "_values_of[tuple(ext)](ext)", "ext[n] for n in sorted(ext) if n != SIGNATURE"),
         (f"{_SIGNATURE}.test_names_beyond_the_bmp_are_ordered_as_java_orders_them",),
     ),
     Bug(
         "every version may add the late field",
-        Text(signature.is_signed_with, "if version <= LATE_FIELD_VERSION_MAX", "if version"),
+        Text(signature.is_signed_with, "if version <= LATE_FIELD_VERSION_MAX and", "if"),
         (f"{_SIGNATURE}.test_only_old_clients_may_add_the_late_field_after_signing",),
     ),
     Bug(

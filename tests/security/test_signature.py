@@ -84,6 +84,14 @@ def test_a_signature_is_the_hmac_of_sorted_values_and_body(ext: dict[str, str], 
     assert hmac.new(b"12345678", content, "sha1").digest().hex() == _hex(signed[SIGNATURE])
 
 
+@pytest.mark.parametrize("length", [1, 63, 64, 65, 200])
+def test_secrets_of_all_lengths_make_the_hmac_of_the_standard_library(length: int) -> None:
+    key = "ä" * length
+    expected = hmac.new(key.encode(), b"content", "sha1").digest()
+    assert _hex(Secret(key).sign(b"content")) == expected.hex()
+    assert _hex(Secret("k" * length).sign(b"")) == hmac.new(b"k" * length, b"", "sha1").hexdigest()
+
+
 def test_another_value_body_secret_or_field_is_a_wrong_signature() -> None:
     signed = signed_fields(KEY, SECRET, {"topic": "T"}, b"body")
     assert is_signed_with(SECRET, signed, b"body", 479)
