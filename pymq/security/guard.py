@@ -1,0 +1,60 @@
+"""The check of one request: who sends it, what it needs, and whether the sender is allowed that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pymq.errors import Refusal
+from pymq.model.access import Need, topic_need
+from pymq.security.addresses import Address
+from pymq.security.identities import Identity, Users
+from pymq.security.policies import Policies, is_peer
+from pymq.wire.access import Access
+from pymq.wire.codes import ResponseCode, request_name
+from pymq.wire.command import Command
+from pymq.wire.header import Header
+
+
+class Guard:
+    """Decides with one state of users and policies. A change makes another guard."""
+
+    def __init__(self, users: Users, policies: Policies, cluster: str) -> None:
+        """``cluster``: the server's; :data:`~pymq.model.access.EVERY_NAME` for a name server."""
+        self.users = users
+        self.policies = policies
+        self._cluster = cluster
+
+    def identify(self, request: Command, address: Address) -> Identity:
+        """Return the sender of ``request``, whose named fields are as they arrived. Raises Refusal(NO_PERMISSION)."""
+        return self.users.authenticate(request.ext, request.body, request.version, address)
+
+    def check(
+        self, identity: Identity, access: Access, request: Command, header: Header | None, address: Address
+    ) -> None:
+        """Raises Refusal: NO_PERMISSION when the sender lacks a need, another code for a body that can't be read."""
+        if access.peers_only:
+            if not is_peer(identity):
+                raise Refusal(
+                    ResponseCode.NO_PERMISSION,
+                    f"User:{identity.name} is no server: {request_name(request.code)} is for brokers and filter "
+                    "servers, sign it with their credentials",
+                )
+            return
+        self._check_needs(identity, access.needs(request, header, self._cluster), address)
+
+    def check_found_topic(self, identity: Identity, access: Access, topic: str, address: Address) -> None:
+        """Raises Refusal(NO_PERMISSION) when the sender may not have the record of ``topic`` that a handler found."""
+        if access.found_topic:
+            self._check_needs(identity, (topic_need(topic, *access.found_topic),), address)
+
+    def _check_needs(self, identity: Identity, needs: Iterable[Need], address: Address) -> None:
+        refused = self.policies.refused_need(identity, needs, address)
+        if refused is not None:
+            raise Refusal(ResponseCode.NO_PERMISSION, self._remark(identity, refused, address))
+
+    def _remark(self, identity: Identity, need: Need, address: Address) -> str:
+        """Return RocketMQ's remark for a need that is not allowed."""
+        decisions = [self.policies.explain(identity, need.resource, action, address) for action in need.actions]
+        is_denied = any(step.mismatch is None for decision in decisions for step in decision.steps)
+        why = "the decision is deny." if is_denied else "no matched policies."
+        return f"User:{identity.name} has no permission to access {need.resource} from {address}, {why}"

@@ -1,0 +1,118 @@
+"""Every row of every server against every kind of sender, and the remarks of refusals."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pymq.broker import row_access
+from pymq.errors import Refusal
+from pymq.model.access import EVERY_NAME
+from pymq.model.names import SCHEDULE_TOPIC, retry_topic
+from pymq.security.addresses import parse_address, parse_pattern
+from pymq.security.guard import Guard
+from pymq.security.identities import Identity, User, Users, UserType
+from pymq.security.policies import Policies
+from pymq.security.signature import Secret, signed_fields
+from pymq.wire.codes import RequestCode as Code
+from pymq.wire.codes import ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Route
+from pymq.wire.headers.pull import PullMessageHeader, ViewMessageHeader
+from tests.security.matrix import EXPECTED, SENDERS
+from tests.security.rows import CLUSTER, NAME_SERVER, ROLES, sample_header, sample_request
+from tests.security.test_policies import custom, deny, entry
+
+HERE = parse_address("10.0.0.1")
+ANONYMOUS, WRONG = "anonymous", "wrong-signature"
+SECRETS = {name: Secret(f"secret of {name}") for name in SENDERS.values()}
+TYPES = {"administrator": UserType.SUPER, "server": UserType.INNER}
+USERS = Users(User(name, secret, TYPES.get(name, UserType.NORMAL)) for name, secret in SECRETS.items())
+POLICIES = Policies(
+    {
+        "reader": custom(entry("Topic:T*", "Sub"), entry("Group:G", "Sub")),
+        "writer": custom(entry("Topic:T*", "Pub")),
+        "group-owner": custom(entry("Topic:T*", "Sub Get"), entry("Group:G*")),
+        "topic-owner": custom(entry("Topic:T*")),
+        "operator": custom(entry("Cluster:*", "Get List"), entry("Topic:*", "List")),
+    }
+)
+GUARDS = {role: Guard(USERS, POLICIES, EVERY_NAME if role == NAME_SERVER else CLUSTER) for role in ROLES}
+BROKER = GUARDS["broker"]
+
+
+def request_of(sender: str, row: Route) -> Command:
+    """Return the row's sample request as ``sender`` sends it."""
+    request = sample_request(row)
+    if sender == WRONG:
+        request.ext = signed_fields("administrator", SECRETS["reader"], {}, request.body)
+    elif sender != ANONYMOUS:
+        request.ext = signed_fields(sender, SECRETS[sender], {}, request.body)
+    return request
+
+
+def passes(guard: Guard, row: Route, sender: str) -> bool:
+    request = request_of(sender, row)
+    try:
+        identity = guard.identify(request, HERE)
+        guard.check(identity, row.access, request, sample_header(row.header), HERE)
+        guard.check_found_topic(identity, row.access, "T", HERE)
+    except Refusal as refusal:
+        assert refusal.code == ResponseCode.NO_PERMISSION
+        return False
+    return True
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_matrix_of_requests_and_senders(role: str) -> None:
+    found = {
+        row.name: "".join(letter if passes(GUARDS[role], row, sender) else "-" for letter, sender in SENDERS.items())
+        for row in ROLES[role]()
+    }
+    assert found == EXPECTED[role]
+
+
+def identity(name: str) -> Identity:
+    user = USERS.get(name)
+    assert user is not None
+    return Identity(user)
+
+
+def remark(guard: Guard, name: str, topic: str = "T") -> str:
+    """Return the remark of a refused pull of ``topic``."""
+    header = sample_header(PullMessageHeader, topic=topic)
+    with pytest.raises(Refusal) as caught:
+        guard.check(identity(name), row_access.CONSUME, Command(Code.PULL_MESSAGE), header, HERE)
+    assert caught.value.code == ResponseCode.NO_PERMISSION
+    return caught.value.remark
+
+
+def test_a_refusal_has_the_remark_of_rocketmq() -> None:
+    where = "User:writer has no permission to access Topic:T from 10.0.0.1"
+    assert remark(BROKER, "writer") == f"{where}, no matched policies."
+    denying = Guard(USERS, Policies({"writer": custom(deny("Topic:*"), entry("*"))}), CLUSTER)
+    assert remark(denying, "writer") == f"{where}, the decision is deny."
+    assert "Group:other from" in remark(BROKER, "reader", retry_topic("other"))
+
+
+def test_a_row_between_servers_says_so() -> None:
+    with pytest.raises(Refusal, match="User:topic-owner is no server: PYMQ_READ_LOG is for brokers"):
+        BROKER.check(identity("topic-owner"), row_access.PEERS, Command(Code.PYMQ_READ_LOG), None, HERE)
+
+
+def test_a_white_list_opens_all_rows_but_those_between_servers() -> None:
+    guard = Guard(Users([], parse_pattern("10.0.0.*")), Policies(), CLUSTER)
+    for row in ROLES["broker"]():
+        assert passes(guard, row, ANONYMOUS) != row.access.peers_only
+
+
+def test_the_topic_that_a_handler_finds_is_checked() -> None:
+    view, pull = row_access.VIEW_MESSAGE, row_access.CONSUME
+    header = sample_header(ViewMessageHeader, topic=None)
+    BROKER.check(identity("reader"), view, Command(Code.VIEW_MESSAGE_BY_ID), header, HERE)
+    BROKER.check_found_topic(identity("reader"), view, "T", HERE)
+    BROKER.check_found_topic(identity("reader"), pull, "secret", HERE)
+    for topic, resource in (("secret", "Topic:secret"), (retry_topic("x"), "Group:x"), (SCHEDULE_TOPIC, "Cluster:*")):
+        with pytest.raises(Refusal, match=re.escape(f"access {resource} from")):
+            BROKER.check_found_topic(identity("reader"), view, topic, HERE)
