@@ -9,6 +9,8 @@ import pytest
 
 from pymq.broker import row_access
 from pymq.broker.body_needs import RETENTION_SETTINGS
+from pymq.broker.replication.slave.rules import LEFT_TO_MASTER, REFUSED
+from pymq.broker.wiring import routes_in_role
 from pymq.config import BrokerConfig
 from pymq.errors import PymqError
 from pymq.model.access import EVERY_NAME, Action
@@ -21,6 +23,7 @@ from pymq.wire.headers.admin import CloneGroupOffsetHeader, ConsumeStatsHeader, 
 from pymq.wire.headers.pop import AckMessageHeader
 from pymq.wire.headers.pull import PullMessageHeader
 from pymq.wire.headers.route import RouteHeader
+from tests.broker.world import World
 from tests.security.rows import CLUSTER, ROLES, VALUES, needs_text, sample_header, sample_request, table_lines
 from tests.tidy.sources import ROOT
 
@@ -81,6 +84,17 @@ def test_a_body_without_sense_is_refused_or_names_nothing(row: Route) -> None:
             row.access.needs(Command(row.code, body=body), sample_header(row.header), CLUSTER)
         except PymqError:
             pass
+
+
+def test_a_slave_asks_for_the_same_or_does_nothing() -> None:
+    parts = World(brokerId=1).parts
+    on_master = {row.code: row for row in ROLES["broker"]()}
+    on_slave = routes_in_role(parts)
+    Dispatcher(on_slave, "broker")
+    assert {row.code for row in on_slave} == on_master.keys()
+    for row in on_slave:
+        does_nothing = row.code in REFUSED or row.code in LEFT_TO_MASTER
+        assert row.access == (any_user() if does_nothing else on_master[row.code].access)
 
 
 def test_a_row_without_an_access_can_not_be_written() -> None:

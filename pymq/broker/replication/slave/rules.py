@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from pymq.errors import Refusal
+from pymq.wire.access import any_user
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Handler, Peer, Reply, Route
@@ -130,6 +131,7 @@ SERVED: Final = frozenset(
 def routes_on_slave(routes: Iterable[Route], text: Callable[[str], str]) -> list[Route]:
     """Return a slave's routes: a refused request is answered before its header is decoded.
 
+    What a slave refuses, or leaves to its master, touches nothing: every proven user may hear that.
     ``text`` makes the remark of a refusal, see :func:`refusal_text`.
     """
     return [_on_slave(route, text) for route in routes]
@@ -137,9 +139,9 @@ def routes_on_slave(routes: Iterable[Route], text: Callable[[str], str]) -> list
 
 def _on_slave(route: Route, text: Callable[[str], str]) -> Route:
     if route.code in REFUSED:
-        return route._replace(header=None, handler=_refusing(*REFUSED[route.code], text))
+        return route._replace(header=None, handler=_refusing(*REFUSED[route.code], text), access=any_user())
     if route.code in LEFT_TO_MASTER:
-        return route._replace(header=None, handler=_leave_to_master)
+        return route._replace(header=None, handler=_leave_to_master, access=any_user())
     return route
 
 
