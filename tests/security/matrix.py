@@ -88,6 +88,7 @@ EXPECTED: Final[dict[str, dict[str, str]]] = {
         "SET_MESSAGE_REQUEST_MODE": "--r-g--sA",
         "GET_ALL_MESSAGE_REQUEST_MODE": "------osA",
         "GET_BROKER_HA_STATUS": "------osA",
+        "GET_BROKER_EPOCH_CACHE": "------osA",
         "PYMQ_JOIN_MASTER": "-------sA",
         "PYMQ_COPY_METADATA": "-------sA",
         "PYMQ_GET_REPLICATION_STATUS": "------osA",
