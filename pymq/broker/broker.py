@@ -30,13 +30,13 @@ from pymq.broker.replication.startup_check import StartupCheck
 from pymq.broker.report.discovery import NameServerDiscovery
 from pymq.broker.report.registration import REGISTRATION_JOB, Registrar, RegistrationRequests, named_slaves
 from pymq.broker.runtime_settings import broker_runtime_settings
+from pymq.broker.security import BrokerSecurity
 from pymq.broker.store_settings import store_settings
 from pymq.broker.upkeep.bulk_work import BulkWork
 from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, Job, JobRunner
 from pymq.broker.upkeep.recovery_progress import log_recovery
 from pymq.broker.upkeep.sliced_work import SlicedWork
 from pymq.broker.upkeep.worker_threads import WorkerThreads
-from pymq.broker.wiring import broker_dispatcher
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SLAVE
@@ -49,6 +49,7 @@ from pymq.net.machine import memory_bytes
 from pymq.net.memory_budget import MemoryBudget
 from pymq.net.server import Connection, Server
 from pymq.net.streams import SocketNetwork, StreamServer
+from pymq.security.credentials import Credentials
 from pymq.store.disk.fs import Files
 from pymq.store.replica.divergent_tail import truncate_log
 from pymq.store.store import RecoveryReport
@@ -70,10 +71,11 @@ class Broker:
         rng: random.Random,
         budget: MemoryBudget | None = None,
         front: Front | None = None,
+        credentials: Credentials | None = None,
         now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``budget``: the process's, when another role shares it; ``front`` sees each request first; ``now_s`` measures
-        how long work takes."""
+        """``budget``: the process's, when another role shares it; ``front`` sees each request first; ``credentials``:
+        as for :class:`BrokerSecurity`, which may raise ConfigError; ``now_s`` measures how long work takes."""
         self.config = config
         self.address = ""
         self.recovery: RecoveryReport | None = None
@@ -93,6 +95,7 @@ class Broker:
         self._files = files
         self._rng = rng
         self._front = front
+        self._security = BrokerSecurity(config, credentials)
         self._known_peers = KnownPeers(
             config, clock, known_peers_table(files, config.store_path_root_dir)
         )  # kept when the role changes
@@ -131,7 +134,7 @@ class Broker:
         self._disk_threads = threads = WorkerThreads(loop.call_soon_threadsafe, DISK_THREAD_COUNT, "disk")
         self._runtime_settings = broker_runtime_settings(config, self._clock, self._files, threads)
         self._runtime_settings.load()
-        self._client = RemotingClient(clock=self._clock, on_lost=self._connection_lost)
+        self._client = RemotingClient(clock=self._clock, on_lost=self._connection_lost, sign=self._security.sign)
         self._network = SocketNetwork(self._client)
         await self._discovery.look()
         self._startup_check = StartupCheck(
@@ -367,12 +370,13 @@ class Broker:
     def _serve(self, parts: BrokerParts) -> Registrar:
         """Answer requests with these parts from now on; return what registers them."""
         assert self._bulk_work is not None
-        self.server.dispatcher = broker_dispatcher(parts)
-        self.server.fast_path = parts.requests.fast_path
+        self.server.dispatcher = self._security.dispatcher(parts)
+        self.server.fast_path = self._security.fast_path(parts)
         if self._front is not None:
             self._front.stand_before(self.server)
         jobs = [
             *parts.jobs(),
+            *self._security.jobs(),
             Job("bulk work", TICK_PERIOD_MS, self._bulk_work.tick),
             Job(REGISTRATION_JOB, TICK_PERIOD_MS, self._register_soon),
         ]

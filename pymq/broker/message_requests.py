@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from pymq.broker.fast.ack import FastAcks
 from pymq.broker.fast.pull import FastPulls
+from pymq.broker.fast.secured import SecuredPulls, SendCheck
 from pymq.broker.fast.send import FastSends
 from pymq.broker.fast.targets import SendTargets
 from pymq.broker.fast.timer import FastTimerPuts
@@ -29,6 +30,7 @@ from pymq.model.ids import UniqueIdMaker
 from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from pymq.net.memory_budget import MemoryBudget
+from pymq.security.gatekeeper import Gatekeeper
 from pymq.store.store import MessageStore, tags_codes
 from pymq.wire.dispatch import Peer
 
@@ -149,6 +151,14 @@ class MessageRequests:
         """The fast path, which a server calls first with each frame. A slave takes no sends."""
         return self.fast_sends if self._is_master else self.fast_pulls
 
+    def secured_fast_path(self, gatekeeper: Gatekeeper) -> FastSends | SecuredPulls:
+        """Return the fast path of a secured broker, which checks each sender."""
+        pulls = SecuredPulls(gatekeeper, self.fast_pulls)
+        if not self._is_master:
+            return pulls
+        self.fast_sends.secure(SendCheck(gatekeeper), pulls)
+        return self.fast_sends
+
     def jobs(self) -> list[Job]:
         """Return the jobs that answer pulls and pops whose time is over."""
         return [
@@ -168,6 +178,12 @@ class MessageRequests:
         """Have requests that wait for a queue look again: an operator reset an offset."""
         self.long_polls.wake_queue(topic, queue_id)
         self.pop_polls.wake_queue(topic, queue_id)
+
+    def dismiss_all(self) -> None:
+        """End every waiting request without messages: the clients ask again, and are checked again."""
+        self.long_polls.dismiss_all()
+        self.pop_polls.dismiss_all()
+        self._schedule_turn_end()
 
     async def release_all(
         self, watch: Callable[[Callable[[], None]], None], rest: Callable[[], Awaitable[None]]

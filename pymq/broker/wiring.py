@@ -34,12 +34,12 @@ from pymq.broker.replication.slave.rules import CHANGES, POPS, refusal_text, rou
 from pymq.broker.replication.status import StatusReport, TruncationHistory
 from pymq.broker.report.runtime_info import RuntimeInfo
 from pymq.broker.routes import broker_routes
-from pymq.wire.dispatch import Dispatcher, Route
+from pymq.wire.dispatch import Dispatcher, Gate, Route
 
 
-def broker_dispatcher(parts: BrokerParts) -> Dispatcher:
-    """Return the table of requests, ready to answer in the role of ``parts``."""
-    return Dispatcher(routes_in_role(parts), "broker", REFUSED_CODES)
+def broker_dispatcher(parts: BrokerParts, gate: Gate | None = None) -> Dispatcher:
+    """Return the table of requests, ready to answer in the role of ``parts``; ``gate`` checks their senders."""
+    return Dispatcher(routes_in_role(parts), "broker", REFUSED_CODES, gate)
 
 
 def routes_in_role(parts: BrokerParts) -> list[Route]:

@@ -49,6 +49,18 @@ def filter_server(
             help="For a message that its filter fails on: skip it, deliver it, or stop the queue there.",
         ),
     ] = "skip",
+    acl: Annotated[
+        str | None,
+        typer.Option("--acl", metavar="FILE", help="Check consumers by this 4.x ACL file (plain_acl.yml)."),
+    ] = None,
+    inner_credentials: Annotated[
+        str | None,
+        typer.Option(
+            "--inner-credentials",
+            metavar="FILE",
+            help="Sign requests to the broker with the accessKey and secretKey in this file.",
+        ),
+    ] = None,
     metrics_port: MetricsPortOption = None,
     as_json: JsonOption = False,
     log_level: LogLevelOption = "info",
@@ -57,20 +69,26 @@ def filter_server(
 
     Consumers find the filter server through the route of their topic.
     """
-    from pymq.cli.servers import set_up_logging
+    from dataclasses import replace
+
+    from pymq.cli.servers import print_warnings, set_up_logging
+    from pymq.config import exposure_warnings
     from pymq.net.runtime import run
 
     set_up_logging(log_level)
     host = host or "127.0.0.1"
+    settings = _settings(broker, host, port, advertise, workers, on_error)
+    settings = replace(
+        settings, acl_enable=bool(acl), plain_acl_file=acl or "", inner_credentials_file=inner_credentials or ""
+    )
+    print_warnings(exposure_warnings("--host", host, is_secured=settings.acl_enable))
     metrics = None if metrics_port is None else MetricsPlace(host, metrics_port)
-    run(_serve(_settings(broker, host, port, advertise, workers, on_error), metrics, as_json))
+    run(_serve(settings, metrics, as_json))
 
 
 def _settings(
     broker: str, host: str, port: int, advertise: str | None, workers: int | None, on_error: str
 ) -> FilterServerSettings:
-    from pymq.cli.servers import print_warnings
-    from pymq.config import exposure_warnings
     from pymq.errors import UsageError
     from pymq.filter.running import parse_on_error
     from pymq.filterserver.server import FilterServerSettings
@@ -83,7 +101,6 @@ def _settings(
         raise UsageError(f"--broker: {error}") from error
     if host in ("0.0.0.0", "::") and not advertise:
         raise UsageError(f"--host {host} is not an address to connect to: give consumers one with --advertise")
-    print_warnings(exposure_warnings("--host", host))
     return FilterServerSettings(
         broker=broker,
         host=host,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pymq.namesrv.server import NameServer
     from pymq.net.memory_budget import MemoryBudget
     from pymq.net.runtime import StopSignals
+    from pymq.security.credentials import Credentials
 
 HostOption = Annotated[
     str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; default 127.0.0.1.")
@@ -90,15 +91,18 @@ def set_up_logging(level: str) -> None:
     logging.basicConfig(handlers=[handler], level=number, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
 
 
-def make_namesrv(config: NamesrvConfig, budget: MemoryBudget | None = None) -> NameServer:
+def make_namesrv(
+    config: NamesrvConfig, budget: MemoryBudget | None = None, credentials: Credentials | None = None
+) -> NameServer:
     """Returns a name server with this machine's clock, for :func:`start_namesrv`.
 
-    ``budget``: the process's, when it has another role too.
+    ``budget`` and ``credentials``: the process's, when it has another role too. Raises ConfigError.
     """
     from pymq.clock import SystemClock
     from pymq.namesrv.server import NameServer
 
-    return NameServer(clock=SystemClock(), config=config, budget=budget, keeper=_keeper(config.runtime_settings_path))
+    keeper = _keeper(config.runtime_settings_path)
+    return NameServer(clock=SystemClock(), config=config, budget=budget, keeper=keeper, credentials=credentials)
 
 
 def _keeper(path: str) -> Keeper | None:
@@ -124,15 +128,18 @@ async def start_namesrv(server: NameServer) -> None:
         raise port_problem(error, config.bind_address, config.listen_port) from error
 
 
-def make_broker(config: BrokerConfig) -> Broker:
-    """Returns a broker with this machine's clock and files, for :func:`start_broker`."""
+def make_broker(config: BrokerConfig, credentials: Credentials | None = None) -> Broker:
+    """Returns a broker with this machine's clock and files, for :func:`start_broker`. Raises ConfigError.
+
+    ``credentials``: those of servers, in place of innerCredentialsFile.
+    """
     import random
 
     from pymq.broker.broker import Broker
     from pymq.clock import GuardedClock
     from pymq.store.disk.fs import RealFiles
 
-    return Broker(config, clock=GuardedClock(), files=RealFiles(), rng=random.Random())
+    return Broker(config, clock=GuardedClock(), files=RealFiles(), rng=random.Random(), credentials=credentials)
 
 
 async def start_broker(broker: Broker, signals: StopSignals) -> None:

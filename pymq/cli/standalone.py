@@ -22,6 +22,7 @@ from pymq.cli.serving_metrics import (
 if TYPE_CHECKING:
     from pymq.broker.broker import Broker
     from pymq.config import BrokerConfig, NamesrvConfig
+    from pymq.security.credentials import Credentials
 
 DEFAULT_DIRECTORY = "~/.pymq/standalone"
 # A desktop's disk is often fuller than a server's, so the limit is the number of free bytes and not a share.
@@ -88,9 +89,7 @@ def standalone(
         flags |= metrics_flags(metrics_port)
         defaults = {} if config_file is not None else DEFAULT_SETTINGS
         broker_config = build_broker_config(config_file, settings, flags, defaults)
-        namesrv_config = load_namesrv_config(
-            None, {"listenPort": str(namesrv_port), "bindAddress": broker_config.bind_address}
-        )
+        namesrv_config = load_namesrv_config(None, _shared_settings(broker_config) | {"listenPort": str(namesrv_port)})
         run(_serve(namesrv_config, broker_config, as_json))
     finally:
         if ephemeral:
@@ -103,8 +102,9 @@ async def _serve(namesrv_config: NamesrvConfig, broker_config: BrokerConfig, as_
     from pymq.net.runtime import StopSignals, begin_serving
 
     with StopSignals() as signals:
-        broker = make_broker(broker_config)
-        namesrv = make_namesrv(namesrv_config, broker.budget)
+        credentials = _credentials(broker_config)
+        broker = make_broker(broker_config, credentials)
+        namesrv = make_namesrv(namesrv_config, broker.budget, credentials)
         place = metrics_place(broker_config, broker_config.broker_ip1)
         async with serving_metrics(place, BrokerMetrics(broker)) as metrics:
             await start_namesrv(namesrv)
@@ -119,6 +119,25 @@ async def _serve(namesrv_config: NamesrvConfig, broker_config: BrokerConfig, as_
                     await broker.stop()
             finally:
                 await namesrv.stop()
+
+
+def _shared_settings(config: BrokerConfig) -> dict[str, str]:
+    """Return the broker's settings that its name server shares."""
+    from pymq.config.base import format_value
+
+    keys = ("bindAddress", "aclEnable", "plainAclFile", "innerCredentialsFile")
+    return {key: format_value(config.get(key)) for key in keys}
+
+
+def _credentials(config: BrokerConfig) -> Credentials | None:
+    """Return what the broker signs with at its name server: a secret of this process, unless a file is set."""
+    import secrets
+
+    from pymq.security.credentials import Credentials
+
+    if not config.acl_enable or config.inner_credentials_file:
+        return None
+    return Credentials("pymq-standalone", secrets.token_hex(32))
 
 
 def _print_ready(namesrv: str, broker: Broker, metrics: str, as_json: bool) -> None:

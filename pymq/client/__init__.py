@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from pymq.client.admin import Admin
     from pymq.client.app import App
     from pymq.client.consume_result import ConsumeResult
-    from pymq.client.credentials import Credentials
     from pymq.client.producer import Producer
     from pymq.client.pull_consumer import PullConsumer
     from pymq.client.push_consumer import PushConsumer
@@ -21,12 +20,13 @@ if TYPE_CHECKING:
     from pymq.client.transactions import TransactionListener, TransactionProducer, TransactionResult, TransactionState
     from pymq.model.message import Message, MessageQueue, PullResult, PullStatus, SendResult, SendStatus
     from pymq.model.record import StoredMessage
+    from pymq.security.credentials import Credentials
 
 _HOMES = {
     "Admin": "pymq.client.admin",
     "App": "pymq.client.app",
     "ConsumeResult": "pymq.client.consume_result",
-    "Credentials": "pymq.client.credentials",
+    "Credentials": "pymq.security.credentials",
     "Message": "pymq.model.message",
     "MessageQueue": "pymq.model.message",
     "Producer": "pymq.client.producer",

@@ -10,7 +10,6 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from pymq.client.credentials import Credentials
 from pymq.client.name_servers import NameServers
 from pymq.client.route_cache import RouteCache
 from pymq.client.uninterrupted import uninterrupted
@@ -22,6 +21,7 @@ from pymq.model.route import MASTER_ID
 from pymq.net.client import OnRequest, RemotingClient
 from pymq.net.forks import notify_of_forks
 from pymq.rate_limited_log import RateLimitedLog
+from pymq.security.credentials import Credentials
 from pymq.wire.bodies_client import DIFFERING_SUBSCRIPTIONS, ConsumerData, HeartbeatData, ProducerData, encode_body
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command, request

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from pymq.client.credentials import Credentials
 from pymq.client.telemetry import Telemetry
 from pymq.clock import Clock
 from pymq.model.allocation import Strategy
 from pymq.model.message import Message, MessageQueue
+from pymq.security.credentials import Credentials
 
 
 class ClientOptions(TypedDict, total=False):

@@ -7,7 +7,6 @@ import random
 from collections.abc import Mapping, Sequence
 
 from pymq.client.answers import read_answer
-from pymq.client.credentials import Credentials
 from pymq.client.group_client import GroupClient
 from pymq.client.in_flight import BYTES_MAX, COUNT_MAX, WAIT, InFlight
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
@@ -30,6 +29,7 @@ from pymq.model.names import check_topic, reply_topic
 from pymq.model.properties import encode_properties
 from pymq.model.record import StoredMessage
 from pymq.model.timers import decode_handle
+from pymq.security.credentials import Credentials
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import request as command_of
 from pymq.wire.headers.send import RecallMessageAnswer, RecallMessageHeader

@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Unpack
 
 from pymq.client.consumer_settings import FIRST
-from pymq.client.credentials import Credentials
 from pymq.client.group_client import GroupClient
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
 from pymq.client.options import SubscribeOptions
@@ -22,6 +21,7 @@ from pymq.model import sysflag
 from pymq.model.message import MessageQueue, PullResult
 from pymq.model.names import check_topic
 from pymq.model.record import StoredMessage
+from pymq.security.credentials import Credentials
 
 PULL_COUNT_MAX = 32
 SUBSCRIPTION_COUNT_MAX = 64

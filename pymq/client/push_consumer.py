@@ -11,7 +11,6 @@ from typing import Unpack
 from pymq.client.concurrent import ConcurrentConsumption
 from pymq.client.consume_result import ConsumeResult
 from pymq.client.consumer_settings import ConsumerSettings, ConsumerState
-from pymq.client.credentials import Credentials
 from pymq.client.group_client import GroupClient
 from pymq.client.group_requests import GroupRequests
 from pymq.client.handler import MessageHandler, OnMessage
@@ -35,6 +34,7 @@ from pymq.errors import NotFoundError, PymqError, RefusedError, UsageError
 from pymq.model.message import MessageQueue
 from pymq.model.names import check_topic, retry_topic
 from pymq.model.record import StoredMessage
+from pymq.security.credentials import Credentials
 from pymq.wire.bodies_client import encode_body
 from pymq.wire.bodies_consumer import ClientCheck, to_fields
 from pymq.wire.codes import RequestCode

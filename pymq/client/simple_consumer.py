@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
-from pymq.client.credentials import Credentials
 from pymq.client.group_client import GroupClient
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
 from pymq.client.popping import ANY_QUEUE, POP_COUNT_MAX, Popping
@@ -20,6 +19,7 @@ from pymq.clock import Clock
 from pymq.errors import UnreachableError, UsageError
 from pymq.model.message import MessageQueue
 from pymq.model.names import check_topic
+from pymq.security.credentials import Credentials
 
 INVISIBLE_MS = 60_000
 WAIT_MS = 15_000

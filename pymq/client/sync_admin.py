@@ -23,9 +23,9 @@ from pymq.client.admin.replication import ReplicationAdmin
 from pymq.client.admin.settings import SettingsAdmin
 from pymq.client.admin.topics import TopicAdmin
 from pymq.client.admin.traces import TraceAdmin
-from pymq.client.credentials import Credentials
 from pymq.client.loop_thread import on_loop, shared
 from pymq.clock import Clock
+from pymq.security.credentials import Credentials
 
 T = TypeVar("T")
 PartT = TypeVar("PartT")

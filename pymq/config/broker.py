@@ -12,6 +12,7 @@ from typing import ClassVar
 from pymq.config.base import ORIGIN_DEFAULT, Config, setting
 from pymq.config.metrics import METRICS_LABEL
 from pymq.config.replication import check_replication
+from pymq.config.security import check_security
 from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import ConfigError
 from pymq.units import parse_duration_ms
@@ -158,6 +159,11 @@ class BrokerConfig(Config):
     metrics_label: str = setting("metricsLabel", "", "Labels for every metric: `key:value` pairs separated by commas.", form=METRICS_LABEL)
     metrics_series_max: int = setting("metricsOtelCardinalityLimit", 100_000, "Most series of one metric (RocketMQ: 50000); the oldest ones stay.", minimum=100, maximum=1_000_000, runtime=True)
 
+    # Security
+    acl_enable: bool = setting("aclEnable", False, "Check the signature and the permission of each request, by plainAclFile.")
+    plain_acl_file: str = setting("plainAclFile", "", "RocketMQ 4.x ACL file (`plain_acl.yml`) that its owner alone can read; a change is noticed within 5 s.")
+    inner_credentials_file: str = setting("innerCredentialsFile", "", "File with the accessKey and the secretKey that servers sign with among each other, which its owner alone can read.")
+
     # Limits: each one stops a way to exhaust the broker
     frame_size_bytes_max: int = setting("frameSizeBytesMax", 16 * MIB, "Largest frame; a longer one closes its connection.", minimum=65_536, maximum=256 * MIB, is_size=True)
     batch_count_max: int = setting("maxBatchNums", 32_767, "Most messages in one batch.", minimum=1, maximum=32_767, runtime=True)
@@ -190,7 +196,7 @@ class BrokerConfig(Config):
         **dict.fromkeys(
             """totalReplicas enableControllerMode
             controllerAddr enableDLegerCommitLog dLegerGroup dLegerPeers dLegerSelfId enableSlaveActingMaster
-            traceOn aclEnable storePathCommitLog rocketmqHome filterServerNums enableCompaction storeType
+            traceOn storePathCommitLog rocketmqHome filterServerNums enableCompaction storeType
             checkCRCOnRecover""".split(),
             _LATER,
         ),
@@ -233,6 +239,7 @@ class BrokerConfig(Config):
 
     def check(self) -> None:
         check_replication(self)
+        check_security(self)
         floor = LOG_SEGMENTS_MIN * self.mapped_file_size_commit_log_bytes
         if 0 < self.commit_log_bytes_max < floor:
             raise ConfigError(

@@ -17,6 +17,7 @@ from pymq.config.broker import BrokerConfig
 from pymq.config.environment import misspelled_in, settings_in
 from pymq.config.namesrv import NamesrvConfig
 from pymq.config.replication import replication_warnings
+from pymq.config.security import exposure_warnings
 from pymq.config.values import SLAVE
 from pymq.errors import ConfigError, UsageError
 
@@ -59,25 +60,9 @@ def load_namesrv_config(
     """Return a name server's configuration; parameters and errors as for :func:`load_broker_config`."""
     config = NamesrvConfig()
     _fill(config, path, overrides, env)
-    config.warnings += exposure_warnings("bindAddress", config.bind_address)
+    config.check()
+    config.warnings += exposure_warnings("bindAddress", config.bind_address, is_secured=config.acl_enable)
     return config
-
-
-def exposure_warnings(what: str, address: str) -> list[str]:
-    """Return a warning if a server that listens on ``address`` is open to other machines. ``what`` names the setting.
-
-    A host name counts as open: it may stand for any address.
-    """
-    try:
-        if ipaddress.ip_address(address).is_loopback:
-            return []
-    except ValueError:
-        if address == "localhost":
-            return []
-    return [
-        f"{what} is {address}: every host that reaches the port can read, write and administer, there is no "
-        "authentication; use it only on a network where you trust all hosts"
-    ]
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -185,7 +170,7 @@ def _check_broker(config: BrokerConfig) -> None:
 
 def _advertise(config: BrokerConfig) -> None:
     """Determines the address that the broker gives to clients, which is also part of every message id."""
-    config.warnings += exposure_warnings("bindAddress", config.bind_address)
+    config.warnings += exposure_warnings("bindAddress", config.bind_address, is_secured=config.acl_enable)
     config.bind_address = _as_ip("bindAddress", config.bind_address)
     bind = ipaddress.ip_address(config.bind_address)
     if not config.broker_ip1:

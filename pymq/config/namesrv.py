@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from pymq.config.base import Config, setting
 from pymq.config.metrics import METRICS_LABEL
+from pymq.config.security import check_security
 
 MIB = 1024 * 1024
 
@@ -33,6 +34,9 @@ class NamesrvConfig(Config):
     topic_share_count_max: int = setting("maxTopicEntries", 500_000, "Most entries of topics on broker names: a topic on three of them has three.", minimum=20, maximum=100_000_000, runtime=True)
     broker_id_kept_ms: int = setting("brokerIdKeptMs", 65_000, "ms for which the id and the address of a broker that left are kept for it and its group.", minimum=0, maximum=600_000, runtime=True)
     kv_count_max: int = setting("maxKvEntries", 10_000, "Most KV entries.", minimum=1, maximum=1_000_000, runtime=True)
+    acl_enable: bool = setting("aclEnable", False, "Check the signature and the permission of each request, by plainAclFile.")
+    plain_acl_file: str = setting("plainAclFile", "", "RocketMQ 4.x ACL file (`plain_acl.yml`) that its owner alone can read; a change is noticed within 5 s.")
+    inner_credentials_file: str = setting("innerCredentialsFile", "", "File with the accessKey and the secretKey that servers sign with among each other, which its owner alone can read.")
     runtime_settings_path: str = setting("runtimeSettingsPath", "", "File that keeps settings which `pymq config set --persist` changes; empty: none are kept.")
     metrics_exporter_type: str = setting("metricsExporterType", "DISABLE", "PROM serves metrics to Prometheus.", choices=("DISABLE", "PROM"))
     metrics_prom_exporter_host: str = setting("metricsPromExporterHost", "", "Address to serve metrics on; empty: the bind address.")
@@ -49,6 +53,9 @@ class NamesrvConfig(Config):
     memory_budget_bytes: int = setting("memoryBudgetBytes", 256 * MIB, "Most bytes that clients may make the process hold, at most a quarter of the machine's memory; beyond, requests are refused and the greediest connections closed.", minimum=32 * MIB, maximum=64 * 1024 * MIB, is_size=True)
 
     # fmt: on
+    def check(self) -> None:
+        check_security(self)
+
     IGNORED: ClassVar[Mapping[str, str]] = {
         "kvConfigPath": "a name server keeps nothing on disk",
         "configStorePath": "runtimeSettingsPath names the file that keeps changed settings",

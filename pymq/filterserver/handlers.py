@@ -14,6 +14,8 @@ import zlib
 from collections.abc import Coroutine
 from typing import Any
 
+import msgspec
+
 from pymq.errors import PymqError, Refusal, RefusedError, UnreachableError
 from pymq.filter.running import EXPRESSION_LENGTH_MAX
 from pymq.filterserver.broker_link import BrokerLink
@@ -56,6 +58,7 @@ class FilterServerHandlers:
         self._filtering = filtering
         self._tasks: set[asyncio.Task[None]] = set()
         self._learning: dict[Key, asyncio.Lock] = {}
+        self._dismissal_count = 0
 
     @property
     def pending_count(self) -> int:
@@ -99,6 +102,10 @@ class FilterServerHandlers:
         return Reply(
             body=encode_body(KvTable(table=figures(self._link, self._classes, self._workers, len(self._tasks))))
         )
+
+    def dismiss_all(self) -> None:
+        """Lets every pull that waits now end without messages: the consumers pull, and are checked, again."""
+        self._dismissal_count += 1
 
     async def stop(self) -> None:
         """Drops the requests that wait for an answer."""
@@ -203,11 +210,15 @@ class FilterServerHandlers:
     # -- pulls ---------------------------------------------------------------------------------------------------
 
     async def _pull(self, header: PullMessageHeader, peer: Peer) -> Reply:
+        dismissal_count = self._dismissal_count
         filter_class = await self._class_for(header)
         answer = await self._link.pull(header)
         if answer.code not in _PULL_RESULTS:
             return Reply(answer.code, answer.remark)
         header_in = decode_header(PullMessageAnswer, answer.ext)
+        if self._dismissal_count != dismissal_count:
+            nothing = msgspec.structs.replace(header_in, next_begin_offset=header.queue_offset)
+            return Reply(ResponseCode.PULL_NOT_FOUND, "users or permissions have changed: pull again", nothing)
         code, remark, body, next_offset = answer.code, answer.remark, b"", header_in.next_begin_offset
         if code == ResponseCode.SUCCESS and answer.body:
             self._filtering.broker_name = self._link.broker_name

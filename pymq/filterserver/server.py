@@ -15,10 +15,13 @@ from pymq.filterserver.classes import ClassTable
 from pymq.filterserver.filtering import Filtering
 from pymq.filterserver.handlers import FilterServerHandlers
 from pymq.filterserver.workers import COMMAND, Filter, WorkerPool
+from pymq.model.access import EVERY_NAME
 from pymq.model.hosts import format_address
 from pymq.net.client import RemotingClient
 from pymq.net.limits import make_budget
 from pymq.net.server import Server
+from pymq.security.acl_file import LOOK_PERIOD_MS
+from pymq.security.security import open_security, server_credentials
 from pymq.wire.dispatch import Dispatcher
 
 log = logging.getLogger(__name__)
@@ -28,7 +31,8 @@ log = logging.getLogger(__name__)
 class FilterServerSettings:
     """``broker`` is "host:port".
 
-    Consumers connect to ``advertised_host``, by default the address that is listened on.
+    Consumers connect to ``advertised_host``, by default the address that is listened on. The last three are
+    :class:`SecuritySettings <pymq.config.security.SecuritySettings>`.
     """
 
     broker: str
@@ -37,6 +41,9 @@ class FilterServerSettings:
     advertised_host: str = ""
     worker_count: int = 1
     on_error: OnError = OnError.SKIP
+    acl_enable: bool = False
+    plain_acl_file: str = ""
+    inner_credentials_file: str = ""
 
 
 class FilterServer:
@@ -45,13 +52,18 @@ class FilterServer:
     def __init__(
         self, settings: FilterServerSettings, *, clock: Clock, worker_command: Sequence[str] = COMMAND
     ) -> None:
+        """Raises ConfigError for a file of the security settings that can't be used."""
         self.settings = settings
         self.address = ""
         self.workers = WorkerPool(settings.worker_count, command=worker_command)
         self.classes = ClassTable(clock, self._forget_later)
         self._clock = clock
         self.server = Server(Dispatcher([], "filter server"), clock=clock, budget=make_budget())
-        self._client = RemotingClient(clock=clock, on_lost=lambda _: self._lost())
+        credentials = server_credentials(settings)
+        self._security = open_security(settings, EVERY_NAME, credentials)
+        self._acl_ticker: asyncio.TimerHandle | None = None
+        sign = credentials.sign if credentials is not None else None
+        self._client = RemotingClient(clock=clock, on_lost=lambda _: self._lost(), sign=sign)
         self._link: BrokerLink | None = None
         self._handlers: FilterServerHandlers | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -87,13 +99,20 @@ class FilterServer:
             filtering=Filtering(self.workers, on_error=settings.on_error),
             budget=self.server.budget,
         )
-        self.server.dispatcher = Dispatcher(self._handlers.routes(), "filter server")
+        gate = self._security.gatekeeper if self._security is not None else None
+        self.server.dispatcher = Dispatcher(self._handlers.routes(), "filter server", gate=gate)
+        if gate is not None:
+            gate.add_listener(self._handlers.dismiss_all)
+            self._look_at_acl()
         self._spawn(self._link.keep_registered())
         log.info("filter server of broker %s listens on %s", settings.broker, self.address)
         return self.address
 
     async def stop(self) -> None:
         """Leaves the broker, which drops this server from its routes, and ends connections and workers."""
+        if self._acl_ticker is not None:
+            self._acl_ticker.cancel()
+            self._acl_ticker = None
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -117,6 +136,13 @@ class FilterServer:
                 stats.errors,
                 stats.time_us // 1000,
             )
+
+    def _look_at_acl(self) -> None:
+        """Follows changes of the ACL file from now on."""
+        if self._security is not None:
+            self._security.look()
+            loop = asyncio.get_running_loop()
+            self._acl_ticker = loop.call_later(LOOK_PERIOD_MS / 1000, self._look_at_acl)
 
     def _lost(self) -> None:
         if self._link is not None:

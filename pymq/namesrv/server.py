@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pymq.clock import Clock
 from pymq.config import NamesrvConfig
 from pymq.config.runtime import Keeper, RuntimeSettings
+from pymq.model.access import EVERY_NAME
 from pymq.model.hosts import format_address
 from pymq.namesrv.kv import KvConfig
 from pymq.namesrv.routes import namesrv_routes
@@ -17,6 +18,9 @@ from pymq.namesrv.table import RouteTable
 from pymq.net.limits import make_budget, server_limits
 from pymq.net.memory_budget import MemoryBudget
 from pymq.net.server import Connection, Server
+from pymq.security.acl_file import LOOK_PERIOD_MS
+from pymq.security.credentials import Credentials
+from pymq.security.security import open_security, server_credentials
 from pymq.wire.controller_codes import CONTROLLER_REFUSALS
 from pymq.wire.dispatch import Dispatcher
 
@@ -36,10 +40,15 @@ class NameServer:
         config: NamesrvConfig | None = None,
         budget: MemoryBudget | None = None,
         keeper: Keeper | None = None,
+        credentials: Credentials | None = None,
         now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         """``budget``: the process's, when another role shares it; ``keeper``, which saves before it returns, keeps
-        changes of settings; ``now_s`` measures how long work takes."""
+        changes of settings; ``credentials``: those of servers, in place of the file that the settings name; ``now_s``
+        measures how long work takes.
+
+        Raises ConfigError for a file of the security settings that can't be used.
+        """
         self.config = config or NamesrvConfig()
         budget = budget or make_budget(self.config.memory_budget_bytes)
         self.table = RouteTable(clock, self.config, budget)
@@ -51,7 +60,10 @@ class NameServer:
             no_keeper_text="this name server keeps nothing on disk: start it with runtimeSettingsPath=FILE",
         )
         routes = namesrv_routes(self.table, self.kv, self.config, self.runtime_settings)
-        self.dispatcher = Dispatcher(routes, "name server", CONTROLLER_REFUSALS)
+        credentials = credentials or server_credentials(self.config)
+        self.security = open_security(self.config, EVERY_NAME, credentials)
+        gate = self.security.gatekeeper if self.security is not None else None
+        self.dispatcher = Dispatcher(routes, "name server", CONTROLLER_REFUSALS, gate)
         self.server = Server(
             self.dispatcher,
             clock=clock,
@@ -63,6 +75,7 @@ class NameServer:
         self.config.add_listener(lambda changed: self.server.take_limits(server_limits(self.config)))
         self.address = ""
         self._ticker: asyncio.TimerHandle | None = None
+        self._acl_ticker: asyncio.TimerHandle | None = None
 
     async def start(self, host: str | None = None, port: int | None = None) -> int:
         """Listens on ``host:port``, by default as configured (port 0: any free port), and returns the port."""
@@ -71,6 +84,7 @@ class NameServer:
         bound = await self.server.start(host, self.config.listen_port if port is None else port)
         self.address = format_address(host, bound)
         self._schedule_tick()
+        self._look_at_acl()
         log.info("name server listens on %s", self.address)
         return bound
 
@@ -79,6 +93,9 @@ class NameServer:
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
+        if self._acl_ticker is not None:
+            self._acl_ticker.cancel()
+            self._acl_ticker = None
         await self.server.stop()
 
     def tick(self) -> None:
@@ -95,6 +112,13 @@ class NameServer:
         begun_s = self.server.turns.begin()
         self.tick()
         self.server.turns.end(begun_s, "job: silent brokers")
+
+    def _look_at_acl(self) -> None:
+        """Follows changes of the ACL file from now on."""
+        if self.security is not None:
+            self.security.look()
+            loop = asyncio.get_running_loop()
+            self._acl_ticker = loop.call_later(LOOK_PERIOD_MS / 1000, self._look_at_acl)
 
     def _connection_closed(self, connection: Connection) -> None:
         for identity in self.table.connection_closed(connection):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from pymq.errors import Refusal
 from pymq.model.access import Need, topic_need
@@ -14,6 +15,9 @@ from pymq.wire.codes import ResponseCode, request_name
 from pymq.wire.command import Command
 from pymq.wire.header import Header
 
+DECISIONS_MAX: Final = 10_000  # a sender could name new topics without end
+Decision = tuple[object, ...]  # what an answer of check() depends on: sender, its host, row, topic, group
+
 
 class Guard:
     """Decides with one state of users and policies. A change makes another guard."""
@@ -23,6 +27,7 @@ class Guard:
         self.users = users
         self.policies = policies
         self._cluster = cluster
+        self._allowed: set[Decision] = set()
 
     def identify(self, request: Command, address: Address) -> Identity:
         """Return the sender of ``request``, whose named fields are as they arrived. Raises Refusal(NO_PERMISSION)."""
@@ -46,6 +51,16 @@ class Guard:
         """Raises Refusal(NO_PERMISSION) when the sender may not have the record of ``topic`` that a handler found."""
         if access.found_topic:
             self._check_needs(identity, (topic_need(topic, *access.found_topic),), address)
+
+    def keep_allowed(self, decision: Decision) -> None:
+        """Keep that a request was allowed, so that the next one of the kind need not be decided."""
+        if len(self._allowed) >= DECISIONS_MAX:
+            self._allowed.clear()
+        self._allowed.add(decision)
+
+    def was_allowed(self, decision: Decision) -> bool:
+        """True when such a request has been allowed lately."""
+        return decision in self._allowed
 
     def _check_needs(self, identity: Identity, needs: Iterable[Need], address: Address) -> None:
         refused = self.policies.refused_need(identity, needs, address)

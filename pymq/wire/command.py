@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -42,7 +43,10 @@ class _Coded(msgspec.Struct):
 
 
 class Command(_Coded, kw_only=True):
-    """A request or a response. ``ext`` maps wire names to strings; ``serialize`` is the header codec it came in."""
+    """A request or a response. ``ext`` maps wire names to strings; ``serialize`` is the header codec it came in.
+
+    ``found_topic_check``: set by the dispatcher of a secured server, see :meth:`check_found_topic`.
+    """
 
     opaque: int = 0
     flag: int = 0
@@ -52,6 +56,7 @@ class Command(_Coded, kw_only=True):
     ext: dict[str, str] = {}
     body: bytes = b""
     serialize: int = SERIALIZE_JSON
+    found_topic_check: Callable[[str], None] | None = None
 
     @property
     def is_response(self) -> bool:
@@ -60,6 +65,14 @@ class Command(_Coded, kw_only=True):
     @property
     def is_oneway(self) -> bool:
         return bool(self.flag & FLAG_ONEWAY)
+
+    def check_found_topic(self, topic: str) -> None:
+        """Check that the sender may have a record of ``topic``, which the request itself does not name.
+
+        A handler of a row with ``found_topic`` calls it once it has found the record. Raises Refusal(NO_PERMISSION).
+        """
+        if self.found_topic_check is not None:
+            self.found_topic_check(topic)
 
     def envelope(self) -> Command:
         """Return what a late answer needs of this request, without anything that a peer can make large."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from pymq.errors import PymqError, Refusal, StoreUnavailableError
@@ -97,6 +98,26 @@ class Peer(Protocol):
         ...
 
 
+class Sender(Protocol):
+    """The proven sender of one request."""
+
+    def check(self, access: Access, request: Command, header: Header | None) -> None:
+        """Raises Refusal when the sender may not send this request."""
+        ...
+
+    def check_found_topic(self, access: Access, topic: str) -> None:
+        """Raises Refusal when the sender may not have the record of ``topic`` that a handler found."""
+        ...
+
+
+class Gate(Protocol):
+    """Stands before every handler of a secured server."""
+
+    def admit(self, request: Command, peer: Peer) -> Sender:
+        """Return the sender of a request, as it arrived. Raises Refusal when nothing proves one."""
+        ...
+
+
 Handler = Callable[[Command, Any, Peer], "Reply | None"]
 
 
@@ -124,14 +145,23 @@ def _check_access(route: Route) -> None:
 class Dispatcher:
     """Answers requests from one table. Never raises for what a peer can cause."""
 
-    def __init__(self, routes: Iterable[Route], server_kind: str, refused: Mapping[int, str] | None = None) -> None:
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        server_kind: str,
+        refused: Mapping[int, str] | None = None,
+        gate: Gate | None = None,
+    ) -> None:
         """``server_kind`` ("broker") appears in remarks; ``refused`` maps known codes to why they aren't served.
+
+        Without a ``gate`` every peer may send every request.
 
         Raises TypeError for a row whose access column is no access, or reads fields that its header does not have.
         """
         self.routes: dict[int, Route] = {}
         self._server_kind = server_kind
         self._refused = dict(refused or {})
+        self._gate = gate
         for route in routes:
             assert route.code not in self.routes, f"request code {route.code} has two handlers"
             _check_access(route)
@@ -140,24 +170,30 @@ class Dispatcher:
     def dispatch(self, peer: Peer, command: Command) -> Reply | None:
         """Return the answer, or None when it comes later. For a one-way request the caller drops the answer."""
         route = self.routes.get(command.code)
-        if route is None:
-            return self._not_served(command.code)
         if len(command.body) > BODY_SIZE_MAX_BYTES and command.code not in LARGE_BODY_CODES:
             return Reply(
                 ResponseCode.INVALID_PARAMETER,
-                f"the body of {route.name} has {len(command.body)} bytes, the limit is {BODY_SIZE_MAX_BYTES}: "
-                "send less at once",
+                f"the body of {request_name(command.code)} has {len(command.body)} bytes, the limit is "
+                f"{BODY_SIZE_MAX_BYTES}: send less at once",
             )
         try:
+            sender = self._gate.admit(command, peer) if self._gate is not None else None
+            if route is None:
+                return self._not_served(command.code)
             header = decode_header(route.header, command.ext) if route.header is not None else None
+            if sender is not None:
+                sender.check(route.access, command, header)
+                if route.access.found_topic:
+                    command.found_topic_check = partial(sender.check_found_topic, route.access)
             return route.handler(command, header, peer)
         except PymqError as error:
             return error_reply(error)
         except Exception as error:
-            log.exception("%s from %s failed", route.name, peer.address)
+            name = request_name(command.code)
+            log.exception("%s from %s failed", name, peer.address)
             return Reply(
                 ResponseCode.SYSTEM_ERROR,
-                f"{route.name} failed inside the {self._server_kind}: {type(error).__name__}: {error}",
+                f"{name} failed inside the {self._server_kind}: {type(error).__name__}: {error}",
             )
 
     def _not_served(self, code: int) -> Reply:

@@ -20,10 +20,11 @@ from pymq.model import fastjson
 from pymq.model.hosts import pack_host
 from pymq.model.properties import encode_properties
 from pymq.model.record import StoredMessage, decode_records
+from pymq.security.credentials import Credentials
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.store import Placed
 from pymq.wire.command import FLAG_ONEWAY, Command, decode_command
-from pymq.wire.dispatch import Reply
+from pymq.wire.dispatch import Gate, Reply
 from pymq.wire.header import Header, encode_header
 from pymq.wire.streams import Network, StreamHandler
 
@@ -37,6 +38,7 @@ class FakePeer:
 
     def __init__(self, address: str = "127.0.0.1:5555") -> None:
         self.address = address
+        self.host = address.rpartition(":")[0]
         self.host_bytes = BORN_HOST
         self.closed = False
         self.is_behind = False
@@ -179,13 +181,21 @@ class Caller:
     """A connected client: sends requests through the broker's table as a connection would."""
 
     def __init__(
-        self, world: World, address: str = "127.0.0.1:5555", language: str = "JAVA", version: int = 479
+        self,
+        world: World,
+        address: str = "127.0.0.1:5555",
+        language: str = "JAVA",
+        version: int = 479,
+        gate: Gate | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
+        """``gate``: that of a secured broker; ``credentials`` sign the requests."""
         self.peer = FakePeer(address)
         self._world = world
         self._language = language
         self._version = version
-        self._dispatcher = broker_dispatcher(world.parts)
+        self._credentials = credentials
+        self._dispatcher = broker_dispatcher(world.parts, gate)
 
     def ask(self, code: int, body: bytes = b"", oneway: bool = False, **ext: object) -> Reply | None:
         """Return the reply; None when it comes later or waits for the commit. ``ext`` has wire names."""
@@ -198,6 +208,8 @@ class Caller:
             language=self._language,
             version=self._version,
         )
+        if self._credentials is not None:
+            self._credentials.sign(command)
         return self._dispatcher.dispatch(self.peer, command)
 
     def ok(self, code: int, body: bytes = b"", **ext: Any) -> Reply:

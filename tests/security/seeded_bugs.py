@@ -5,6 +5,13 @@ Their ``suites`` are tests as ``module.function``.
 
 from __future__ import annotations
 
+from pymq.broker.fast.secured import PlainCheck, SendCheck
+from pymq.broker.handlers import transactions
+from pymq.broker.handlers.query import QueryHandlers
+from pymq.broker.handlers.relay import RelayHandlers
+from pymq.broker.messages.long_polls import LongPolls
+from pymq.broker.messages.retries import Retries
+from pymq.broker.pop.pop_polls import PopPolls
 from pymq.model import access as model
 from pymq.security import acl_5x, addresses, plain_acl, policies, signature
 from pymq.security.addresses import AddressRange
@@ -18,6 +25,7 @@ from pymq.wire import dispatch
 from tests.planting import Bug, Seam, Text, does_nothing, gives
 
 _SIGNATURE, _POLICIES, _USERS, _ROWS = "test_signature", "test_policies", "test_identities", "test_rows"
+_BROKER = "test_security"
 _RULES = f"{_POLICIES}.test_each_rule"
 
 BUGS = [
@@ -191,5 +199,66 @@ BUGS = [
         "a row without an access is served",
         Text(dispatch._check_access, "not isinstance(route.access, Access)", "False"),
         (f"{_ROWS}.test_a_row_whose_access_is_none_can_not_be_registered",),
+    ),
+    # -- enforcement
+    Bug(
+        "a proven sender may do everything",
+        Text(dispatch.Dispatcher.dispatch, "sender.check(route.access, command, header)", "pass"),
+        ("test_guard.test_the_matrix_of_requests_and_senders",),
+    ),
+    Bug(
+        "a handler has nothing to check a found topic with",
+        Text(dispatch.Dispatcher.dispatch, "if route.access.found_topic:", "if False:"),
+        (f"{_BROKER}.test_a_look_up_by_id_needs_the_topic_that_is_found",),
+    ),
+    Bug(
+        "a look-up by id does not check the topic",
+        Text(QueryHandlers.by_id, "request.check_found_topic(name)", "pass"),
+        (f"{_BROKER}.test_a_look_up_by_id_needs_the_topic_that_is_found",),
+    ),
+    Bug(
+        "a message of any topic is sent back",
+        Text(Retries.send_back, "check_topic(message.topic)", "pass"),
+        (f"{_BROKER}.test_a_message_of_another_topic_is_not_sent_back_to_an_own_group",),
+    ),
+    Bug(
+        "a transaction is ended by any user",
+        Seam(transactions._check_topic, does_nothing),
+        (f"{_BROKER}.test_a_transaction_is_ended_by_those_who_may_send_to_its_topic",),
+    ),
+    Bug(
+        "a message of any topic is consumed directly",
+        Text(RelayHandlers._message, "check_topic(name)", "pass"),
+        (f"{_BROKER}.test_a_message_of_another_topic_is_not_given_to_an_own_consumer",),
+    ),
+    Bug(
+        "the fast path takes any signature",
+        Text(SendCheck.allows, "user.secret.has_signed(content.encode() + payload[body_at:], ext.Signature)", "True"),
+        (f"{_BROKER}.test_the_fast_path_takes_what_the_plain_path_allows",),
+    ),
+    Bug(
+        "the fast path does not sign the body",
+        Text(SendCheck.allows, " + payload[body_at:]", ""),
+        (f"{_BROKER}.test_the_fast_path_takes_what_the_plain_path_allows",),
+    ),
+    Bug(
+        "the fast path takes every topic",
+        Text(SendCheck.allows, "not guard.was_allowed((user.name, connection.host, ext.b))", "False"),
+        (f"{_BROKER}.test_the_fast_path_stops_at_once_when_a_permission_is_taken",),
+    ),
+    Bug(
+        "one allowed topic allows all",
+        Text(PlainCheck.allows, '*[ext.get(field, "") for field in self._fields]', "*self._fields"),
+        (f"{_BROKER}.test_the_fast_path_takes_what_the_plain_path_allows",),
+    ),
+    Bug(
+        "waiting pulls outlive their permission",
+        Seam(LongPolls.dismiss_all, does_nothing),
+        (f"{_BROKER}.test_a_waiting_pull_gets_no_message_after_its_permission_was_taken",),
+    ),
+    Bug(
+        "waiting pops outlive their permission",
+        Seam(PopPolls.dismiss_all, does_nothing),
+        (f"{_BROKER}.test_a_waiting_pull_gets_no_message_after_its_permission_was_taken",),
     ),
 ]

@@ -1,4 +1,4 @@
-"""Every row of every server against every kind of sender, and the remarks of refusals."""
+"""Every row of every server, through its dispatcher, against every kind of sender; and the remarks of refusals."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pymq.errors import Refusal
 from pymq.model.access import EVERY_NAME
 from pymq.model.names import SCHEDULE_TOPIC, retry_topic
 from pymq.security.addresses import parse_address, parse_pattern
+from pymq.security.gatekeeper import Gatekeeper
 from pymq.security.guard import Guard
 from pymq.security.identities import Identity, User, Users, UserType
 from pymq.security.policies import Policies
@@ -18,8 +19,10 @@ from pymq.security.signature import Secret, signed_fields
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Route
+from pymq.wire.dispatch import Dispatcher, Peer, Reply, Route, Sender
+from pymq.wire.header import encode_header
 from pymq.wire.headers.pull import PullMessageHeader, ViewMessageHeader
+from tests.broker.world import FakePeer
 from tests.security.matrix import EXPECTED, SENDERS
 from tests.security.rows import CLUSTER, NAME_SERVER, ROLES, sample_header, sample_request
 from tests.security.test_policies import custom, deny, entry
@@ -45,23 +48,26 @@ BROKER = GUARDS["broker"]
 def request_of(sender: str, row: Route) -> Command:
     """Return the row's sample request as ``sender`` sends it."""
     request = sample_request(row)
+    header = sample_header(row.header)
+    request.ext = {} if header is None else encode_header(header)
     if sender == WRONG:
-        request.ext = signed_fields("administrator", SECRETS["reader"], {}, request.body)
+        request.ext = signed_fields("administrator", SECRETS["reader"], request.ext, request.body)
     elif sender != ANONYMOUS:
-        request.ext = signed_fields(sender, SECRETS[sender], {}, request.body)
+        request.ext = signed_fields(sender, SECRETS[sender], request.ext, request.body)
     return request
 
 
+def handle(request: Command, header: object, peer: Peer) -> Reply:
+    """Stand for a row's handler, which finds a record of topic T."""
+    request.check_found_topic("T")
+    return Reply()
+
+
 def passes(guard: Guard, row: Route, sender: str) -> bool:
-    request = request_of(sender, row)
-    try:
-        identity = guard.identify(request, HERE)
-        guard.check(identity, row.access, request, sample_header(row.header), HERE)
-        guard.check_found_topic(identity, row.access, "T", HERE)
-    except Refusal as refusal:
-        assert refusal.code == ResponseCode.NO_PERMISSION
-        return False
-    return True
+    dispatcher = Dispatcher([row._replace(handler=handle)], "server", gate=Gatekeeper(guard))
+    reply = dispatcher.dispatch(FakePeer("10.0.0.1:5555"), request_of(sender, row))
+    assert reply is not None and reply.code in (ResponseCode.SUCCESS, ResponseCode.NO_PERMISSION), reply.remark
+    return reply.code == ResponseCode.SUCCESS
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -116,3 +122,23 @@ def test_the_topic_that_a_handler_finds_is_checked() -> None:
     for topic, resource in (("secret", "Topic:secret"), (retry_topic("x"), "Group:x"), (SCHEDULE_TOPIC, "Cluster:*")):
         with pytest.raises(Refusal, match=re.escape(f"access {resource} from")):
             BROKER.check_found_topic(identity("reader"), view, topic, HERE)
+
+
+@pytest.mark.parametrize("sender", [ANONYMOUS, WRONG])
+def test_who_is_not_proven_hears_nothing_of_what_is_served(sender: str) -> None:
+    dispatcher = Dispatcher([], "broker", {}, Gatekeeper(BROKER))
+    request = Command(77_777)
+    if sender == WRONG:
+        request.ext = signed_fields("administrator", SECRETS["reader"], {}, b"")
+    reply = dispatcher.dispatch(FakePeer(), request)
+    assert reply is not None and reply.code == ResponseCode.NO_PERMISSION and "77777" not in (reply.remark or "")
+
+
+def test_a_failure_of_the_gate_lets_nothing_pass(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def admit(self, request: Command, peer: Peer) -> Sender:
+            raise RuntimeError("bug")
+
+    row = next(row for row in ROLES["broker"]() if row.name == "HEART_BEAT")
+    reply = Dispatcher([row._replace(handler=handle)], "broker", gate=Broken()).dispatch(FakePeer(), Command(row.code))
+    assert reply is not None and reply.code == ResponseCode.SYSTEM_ERROR and "bug" in caplog.text

@@ -64,7 +64,7 @@ def naive(policy: Policy, resource: Resource, action: Action, address: Address) 
     return False
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(POLICIES, RESOURCES, ACTIONS, ADDRESSES)
 def test_the_decision_is_that_of_the_naive_reference(
     policy: Policy, resource: Resource, action: Action, address: Address
@@ -77,7 +77,7 @@ def test_the_decision_is_that_of_the_naive_reference(
     assert bool(applying) == ("no entry" not in explanation.why)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(POLICIES, RESOURCES, ACTIONS, ADDRESSES, st.randoms(use_true_random=False))
 def test_the_order_of_entries_does_not_matter(
     policy: Policy, resource: Resource, action: Action, address: Address, random: object
@@ -89,7 +89,7 @@ def test_the_order_of_entries_does_not_matter(
     assert allows(policy, resource, action, address) == allows(shuffled, resource, action, address)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(POLICIES, ENTRIES, RESOURCES, ACTIONS, ADDRESSES)
 def test_one_more_denying_entry_never_allows_anything(
     policy: Policy, more: Entry, resource: Resource, action: Action, address: Address

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.broker import test_security
 from tests.model import test_access
 from tests.planting import Bug
 from tests.security import (
     test_acl_5x,
     test_addresses,
+    test_guard,
     test_identities,
     test_plain_acl,
     test_policies,
@@ -28,10 +30,12 @@ MODULES = {
         test_access,
         test_acl_5x,
         test_addresses,
+        test_guard,
         test_identities,
         test_plain_acl,
         test_policies,
         test_rows,
+        test_security,
         test_signature,
     )
 }

@@ -44,7 +44,7 @@ class SendExt(msgspec.Struct, gc=False):
     i: str
     j: Int32 = 0
     m: bool = False
-    l: Int32 = 0  # noqa: E741 - the wire's letter
+    l: Int32 | msgspec.UnsetType = msgspec.UNSET  # noqa: E741 - the wire's letter
 
 
 class SendHead(msgspec.Struct, gc=False):
@@ -56,8 +56,25 @@ class SendHead(msgspec.Struct, gc=False):
     flag: int = 0
 
 
-# Decodes a JSON header. Raises ValueError or RecursionError when it can't, also for bad UTF-8.
+class SignedSendExt(SendExt, gc=False, forbid_unknown_fields=True):
+    """All fields of a signed send: the signature covers each of them, so another one can't be left out."""
+
+    k: str = ""
+    n: str = ""
+    AccessKey: str = ""
+    Signature: str = ""
+    SecurityToken: str = ""
+
+
+class SignedSendHead(SendHead, gc=False):
+    """As :class:`SendHead`, for a signed send."""
+
+    extFields: SignedSendExt
+
+
+# They decode a JSON header. They raise ValueError or RecursionError when they can't, also for bad UTF-8.
 decode_json_send = msgspec.json.Decoder(SendHead, strict=False).decode
+decode_signed_json_send = msgspec.json.Decoder(SignedSendHead, strict=False).decode
 
 
 def kind_of(payload: bytes) -> int:

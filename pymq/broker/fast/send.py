@@ -11,7 +11,16 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pymq.broker.fast.header import BATCH, ONE, BinaryTemplates, SendExt, SendHead, decode_json_send, kind_of
+from pymq.broker.fast.header import (
+    BATCH,
+    ONE,
+    BinaryTemplates,
+    SendExt,
+    SendHead,
+    decode_json_send,
+    decode_signed_json_send,
+    kind_of,
+)
 from pymq.config.values import SYNC_FLUSH, SYNC_MASTER
 from pymq.errors import StoreError
 from pymq.model import sysflag
@@ -24,6 +33,7 @@ from pymq.wire.codes import VERSION_5_3_3
 from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, FRAME_HEAD, SERIALIZE_JSON, SERIALIZE_ROCKETMQ
 
 if TYPE_CHECKING:
+    from pymq.broker.fast.secured import SendCheck
     from pymq.broker.fast.targets import InnerTarget, SendTargets
     from pymq.broker.fast.timer import FastTimerPuts
     from pymq.broker.fast.transaction import FastHalves
@@ -93,6 +103,8 @@ class FastSends:
     ) -> None:
         """``otherwise`` is called with every frame that is no send."""
         self._otherwise = otherwise
+        self._check: SendCheck | None = None
+        self._decode_json: Callable[[bytes], SendHead] = decode_json_send
         self._config = config
         self._writer = writer
         self._stager = stager
@@ -106,6 +118,12 @@ class FastSends:
         self._binary = BinaryTemplates()
         self.count = 0
 
+    def secure(self, check: SendCheck, otherwise: Callable[[Connection, bytes], bool]) -> None:
+        """Handle only sends that ``check`` allows, from now on; ``otherwise`` as for the constructor."""
+        self._check = check
+        self._decode_json = decode_signed_json_send
+        self._otherwise = otherwise
+
     def __call__(self, connection: Connection, payload: bytes) -> bool:
         kind = kind_of(payload)
         if not kind:
@@ -114,7 +132,7 @@ class FastSends:
         is_json = payload[0] == SERIALIZE_JSON
         if is_json:
             try:
-                head = decode_json_send(payload[4:body_at])
+                head = self._decode_json(payload[4:body_at])
             except (ValueError, RecursionError):
                 return False
         else:
@@ -122,6 +140,8 @@ class FastSends:
             if found is None:
                 return False
             head = found
+        if self._check is not None and not self._check.allows(connection, payload, body_at, head):
+            return False
         ext = head.extFields
         properties = ext.i
         if (

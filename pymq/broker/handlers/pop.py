@@ -225,9 +225,8 @@ class PopHandlers:
         parked.peer.answer(parked.request, Reply(ext=NotificationAnswer(has_msg=has_message, polling_full=False)))
         return True
 
-    def _give_up(self, parked: ParkedPop) -> None:
-        """Answer a request whose client reads no answers: it gets no messages."""
-        remark = "the waiting time is over, and earlier answers are unread: read them, then pop again"
+    def _give_up(self, parked: ParkedPop, remark: str) -> None:
+        """Answer a request without messages."""
         parked.peer.answer(parked.request, Reply(ResponseCode.POLLING_TIMEOUT, remark, PopMessageAnswer()))
 
     def notification(self, request: Command, header: NotificationHeader, peer: Peer) -> Reply | None:

@@ -68,6 +68,7 @@ class PullHandlers:
             config.parked_pull_count_max,
             budget=budget,
             refuse=self.refuse_parked,
+            dismiss=self.dismiss_parked,
         )
 
     def pull(self, request: Command, header: PullMessageHeader, peer: Peer) -> Reply | None:
@@ -145,6 +146,14 @@ class PullHandlers:
             "was no room for this one (memoryBudgetBytes); pull again in a moment"
         )
         parked.peer.answer(parked.request, Reply(ResponseCode.SYSTEM_BUSY, remark))
+
+    def dismiss_parked(self, parked: ParkedPull) -> None:
+        """Answer a parked pull that messages were not found, so that its sender asks, and is checked, again."""
+        header: PullMessageHeader = parked.header
+        low, high = self._reader.ends(header.topic, header.queue_id)
+        answer = PullMessageAnswer(next_begin_offset=header.queue_offset, min_offset=low, max_offset=high)
+        remark = "users or permissions have changed: pull again"
+        parked.peer.answer(parked.request, Reply(ResponseCode.PULL_NOT_FOUND, remark, answer))
 
     # -- checks --------------------------------------------------------------------------------------------------
 

@@ -67,6 +67,7 @@ class QueryHandlers:
             text = f"can not find message by the offset, {header.offset}: {error}"
             raise Refusal(ResponseCode.SYSTEM_ERROR, text) from error
         name = decode_record(record).topic
+        request.check_found_topic(name)
         if name in HIDDEN_TOPICS and header.topic != name:
             raise Refusal(ResponseCode.SYSTEM_ERROR, hidden_text(name))
         topic = self._topics.get(name)

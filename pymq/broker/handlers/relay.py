@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,7 @@ class RelayHandlers:
     def consume_directly(self, request: Command, header: ConsumeDirectlyHeader, peer: Peer) -> None:
         """Have a consumer consume one stored message now. The message's id holds its place in the log."""
         client = self._client(header.consumer_group, header.client_id)
-        body = self._message(header.msg_id) if header.msg_id else request.body
+        body = self._message(header.msg_id, request.check_found_topic) if header.msg_id else request.body
         self._pass_on(client, request, body, peer)
 
     def consumer_status(self, request: Command, header: ConsumerStatusHeader, peer: Peer) -> None:
@@ -81,13 +82,14 @@ class RelayHandlers:
             )
         return client
 
-    def _message(self, message_id: str) -> bytes:
+    def _message(self, message_id: str, check_topic: Callable[[str], None]) -> bytes:
         try:
             record = bytes(self._store.record_at(decode_offset_id(message_id)[2]))
             name = decode_record(record).topic
         except (ValueError, NotFoundError, CorruptRecordError) as error:
             text = f"no message with the id {message_id[:60]!r} is here: {error}"
             raise Refusal(ResponseCode.SYSTEM_ERROR, text) from error
+        check_topic(name)
         if name in WAITING_TOPICS:
             raise Refusal(ResponseCode.SYSTEM_ERROR, hidden_text(name))
         return record

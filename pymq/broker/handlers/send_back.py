@@ -23,7 +23,7 @@ class SendBackHandlers:
 
     def send_back(self, request: Command, header: ConsumerSendMsgBackHeader, peer: Peer) -> Reply | None:
         """Stage the message for its next try, or as a dead letter."""
-        if not self._retries.send_back(header, request.version):
+        if not self._retries.send_back(header, request.version, request.check_found_topic):
             return Reply()
         if not request.is_oneway:
             frame = encode_command(Reply().to_command(request))

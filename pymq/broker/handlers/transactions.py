@@ -55,6 +55,7 @@ class TransactionHandlers:
                 "for a state that is not known yet",
             )
         message = self._transactions.half_at(header.commit_log_offset)
+        _check_topic(request, message)
         self._check_time(header, message)
         _check_identity(header, message)
         outcome = _OUTCOMES[wanted]
@@ -80,6 +81,7 @@ class TransactionHandlers:
             text = f"{header.msg_id[:60]!r} is no message id of a broker: {error}"
             raise Refusal(ResponseCode.INVALID_PARAMETER, text) from error
         message = self._transactions.half_at(physical_offset)
+        _check_topic(request, message)
         half = self._transactions.find_open(message)
         if half is None:
             raise _ended(self._transactions.outcome_of(message), message.queue_offset)
@@ -101,6 +103,12 @@ class TransactionHandlers:
                 f"the transaction is {age_ms} ms old, its immunity time is {limit_ms} ms: the broker asks the "
                 "producers now, answer that check",
             )
+
+
+def _check_topic(request: Command, message: StoredMessage) -> None:
+    """Check that the sender may end transactions of the half message's real topic. Raises Refusal(NO_PERMISSION)."""
+    target = target_of(message)
+    request.check_found_topic(message.topic if target is None else target[0])
 
 
 def _check_identity(header: EndTransactionHeader, message: StoredMessage) -> None:

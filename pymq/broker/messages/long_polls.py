@@ -107,12 +107,15 @@ class LongPolls:
         *,
         budget: MemoryBudget,
         refuse: Callable[[ParkedPull], None],
+        dismiss: Callable[[ParkedPull], None] = lambda parked: None,
     ) -> None:
         """``retry`` reads again, answers, and returns the answer's size; it must not park. ``refuse`` answers a pull
-        whose time is over before there was room for its answer."""
+        whose time is over before there was room for its answer, ``dismiss`` one that :meth:`dismiss_all` ends."""
         self._clock = clock
         self._retry = retry
         self._refuse = refuse
+        self._dismiss = dismiss
+        self._dismissed_to = 0  # the number of the last pull that waited when all were dismissed
         self._budget = budget
         self._count_max = count_max
         self._by_queue: dict[QueueKey, dict[MessageFilter, PullGroup]] = {}
@@ -216,6 +219,16 @@ class LongPolls:
         """Make every pull of a queue due, whatever its filter: an operator reset an offset."""
         for group in list(self._by_queue.get((topic, queue_id), {}).values()):
             self._make_due(group)
+
+    def dismiss_all(self) -> None:
+        """End every waiting pull without reading for it, because its sender may not be allowed to read any more.
+
+        They are due: :meth:`wake` answers them, in slices as always.
+        """
+        self._dismissed_to = self._number
+        for groups in list(self._by_queue.values()):
+            for group in list(groups.values()):
+                self._make_due(group)
 
     def wake(self) -> bool:
         """Answer deferred pulls, and those that an arrival or their deadline made due. Return True when more are due.
@@ -356,6 +369,8 @@ class LongPolls:
         parked.done = True
         self.count -= 1
         self._unlist(parked)
+        if parked.number <= self._dismissed_to:
+            answer = self._dismiss
         size_bytes = 0 if parked.peer.closed else (answer or self._retry)(parked)
         parked.release()
         return size_bytes or 0

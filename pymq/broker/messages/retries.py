@@ -6,6 +6,7 @@ Java: AbstractSendMessageProcessor.consumerSendMsgBack and SendMessageProcessor.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pymq.errors import CorruptRecordError, NotFoundError, Refusal
@@ -57,10 +58,17 @@ class Retries:
         self._store = store
         self._stats = stats
 
-    def send_back(self, header: ConsumerSendMsgBackHeader, version: int) -> bool:
+    def send_back(
+        self,
+        header: ConsumerSendMsgBackHeader,
+        version: int,
+        check_topic: Callable[[str], None] = lambda topic: None,
+    ) -> bool:
         """Stage the message at ``header.offset`` for another try, or as a dead letter after the last one.
 
         Return False when nothing is stored because the group has no retry queues. ``version`` is the client's.
+        ``check_topic`` raises Refusal when the sender may not have a record of that topic.
+
         Raises Refusal: SUBSCRIPTION_GROUP_NOT_EXIST, NO_PERMISSION, SYSTEM_ERROR when no message is there.
         """
         group = self._groups.ensure(header.group)
@@ -71,6 +79,7 @@ class Retries:
         if group.retry_queue_nums <= 0:
             return False
         message = self._message_at(header.offset)
+        check_topic(message.topic)
         properties = self._retry_properties(message)
         limit = _limit(group, header.max_reconsume_times if version >= VERSION_WITH_LIMIT else None)
         if message.reconsume_times >= limit or header.delay_level < 0:

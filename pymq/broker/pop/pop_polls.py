@@ -26,6 +26,9 @@ TURN_BYTES_MAX = 8 * 1024 * 1024  # of answers to pops in one turn
 SLICE_MS = 10  # the time for which due pops are answered before other connections have their turn
 COMPACT_SLACK_COUNT = 10_000  # answered ones stay in the heap of deadlines, which is rebuilt beyond this many
 
+UNREAD = "the waiting time is over, and earlier answers are unread: read them, then pop again"
+DISMISSED = "users or permissions have changed: pop again"
+
 _Waiters = dict[int, "ParkedPop"]  # by number, the longest waiting ones first
 
 
@@ -61,14 +64,14 @@ class PopPolls:
         self,
         clock: Clock,
         retry: Retry,
-        give_up: Callable[[ParkedPop], None],
+        give_up: Callable[[ParkedPop, str], None],
         *,
         budget: MemoryBudget,
         count_max: Callable[[], int],
         queue_count_max: Callable[[], int],
         wake_in: Callable[[int], None],
     ) -> None:
-        """``give_up`` answers a request of a peer that reads no answers. ``count_max``: waiters of this broker;
+        """``give_up`` answers a request without messages and says why. ``count_max``: waiters of this broker;
         ``queue_count_max``: of one queue id of a group's topic. ``wake_in`` has :meth:`tick` called in so many ms."""
         self.count = 0
         self.turn_bytes = 0
@@ -85,6 +88,7 @@ class PopPolls:
         self._deadlines: list[tuple[int, int, ParkedPop]] = []
         self._due: deque[ParkedPop] = deque()
         self._number = 0
+        self._dismissed_to = 0  # the number of the last request that waited when all were dismissed
         self._is_released = False  # the broker stops
 
     @property
@@ -156,6 +160,17 @@ class PopPolls:
         for waiters in list(self._topics.get(topic, {}).get(group, {}).values()):
             self._wake_one(waiters, None)
 
+    def dismiss_all(self) -> None:
+        """End every waiting request without messages, because its sender may not be allowed to read any more.
+
+        They are due: :meth:`wake` answers them, in slices as always.
+        """
+        self._dismissed_to = self._number
+        for of_peer in list(self._by_peer.values()):
+            for parked in of_peer.values():
+                if not parked.is_due:
+                    self._make_due(parked)
+
     def wake(self) -> bool:
         """Look again for waiters that are due. Return True when more are. Called once a turn, after the commit."""
         self.turn_bytes = 0
@@ -203,7 +218,9 @@ class PopPolls:
         if parked.done:
             return
         parked.is_due = False
-        if parked.peer.closed or (not parked.peer.is_behind and self._retry(parked, False)):
+        if parked.number <= self._dismissed_to:
+            self._finish(parked)
+        elif parked.peer.closed or (not parked.peer.is_behind and self._retry(parked, False)):
             self._drop(parked)
         else:
             self._list(parked)
@@ -214,8 +231,10 @@ class PopPolls:
         self._drop(parked)
         if parked.peer.closed:
             return
-        if parked.peer.is_behind:
-            self._give_up(parked)
+        if parked.number <= self._dismissed_to:
+            self._give_up(parked, DISMISSED)
+        elif parked.peer.is_behind:
+            self._give_up(parked, UNREAD)
         else:
             self._retry(parked, True)
 

@@ -21,9 +21,9 @@ from pymq.client.admin.replication import ReplicationAdmin
 from pymq.client.admin.settings import SettingsAdmin
 from pymq.client.admin.topics import TopicAdmin
 from pymq.client.admin.traces import TraceAdmin
-from pymq.client.credentials import Credentials
 from pymq.client.name_servers import parse_name_servers
 from pymq.clock import Clock, SystemClock
+from pymq.security.credentials import Credentials
 
 
 class Admin:

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from pymq.client.credentials import Credentials
 from pymq.clock import Clock
 from pymq.errors import ClosedError, PartialError, PymqError, RefusedError, UnreachableError
 from pymq.model.route import BrokerData
 from pymq.net.client import RemotingClient
 from pymq.net.name_server_list import NameServerList
+from pymq.security.credentials import Credentials
 from pymq.wire.bodies_admin import encode_admin_body
 from pymq.wire.command import Command, request
 from pymq.wire.header import Header

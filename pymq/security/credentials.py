@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from pymq.errors import UsageError
+from pymq.security.identities import User, UserType
+from pymq.security.private_file import read_private_file
 from pymq.security.signature import SECURITY_TOKEN, Secret, signed_fields
-from pymq.security.yaml_tree import FILE_SIZE_MAX_BYTES, Scalar, YamlError, parse_yaml
 from pymq.security.yaml_tree import Mapping as YamlMapping
+from pymq.security.yaml_tree import Scalar, YamlError, parse_yaml
 from pymq.wire.command import Command
 
 ACCESS_KEY_VARIABLE: Final = "PYMQ_ACCESS_KEY"
 SECRET_KEY_VARIABLE: Final = "PYMQ_SECRET_KEY"
 FILE_VARIABLE: Final = "PYMQ_CREDENTIALS_FILE"
-_FOR_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Credentials:
@@ -59,7 +58,7 @@ class Credentials:
         mqadmin's ``conf/tools.yml`` is such a file; ``securityToken`` may stand there too. Raises UsageError when the
         file can't be read, is not of that form, or can be read by others than its owner.
         """
-        members = _members(Path(path))
+        members = _members(path)
         unknown = members.keys() - {"accessKey", "secretKey", "securityToken"}
         if unknown or not members.get("accessKey") or not members.get("secretKey"):
             raise UsageError(f"{path}: write the lines accessKey: NAME and secretKey: SECRET, and no others")
@@ -72,25 +71,18 @@ class Credentials:
             ext = {**ext, SECURITY_TOKEN: self._security_token}
         command.ext = signed_fields(self.access_key, self._secret, ext, command.body)
 
+    def server_user(self) -> User:
+        """Return the user that servers are among each other when they sign with these credentials."""
+        return User(self.access_key, self._secret, UserType.INNER)
+
     def __repr__(self) -> str:
         return f"Credentials({self.access_key!r}, ***)"
 
 
-def _members(path: Path) -> dict[str, str]:
+def _members(path: str | os.PathLike[str]) -> dict[str, str]:
     """Return the file's lines as texts. Raises UsageError, whose text never has one of the values."""
     try:
-        with path.open("rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            if mode & _FOR_OTHERS:
-                raise UsageError(
-                    f"{path} has mode {mode:04o}, others than its owner can use it: run chmod 600 {path}, and change "
-                    "the secret if others could have read it"
-                )
-            raw = file.read(FILE_SIZE_MAX_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{path} can't be read: {error.strerror}; correct the path or its permissions") from error
-    try:
-        root = parse_yaml(raw)
+        root = parse_yaml(read_private_file(path))
     except YamlError as error:
         raise UsageError(f"{path}: {error}") from error
     if not isinstance(root, YamlMapping) or not all(isinstance(node, Scalar) for node in root.members.values()):

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from pymq.client import Admin, Credentials, Message, PullConsumer
-from pymq.client.credentials import ACCESS_KEY_VARIABLE, FILE_VARIABLE, SECRET_KEY_VARIABLE
 from pymq.errors import UsageError
+from pymq.security.credentials import ACCESS_KEY_VARIABLE, FILE_VARIABLE, SECRET_KEY_VARIABLE
 from pymq.security.signature import ACCESS_KEY, SECURITY_TOKEN, Secret, is_signed_with
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command

@@ -1,0 +1,46 @@
+"""Checks for security settings, and whether other machines can reach a server."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Protocol
+
+from pymq.errors import ConfigError
+
+
+class SecuritySettings(Protocol):
+    """The settings about security, which brokers and name servers share."""
+
+    @property
+    def acl_enable(self) -> bool: ...
+
+    @property
+    def plain_acl_file(self) -> str: ...
+
+    @property
+    def inner_credentials_file(self) -> str: ...
+
+
+def check_security(settings: SecuritySettings) -> None:
+    """Raises ConfigError for security settings that exclude each other."""
+    if settings.acl_enable and not settings.plain_acl_file:
+        raise ConfigError("aclEnable=true needs the file of accounts: set plainAclFile=PATH/plain_acl.yml")
+
+
+def exposure_warnings(what: str, address: str, *, is_secured: bool = False) -> list[str]:
+    """Return a warning if a server that listens on ``address`` is open to other machines. ``what`` names the setting.
+
+    A host name counts as open: it may stand for any address.
+    """
+    try:
+        if ipaddress.ip_address(address).is_loopback:
+            return []
+    except ValueError:
+        if address == "localhost":
+            return []
+    if is_secured:
+        return [f"{what} is {address}: requests are checked but not encrypted, every host on their way can read them"]
+    return [
+        f"{what} is {address}: every host that reaches the port can read, write and administer, there is no "
+        "authentication; set aclEnable=true, or use it only on a network where you trust all hosts"
+    ]

@@ -1,0 +1,66 @@
+"""Gatekeeper: stands before a server's handlers, with the guard of the moment and what it has decided lately."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from pymq.errors import Refusal
+from pymq.model.sized_cache import SizedCache
+from pymq.security.addresses import Address, parse_address
+from pymq.security.guard import Guard
+from pymq.security.identities import Identity
+from pymq.wire.access import Access
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer
+from pymq.wire.header import Header
+
+ADDRESSES_LIMIT_BYTES: Final = 1024 * 1024
+
+
+class Admitted(NamedTuple):
+    """The proven sender of one request, and the guard that proved it (:class:`~pymq.wire.dispatch.Sender`)."""
+
+    guard: Guard
+    identity: Identity
+    address: Address
+
+    def check(self, access: Access, request: Command, header: Header | None) -> None:
+        """Raises Refusal when the sender may not send this request."""
+        self.guard.check(self.identity, access, request, header, self.address)
+
+    def check_found_topic(self, access: Access, topic: str) -> None:
+        """Raises Refusal when the sender may not have the record of ``topic`` that a handler found."""
+        self.guard.check_found_topic(self.identity, access, topic, self.address)
+
+
+class Gatekeeper:
+    """Admits requests of proven senders (:class:`~pymq.wire.dispatch.Gate`)."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self.refused_count = 0  # requests whose sender is not proven
+        self._on_change: list[Callable[[], None]] = []
+        # Peers' addresses by their text, "host:port".
+        self._addresses = SizedCache[str, Address](
+            lambda text: parse_address(text.rpartition(":")[0].strip("[]")), lambda *_: 100, ADDRESSES_LIMIT_BYTES
+        )
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Has ``listener`` called after each change of users and policies."""
+        self._on_change.append(listener)
+
+    def replace(self, guard: Guard) -> None:
+        """Decides with other users and policies from now on."""
+        self.guard = guard
+        for listener in self._on_change:
+            listener()
+
+    def admit(self, request: Command, peer: Peer) -> Admitted:
+        """Return the sender of a request. Raises Refusal(NO_PERMISSION)."""
+        guard, address = self.guard, self._addresses[peer.address]
+        try:
+            return Admitted(guard, guard.identify(request, address), address)
+        except Refusal:
+            self.refused_count += 1
+            raise
