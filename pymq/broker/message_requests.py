@@ -138,7 +138,7 @@ class MessageRequests:
             writer=messages.writer,
             stager=stager,
             targets=targets,
-            timer_puts=FastTimerPuts(self.timer_puts, messages.writer, stager, targets),
+            timer_puts=FastTimerPuts(config, clock, messages.timers, messages.writer, stager, targets),
             halves=FastHalves(transactions, messages.writer, stager, targets, stats),
             ids=ids,
             store_host=store_host,

@@ -6,33 +6,57 @@ The plain path is :class:`~pymq.broker.timers.timer_puts.TimerPuts` within
 
 from __future__ import annotations
 
+import re
+from binascii import b2a_base64
 from typing import TYPE_CHECKING
 
-from pymq.errors import Refusal
+from pymq.broker.timers.timer_puts import UNLIMITED_COUNT
 from pymq.model import sysflag
+from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES
 from pymq.model.names import TIMER_TOPIC
 from pymq.model.properties import tags_code_of
+from pymq.model.timers import ADDED_BYTES_MAX
 
 if TYPE_CHECKING:
     from pymq.broker.fast.header import SendExt
-    from pymq.broker.fast.targets import SendTargets
+    from pymq.broker.fast.targets import SendTargets, Target
     from pymq.broker.messages.writer import Writer
-    from pymq.broker.timers.timer_puts import TimerPuts
+    from pymq.broker.timers.timer_service import TimerService
+    from pymq.clock import Clock
+    from pymq.config import BrokerConfig
     from pymq.net.server import Connection
     from pymq.store.store import PlainStager
 
 _NO_TRANSACTION = ~sysflag.TRANSACTION_MASK
+_SIZE_MAX_BYTES = PROPERTIES_SIZE_MAX_BYTES - ADDED_BYTES_MAX
+_TAGS = b"TAGS\x01"
+_SEPARATOR = 2  # closes a property
+_DELAY = re.compile(rb"TIMER_DEL(AY_SEC|AY_MS|IVER_MS)\x01([0-9]{1,15})\x02")
+_SECONDS, _TIME = b"AY_SEC", b"IVER_MS"
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+_KNOWN_COUNT_MAX = 1024  # many messages wait for one slot: those of a common delay
 
 
 class FastTimerPuts:
-    """Stages plain timer messages."""
+    """Stages plain timer messages: those with one delay, that wait and are due within the limit."""
 
-    def __init__(self, timers: TimerPuts, writer: Writer, stager: PlainStager, targets: SendTargets) -> None:
-        self._timers = timers
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        service: TimerService,
+        writer: Writer,
+        stager: PlainStager,
+        targets: SendTargets,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._service = service
         self._writer = writer
-        self._stager = stager
+        self._stage = stager.stage
         self._targets = targets
         self._enrichment = writer.enrichment
+        self._known: dict[tuple[Target, int], tuple[bytes, bytes]] = {}
 
     def put(
         self, connection: Connection, body: bytes, ext: SendExt, raw: bytes, unique_key: bytes
@@ -42,32 +66,54 @@ class FastTimerPuts:
         The handle is empty for a message that can't be recalled. None when the plain path must decide, and nothing is
         staged. Raises StoreError.
         """
-        target = self._targets.get((ext.b, ext.e)) or self._targets.find(ext.b, ext.e)
-        if target is None:
+        topic, config = ext.b, self._config
+        target = self._targets.get((topic, ext.e)) or self._targets.find(topic, ext.e)
+        wheel = self._targets.waiting_queue(TIMER_TOPIC)
+        at = raw.find(b"TIMER_")
+        delay = _DELAY.match(raw, at) if at >= 0 else None
+        if (
+            target is None
+            or wheel is None
+            or delay is None
+            or (at and raw[at - 1] != _SEPARATOR)
+            or raw.find(b"TIMER_", delay.end()) >= 0
+            or not config.timer_wheel_enable
+            or config.timer_congest_num_each_slot < UNLIMITED_COUNT
+        ):
             return None
-        try:
-            goes = self._timers.redirect(ext.b, ext.e, raw + self._enrichment, 0, unique_key.decode())
-        except Refusal:
-            return None  # the plain path refuses it as well, and answers
-        wheel = self._stager.queue(TIMER_TOPIC, 0)
-        if goes.topic != TIMER_TOPIC or wheel is None:
+        kind, number = delay.groups()
+        deliver_ms = int(number)
+        now_ms = self._clock.now_ms()
+        if kind != _TIME:
+            deliver_ms = now_ms + (deliver_ms * 1000 if kind == _SECONDS else deliver_ms)
+        precision_ms = config.timer_precision_ms
+        slot_ms = (deliver_ms - 1) // precision_ms * precision_ms  # out_ms, written out
+        known = self._known.get((target, slot_ms))
+        added, handle = known if known is not None else self._learn(target, slot_ms)
+        properties = raw + added
+        if not 0 < deliver_ms - now_ms <= config.timer_max_delay_s * 1000 or len(properties) > _SIZE_MAX_BYTES:
             return None
         queue_offset = wheel.next_offset
-        physical_offset, size = self._stager.stage(
-            wheel,
-            body,
-            goes.properties,
-            raw,
-            tags_code_of(goes.properties),
-            ext.h,
-            ext.f & _NO_TRANSACTION,
-            ext.g,
-            connection.host_bytes,
-        )
-        self._timers.staged(goes, ext.b, queue_offset, physical_offset, size)
+        physical_offset, size = self._stage(
+            wheel, body, properties, raw, tags_code_of(raw) if _TAGS in raw else 0, ext.h,
+            ext.f & _NO_TRANSACTION, ext.g, connection.host_bytes,
+        )  # fmt: skip
+        self._service.note_put(queue_offset, physical_offset, size, topic, deliver_ms, now_ms)
         meter = target.meter
         meter.count += 1
         meter.calls += 1
         meter.size_bytes += size
         self._writer.staged_count += 1
-        return physical_offset, queue_offset, goes.recall_handle.encode()
+        if not config.recall_message_enable:
+            return physical_offset, queue_offset, b""
+        # As RecallHandle.encode.
+        return physical_offset, queue_offset, b2a_base64(handle + unique_key, newline=False).translate(_URL_SAFE)
+
+    def _learn(self, target: Target, slot_ms: int) -> tuple[bytes, bytes]:
+        """Return what messages of a target and a slot share: properties behind theirs, the begin of the handle."""
+        added = b"%bTIMER_OUT_MS\x01%d\x02%b" % (self._enrichment, slot_ms, target.real)
+        handle = f"v1 {target.queue.topic} {self._config.broker_name} {slot_ms + 1} ".encode()
+        if len(self._known) >= _KNOWN_COUNT_MAX:
+            self._known.clear()
+        self._known[target, slot_ms] = added, handle
+        return added, handle

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pymq.broker.timers.timer_records import Planned
+from pymq.store.timer.timer_store import PackedUnit
 
 NOTED_MAX = 16_384  # some ticks' work; more are read from the topic
 
@@ -12,28 +12,35 @@ class NotedPuts:
 
     def __init__(self) -> None:
         self._first_offset = 0
-        self._units: list[Planned] = []
+        self._units: list[PackedUnit] = []
+        self._topics: list[str] = []  # the real topic of each
         self._failure_count = 0
 
-    def note(self, queue_offset: int, planned: Planned, failure_count: int) -> None:
-        """Add a unit. ``failure_count``: of commits, until now."""
+    def note(self, queue_offset: int, unit: PackedUnit, topic: str, failure_count: int) -> None:
+        """Add a unit and the topic that counts it. ``failure_count``: of commits, until now."""
         units = self._units
         if queue_offset != self._first_offset + len(units) or failure_count != self._failure_count:
-            self._units = units = []
+            self._units, self._topics = [], []
+            units = self._units
             self._first_offset, self._failure_count = queue_offset, failure_count
         if len(units) < NOTED_MAX:
-            units.append(planned)
+            units.append(unit)
+            self._topics.append(topic)
 
-    def take(self, queue_offset: int, limit: int, failure_count: int) -> list[Planned]:
-        """Return the units from an offset on, of records below ``limit``; they and those before them are forgotten."""
+    def take(self, queue_offset: int, limit: int, failure_count: int) -> tuple[list[PackedUnit], list[str]]:
+        """Return the units from an offset on, of records below ``limit``, and the topic of each.
+
+        They and those before them are forgotten.
+        """
         if failure_count != self._failure_count:
-            self._units = []
+            self._units, self._topics = [], []
         begin = queue_offset - self._first_offset
         if not 0 <= begin < len(self._units):
-            return []
+            return [], []
         end = min(limit - self._first_offset, len(self._units))
-        found = self._units[begin:end]
+        found = self._units[begin:end], self._topics[begin:end]
         if end > begin:
             del self._units[:end]
+            del self._topics[:end]
             self._first_offset += end
         return found

@@ -90,7 +90,9 @@ class TimerPuts:
     def staged(self, target: TimerTarget, real_topic: str, queue_offset: int, physical_offset: int, size: int) -> None:
         """Tell the wheel of a message that was staged, so that it need not read it."""
         if b"TIMER_DEL_UNIQKEY" not in target.properties:
-            self._service.note_put(queue_offset, physical_offset, size, real_topic, target.deliver_ms)
+            self._service.note_put(
+                queue_offset, physical_offset, size, real_topic, target.deliver_ms, self._clock.now_ms()
+            )
 
     def _check_room(self, slot_ms: int) -> None:
         limit = self._config.timer_congest_num_each_slot

@@ -13,12 +13,21 @@ from pymq.model.javahash import tags_code
 from pymq.model.names import TIMER_TOPIC
 from pymq.model.properties import REAL_QUEUE_ID, REAL_TOPIC, append_properties, find_property, without_properties
 from pymq.model.record import StoredMessage
-from pymq.store.timer.timer_store import MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, NO_POSITION, TimerUnit
+from pymq.store.timer.timer_store import (
+    MAGIC_DEFAULT,
+    MAGIC_DELETE,
+    MAGIC_ROLL,
+    NO_POSITION,
+    PACKED_FIELDS,
+    PackedUnit,
+    TimerUnit,
+)
 
 NEVER_ENQUEUED_MS = 2**63 - 1  # TIMER_ENQUEUE_MS of a message that was due before it reached the wheel
 _REAL_TOPIC, _REAL_QUEUE = REAL_TOPIC.encode(), REAL_QUEUE_ID.encode()
 _NEWEST = re.compile(rb"TIMER_OUT_MS\x01([0-9]{1,18})\x02REAL_TOPIC\x01([^\x01\x02]+)\x02REAL_QID\x01[0-9]+\x02")
 _OUT = timers.OUT_MS.decode()
+_pack = PACKED_FIELDS.pack
 
 
 class WheelTimes(NamedTuple):
@@ -73,27 +82,20 @@ def plan(message: StoredMessage, write_ms: int, times: WheelTimes, begin_ms: int
 
 
 def plan_put(
-    physical_offset: int, size_bytes: int, real_topic: str, deliver_ms: int, write_ms: int, times: WheelTimes
-) -> Planned | None:
-    """Return what :func:`plan` returns for a message that is stored now; None for one that rolls over.
+    physical_offset: int, size_bytes: int, real_topic: str, deliver_ms: int, now_ms: int, times: WheelTimes
+) -> PackedUnit | None:
+    """Return the unit that :func:`plan` returns for a message that is stored now; None for one that rolls over.
 
     ``deliver_ms``: when it is due.
     """
-    slot_ms = timers.out_ms(deliver_ms, times.precision_ms)
-    if slot_ms - write_ms >= times.window_ms - times.precision_ms:
+    precision_ms, window_ms = times
+    slot_ms = (deliver_ms - 1) // precision_ms * precision_ms  # out_ms, written out
+    write_ms = now_ms // precision_ms * precision_ms
+    if slot_ms - write_ms >= window_ms - precision_ms:
         return None
-    after_ms = (deliver_ms - slot_ms) % times.precision_ms
-    unit = TimerUnit(
-        NO_POSITION,
-        MAGIC_DEFAULT,
-        write_ms,
-        slot_ms - write_ms,
-        physical_offset,
-        size_bytes,
-        tags_code(real_topic),
-        after_ms,
-    )
-    return Planned(unit, real_topic)
+    topic_hash, after_ms = tags_code(real_topic), (deliver_ms - slot_ms) % precision_ms
+    fields = _pack(MAGIC_DEFAULT, write_ms, slot_ms - write_ms, physical_offset, size_bytes, topic_hash, after_ms)
+    return slot_ms, 1, fields
 
 
 def _target(raw: bytes) -> tuple[int, str]:

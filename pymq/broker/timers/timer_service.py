@@ -21,7 +21,16 @@ from pymq.errors import CorruptRecordError, StoreError, StoreUnavailableError, U
 from pymq.model.names import TIMER_TOPIC
 from pymq.model.record import MalformedRecordError, StoredMessage, decode_records
 from pymq.rate_limited_log import RateLimitedLog
-from pymq.store.timer.timer_store import MAGIC_DELETE, MAGIC_ROLL, TimerProgress, TimerState, TimerStore
+from pymq.store.timer.timer_store import (
+    MAGIC_DELETE,
+    MAGIC_ROLL,
+    PackedUnit,
+    TimerProgress,
+    TimerState,
+    TimerStore,
+    pack_unit,
+    unpack_unit,
+)
 
 if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer
@@ -189,11 +198,13 @@ class TimerService:
         """Take note of a new record in the wheel's topic."""
         self._wake(GATHER_MS)
 
-    def note_put(self, queue_offset: int, physical_offset: int, size: int, real_topic: str, deliver_ms: int) -> None:
+    def note_put(
+        self, queue_offset: int, physical_offset: int, size: int, real_topic: str, deliver_ms: int, now_ms: int
+    ) -> None:
         """Take note of a message for the wheel's topic that was staged and is due later."""
-        planned = plan_put(physical_offset, size, real_topic, deliver_ms, self._now_slot_ms(), self.times)
-        if planned is not None:
-            self._noted.note(queue_offset, planned, self._writer.failed_commit_count)
+        unit = plan_put(physical_offset, size, real_topic, deliver_ms, now_ms, self.times)
+        if unit is not None:
+            self._noted.note(queue_offset, unit, real_topic, self._writer.failed_commit_count)
 
     def slot_count(self, slot_ms: int) -> int:
         """Return how many messages wait in the slot that begins then."""
@@ -261,11 +272,10 @@ class TimerService:
 
     def _fill_noted(self, limit: int) -> None:
         """Move records whose units were noted when they were put; one whose slot is over is read, to be delivered."""
-        planned = self._noted.take(self.progress.queue_offset, limit, self._writer.failed_commit_count)
-        read_ms = self.progress.read_ms
-        if planned and min(each.unit.slot_ms for each in planned) >= read_ms:
-            self._add(planned)
-            self.progress.queue_offset += len(planned)
+        units, topics = self._noted.take(self.progress.queue_offset, limit, self._writer.failed_commit_count)
+        if units and min(units)[0] >= self.progress.read_ms:
+            self._add(units, topics)
+            self.progress.queue_offset += len(units)
 
     def _fill_some(self, count: int) -> bool:
         """Move some records; False when the store takes no writes and one of them is due at once."""
@@ -284,7 +294,9 @@ class TimerService:
                 continue
             if not self._is_done_with(message, each):
                 (late if each.unit.slot_ms < self.progress.read_ms else planned).append((message, each))
-        self._add([each for _, each in planned])  # first: a unit that stands in its slot twice counts once
+        units = [each.unit for _, each in planned]
+        topics = [each.real_topic for _, each in planned if not each.unit.magic & MAGIC_DELETE]
+        self._add([pack_unit(unit) for unit in units], topics)  # first: one that stands in its slot twice counts once
         if late and not self._deliver_late(late):
             return False
         self.progress.queue_offset = next_offset
@@ -292,18 +304,18 @@ class TimerService:
             self._linked = set()
         return True
 
-    def _add(self, planned: list[Planned]) -> None:
-        if not planned:
+    def _add(self, units: list[PackedUnit], topics: list[str]) -> None:
+        """Add units to the wheel. ``topics``: of the messages among them."""
+        if not units:
             return
-        units = [each.unit for each in planned]
-        self._timers.add(units)
+        self._timers.add_packed(units)
         slot = self._slot
-        for each in planned:
-            if slot is not None and each.unit.slot_ms == slot.slot_ms:
-                slot.add(each.unit)
+        if slot is not None:
+            for unit in units:
+                if unit[0] == slot.slot_ms:
+                    slot.add(unpack_unit(unit))
         if self._is_master:
-            topics = Counter(each.real_topic for each in planned if not each.unit.magic & MAGIC_DELETE)
-            for topic, count in topics.items():
+            for topic, count in Counter(topics).items():
                 self.counts.add(topic, count)
         if slot is not None and slot.deletions and slot.is_loaded:
             self._wake(1)

@@ -14,6 +14,8 @@ from pymq.store.disk.fs import File, Files, make_directory
 # size, previous position, magic, write time, delay, physical offset, record size, topic hash, due after
 UNIT: Final = struct.Struct(">iqiqiqiiq")
 UNIT_BYTES: Final = UNIT.size
+LINK: Final = struct.Struct(">iq")  # size, previous position
+PACKED_FIELDS: Final = struct.Struct(">iqiqiiq")  # what follows them
 BLANK: Final = struct.Struct(">iqi")  # rest of the segment, 0, magic
 _BLANK_MAGIC: Final = 0xBBCCDDEE ^ (1880681586 + 8)
 BLANK_MAGIC: Final = _BLANK_MAGIC - (1 << 32) if _BLANK_MAGIC >= 1 << 31 else _BLANK_MAGIC
@@ -39,6 +41,21 @@ class TimerUnit(NamedTuple):
     def slot_ms(self) -> int:
         """The slot's begin (Unix ms)."""
         return self.write_ms + self.delay_ms
+
+
+# A unit without what links it to others: its slot (Unix ms), what it adds to the slot's messages (-1: it takes one
+# back), and its fields from the magic on.
+PackedUnit = tuple[int, int, bytes]
+
+
+def pack_unit(unit: TimerUnit) -> PackedUnit:
+    """Return a unit packed, without its previous position."""
+    return unit.slot_ms, -1 if unit.magic & MAGIC_DELETE else 1, PACKED_FIELDS.pack(*unit[1:])
+
+
+def unpack_unit(packed: PackedUnit) -> TimerUnit:
+    """Return a packed unit, without a previous position."""
+    return TimerUnit(NO_POSITION, *PACKED_FIELDS.unpack(packed[2]))
 
 
 class TimerLog:
@@ -84,35 +101,36 @@ class TimerLog:
         """The position of the oldest unit that is kept."""
         return self._starts[0] if self._starts else 0
 
-    def append(self, units: Sequence[TimerUnit]) -> list[int]:
-        """Write units and return their positions. A unit's ``previous`` may be the position that an earlier one gets.
+    def append(self, units: Sequence[bytes]) -> None:
+        """Write units as they stand in the log. One may name as its previous one the position that an earlier one gets.
 
         Raises OSError; then none counts.
         """
-        positions: list[int] = []
-        end = self.end
-        at, parts = end, bytearray()
-        for unit in units:
-            if self._room(end) < UNIT_BYTES + BLANK.size:
-                self._write(at, parts)
-                end = at = self._close_segment(end)
-                parts = bytearray()
-            parts += UNIT.pack(UNIT_BYTES, *unit)
-            positions.append(end)
-            end += UNIT_BYTES
-        self._write(at, parts)
+        end, done = self.end, 0
+        while done < len(units):
+            fitting = self._fitting_count(end)
+            if not fitting:
+                end = self._close_segment(end)
+                continue
+            some = b"".join(units[done : done + fitting])
+            self._write(end, some)
+            done += fitting
+            end += len(some)
         self.end = end
-        return positions
 
     def next_positions(self, count: int) -> list[int]:
         """Return where :meth:`append` puts the next ``count`` units."""
-        positions, end = [], self.end
-        for _ in range(count):
-            if self._room(end) < UNIT_BYTES + BLANK.size:
-                end = self._segment_of(end) + self.segment_bytes
-            positions.append(end)
-            end += UNIT_BYTES
+        positions: list[int] = []
+        end = self.end
+        while len(positions) < count:
+            fitting = min(self._fitting_count(end), count - len(positions))
+            positions += range(end, end + fitting * UNIT_BYTES, UNIT_BYTES)
+            end = self._segment_of(end) + self.segment_bytes
         return positions
+
+    def _fitting_count(self, end: int) -> int:
+        """Return how many units fit into the segment behind ``end``, with a blank behind them."""
+        return max(self._room(end) - BLANK.size, 0) // UNIT_BYTES
 
     def unit(self, position: int) -> TimerUnit | None:
         """Return the unit at a position, None when none is kept there. Raises OSError."""

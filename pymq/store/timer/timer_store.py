@@ -18,12 +18,18 @@ from pymq.store.disk.timer_checkpoint import (
     TimerCheckFile,
 )
 from pymq.store.timer.timer_log import (
+    LINK,
     MAGIC_DEFAULT,
     MAGIC_DELETE,
     MAGIC_ROLL,
     NO_POSITION,
+    PACKED_FIELDS,
+    UNIT_BYTES,
+    PackedUnit,
     TimerLog,
     TimerUnit,
+    pack_unit,
+    unpack_unit,
 )
 from pymq.store.timer.timer_wheel import WHEEL_SLOTS, Slot, TimerWheel
 
@@ -32,11 +38,15 @@ __all__ = [
     "MAGIC_DELETE",
     "MAGIC_ROLL",
     "NO_POSITION",
+    "PACKED_FIELDS",
     "WHEEL_SLOTS",
+    "PackedUnit",
     "TimerProgress",
     "TimerState",
     "TimerStore",
     "TimerUnit",
+    "pack_unit",
+    "unpack_unit",
 ]
 
 
@@ -105,18 +115,22 @@ class TimerStore:
 
     def add(self, units: Sequence[TimerUnit]) -> None:
         """Append units to the log and to their slots. Their ``previous`` is set here. Raises OSError."""
-        slots: dict[int, Slot] = {}
+        self.add_packed([pack_unit(unit) for unit in units])
+
+    def add_packed(self, units: Sequence[PackedUnit]) -> None:
+        """As :meth:`add`."""
+        slots: dict[int, list[int]] = {}  # first and last position, count, magic
         linked = []
-        for position, unit in zip(self.log.next_positions(len(units)), units, strict=True):
-            slot_ms = unit.slot_ms
-            slot = slots.get(slot_ms) or self.wheel.slot(slot_ms) or Slot(NO_POSITION, NO_POSITION, 0)
-            linked.append(TimerUnit(slot.last, *unit[1:]))
-            first = position if slot.first == NO_POSITION else slot.first
-            count = slot.num + (-1 if unit.magic & MAGIC_DELETE else 1)
-            slots[slot_ms] = Slot(first, position, count, slot.magic)
+        for position, (slot_ms, count, fields) in zip(self.log.next_positions(len(units)), units, strict=True):
+            slot = slots.get(slot_ms)
+            if slot is None:
+                slot = slots[slot_ms] = list(self.wheel.slot(slot_ms) or (position, NO_POSITION, 0, 0))
+            linked.append(LINK.pack(UNIT_BYTES, slot[1]) + fields)
+            slot[1] = position
+            slot[2] += count
         self.log.append(linked)
         for slot_ms, slot in slots.items():
-            self.wheel.put(slot_ms, slot)
+            self.wheel.put(slot_ms, Slot(*slot))
 
     def rewrite(self, slot_ms: int, units: Sequence[TimerUnit]) -> None:
         """Let a slot hold these units and no others. Raises OSError."""

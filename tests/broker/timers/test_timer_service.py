@@ -8,12 +8,12 @@ import pytest
 
 from pymq.broker.timers import open_slot
 from pymq.broker.timers.noted_puts import NotedPuts
-from pymq.broker.timers.timer_records import Planned, plan
+from pymq.broker.timers.timer_records import plan
 from pymq.model.names import TIMER_TOPIC
 from pymq.model.properties import encode_properties
 from pymq.model.tables import TopicConfig
 from pymq.model.timers import RecallHandle, decode_handle
-from pymq.store.timer.timer_store import TimerUnit
+from pymq.store.timer.timer_store import TimerUnit, pack_unit, unpack_unit
 from pymq.wire.codes import RequestCode, ResponseCode
 from tests.broker.world import Caller, World
 
@@ -261,23 +261,24 @@ def test_a_unit_noted_at_its_put_is_that_of_its_record(properties: dict[str, str
     world = world_with_topic()
     values: dict[str, Any] = {name: value or str(world.clock.now_ms() + 3000) for name, value in properties.items()}
     send(world, **values)
-    noted = world.parts.messages.timers._noted.take(0, 1, 0)
+    units, topics = world.parts.messages.timers._noted.take(0, 1, 0)
     (record,) = world.messages(TIMER_TOPIC)
     times = world.parts.messages.timers.times
-    assert noted == [plan(record, world.clock.now_ms() // 1000 * 1000, times)]
+    planned = plan(record, world.clock.now_ms() // 1000 * 1000, times)
+    assert [unpack_unit(unit) for unit in units] == [planned.unit] and topics == [planned.real_topic]
 
 
 def test_units_of_a_failed_commit_are_not_taken_for_others() -> None:
-    noted, units = NotedPuts(), [Planned(TimerUnit(-1, 1, 0, 0, number, 0, 0, 0), "T") for number in range(5)]
-    noted.note(7, units[0], 0)
-    noted.note(8, units[1], 0)
-    assert noted.take(7, 8, 0) == [units[0]] and noted.take(7, 9, 0) == []
-    noted.note(9, units[2], 1)  # a commit failed: what was noted at 8 is gone
-    assert noted.take(8, 10, 1) == [] and noted.take(9, 10, 1) == [units[2]]
-    noted.note(10, units[3], 1)
-    assert noted.take(10, 11, 2) == []
-    noted.note(20, units[4], 2)
-    assert noted.take(20, 20, 2) == [] and noted.take(20, 21, 2) == [units[4]]
+    noted, units = NotedPuts(), [pack_unit(TimerUnit(-1, 1, 0, 0, number, 0, 0, 0)) for number in range(5)]
+    noted.note(7, units[0], "T", 0)
+    noted.note(8, units[1], "T", 0)
+    assert noted.take(7, 8, 0) == ([units[0]], ["T"]) and noted.take(7, 9, 0) == ([], [])
+    noted.note(9, units[2], "T", 1)  # a commit failed: what was noted at 8 is gone
+    assert noted.take(8, 10, 1) == ([], []) and noted.take(9, 10, 1) == ([units[2]], ["T"])
+    noted.note(10, units[3], "T", 1)
+    assert noted.take(10, 11, 2) == ([], [])
+    noted.note(20, units[4], "T", 2)
+    assert noted.take(20, 20, 2) == ([], []) and noted.take(20, 21, 2) == ([units[4]], ["T"])
 
 
 def test_a_foreign_record_at_a_unit_s_place_is_not_delivered() -> None:
