@@ -183,7 +183,7 @@ class RemoteCluster:
         answer = self._ask_any(queue.addresses, request(RequestCode.PULL_MESSAGE, header), is_checked=False)
         if answer.code != ResponseCode.SUCCESS:
             return None
-        for message in decode_records(with_single_records(answer.body, offset)):
+        for message in decode_records(with_single_records(bytes(answer.body), offset)):
             if message.queue_offset == offset:
                 return _digest(message)
         return None

@@ -7,7 +7,10 @@ guess. The window learns how much an answer covers, requests missing parts again
 from __future__ import annotations
 
 from bisect import insort
+from operator import attrgetter
 from typing import NamedTuple
+
+from pymq.spark.layout import Chunk
 
 PULL_COUNT_MAX = 4096
 _GROW_AFTER_FULL = 16
@@ -26,7 +29,7 @@ class PulledRange(NamedTuple):
 
     start: int
     end: int
-    data: bytes | bytearray
+    data: Chunk
     moved: bool
 
 
@@ -55,6 +58,11 @@ class PullWindow:
     def in_flight_count(self) -> int:
         return len(self._in_flight)
 
+    @property
+    def has_early(self) -> bool:
+        """True while answers wait for earlier ones."""
+        return bool(self._early)
+
     def next_ask(self) -> Ask | None:
         """Returns the next pull to send; None if enough are in flight or no offsets are left."""
         # Until the first answer its usual size is unknown, and a guess would only leave gaps.
@@ -68,9 +76,7 @@ class PullWindow:
         self._in_flight.append(ask)
         return ask
 
-    def answered(
-        self, ask: Ask, next_offset: int, data: bytes | bytearray, *, moved: bool = False
-    ) -> list[PulledRange]:
+    def answered(self, ask: Ask, next_offset: int, data: Chunk, *, moved: bool = False) -> list[PulledRange]:
         """Takes an answer that covers [ask.start, next_offset); returns the segments to deliver now, in order."""
         assert next_offset > ask.start
         self._in_flight.remove(ask)
@@ -78,7 +84,8 @@ class PullWindow:
             self._learn(ask, next_offset)
         if next_offset < ask.stop:
             insort(self._left, (next_offset, ask.stop))
-        insort(self._early, PulledRange(ask.start, min(next_offset, self.stop), data, moved))
+        early = PulledRange(ask.start, min(next_offset, self.stop), data, moved)
+        insort(self._early, early, key=attrgetter("start"))
         ready: list[PulledRange] = []
         while self._early and self._early[0].start <= self.cursor:
             segment = self._early.pop(0)

@@ -17,11 +17,12 @@ from pymq.errors import RefusedError, UnreachableError
 from pymq.filter.refusals import with_next_step
 from pymq.model import sysflag
 from pymq.model.inner_batch import with_single_records
-from pymq.model.layout import QUEUE_OFFSET_AT
+from pymq.model.layout import QUEUE_OFFSET_AT, SYS_FLAG_AT
 from pymq.spark.decode import Decoder
-from pymq.spark.layout import Positions, find_starts, integers
+from pymq.spark.layout import Chunk, Positions, find_starts, integers
 from pymq.spark.pull_window import Ask, PulledRange, PullWindow
 from pymq.spark.ranges import DataLossError, QueueRange, ReadSettings
+from pymq.spark.receive_buffer import ReceiveBuffer
 from pymq.spark.remote import Remote
 from pymq.spark.schema import arrow_schema, check_columns
 from pymq.spark.selection import SQL92
@@ -102,7 +103,8 @@ class RangeReader:
         self._asked: dict[int, Ask] = {}
         self._failures = 0
         self._failing_since_s = 0.0
-        self._chunks: list[bytes | bytearray] = []
+        self._buffer = ReceiveBuffer(settings.batch_size_bytes + settings.pull_size_max_bytes)
+        self._chunks: list[Chunk] = []
         self._starts: list[Positions] = []
         self._pending_rows = 0
         self._pending_bytes = 0
@@ -135,7 +137,7 @@ class RangeReader:
                 self._remote = self._open_remote(addresses[self._failures % len(addresses)], self._settings.timeout_s)
             if not self._send_pulls():
                 return []
-            answer = self._remote.receive()
+            answer = self._remote.receive(self._buffer.room)
         except UnreachableError as error:
             self._drop_connection()
             self._failed(error)
@@ -181,8 +183,7 @@ class RangeReader:
             return self._nothing_yet(ask, answer)
         self._failures = self._again_count = 0
         self._has_gaps = self._has_gaps or self._pushed_sql is not None
-        data = with_single_records(answer.body, ask.start) if code == ResponseCode.SUCCESS else b""
-        return self._window.answered(ask, next_offset, data)
+        return self._window.answered(ask, next_offset, answer.body if code == ResponseCode.SUCCESS else b"")
 
     def _on_refusal(self, ask: Ask, error: RefusedError) -> list[PulledRange]:
         """Pulls again without the pushed SQL if the broker refuses it: that costs time but loses no rows."""
@@ -219,14 +220,14 @@ class RangeReader:
         span = segment.end - segment.start
         kept = 0
         if segment.data:
-            starts = find_starts(segment.data)
-            starts = starts[_inside(segment, starts)]
+            data, starts = _single_records(segment.data, segment.start)
+            starts = starts[_inside(segment, data, starts)]
             kept = len(starts)
-            self._chunks.append(segment.data)
+            self._chunks.append(data)
             self._starts.append(starts + self._pending_bytes)
             self._pending_rows += kept
-            self._pending_bytes += len(segment.data)
-            self.bytes_read += len(segment.data)
+            self._pending_bytes += len(data)
+            self.bytes_read += len(data)
         missing = span - kept if not self._has_gaps or segment.moved else 0
         if missing:
             self._lose(segment, missing)
@@ -240,15 +241,15 @@ class RangeReader:
             )
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
-        if not self._pending_rows:
-            self._chunks.clear()
-            self._starts.clear()
-            self._pending_bytes = 0
-            return
-        chunk = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
-        starts = np.concatenate(self._starts)
+        """Decodes what is there. Afterwards its memory is free: no batch refers to it."""
+        if self._pending_rows:
+            yield from self._decoded(self._buffer.joined(self._chunks), np.concatenate(self._starts))
         self._chunks, self._starts = [], []
         self._pending_rows = self._pending_bytes = 0
+        if not self._window.has_early:
+            self._buffer.reset()
+
+    def _decoded(self, chunk: Chunk, starts: Positions) -> Iterator[pa.RecordBatch]:
         if self._plugin is not None:
             starts = self._plugin.keep(chunk, starts)
             self.filter_errors = self._plugin.error_count
@@ -319,8 +320,17 @@ def _plugin_filter(settings: ReadSettings, part: QueueRange) -> PluginFilter:
     return PluginFilter(settings.selection, part.broker_name)
 
 
-def _inside(segment: PulledRange, starts: Positions) -> np.ndarray:
+def _single_records(data: Chunk, from_offset: int) -> tuple[Chunk, Positions]:
+    """Returns records and their starts, with a record for each message of an inner batch in place of its own."""
+    starts = find_starts(data)
+    flags = integers(np.frombuffer(data, np.uint8), starts + SYS_FLAG_AT, 4)
+    if not (flags & sysflag.INNER_BATCH).any():
+        return data, starts
+    data = with_single_records(bytes(data), from_offset)
+    return data, find_starts(data)
+
+
+def _inside(segment: PulledRange, data: Chunk, starts: Positions) -> np.ndarray:
     """Returns which records are in the segment: an answer may begin before it or end after it."""
-    octets = np.frombuffer(segment.data, np.uint8)
-    offsets = integers(octets, starts + QUEUE_OFFSET_AT, 8)
+    offsets = integers(np.frombuffer(data, np.uint8), starts + QUEUE_OFFSET_AT, 8)
     return (offsets >= segment.start) & (offsets < segment.end)

@@ -8,13 +8,21 @@ from collections.abc import Callable
 from pymq.errors import ProtocolViolation, RefusedError, RequestTimeoutError, UnreachableError
 from pymq.model.hosts import parse_address
 from pymq.wire.codes import ResponseCode
-from pymq.wire.command import FRAME_SIZE_MAX_BYTES, Command, decode_command, encode_command
+from pymq.wire.command import FRAME_SIZE_MAX_BYTES, HEADER_SIZE_MAX_BYTES, Command, decode_command, encode_command
 
 # Time for a server to answer, and for a connection to be established.
 TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
+# A frame's length, the kind of its header, and the header's length.
+_START_SIZE_BYTES = 8
 
 Connect = Callable[[str, int, float], socket.socket]
+Room = Callable[[int], memoryview]
+"""Returns memory for so many bytes."""
+
+
+def _new_room(size_bytes: int) -> memoryview:
+    return memoryview(bytearray(size_bytes))
 
 
 def connect_socket(host: str, port: int, timeout_s: float) -> socket.socket:
@@ -52,10 +60,10 @@ class Remote:
             raise UnreachableError(f"{self.address}: connection lost while sending: {error}") from error
         return self._opaque
 
-    def receive(self) -> Command:
-        """Returns the next answer; skips requests that a broker sends to clients."""
+    def receive(self, room: Room = _new_room) -> Command:
+        """Returns the next answer; skips requests that a broker sends to clients. Its body stands in ``room``."""
         while True:
-            answer = self._receive_command()
+            answer = self._receive_command(room)
             if answer.is_response:
                 return answer
 
@@ -84,20 +92,31 @@ class Remote:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _receive_command(self) -> Command:
-        size = int.from_bytes(self._receive_exactly(4), "big")
+    def _receive_command(self, room: Room) -> Command:
+        start = self._receive(_new_room(_START_SIZE_BYTES))
+        size = int.from_bytes(start[:4], "big")
+        header_size = int.from_bytes(start[5:], "big")
         if not 4 <= size <= FRAME_SIZE_MAX_BYTES:
             raise UnreachableError(f"{self.address} sent a frame of {size} bytes: it does not speak this protocol")
+        if header_size > min(size - 4, HEADER_SIZE_MAX_BYTES):
+            raise UnreachableError(
+                f"{self.address} sent a frame of {size} bytes with a header of {header_size}: it does not speak this "
+                "protocol"
+            )
+        header = self._receive(_new_room(header_size))
         try:
-            # A bytearray works like bytes here: it is only sliced and decoded.
-            return decode_command(self._receive_exactly(size))  # type: ignore[arg-type]
+            command = decode_command(bytes(start[4:]) + bytes(header))
         except ProtocolViolation as error:
             raise UnreachableError(f"{self.address} sent a frame that can't be read: {error}") from error
+        body_size = size - 4 - header_size
+        if body_size:
+            # A view works like bytes here: it is only sliced and decoded.
+            command.body = self._receive(room(body_size))  # type: ignore[assignment]
+        return command
 
-    def _receive_exactly(self, size: int) -> bytearray:
-        data = bytearray(size)
-        view = memoryview(data)
-        at = 0
+    def _receive(self, view: memoryview) -> memoryview:
+        """Fills the memory from the socket."""
+        at, size = 0, len(view)
         try:
             while at < size:
                 count = self._socket.recv_into(view[at:])
@@ -108,4 +127,4 @@ class Remote:
             raise RequestTimeoutError(f"{self.address} did not answer within {self._timeout_s:g} s") from error
         except OSError as error:
             raise UnreachableError(f"{self.address}: connection lost: {error}") from error
-        return data
+        return view
