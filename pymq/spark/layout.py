@@ -33,6 +33,10 @@ from pymq.model.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
 Positions = npt.NDArray[np.int64]
 Chunk = bytes | bytearray | memoryview
+# After so many records a look at the last few says whether to expect more of one size, and how many at first.
+_RECORDS_ONE_BY_ONE = 16
+_EQUAL_SIZES = 4
+_EQUAL_RECORDS = 64
 
 
 @dataclass(slots=True)
@@ -91,16 +95,36 @@ def find_starts(chunk: Chunk) -> Positions:
     at, end = 0, len(chunk)
     try:
         while at < end:
-            append(at)
-            size = unpack(chunk, at)[0]
-            if size < RECORD_OVERHEAD_BYTES:
-                raise MalformedRecordError(f"the record at {at} has the size {size}, less than a record's minimum")
-            at += size
+            for _ in range(_RECORDS_ONE_BY_ONE):
+                append(at)
+                size = unpack(chunk, at)[0]
+                if size < RECORD_OVERHEAD_BYTES:
+                    raise MalformedRecordError(f"the record at {at} has the size {size}, less than a record's minimum")
+                at += size
+                if at >= end:
+                    break
+            else:
+                if at - starts[-_EQUAL_SIZES] == _EQUAL_SIZES * size:
+                    at = _find_equal_sizes(chunk, at, size, starts)
     except struct.error as error:
         raise MalformedRecordError(f"the record at {at} is truncated: {error}") from error
     if at != end:
         raise MalformedRecordError(f"the last record ends {at - end} bytes beyond the chunk of {end} bytes")
     return np.array(starts, np.int64)
+
+
+def _find_equal_sizes(chunk: Chunk, at: int, size: int, starts: list[int]) -> int:
+    """Adds the starts of the records of one size that follow, many at once; returns where the last one ends."""
+    count_max = _EQUAL_RECORDS
+    while count := min(count_max, (len(chunk) - at) // size):
+        same = np.ndarray((count,), ">i4", chunk, at, (size,)) == size
+        found = count if same.all() else int(same.argmin())
+        starts.extend(range(at, at + found * size, size))
+        at += found * size
+        if found < count:
+            break
+        count_max *= 2
+    return at
 
 
 def find_fields(chunk: Chunk, starts: Positions) -> Layout:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +14,12 @@ from hypothesis import strategies as st
 from pymq.errors import UsageError
 from pymq.model import sysflag
 from pymq.model.compression import compress_body
+from pymq.model.properties import decode_properties
 from pymq.model.record import MalformedRecordError, decode_records
 from pymq.spark import decode as decode_module
 from pymq.spark.decode import Decoder, decode_plain
-from pymq.spark.property_columns import parse_properties
+from pymq.spark.layout import find_starts
+from pymq.spark.property_columns import parse_mixed, parse_properties, parse_uniform
 from pymq.spark.schema import COLUMNS, USUAL
 from tests.spark.records import property_strings, record, records
 
@@ -53,12 +56,69 @@ def test_equals_the_plain_decoder(raw: list[bytes]) -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.lists(property_strings, min_size=1, max_size=6), st.integers(1, 3))
 def test_properties_equal_the_plain_parser(strings: Any, repeats: Any) -> None:
-    from pymq.model.properties import decode_properties
-
     table = parse_properties(pa.array(strings * repeats, pa.binary()))
     expected = [decode_properties(raw) for raw in strings * repeats]
     assert [dict(entries) for entries in table.maps().to_pylist()] == expected
     assert table.values_of("TAGS").to_pylist() == [row.get("TAGS") for row in expected]
+
+
+NAMES = ["TAGS", "KEYS", "UNIQ_KEY", "a", "ключ"]
+TEXT = st.text(st.characters(exclude_characters="\x00\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=4)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4), st.data())
+def test_rows_of_one_template_equal_the_parser_of_any_rows(names: list[str], data: Any) -> None:
+    values = data.draw(st.lists(st.lists(TEXT, min_size=len(names), max_size=len(names)), min_size=1, max_size=5))
+    rows = ["".join(f"{n}\x01{v}\x02" for n, v in zip(names, row, strict=True)).encode() for row in values]
+    raw = pa.array([b"before", *rows, b"after"], pa.binary()).slice(1, len(rows))
+    found, expected = parse_uniform(raw), parse_mixed(raw)
+    assert found is not None
+    assert found.maps().to_pylist() == expected.maps().to_pylist()
+    assert found.headers().to_pylist() == expected.headers().to_pylist()
+    for name in NAMES:
+        assert found.values_of(name).to_pylist() == expected.values_of(name).to_pylist()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [b""],
+        [b"a\x01b\x02", b""],
+        [b"a\x01b\x02", b"a\x01b"],
+        [b"a\x01b\x02", b"c\x01b\x02"],
+        [b"a\x01b\x02", b"aa\x01b\x02"],
+        [b"a\x01\x02", b"a\x01\x02"],
+        [b"\x01b\x02"],
+        [b"a\x01b\x00\x02"],
+        [b"a\x02b\x01", b"a\x02b\x01"],
+        [b"a\x01b\x02c\x01d\x02", b"a\x01b\x02", b"a\x01b\x02c\x01d\x02e\x01f\x02"],
+        [b"a\x01b\x02c\x01d\x02", b"c\x01d\x02a\x01b\x02"],
+    ],
+)
+def test_other_rows_have_no_template(rows: list[bytes]) -> None:
+    assert parse_uniform(pa.array(rows, pa.binary())) is None
+
+
+@pytest.mark.parametrize("raw", [b"\xff\x01b\x02", b"a\x01\xff\x02"])
+def test_a_template_is_utf_8(raw: bytes) -> None:
+    with pytest.raises(pa.ArrowInvalid):
+        parse_uniform(pa.array([raw] * 3, pa.binary()))
+    (found,) = {tuple(row) for row in parse_properties(pa.array([raw] * 3, pa.binary())).maps().to_pylist()}
+    assert dict(found) == decode_properties(raw)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 150)), min_size=1, max_size=6), st.integers(-2, 2))
+def test_starts_of_runs_of_equal_sizes(runs: list[tuple[int, int]], cut: int) -> None:
+    raw = [record(n, b"x" * size) for size, count in runs for n in range(count)]
+    chunk = b"".join(raw)
+    expected = [0, *accumulate(map(len, raw))][:-1]
+    assert find_starts(chunk).tolist() == expected
+    if cut:
+        with pytest.raises(MalformedRecordError):
+            find_starts(chunk[:cut] if cut < 0 else chunk + b"\0" * cut)
 
 
 def test_names_repeated_in_every_row_keep_the_last_value() -> None:
