@@ -68,7 +68,7 @@ def spark_export(
         str | None, typer.Option("--partition-by", metavar="A,B", help="Directory levels of topic, dt; '' for none.")
     ] = None,
     compression: Annotated[
-        str, typer.Option("--compression", metavar="KIND", help="zstd, snappy, gzip, lz4 or none.")
+        str, typer.Option("--compression", metavar="KIND", help="zstd, snappy, gzip, lz4 or none; zstd:1 with a level.")
     ] = "zstd",
     tag: Annotated[str, typer.Option("--tag", metavar="TAGS", help="Only these tags: 'A || B'.")] = "*",
     sql: SqlOption = None,

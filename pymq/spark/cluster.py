@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple, Protocol
 
-from pymq.errors import NotFoundError, RefusedError, UnreachableError, UsageError
+from pymq.errors import RefusedError, UnreachableError, UsageError
 from pymq.model import sysflag
 from pymq.model.fastjson import loads
 from pymq.model.hosts import check_name_server
@@ -17,10 +18,12 @@ from pymq.model.route import MASTER_ID, BrokerData, TopicRoute
 from pymq.spark.name_servers import ADDRESS_SERVERS
 from pymq.spark.ranges import DEFAULT_GROUP
 from pymq.spark.remote import Remote
+from pymq.wire.bodies_admin import TopicStats, decode_admin_body
 from pymq.wire.bodies_client import decode_body
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
 from pymq.wire.header import decode_header
+from pymq.wire.headers.admin import TopicHeader
 from pymq.wire.headers.offset import (
     OffsetAnswer,
     QueryConsumerOffsetHeader,
@@ -31,6 +34,8 @@ from pymq.wire.headers.offset import (
 from pymq.wire.headers.pull import PullMessageHeader
 
 DIGEST_SIZE_BYTES: Final = 8
+# Requests to one server that wait for their answers: enough to hide the way there and back.
+REQUESTS_IN_FLIGHT_MAX: Final = 64
 
 
 class Queue(NamedTuple):
@@ -41,6 +46,22 @@ class Queue(NamedTuple):
     queue_id: int
     addresses: tuple[str, ...]
     filter_servers: tuple[str, ...] = ()
+
+
+class Bounds(NamedTuple):
+    """A queue's first offset that is still stored, and the offset that its next message will get."""
+
+    low: int
+    high: int
+
+
+class _Answer(NamedTuple):
+    address: str
+    command: Command
+
+
+_Ask = tuple[Sequence[str], Command]
+"""The servers that can answer, in order, and the request."""
 
 
 class ClusterView(Protocol):
@@ -54,16 +75,12 @@ class ClusterView(Protocol):
         """Returns the names of all topics, also system, retry and dead-letter ones."""
         ...
 
-    def queues(self, topic: str) -> list[Queue]:
-        """Returns the readable queues in order. Raises NotFoundError for a topic without a route."""
+    def queues_of(self, topics: Sequence[str]) -> dict[str, list[Queue]]:
+        """Returns the readable queues of many topics; leaves out topics without a route."""
         ...
 
-    def min_offset(self, queue: Queue) -> int:
-        """Returns the lowest offset that is still stored."""
-        ...
-
-    def max_offset(self, queue: Queue) -> int:
-        """Returns the offset that the next message will get."""
+    def bounds(self, queues: Sequence[Queue]) -> dict[Queue, Bounds]:
+        """Returns the first offset of each queue and the one that its next message will get."""
         ...
 
     def offset_by_time(self, queue: Queue, time_ms: int) -> int:
@@ -74,8 +91,8 @@ class ClusterView(Protocol):
         """Returns a consumer group's offset, None when it has none."""
         ...
 
-    def record_digest(self, queue: Queue, offset: int) -> str | None:
-        """Returns a digest of the record at an offset, None when it is not stored."""
+    def record_digests(self, places: Mapping[Queue, int]) -> dict[Queue, str]:
+        """Returns digests of the records at these offsets; leaves out records that are not stored."""
         ...
 
 
@@ -118,36 +135,40 @@ class RemoteCluster:
         own = {*(cluster.get("brokerAddrTable") or {}), *(cluster.get("clusterAddrTable") or {})}
         return [topic for topic in self.all_topics() if is_user_topic(topic) and topic not in own]
 
-    def queues(self, topic: str) -> list[Queue]:
+    def queues_of(self, topics: Sequence[str]) -> dict[str, list[Queue]]:
         """See :class:`ClusterView`."""
-        command = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"})
-        try:
-            body = self._ask_namesrv(command).body
-        except RefusedError as error:
-            if error.code == ResponseCode.TOPIC_NOT_EXIST:
-                raise NotFoundError(f"topic {topic!r} does not exist: list the topics to see their names") from error
-            raise
-        route: TopicRoute = decode_body(TopicRoute, bytes(body))
-        found: list[Queue] = []
-        for data in sorted(route.queue_datas, key=lambda data: data.broker_name):
-            broker = route.broker(data.broker_name)
-            if data.readable and broker is not None and broker.broker_addrs:
-                addresses = _read_addresses(broker)
-                servers = tuple(one for at in addresses for one in route.filter_server_table.get(at, ()))
-                found += [
-                    Queue(topic, data.broker_name, number, addresses, servers) for number in range(data.read_queue_nums)
-                ]
-        return found
+        code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+        servers = ADDRESS_SERVERS.addresses(self._places)
+        fields = [{"topic": topic, "acceptStandardJsonOnly": "true"} for topic in topics]
+        answers = self._ask_each([(servers, request(code, each)) for each in fields])
+        return {
+            topic: _readable(topic, decode_body(TopicRoute, bytes(_checked(answer).body)))
+            for topic, answer in zip(topics, answers, strict=True)
+            if answer.command.code != ResponseCode.TOPIC_NOT_EXIST
+        }
 
-    def min_offset(self, queue: Queue) -> int:
-        """See :class:`ClusterView`."""
-        header = QueueOffsetHeader(topic=queue.topic, queue_id=queue.queue_id)
-        return self._offset(queue, request(RequestCode.GET_MIN_OFFSET, header))
+    def bounds(self, queues: Sequence[Queue]) -> dict[Queue, Bounds]:
+        """See :class:`ClusterView`. Asks for a topic's queues at once, and for each queue where that is refused."""
+        places = list({(queue.topic, queue.broker_name): queue.addresses for queue in queues}.items())
+        code = RequestCode.GET_TOPIC_STATS_INFO
+        answers = self._ask_each([(at, request(code, TopicHeader(topic=topic))) for (topic, _), at in places])
+        found: dict[tuple[str, str, int], Bounds] = {}
+        for ((topic, broker_name), _), answer in zip(places, answers, strict=True):
+            if answer.command.code == ResponseCode.SUCCESS:
+                stats = decode_admin_body(TopicStats, bytes(answer.command.body))
+                for key, at in stats.offset_table.items():
+                    found[topic, broker_name, key.queue_id] = Bounds(at.min_offset, at.max_offset)
+        missing = [queue for queue in queues if queue[:3] not in found]
+        found.update({queue[:3]: bounds for queue, bounds in self._bounds_of_each(missing).items()})
+        return {queue: found[queue[:3]] for queue in queues}
 
-    def max_offset(self, queue: Queue) -> int:
-        """See :class:`ClusterView`."""
-        header = QueueOffsetHeader(topic=queue.topic, queue_id=queue.queue_id)
-        return self._offset(queue, request(RequestCode.GET_MAX_OFFSET, header))
+    def _bounds_of_each(self, queues: Sequence[Queue]) -> dict[Queue, Bounds]:
+        ends: list[list[int]] = []
+        for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET):
+            headers = [QueueOffsetHeader(topic=queue.topic, queue_id=queue.queue_id) for queue in queues]
+            asks = [(queue.addresses, request(code, each)) for queue, each in zip(queues, headers, strict=True)]
+            ends.append([_offset_in(_checked(answer)) for answer in self._ask_each(asks)])
+        return {queue: Bounds(*both) for queue, both in zip(queues, zip(*ends, strict=True), strict=True)}
 
     def offset_by_time(self, queue: Queue, time_ms: int) -> int:
         """See :class:`ClusterView`."""
@@ -166,62 +187,129 @@ class RemoteCluster:
                 return None
             raise
 
-    def record_digest(self, queue: Queue, offset: int) -> str | None:
+    def record_digests(self, places: Mapping[Queue, int]) -> dict[Queue, str]:
         """See :class:`ClusterView`."""
-        header = PullMessageHeader(
-            consumer_group=DEFAULT_GROUP,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=offset,
-            max_msg_nums=1,
-            sys_flag=sysflag.PULL_SUBSCRIPTION,
-            commit_offset=0,
-            suspend_timeout_millis=0,
-            sub_version=0,
-            subscription="*",
-        )
-        answer = self._ask_any(queue.addresses, request(RequestCode.PULL_MESSAGE, header), is_checked=False)
-        if answer.code != ResponseCode.SUCCESS:
-            return None
-        for message in decode_records(with_single_records(bytes(answer.body), offset)):
-            if message.queue_offset == offset:
-                return _digest(message)
-        return None
+        answers = self._ask_each([(queue.addresses, _pull_of_one(queue, offset)) for queue, offset in places.items()])
+        found = {
+            queue: _digest_at(answer.command, offset)
+            for (queue, offset), answer in zip(places.items(), answers, strict=True)
+        }
+        return {queue: digest for queue, digest in found.items() if digest is not None}
 
-    def commit_offset(self, queue: Queue, group: str, offset: int) -> None:
-        """Sets a consumer group's offset at the queue's master."""
-        header = UpdateConsumerOffsetHeader(
-            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
-        )
-        self._ask_any(queue.addresses[:1], request(RequestCode.UPDATE_CONSUMER_OFFSET, header))
+    def commit_offsets(self, group: str, offsets: Mapping[Queue, int]) -> None:
+        """Sets a consumer group's offsets at the queues' masters."""
+        asks: list[_Ask] = []
+        for queue, offset in offsets.items():
+            header = UpdateConsumerOffsetHeader(
+                consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+            )
+            asks.append((queue.addresses[:1], request(RequestCode.UPDATE_CONSUMER_OFFSET, header)))
+        for answer in self._ask_each(asks):
+            _checked(answer)
 
     def _offset(self, queue: Queue, command: Command) -> int:
-        answer = self._ask_any(queue.addresses, command)
-        return decode_header(OffsetAnswer, answer.ext).offset
+        return _offset_in(_checked(*self._ask_each([(queue.addresses, command)])))
 
     def _ask_namesrv(self, command: Command) -> Command:
-        return self._ask_any(ADDRESS_SERVERS.addresses(self._places), command)
+        return _checked(*self._ask_each([(ADDRESS_SERVERS.addresses(self._places), command)]))
 
-    def _ask_any(self, addresses: list[str] | tuple[str, ...], command: Command, *, is_checked: bool = True) -> Command:
-        """Returns the answer of the first server that answers; a refusal is raised if ``is_checked``."""
+    def _ask_each(self, asks: Sequence[_Ask]) -> list[_Answer]:
+        """Returns an answer for each request, from the first of its servers that answers. Raises UnreachableError."""
+        answers: dict[int, _Answer] = {}
+        waiting: Sequence[int] = range(len(asks))
         last: UnreachableError | None = None
-        for address in addresses:
-            try:
-                remote = self._remote(address)
-                return remote.ask_ok(command) if is_checked else remote.ask(command)
-            except UnreachableError as error:
-                last = error
-                stale = self._remotes.pop(address, None)
-                if stale is not None:
-                    stale.close()
-        assert last is not None
-        raise last
+        for turn in range(max((len(addresses) for addresses, _ in asks), default=0)):
+            by_address: dict[str, list[int]] = {}
+            for number in waiting:
+                addresses = asks[number][0]
+                if turn < len(addresses):
+                    by_address.setdefault(addresses[turn], []).append(number)
+            for address, numbers in by_address.items():
+                try:
+                    self._ask_server(address, [(number, asks[number][1]) for number in numbers], answers)
+                except UnreachableError as error:
+                    last = error
+                    stale = self._remotes.pop(address, None)
+                    if stale is not None:
+                        stale.close()
+            waiting = [number for number in waiting if number not in answers]
+        if waiting:
+            raise last or UnreachableError("a queue has no broker: wait until one is registered")
+        return [answers[number] for number in range(len(asks))]
+
+    def _ask_server(self, address: str, asks: Iterable[tuple[int, Command]], answers: dict[int, _Answer]) -> None:
+        """Asks one server, with many requests on the way at once; adds the answers by the requests' numbers."""
+        remote = self._remote(address)
+        numbers: dict[int, int] = {}
+
+        def receive() -> None:
+            answer = remote.receive()
+            number = numbers.pop(answer.opaque, None)
+            if number is not None:
+                answers[number] = _Answer(address, answer)
+
+        for number, command in asks:
+            numbers[remote.send(command)] = number
+            if len(numbers) >= REQUESTS_IN_FLIGHT_MAX:
+                receive()
+        while numbers:
+            receive()
 
     def _remote(self, address: str) -> Remote:
         remote = self._remotes.get(address)
         if remote is None:
             remote = self._remotes[address] = Remote(address, timeout_s=self._timeout_s)
         return remote
+
+
+def _checked(answer: _Answer) -> Command:
+    """Returns a successful answer. Raises RefusedError."""
+    if answer.command.code != ResponseCode.SUCCESS:
+        raise RefusedError(answer.command.code, answer.command.remark, answer.address)
+    return answer.command
+
+
+def _offset_in(command: Command) -> int:
+    return decode_header(OffsetAnswer, command.ext).offset
+
+
+def _readable(topic: str, route: TopicRoute) -> list[Queue]:
+    """Returns a route's readable queues in order."""
+    found: list[Queue] = []
+    for data in sorted(route.queue_datas, key=lambda data: data.broker_name):
+        broker = route.broker(data.broker_name)
+        if data.readable and broker is not None and broker.broker_addrs:
+            addresses = _read_addresses(broker)
+            servers = tuple(one for at in addresses for one in route.filter_server_table.get(at, ()))
+            found += [
+                Queue(topic, data.broker_name, number, addresses, servers) for number in range(data.read_queue_nums)
+            ]
+    return found
+
+
+def _pull_of_one(queue: Queue, offset: int) -> Command:
+    header = PullMessageHeader(
+        consumer_group=DEFAULT_GROUP,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=1,
+        sys_flag=sysflag.PULL_SUBSCRIPTION,
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        sub_version=0,
+        subscription="*",
+    )
+    return request(RequestCode.PULL_MESSAGE, header)
+
+
+def _digest_at(answer: Command, offset: int) -> str | None:
+    """Returns the digest of the record at an offset from the answer of a pull."""
+    if answer.code == ResponseCode.SUCCESS:
+        for message in decode_records(with_single_records(bytes(answer.body), offset)):
+            if message.queue_offset == offset:
+                return _digest(message)
+    return None
 
 
 def _digest(message: StoredMessage) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -36,31 +36,30 @@ def take_marks(view: ClusterView, queues: Iterable[Queue], positions: dict[Queue
 
     An earlier mark of such a queue stays good.
     """
-    marks: list[Mark] = []
+    by_broker: dict[str, dict[Queue, int]] = {}
     for queue in queues:
-        offset = positions[queue[:3]] - 1
-        digest = None
-        if offset >= 0:
-            with suppress(PymqError):
-                digest = view.record_digest(queue, offset)
-        if digest is not None:
-            marks.append(Mark(queue.topic, queue.broker_name, queue.queue_id, offset, digest))
+        if positions[queue[:3]] > 0:
+            by_broker.setdefault(queue.broker_name, {})[queue] = positions[queue[:3]] - 1
+    marks: list[Mark] = []
+    for offsets in by_broker.values():
+        with suppress(PymqError):
+            for queue, digest in view.record_digests(offsets).items():
+                marks.append(Mark(*queue[:3], offsets[queue], digest))
     return marks
 
 
-def holds_another(view: ClusterView, queue: Queue, offset: int, digest: str) -> bool:
-    """Returns whether the record at an offset has another digest; a record that is gone says nothing."""
-    found = view.record_digest(queue, offset)
-    return found is not None and found != digest
+def made_again(view: ClusterView, known: Mapping[Queue, tuple[int, str]]) -> set[Queue]:
+    """Returns the queues whose record at an offset has another digest; a record that is gone says nothing."""
+    found = view.record_digests({queue: offset for queue, (offset, _) in known.items()})
+    return {queue for queue, digest in found.items() if digest != known[queue][1]}
 
 
 def check_marks(view: ClusterView, queues: Iterable[Queue], marks: dict[QueueKey, Mark]) -> None:
-    """Raises ResumeError for a queue that holds another record at its mark; a record that is gone says nothing."""
-    for queue in queues:
-        mark = marks.get(queue[:3])
-        if mark is not None and holds_another(view, queue, mark.offset, mark.digest):
-            raise ResumeError(
-                f"{queue.topic} {queue.broker_name}/{queue.queue_id} holds another message at offset {mark.offset} "
-                "than the export has: the topic was deleted and created again, or this is another cluster; export to "
-                "a new directory"
-            )
+    """Raises ResumeError for a queue that holds another record at its mark."""
+    marked = {queue: marks[queue[:3]] for queue in queues if queue[:3] in marks}
+    for queue in sorted(made_again(view, {queue: (mark.offset, mark.digest) for queue, mark in marked.items()})):
+        raise ResumeError(
+            f"{queue.topic} {queue.broker_name}/{queue.queue_id} holds another message at offset "
+            f"{marked[queue].offset} than the export has: the topic was deleted and created again, or this is another "
+            "cluster; export to a new directory"
+        )

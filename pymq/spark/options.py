@@ -15,6 +15,8 @@ from pymq.spark.selection import Selection
 FORMATS = ("parquet", "json", "csv", "orc")
 WRITERS = ("arrow", "spark")
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
+COMPRESSION_LEVELS = {"zstd": range(1, 23), "gzip": range(1, 10)}
+ZSTD_LEVEL = 3
 PARTITION_COLUMNS = ("topic", "dt")
 
 ROWS_PER_TASK = 2_000_000
@@ -55,6 +57,7 @@ class ExportOptions:
     partition_by: tuple[str, ...] = PARTITION_COLUMNS
     """Directory levels: ``topic`` and/or ``dt`` (UTC day of the store time)."""
     compression: str = "zstd"
+    """A codec, for zstd and gzip also with a level (arrow writer): ``zstd:1``."""
     tag: str = "*"
     """Tag expression (``A || B``); the broker compares hashes, and the reader compares the tags."""
     sql: str | None = None
@@ -116,15 +119,17 @@ class ExportOptions:
 
     def rows_of_a_task(self, planned_rows: int) -> int:
         """Returns the most rows of a task: few enough that all cores have work until the end, else the given number."""
-        if self.rows_per_task:
-            return self.rows_per_task
-        return min(ROWS_PER_TASK, max(ROWS_PER_TASK_MIN, -(-planned_rows // (2 * _cores(self.master)))))
+        return self.rows_per_task or rows_of_a_task(planned_rows, _cores(self.master))
 
     def check(self) -> None:
         """Raises UsageError for an illegal value."""
         _check_choice("format", self.format, FORMATS)
         _check_choice("writer", self.chosen_writer, WRITERS)
-        _check_choice("compression", self.compression, COMPRESSIONS)
+        _, level = parse_compression(self.compression)
+        if level is not None and self.chosen_writer != "arrow":
+            raise UsageError(
+                f"compression {self.compression!r} has a level, which only the arrow writer takes: leave it out"
+            )
         _check_choice("on-data-loss", self.on_data_loss, DATA_LOSS_MODES)
         _check_choice("body-errors", self.body_errors, BODY_ERROR_MODES)
         for name in self.partition_by:
@@ -143,6 +148,25 @@ class ExportOptions:
             raise UsageError("no output directory is given: name one, or use a dry run")
         if self.rows_per_task < 0 or self.rows_per_round < 1 or self.max_rows < 0:
             raise UsageError("rows per round must be at least 1, rows per task and the row limit at least 0")
+
+
+def rows_of_a_task(planned_rows: int, cores: int) -> int:
+    """Returns the most rows of a task that leave each core about two tasks, within limits."""
+    return min(ROWS_PER_TASK, max(ROWS_PER_TASK_MIN, -(-planned_rows // (2 * cores))))
+
+
+def parse_compression(text: str) -> tuple[str, int | None]:
+    """Returns codec and level of ``zstd``, ``zstd:1`` and the like. Raises UsageError."""
+    codec, colon, level = text.partition(":")
+    _check_choice("compression", codec, COMPRESSIONS)
+    if not colon:
+        return codec, None
+    levels = COMPRESSION_LEVELS.get(codec)
+    if levels is None:
+        raise UsageError(f"compression {text!r} has a level, which {codec} doesn't take: write {codec}")
+    if not re.fullmatch("[0-9]{1,2}", level) or int(level) not in levels:
+        raise UsageError(f"compression level {level!r} is unknown: {codec} takes {levels[0]} to {levels[-1]}")
+    return codec, int(level)
 
 
 def _cores(master: str) -> int:

@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pymq.spark.options import ZSTD_LEVEL, parse_compression
 from pymq.spark.ranges import QueueRange
 from pymq.spark.schema import check_columns
 
 ROW_GROUP_ROWS = 128 * 1024
 ROW_GROUP_BYTES = 32 * 1024 * 1024
-ZSTD_LEVEL = 3
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 # Columns whose values repeat: a dictionary makes them smaller. For other columns it only costs time.
 DICTIONARY_COLUMNS = [
@@ -221,11 +221,12 @@ class _OpenFile:
 
 
 def _parquet_writer(path: Path, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
+    codec, level = parse_compression(compression)
     return pq.ParquetWriter(
         path,
         schema,
-        compression=compression,
-        compression_level=ZSTD_LEVEL if compression == "zstd" else None,
+        compression=codec,
+        compression_level=ZSTD_LEVEL if codec == "zstd" and level is None else level,
         use_dictionary=DICTIONARY_COLUMNS,
         # Minimum and maximum of bodies don't help readers to skip row groups.
         write_statistics=[name for name in schema.names if name not in ("body", "bodyText", "properties")],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pymq.errors import PymqError, UnreachableError
 from pymq.spark.cluster import ClusterView, Queue
+from pymq.spark.options import rows_of_a_task
 from pymq.spark.positions import EARLIEST, LATEST, Position, no_offsets, resolve
 from pymq.spark.ranges import QueueRange, total_count
 from pymq.spark.topics import TopicChoice
@@ -67,12 +69,13 @@ def make_plan(
     that names what is not read, ResumeError for a resumed queue that became shorter, UnreachableError when a filter
     server is required and none is registered.
     """
-    queues = [queue for topic in topics.topics(view) for queue in topics.queues(view, topic)]
+    queues = topics.all_queues(view)
     for position in (start, end):
         position.check(queues)
     queues = [queue for queue in queues if only(queue.topic)]
     planner = _Planner(view, start, end, resume or {})
-    plan = Plan([planner.plan(queue) for queue in queues], queues)
+    bounds = view.bounds(queues)
+    plan = Plan([planner.plan(queue, *bounds[queue]) for queue in queues], queues)
     planner.refuse_groups_without_offsets(queues)
     if via_filter_servers:
         plan.queues = [_from_filter_servers(part, queue) for part, queue in zip(plan.queues, queues, strict=True)]
@@ -89,8 +92,8 @@ class _Planner:
         self._resume = resume
         self._groups = {position.group for position in (start, end) if position.group is not None}
 
-    def plan(self, queue: Queue) -> QueueRange:
-        low, high = self._view.min_offset(queue), self._view.max_offset(queue)
+    def plan(self, queue: Queue, low: int, high: int) -> QueueRange:
+        """Returns the range of a queue that holds [low, high)."""
         last = min(self._offset(queue, self._end, low, high, LATEST), high)
         first = self._resume.get(queue[:3])
         if first is None:
@@ -126,6 +129,22 @@ def _from_filter_servers(part: QueueRange, queue: Queue) -> QueueRange:
         )
     first = queue.queue_id % len(servers)
     return replace(part, addresses=(*servers[first:], *servers[:first]))
+
+
+@dataclass(slots=True, frozen=True)
+class PartitionSizes:
+    """How a query's ranges are split: at most ``rows_max`` offsets in each part, at least ``count_min`` parts.
+
+    Without ``rows_max`` the parts are so small that this machine's cores share a large queue.
+    """
+
+    rows_max: int | None = None
+    count_min: int = 1
+
+    def split(self, ranges: Sequence[QueueRange]) -> list[QueueRange]:
+        """Returns the parts in order."""
+        rows_max = self.rows_max or rows_of_a_task(total_count(ranges), os.cpu_count() or 1)
+        return split_ranges(ranges, rows_max=rows_max, count_min=self.count_min)
 
 
 def split_ranges(ranges: Iterable[QueueRange], *, rows_max: int, count_min: int = 1) -> list[QueueRange]:

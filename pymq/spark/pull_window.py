@@ -1,4 +1,4 @@
-"""Tracks the pulls of a range that are in flight: two pulls overlap, and their messages are delivered in order.
+"""Tracks the pulls of a range that are in flight: several pulls overlap, and their messages are delivered in order.
 
 No I/O. An answer may cover less than the request (servers limit count and bytes), so the start of the next pull is a
 guess. The window learns how much an answer covers, requests missing parts again, and keeps answers that are early.

@@ -14,7 +14,9 @@ from pymq.spark.selection import ALL, Selection
 
 # A group that every broker has from the start (Java: MixAll.TOOLS_CONSUMER_GROUP).
 DEFAULT_GROUP = "TOOLS_CONSUMER"
-PULL_SIZE_MAX_BYTES = 4 * 1024 * 1024
+# Four pulls keep the broker, the socket and the reader busy; together they are as large as a batch.
+PULL_SIZE_MAX_BYTES = 2 * 1024 * 1024
+PULL_DEPTH = 4
 
 
 class DataLossError(PymqError):
@@ -65,7 +67,7 @@ class ReadSettings:
     on_data_loss: DataLoss = "fail"
     pull_count_max: int = PULL_COUNT_MAX
     pull_size_max_bytes: int = PULL_SIZE_MAX_BYTES
-    pull_depth: int = 2
+    pull_depth: int = PULL_DEPTH
     batch_rows: int = 8192
     batch_size_bytes: int = 8 * 1024 * 1024
     timeout_s: float = 30.0

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pymq.clock import Clock, SystemClock
 from pymq.spark.cluster import RemoteCluster
 from pymq.spark.partitions import RangePartition
-from pymq.spark.planner import make_plan, split_ranges
+from pymq.spark.planner import make_plan
 from pymq.spark.progress import RowSender
 from pymq.spark.pushdown import Pushdown
 from pymq.spark.ranges import QueueRange
@@ -70,7 +70,7 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
         self._namesrv = options.namesrv
         self._topics = options.topics()
         self._start, self._end = options.start(now_ms), options.end(now_ms)
-        self._rows_max, self._count_min = options.rows_per_partition_max, options.partition_count_min
+        self._sizes = options.partition_sizes()
         self._progress = options.text("progress")
         self._given = options.ranges()
         self._settings = options.read_settings(columns, checked(options.selection(), clock))
@@ -79,7 +79,7 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> Sequence[InputPartition]:
         """Asks the name server and the brokers for the ranges to read."""
         ranges = self._planned_ranges() if self._given is None else self._given
-        parts = split_ranges(self._pushdown.apply(ranges), rows_max=self._rows_max, count_min=self._count_min)
+        parts = self._sizes.split(self._pushdown.apply(ranges))
         # Spark needs at least one partition, even an empty one.
         return [RangePartition(part) for part in parts] or [RangePartition(QueueRange("", "", 0, 0, 0, ()))]
 

@@ -15,7 +15,8 @@ from typing import NamedTuple, TypeVar
 
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
-from pymq.spark.options import BODY_ERROR_MODES, DATA_LOSS_MODES, RETRY_BUDGET_S, ROWS_PER_TASK, DataLoss
+from pymq.spark.options import BODY_ERROR_MODES, DATA_LOSS_MODES, RETRY_BUDGET_S, DataLoss
+from pymq.spark.planner import PartitionSizes
 from pymq.spark.positions import LATEST, Position, parse_by_queue, parse_position
 from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
 from pymq.spark.schema import check_columns
@@ -180,13 +181,10 @@ class SourceOptions:
             inflation_ratio_max=self.number("inflateRatio", INFLATION_RATIO_MAX),
         )
 
-    @property
-    def rows_per_partition_max(self) -> int:
-        return self.number("maxRowsPerPartition", ROWS_PER_TASK)
-
-    @property
-    def partition_count_min(self) -> int:
-        return self.number("minPartitions", 1)
+    def partition_sizes(self) -> PartitionSizes:
+        """Returns how a query's ranges are split."""
+        rows_max = self.number("maxRowsPerPartition", 0) if "maxRowsPerPartition" in self._values else None
+        return PartitionSizes(rows_max, self.number("minPartitions", 1))
 
     @property
     def pushes_filters(self) -> bool:

@@ -16,17 +16,17 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from pymq.clock import Clock, SystemClock
-from pymq.errors import NotFoundError
 from pymq.spark.cluster import ClusterView, Queue, RemoteCluster
-from pymq.spark.identity import holds_another
+from pymq.spark.identity import made_again
 from pymq.spark.partitions import RangePartition
-from pymq.spark.planner import QueueKey, make_plan, split_ranges
+from pymq.spark.planner import QueueKey, make_plan
 from pymq.spark.positions import LATEST, Position
 from pymq.spark.ranges import DataLossError, QueueRange
 from pymq.spark.reader import RangeReader
 from pymq.spark.selection import checked
 from pymq.spark.source_options import SourceOptions
 from pymq.spark.stream_offsets import Digests, Offsets, from_json, limited, row_count, spans, to_json
+from pymq.spark.topics import unknown_topic
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         self._topics = options.topics()
         self._start = options.start(self._clock.now_ms(), default="latest")
         self._settings = options.read_settings(columns, checked(options.selection(), self._clock))
-        self._rows_max, self._count_min = options.rows_per_partition_max, options.partition_count_min
+        self._sizes = options.partition_sizes()
         self._batch_rows_max = options.number("maxOffsetsPerTrigger", 0)
         self._batch_rows_min = options.number("minOffsetsPerTrigger", 0)
         self._delay_max_ms = options.delay_max_ms
@@ -71,7 +71,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         """Remembers what is there now: the query ends with it."""
         with RemoteCluster(self._namesrv) as view:
             there, _ = self._queues_there(view)
-            self._target = {key: view.max_offset(queue) for key, queue in there.items()}
+            self._target = {queue[:3]: bounds.high for queue, bounds in view.bounds(list(there.values())).items()}
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Returns the end of the next batch, or ``start`` when there is none yet.
@@ -110,9 +110,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
             for key, low, high in found
             if key in queues or self._lose(key, low, high, "its queue is gone")
         ]
-        return [
-            RangePartition(part) for part in split_ranges(ranges, rows_max=self._rows_max, count_min=self._count_min)
-        ]
+        return [RangePartition(part) for part in self._sizes.split(ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the rows of one range, in a task."""
@@ -139,13 +137,14 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
 
         A queue that was made again and is longer than before ends at 0, so that the batch after the next reads it all.
         """
-        ends: Offsets = {}
+        ends = {queue[:3]: bounds.high for queue, bounds in view.bounds(list(queues.values())).items()}
+        grown = [queue for key, queue in queues.items() if ends[key] >= begin.get(key, 0)]
+        others = self._made_again(view, grown, begin, digests)
         for key, queue in queues.items():
-            high, low = view.max_offset(queue), begin.get(key, 0)
-            ends[key] = high
+            high, low = ends[key], begin.get(key, 0)
             if high < low:
                 self._lose(key, high, low, f"its queue ends at {high} and was made again")
-            elif not self._is_recognized(view, queue, low, digests):
+            elif queue in others:
                 ends[key] = 0
                 self._lose(key, low, high, f"its queue holds another message at {low - 1} and was made again")
         for key, offset in begin.items():
@@ -153,15 +152,16 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
                 ends[key] = offset
         return ends
 
-    def _is_recognized(self, view: ClusterView, queue: Queue, offset: int, digests: Digests) -> bool:
-        """Returns False for a queue with another record before ``offset``; asks once in a query's run."""
-        key = queue[:3]
-        if offset == 0 or key not in digests or key in self._recognized:
-            return True
-        if holds_another(view, queue, offset - 1, digests[key]):
-            return False
-        self._recognized.add(key)
-        return True
+    def _made_again(self, view: ClusterView, queues: Sequence[Queue], begin: Offsets, digests: Digests) -> set[Queue]:
+        """Returns the queues with another record before their offset; asks once in a query's run."""
+        known = {
+            queue: (begin[queue[:3]] - 1, digests[queue[:3]])
+            for queue in queues
+            if begin.get(queue[:3]) and queue[:3] in digests and queue[:3] not in self._recognized
+        }
+        others = made_again(view, known) if known else set()
+        self._recognized.update(queue[:3] for queue in known.keys() - others)
+        return others
 
     def _digests(
         self, view: ClusterView, queues: Mapping[QueueKey, Queue], begin: Offsets, end: Offsets, known: Digests
@@ -169,11 +169,8 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         """Returns the digests of the records before a batch's end."""
         moved = {key for key, offset in end.items() if offset and offset != begin.get(key)}
         digests = {key: digest for key, digest in known.items() if end.get(key) and key not in moved}
-        for key in moved & queues.keys():
-            digest = view.record_digest(queues[key], end[key] - 1)
-            if digest is not None:
-                digests[key] = digest
-        return digests
+        found = view.record_digests({queues[key]: end[key] - 1 for key in moved & queues.keys()})
+        return digests | {queue[:3]: digest for queue, digest in found.items()}
 
     def _until_target(self, begin: Offsets, target: Offsets) -> Offsets:
         """Returns the ends, but not beyond the target; what an earlier run has read beyond it stays read."""
@@ -198,9 +195,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         if not self._commit_group:
             return
         moved = {key: offset for key, offset in done.items() if self._mirrored.get(key) != offset}
-        for key, offset in moved.items():
-            if key in queues:
-                view.commit_offset(queues[key], self._commit_group, offset)
+        view.commit_offsets(self._commit_group, {queues[key]: moved[key] for key in moved.keys() & queues.keys()})
         self._mirrored = dict(done)
 
     def _lose(self, key: QueueKey, low: int, high: int, why: str) -> bool:
@@ -214,7 +209,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         """Reports topics of the options that were deleted. Raises NotFoundError for one that never existed."""
         for topic in gone:
             if not any(key[0] == topic for key in begin):
-                raise NotFoundError(f"topic {topic!r} does not exist: list the topics to see their names")
+                raise unknown_topic(topic)
             text = f"topic {topic} was deleted: what it held after the last batch is lost"
             self._report(((topic, "", -1), 0), text)
 
@@ -234,11 +229,6 @@ def _goes_back(begin: Offsets, end: Offsets) -> bool:
 
 def _queues_of(view: ClusterView, topics: Sequence[str]) -> tuple[dict[QueueKey, Queue], list[str]]:
     """Returns the queues of topics, and the topics that do not exist."""
-    queues: dict[QueueKey, Queue] = {}
-    gone: list[str] = []
-    for topic in topics:
-        try:
-            queues.update({queue[:3]: queue for queue in view.queues(topic)})
-        except NotFoundError:
-            gone.append(topic)
-    return queues, gone
+    found = view.queues_of(topics)
+    queues = {queue[:3]: queue for topic in found for queue in found[topic]}
+    return queues, [topic for topic in topics if topic not in found]

@@ -40,9 +40,16 @@ class TopicChoice:
             return _matching_pattern(view, self.pattern, needs_match=needs_match)
         return choose_topics(view, self.names, needs_match=needs_match)
 
-    def queues(self, view: ClusterView, topic: str) -> list[Queue]:
-        """Returns the chosen queues of one topic. Raises NotFoundError for an unknown topic or queue."""
-        queues = view.queues(topic)
+    def all_queues(self, view: ClusterView) -> list[Queue]:
+        """Returns the chosen queues of all topics. Raises NotFoundError for an unknown topic or queue."""
+        topics = self.topics(view)
+        found = view.queues_of(topics)
+        for topic in topics:
+            if topic not in found:
+                raise unknown_topic(topic)
+        return [queue for topic in topics for queue in self._queues_in(topic, found[topic])]
+
+    def _queues_in(self, topic: str, queues: Sequence[Queue]) -> list[Queue]:
         chosen = self.chosen(queues)
         missing = self._ids(topic) - {queue.queue_id for queue in chosen}
         if missing:
@@ -119,6 +126,11 @@ def _matching_pattern(view: ClusterView, pattern: str, *, needs_match: bool) -> 
     if needs_match and not matched:
         raise _no_match(pattern, known)
     return matched
+
+
+def unknown_topic(topic: str) -> NotFoundError:
+    """Returns the error for a topic without a route."""
+    return NotFoundError(f"topic {topic!r} does not exist: list the topics to see their names")
 
 
 def _no_match(pattern: str, known: Sequence[str]) -> NotFoundError:

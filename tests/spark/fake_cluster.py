@@ -31,6 +31,7 @@ class FakeCluster:
         self.answers: list[int] = []
         """Codes to answer the next pulls with, before anything else; -1 closes the connection."""
         self.remark = "scripted"
+        self.has_stats = True
         self.filter_servers: list[str] = []
         self.select: Callable[[bytes, str], bool] | None = None
         """Broker-side filter: (raw record, subscription) -> bool."""
@@ -104,7 +105,22 @@ class FakeCluster:
             return Command(0, body=text.encode())
         if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
             return self._route(ext["topic"])
+        if command.code == RequestCode.GET_TOPIC_STATS_INFO:
+            return self._stats(ext["topic"])
         return self._offset(command)
+
+    def _stats(self, topic: str) -> Command:
+        if not self.has_stats:
+            return Command(ResponseCode.NO_PERMISSION, remark="scripted")
+        # Objects as keys, as Java's fastjson writes them.
+        offsets = ",".join(
+            f'{{"brokerName":"{BROKER}","queueId":{queue_id},"topic":"{topic}"}}:'
+            f'{{"lastUpdateTimestamp":0,"maxOffset":{len(self.queues[key])},"minOffset":{self.min_offsets[key]}}}'
+            for key in list(self.queues)
+            for name, queue_id in [key]
+            if name == topic
+        )
+        return Command(0, body=f'{{"offsetTable":{{{offsets}}},"topicPutTps":0.0}}'.encode())
 
     def _route(self, topic: str) -> Command:
         ids = [queue_id for name, queue_id in self.queues if name == topic]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,16 @@ def visible(output: Path) -> list[int]:
 
 def parquet_files(output: Path) -> list[str]:
     return sorted(path.relative_to(output).as_posix() for path in output.rglob("*.parquet"))
+
+
+def test_a_level_of_compression_changes_the_size_only(tmp_path: Path, cluster: FakeCluster) -> None:
+    cluster.add("T", 0, [record(n, bytes(random.Random(n).choices(b"abcdefgh ", k=400))) for n in range(100, 400)])
+    sizes = {}
+    for level in ("zstd:1", "zstd:3", "zstd", "zstd:19", "gzip:9"):
+        with ExportDirectory(tmp_path / level, SETTINGS) as log:
+            fields: dict[str, Any] = {"columns": ("queueOffset", "body"), "compression": level}
+            sizes[level] = stage(log, cluster, 0, 400, **fields)["files"][0]["bytes"]
+    assert sizes["zstd:1"] != sizes["zstd:3"] == sizes["zstd"] != sizes["zstd:19"]
 
 
 def test_a_commit_makes_its_files_visible_and_is_recorded(tmp_path: Path, cluster: FakeCluster) -> None:

@@ -329,6 +329,11 @@ def test_invalid_options_are_refused(cluster: FakeCluster, tmp_path: Path) -> No
     for fields, text in (
         ({"format": "xml"}, "format 'xml' is unknown"),
         ({"format": "csv", "writer": "arrow"}, "writes Parquet only"),
+        ({"compression": "brotli"}, "compression 'brotli' is unknown"),
+        ({"compression": "zstd:23"}, "level '23' is unknown: zstd takes 1 to 22"),
+        ({"compression": "zstd:"}, "level '' is unknown"),
+        ({"compression": "snappy:1"}, "which snappy doesn't take"),
+        ({"compression": "zstd:1", "writer": "spark"}, "only the arrow writer takes"),
         ({"columns": ("x",)}, "no column 'x'"),
         ({"partition_by": ("hour",)}, "partition column 'hour'"),
         ({"partition_by": ("dt", "dt")}, "duplicate"),

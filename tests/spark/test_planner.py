@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pymq.errors import NotFoundError, UnreachableError, UsageError
-from pymq.spark.cluster import RemoteCluster
+from pymq.spark.cluster import Queue, RemoteCluster
 from pymq.spark.planner import (
+    PartitionSizes,
     Plan,
     ResumeError,
     make_plan,
@@ -21,12 +22,51 @@ from pymq.spark.planner import (
 from pymq.spark.positions import LATEST, Position, parse_position
 from pymq.spark.ranges import QueueRange, total_count
 from pymq.spark.topics import TopicChoice
+from pymq.wire.codes import RequestCode
 from tests.spark.fake_cluster import BROKER, FakeCluster
 from tests.spark.records import BORN_MS, record
 
 NOW_MS = BORN_MS + 1000
 EARLIEST = Position()
 END = Position(symbol=LATEST)
+
+
+@pytest.mark.parametrize("has_stats", [True, False])
+def test_many_queues_are_asked_for_at_once(cluster: FakeCluster, view: RemoteCluster, has_stats: bool) -> None:
+    for n in range(300):
+        cluster.add("many", n, [record(offset, queue_id=n, topic="many") for offset in range(n % 3)])
+    cluster.min_offsets["many", 2] = 1
+    cluster.has_stats = has_stats
+    plan = make_plan(view, chosen("many"), EARLIEST, END)
+    assert [(part.from_offset, part.to_offset) for part in plan.queues[:4]] == [(0, 0), (0, 1), (1, 2), (0, 0)]
+    assert plan.rows == 299
+    asked = cluster.asked
+    assert asked[RequestCode.GET_TOPIC_STATS_INFO] == 1
+    assert asked[RequestCode.GET_MIN_OFFSET] == asked[RequestCode.GET_MAX_OFFSET] == (0 if has_stats else 300)
+    queues = plan.origins
+    digests = view.record_digests({queue: queue.queue_id % 3 - 1 for queue in queues if queue.queue_id % 3})
+    assert len(digests) == 200 and view.record_digests({queues[2]: 2}) == {}
+    view.commit_offsets("g", dict.fromkeys(queues, 7))
+    assert cluster.committed == {("g", "many", n): 7 for n in range(300)}
+
+
+def test_questions_to_a_server_that_is_gone_go_to_the_next_one(cluster: FakeCluster, view: RemoteCluster) -> None:
+    gone, here = "127.0.0.1:1", cluster.address
+    queues = [Queue("orders", BROKER, 0, (gone, here)), Queue("orders", BROKER, 1, (here,))]
+    assert [bounds.high for bounds in view.bounds(queues).values()] == [100, 50]
+    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
+        view.record_digests({Queue("orders", BROKER, 0, (gone,)): 1})
+    with pytest.raises(UnreachableError, match="a queue has no broker"):
+        view.record_digests({Queue("orders", BROKER, 0, ()): 1})
+
+
+def test_without_a_size_this_machine_s_cores_share_a_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    for rows, parts in ((0, 0), (1, 1), (100_000, 1), (400_000, 4), (1_000_000, 4), (9_000_000, 5)):
+        ranges = [QueueRange("T", BROKER, 0, 0, rows, ())]
+        assert len(PartitionSizes().split(ranges)) == parts
+    assert len(PartitionSizes(rows_max=500_000).split(ranges)) == 18
+    assert len(PartitionSizes(count_min=30).split(ranges)) == 30
 
 
 @pytest.fixture

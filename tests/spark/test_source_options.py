@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pymq.errors import UsageError
+from pymq.spark.planner import PartitionSizes
 from pymq.spark.positions import LATEST, Position
 from pymq.spark.selection import ALL
 from pymq.spark.source_options import SourceOptions, known_names
@@ -26,7 +27,7 @@ def test_names_in_any_case_and_synonyms() -> None:
     for name in ("topics", "topic", "subscribe", "SUBSCRIBE"):
         assert SourceOptions({name: "a, b*"}).topics() == TopicChoice(("a", "b*"))
     assert SourceOptions({"path": "a"}).topics() == TopicChoice(("a",))
-    assert SourceOptions({"maxRecordsPerPartition": "7"}).rows_per_partition_max == 7
+    assert SourceOptions({"maxRecordsPerPartition": "7"}).partition_sizes() == PartitionSizes(7, 1)
     assert settings(groupIdPrefix="g").group == "g"
 
 
@@ -97,7 +98,7 @@ def test_unknown_options_name_what_to_write(options: dict[str, str], expected: s
 def test_illegal_values_are_refused(options: dict[str, str], expected: str) -> None:
     with pytest.raises(UsageError, match=re.escape(expected)):
         parsed = SourceOptions(options)
-        assert parsed.pushes_filters or parsed.partition_count_min
+        assert parsed.pushes_filters or parsed.partition_sizes()
         parsed.read_settings((), ALL)
         parsed.topics()
         parsed.start(NOW_MS)

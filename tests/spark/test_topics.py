@@ -44,14 +44,14 @@ def test_topics_by_a_regular_expression(view: RemoteCluster) -> None:
 def test_assigned_queues(view: RemoteCluster, text: str) -> None:
     choice = TopicChoice(assigned=parse_assigned(text))
     assert choice.topics(view) == ["orders"]
-    assert [queue.queue_id for queue in choice.queues(view, "orders")] == [0, 2]
+    assert [queue.queue_id for queue in choice.all_queues(view)] == [0, 2]
 
 
 @pytest.mark.parametrize("text", ['{"orders": [0, 7]}', '{"orders": {"broker-x": [0]}}'])
 def test_assigned_queues_that_do_not_exist(view: RemoteCluster, text: str) -> None:
     choice = TopicChoice(assigned=parse_assigned(text))
     with pytest.raises(NotFoundError, match="it has broker-a/0, broker-a/1, broker-a/2"):
-        choice.queues(view, "orders")
+        choice.all_queues(view)
 
 
 @pytest.mark.parametrize("text", ["[]", '{"orders": "0"}', "x"])
