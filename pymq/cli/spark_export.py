@@ -65,7 +65,8 @@ def spark_export(
     ] = None,
     columns: Annotated[str | None, typer.Option("--columns", metavar="A,B,…", help="Only these columns.")] = None,
     partition_by: Annotated[
-        str | None, typer.Option("--partition-by", metavar="A,B", help="Directory levels of topic, dt; '' for none.")
+        str | None,
+        typer.Option("--partition-by", metavar="A,B", help="Directory levels: topic, date, hour; '' for none."),
     ] = None,
     compression: Annotated[
         str, typer.Option("--compression", metavar="KIND", help="zstd, snappy, gzip, lz4 or none; zstd:1 with a level.")
@@ -110,7 +111,7 @@ def spark_export(
     ] = None,
     inflate_ratio: InflateRatioOption = INFLATION_RATIO_MAX,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be read.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", "--plan", help="Only show what would be read.")] = False,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Export topics to Parquet, JSON, CSV or ORC. Needs the spark extra; Java is found or comes with it."""
@@ -149,7 +150,7 @@ def spark_export(
     if retry_for is not None:
         options.retry_budget_s = retry_for
     if partition_by is not None:
-        options.partition_by = _words(partition_by)
+        options.partition_by = tuple("dt" if word == "date" else word for word in _words(partition_by))
     options.check()
     try:
         from pymq.spark.export import run

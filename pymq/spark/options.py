@@ -18,6 +18,8 @@ COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 COMPRESSION_LEVELS = {"zstd": range(1, 23), "gzip": range(1, 10)}
 ZSTD_LEVEL = 3
 PARTITION_COLUMNS = ("topic", "dt")
+# Levels of directories: UTC day and hour of the store time.
+PARTITION_LEVELS = (*PARTITION_COLUMNS, "hour")
 
 ROWS_PER_TASK = 2_000_000
 ROWS_PER_TASK_MIN = 100_000
@@ -55,7 +57,7 @@ class ExportOptions:
     columns: tuple[str, ...] = ()
     """Columns by name; empty means the default ones."""
     partition_by: tuple[str, ...] = PARTITION_COLUMNS
-    """Directory levels: ``topic`` and/or ``dt`` (UTC day of the store time)."""
+    """Directory levels: ``topic``, ``dt`` (UTC day of the store time), ``hour`` (its UTC hour)."""
     compression: str = "zstd"
     """A codec, for zstd and gzip also with a level (arrow writer): ``zstd:1``."""
     tag: str = "*"
@@ -133,7 +135,7 @@ class ExportOptions:
         _check_choice("on-data-loss", self.on_data_loss, DATA_LOSS_MODES)
         _check_choice("body-errors", self.body_errors, BODY_ERROR_MODES)
         for name in self.partition_by:
-            _check_choice("partition column", name, PARTITION_COLUMNS)
+            _check_choice("partition column", name, PARTITION_LEVELS)
         if len(set(self.partition_by)) != len(self.partition_by):
             raise UsageError(
                 f"partition columns {','.join(self.partition_by)} contain a duplicate: name each column once"

@@ -1,4 +1,4 @@
-"""Writes the rows of one range to staged Parquet files, one per run of rows of the same day. Doesn't use Spark.
+"""Writes the rows of one range to staged Parquet files, one per run of rows of the same directory. Doesn't use Spark.
 
 A file's final name depends only on its offsets. Files stay in the staging directory, where readers of the output don't
 see them, until the commit log lists them. A staged name holds its attempt's name: Spark may run two attempts of one
@@ -28,7 +28,7 @@ from pymq.spark.schema import check_columns
 
 ROW_GROUP_ROWS = 128 * 1024
 ROW_GROUP_BYTES = 32 * 1024 * 1024
-NO_DAY = "__HIVE_DEFAULT_PARTITION__"
+NO_TIME = "__HIVE_DEFAULT_PARTITION__"
 # Columns whose values repeat: a dictionary makes them smaller. For other columns it only costs time.
 DICTIONARY_COLUMNS = [
     "topic",
@@ -43,7 +43,8 @@ DICTIONARY_COLUMNS = [
     "properties.key_value.value",
 ]
 
-_DAY_US = 86_400_000_000
+_HOUR_US = 3_600_000_000
+HOURS_PER_DAY = 24
 _EPOCH = date(1970, 1, 1)
 # Columns that the writer needs for the files and their description, even if they are not exported.
 _NEEDED = ("queueOffset", "storeTimestamp")
@@ -105,10 +106,10 @@ class PartWriter:
     def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
         """Writes all batches and yields the number of rows of each. Close or abandon the writer afterwards."""
         for batch in batches:
-            for day, run in self._runs(batch):
-                if self._open is None or self._open.day != day:
+            for hour, run in self._runs(batch):
+                if self._open is None or self._open.hour != hour:
                     self._finish()
-                    self._open = self._start(day, run)
+                    self._open = self._start(hour, run)
                 self._open.add(run)
             yield batch.num_rows
 
@@ -125,33 +126,36 @@ class PartWriter:
             self._open.writer.close()
             self._open = None
 
-    def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yields the batch in runs of rows that go to the same directory."""
-        if "dt" not in self._partition_by:
-            yield "", batch
+    def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yields the batch in runs of rows that go to the same directory, each with the hour that this begins at.
+
+        Hours count from 1970; -1 stands for a time before that or none, and for directories without a time.
+        """
+        unit_hours = 1 if "hour" in self._partition_by else HOURS_PER_DAY if "dt" in self._partition_by else 0
+        if not unit_hours:
+            yield -1, batch
             return
         times_us = pc.fill_null(batch.column("storeTimestamp").cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
-        days = times_us // _DAY_US
-        bounds = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), batch.num_rows]
+        hours = np.maximum(times_us // _HOUR_US // unit_hours * unit_hours, -1)
+        bounds = [0, *(np.flatnonzero(np.diff(hours)) + 1).tolist(), batch.num_rows]
         for first, last in pairwise(bounds):
-            number = int(days[first])
-            yield (NO_DAY if number < 0 else str(_EPOCH + timedelta(number))), batch.slice(first, last - first)
+            yield int(hours[first]), batch.slice(first, last - first)
 
-    def _start(self, day: str, run: pa.RecordBatch) -> _OpenFile:
+    def _start(self, hour: int, run: pa.RecordBatch) -> _OpenFile:
         first = run.column("queueOffset")[0].as_py()
         name = f"{_safe(self._part.broker_name)}-{self._part.queue_id}-{first:012d}"
         if "topic" not in self._partition_by:
             name = f"{_safe(self._part.topic)}-{name}"
         path = self._staging / f"{self._attempt}-{len(self.files)}.tmp"
         schema = run.select(self._columns).schema
-        return _OpenFile(path, day, name, _parquet_writer(path, schema, self._compression))
+        return _OpenFile(path, hour, name, _parquet_writer(path, schema, self._compression))
 
     def _finish(self) -> None:
         if self._open is None:
             return
         done, self._open = self._open, None
         done.close()
-        folders = {"topic": f"topic={_safe(self._part.topic)}", "dt": f"dt={done.day}"}
+        folders = {"topic": f"topic={_safe(self._part.topic)}", **_time_folders(done.hour)}
         path = PurePosixPath(
             *[folders[name] for name in self._partition_by], f"{done.name}-{done.to_offset:012d}.parquet"
         )
@@ -176,9 +180,9 @@ class PartWriter:
 class _OpenFile:
     """A Parquet file being written: collects rows until they fill a row group."""
 
-    def __init__(self, path: Path, day: str, name: str, writer: pq.ParquetWriter) -> None:
+    def __init__(self, path: Path, hour: int, name: str, writer: pq.ParquetWriter) -> None:
         self.path = path
-        self.day = day
+        self.hour = hour
         self.name = name
         self.writer = writer
         self.rows = 0
@@ -231,6 +235,14 @@ def _parquet_writer(path: Path, schema: pa.Schema, compression: str) -> pq.Parqu
         # Minimum and maximum of bodies don't help readers to skip row groups.
         write_statistics=[name for name in schema.names if name not in ("body", "bodyText", "properties")],
     )
+
+
+def _time_folders(hour: int) -> dict[str, str]:
+    """Returns the directories of an hour counted from 1970, by level; -1 has none."""
+    if hour < 0:
+        return {"dt": f"dt={NO_TIME}", "hour": f"hour={NO_TIME}"}
+    day = _EPOCH + timedelta(hour // HOURS_PER_DAY)
+    return {"dt": f"dt={day}", "hour": f"hour={hour % HOURS_PER_DAY:02d}"}
 
 
 def _safe(name: str) -> str:

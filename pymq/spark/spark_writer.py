@@ -78,6 +78,8 @@ def _save(frame: DataFrame, options: ExportOptions, columns: Sequence[str], outp
     levels = list(options.partition_by)
     if "dt" in levels:
         frame = frame.withColumn("dt", f.date_format("storeTimestamp", "yyyy-MM-dd"))
+    if "hour" in levels:
+        frame = frame.withColumn("hour", f.date_format("storeTimestamp", "HH"))
     frame = frame.select(*[name for name in columns if name not in levels], *levels)
     if options.format in TEXT_FORMATS and not options.columns:
         frame = frame.withColumnRenamed("bodyText", "body")

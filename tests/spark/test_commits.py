@@ -25,6 +25,7 @@ from tests.spark.records import BORN_MS, record
 
 SETTINGS = {"columns": ["queueOffset"], "partition_by": ["topic", "dt"], "tag": "*"}
 DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
 KEY = ("T", BROKER, 0)
 
 
@@ -185,6 +186,29 @@ def test_rows_of_several_days_go_to_several_files(tmp_path: Path, cluster: FakeC
         f"topic=D/dt=2026-01-03/{BROKER}-0-000000000006-000000000007.parquet",
     ]
     assert visible(tmp_path / "out") == list(range(7))
+
+
+def test_hours_are_directories_too(tmp_path: Path, cluster: FakeCluster) -> None:
+    hours = [0, 0, 7, 31, 31, 7, None]
+    times = [2**62 if hour is None else BORN_MS + hour * HOUR_MS for hour in hours]
+    cluster.add("D", 0, [record(n, topic="D", store_timestamp_ms=time_ms) for n, time_ms in enumerate(times)])
+    found = {}
+    for levels in (("hour",), ("dt", "hour")):
+        with ExportDirectory(tmp_path / str(len(levels)), SETTINGS) as log:
+            commit(log, write_range(cluster.range("D"), job(log, cluster, 0, 0, "round", partition_by=levels)))
+        found[levels] = [path.rpartition(f"/D-{BROKER}-0-")[::2] for path in parquet_files(tmp_path / str(len(levels)))]
+        assert visible(tmp_path / str(len(levels))) == list(range(7))
+    none = "__HIVE_DEFAULT_PARTITION__"
+    files = ["000000000000-000000000002", "000000000002-000000000003", "000000000003-000000000005"]
+    files = [f"{name}.parquet" for name in [*files, "000000000005-000000000006", "000000000006-000000000007"]]
+    first, second, third, fourth, last = files
+    assert found["hour",] == [
+        ("hour=00", first), ("hour=07", second), ("hour=07", third), ("hour=07", fourth), (f"hour={none}", last),
+    ]  # fmt: skip
+    assert found["dt", "hour"] == [
+        ("dt=2026-01-01/hour=00", first), ("dt=2026-01-01/hour=07", second), ("dt=2026-01-01/hour=07", fourth),
+        ("dt=2026-01-02/hour=07", third), (f"dt={none}/hour={none}", last),
+    ]  # fmt: skip
 
 
 def test_times_out_of_calendar_range_get_the_default_partition(tmp_path: Path, cluster: FakeCluster) -> None:
