@@ -117,7 +117,7 @@ def _find_equal_sizes(chunk: Chunk, at: int, size: int, starts: list[int]) -> in
     """Adds the starts of the records of one size that follow, many at once; returns where the last one ends."""
     count_max = _EQUAL_RECORDS
     while count := min(count_max, (len(chunk) - at) // size):
-        same = np.ndarray((count,), ">i4", chunk, at, (size,)) == size
+        same = np.ndarray((count,), f">i{I32.size}", chunk, at, (size,)) == size
         found = count if same.all() else int(same.argmin())
         starts.extend(range(at, at + found * size, size))
         at += found * size
