@@ -6,29 +6,23 @@ answers are made in slices: between two slices the event loop serves other conne
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pymq.broker.messages.message_filter import MessageFilter
+from pymq.broker.messages.waiting_table import SLICE_MS, TURN_BYTES_MAX, WaitingRequest, WaitingTable
 from pymq.clock import Clock
-from pymq.net.memory_budget import PARKED_REQUESTS, MemoryBudget
+from pymq.net.memory_budget import MemoryBudget
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer
 
 PARKED_COUNT_MAX = 100_000
 SUSPEND_MAX_MS = 30_000
-# What one parked pull holds, with its places in the tables and without its filter. Measured.
-PARKED_BYTES = 1200
-TURN_BYTES_MAX = 8 * 1024 * 1024  # of answers to pulls, after which other connections have their turn
 DEFER_MAX_MS = 10_000
-# Answered pulls stay in the heap until their deadline. It is rebuilt when there are more than this many.
-COMPACT_SLACK_COUNT = 10_000
 # Different filters of one queue that an arrival looks at. Pulls with further ones are due at every arrival: they read
 # again and find out.
 QUEUE_FILTERS_MAX = 1_000
-SLICE_MS = 10  # the time for which due pulls are answered before other connections have their turn
 
 _EVERYTHING = MessageFilter()
 
@@ -36,21 +30,10 @@ QueueKey = tuple[str, int]
 AnyAccepted = Callable[[MessageFilter], bool]
 
 
-class ParkedPull:
-    """One waiting pull: its peer, what its answer needs of its request, and until when it waits (monotonic ms)."""
+class ParkedPull(WaitingRequest):
+    """One waiting pull, with what it reads."""
 
-    __slots__ = (
-        "deadline_ms",
-        "done",
-        "group",
-        "header",
-        "is_due",
-        "message_filter",
-        "number",
-        "peer",
-        "request",
-        "size_bytes",
-    )
+    __slots__ = ("group", "header")
 
     def __init__(
         self,
@@ -60,18 +43,11 @@ class ParkedPull:
         message_filter: MessageFilter,
         deadline_ms: int,
         group: PullGroup | None,
-        number: int,
     ) -> None:
-        self.peer = peer
-        self.request = request
+        super().__init__(peer, request, message_filter, deadline_ms)
         self.header = header
-        self.message_filter = message_filter
-        self.deadline_ms = deadline_ms
         self.group = group
-        self.number = number  # later pulls have larger ones
-        self.size_bytes = PARKED_BYTES + message_filter.size_bytes
-        self.is_due = group is None  # messages have come for it
-        self.done = False
+        self.is_due = group is None
 
     def release(self) -> None:
         """Give up what is not needed any more: the heap of deadlines keeps a pull longer than it waits."""
@@ -115,13 +91,10 @@ class LongPolls:
         self._retry = retry
         self._refuse = refuse
         self._dismiss = dismiss
-        self._dismissed_to = 0  # the number of the last pull that waited when all were dismissed
         self._budget = budget
         self._count_max = count_max
         self._by_queue: dict[QueueKey, dict[MessageFilter, PullGroup]] = {}
-        self._by_peer: dict[Peer, dict[int, ParkedPull]] = {}
-        self._deadlines: list[tuple[int, int, ParkedPull]] = []
-        self._number = 0
+        self._table: WaitingTable[ParkedPull] = WaitingTable(budget)
         self._due: deque[ParkedPull] = deque()
         self._deferred: deque[ParkedPull] = deque()
         self._behind: dict[Peer, list[ParkedPull]] = {}  # due pulls of peers that don't read their answers
@@ -130,9 +103,13 @@ class LongPolls:
         self._is_time_over = False  # for some pull, perhaps
         self._next_kind = 0  # of work
         self._is_released = False  # the broker stops
-        self.count = 0
         self.turn_bytes = 0
         self.refused_count = 0
+
+    @property
+    def count(self) -> int:
+        """How many pulls wait."""
+        return self._table.count
 
     def park(self, peer: Peer, request: Command, header: Any, message_filter: MessageFilter, suspend_ms: int) -> bool:
         """Park a pull for at most ``suspend_ms`` (clamped to 30 s). Return False when the table is full.
@@ -143,7 +120,7 @@ class LongPolls:
         if self.is_full:
             self.refused_count += 1
             return False
-        self._budget.check_room(PARKED_BYTES + message_filter.size_bytes, "a waiting pull")
+        self._table.check_room(message_filter, "a waiting pull")
         key = (header.topic, header.queue_id)
         groups = self._by_queue.setdefault(key, {})
         group = groups.get(message_filter)
@@ -158,7 +135,7 @@ class LongPolls:
 
         Raises Refusal when the memory budget has no room.
         """
-        self._budget.check_room(PARKED_BYTES + message_filter.size_bytes, "a waiting pull")
+        self._table.check_room(message_filter, "a waiting pull")
         self._deferred.append(self._keep(peer, request, header, message_filter, DEFER_MAX_MS))
 
     def _keep(
@@ -171,19 +148,14 @@ class LongPolls:
         group: PullGroup | None = None,
     ) -> ParkedPull:
         deadline_ms = self._clock.monotonic_ms() + wait_ms
-        self._number += 1
-        parked = ParkedPull(peer, request, header, message_filter, deadline_ms, group, self._number)
-        self._budget.hold_for(peer, PARKED_REQUESTS, parked.size_bytes)
-        self._by_peer.setdefault(peer, {})[self._number] = parked
-        heapq.heappush(self._deadlines, (deadline_ms, self._number, parked))
-        self.count += 1
-        self._compact()
+        parked = ParkedPull(peer, request, header, message_filter, deadline_ms, group)
+        self._table.add(parked)
         return parked
 
     @property
     def is_full(self) -> bool:
         """True when no further pull may park."""
-        return self.count >= self._count_max or self._is_released
+        return self._table.count >= self._count_max or self._is_released
 
     @property
     def is_turn_full(self) -> bool:
@@ -225,7 +197,7 @@ class LongPolls:
 
         They are due: :meth:`wake` answers them, in slices as always.
         """
-        self._dismissed_to = self._number
+        self._table.dismiss_all()
         for groups in list(self._by_queue.values()):
             for group in list(groups.values()):
                 self._make_due(group)
@@ -263,13 +235,13 @@ class LongPolls:
         for peer in [peer for peer in self._behind if peer.closed or not peer.is_behind]:
             self._due.extend(self._behind.pop(peer))
         self._lacks_room = False
-        self._is_time_over = bool(self._deadlines)
+        self._is_time_over = self._table.next_deadline_ms is not None
         self.wake()
-        self._compact()
+        self._table.compact()
 
     def disconnect(self, peer: Peer) -> None:
         """Drop the pulls of a connection that has ended, as soon as due pulls are looked at."""
-        self._due.extend(self._by_peer.pop(peer, {}).values())
+        self._due.extend(self._table.forget_peer(peer))
 
     def release_some(self) -> bool:
         """Answer waiting pulls, because the broker stops; return True when more wait. From now on no pull may park.
@@ -278,13 +250,12 @@ class LongPolls:
         """
         self._is_released = True
         end_ms, size_bytes = self._clock.monotonic_ms() + SLICE_MS, 0
-        while self._deadlines and size_bytes <= TURN_BYTES_MAX:
-            parked = self._deadlines.pop()[2]
+        while size_bytes <= TURN_BYTES_MAX and (parked := self._table.take_any()) is not None:
             parked.is_due = True  # refused when there is no room for an answer
             size_bytes += self._finish_late(parked)
             if self._clock.monotonic_ms() >= end_ms:
                 break
-        return bool(self._deadlines)
+        return self._table.next_deadline_ms is not None
 
     def _take_step(self) -> bool:
         """Answer one pull, or look at one group. Return False when nothing is left to do."""
@@ -326,10 +297,10 @@ class LongPolls:
 
     def _take_overdue(self) -> bool:
         """Answer the pull whose deadline comes first. Return False when it has not come."""
-        deadlines = self._deadlines
-        if not deadlines or deadlines[0][0] > self._clock.monotonic_ms():
+        parked = self._table.take_overdue(self._clock.monotonic_ms())
+        if parked is None:
             return False
-        self._finish_late(heapq.heappop(deadlines)[2])
+        self._finish_late(parked)
         return True
 
     def _make_due(self, group: PullGroup) -> None:
@@ -346,13 +317,6 @@ class LongPolls:
             if not groups:
                 del self._by_queue[group.key]
 
-    def _compact(self) -> None:
-        """Forget the deadlines of answered pulls when they are too many."""
-        if len(self._deadlines) <= 2 * self.count + COMPACT_SLACK_COUNT:
-            return
-        self._deadlines = [entry for entry in self._deadlines if not entry[2].done]
-        heapq.heapify(self._deadlines)
-
     def _finish_late(self, parked: ParkedPull) -> int:
         """Answer a pull whose time is over; refuse one that messages came for and that found no room until now.
 
@@ -366,23 +330,15 @@ class LongPolls:
         """Answer a pull, by default with what it reads. Return the answer's size."""
         if parked.done:
             return 0
-        parked.done = True
-        self.count -= 1
-        self._unlist(parked)
-        if parked.number <= self._dismissed_to:
+        self._table.finish(parked)
+        group = parked.group
+        if group is not None and group.pulls.pop(parked.number, None) is not None and not group.pulls:
+            self._forget(group)
+        if self._table.is_dismissed(parked):
             answer = self._dismiss
         size_bytes = 0 if parked.peer.closed else (answer or self._retry)(parked)
         parked.release()
         return size_bytes or 0
-
-    def _unlist(self, parked: ParkedPull) -> None:
-        self._budget.hold_for(parked.peer, PARKED_REQUESTS, -parked.size_bytes)
-        group, of_peer = parked.group, self._by_peer.get(parked.peer, {})
-        if group is not None and group.pulls.pop(parked.number, None) is not None and not group.pulls:
-            self._forget(group)
-        of_peer.pop(parked.number, None)
-        if not of_peer and parked.peer.closed:  # while it is open, its next pull needs the table again
-            self._by_peer.pop(parked.peer, None)
 
 
 def _add_group(groups: dict[MessageFilter, PullGroup], key: QueueKey, message_filter: MessageFilter) -> PullGroup:

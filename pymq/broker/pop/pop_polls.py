@@ -6,25 +6,19 @@ Java: PopLongPollingService.
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from pymq.broker.messages.message_filter import MessageFilter
+from pymq.broker.messages.waiting_table import SLICE_MS, TURN_BYTES_MAX, WaitingRequest, WaitingTable
 from pymq.clock import Clock
-from pymq.net.memory_budget import PARKED_REQUESTS, MemoryBudget
+from pymq.net.memory_budget import MemoryBudget
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer
 
 ANY_QUEUE = -1
 WAIT_MAX_MS = 30_000
-# What one waiting request holds, with its places in the tables and without its filter.
-PARKED_BYTES = 1200
-TURN_BYTES_MAX = 8 * 1024 * 1024  # of answers to pops in one turn
-SLICE_MS = 10  # the time for which due pops are answered before other connections have their turn
-COMPACT_SLACK_COUNT = 10_000  # answered ones stay in the heap of deadlines, which is rebuilt beyond this many
 
 UNREAD = "the waiting time is over, and earlier answers are unread: read them, then pop again"
 DISMISSED = "users or permissions have changed: pop again"
@@ -32,25 +26,23 @@ DISMISSED = "users or permissions have changed: pop again"
 _Waiters = dict[int, "ParkedPop"]  # by number, the longest waiting ones first
 
 
-@dataclass(slots=True, eq=False)
-class ParkedPop:
-    """One waiting request. ``ask`` is what its retry needs; ``deadline_ms`` is of the monotonic clock."""
+class ParkedPop(WaitingRequest):
+    """One waiting request. ``ask`` is what its retry needs."""
 
-    peer: Peer
-    request: Command
-    ask: Any
-    group: str
-    topic: str
-    queue_id: int
-    message_filter: MessageFilter
-    deadline_ms: int
-    number: int
-    done: bool = False
-    is_due: bool = False
+    __slots__ = ("ask", "group", "queue_id", "topic")
 
-    @property
-    def size_bytes(self) -> int:
-        return PARKED_BYTES + self.message_filter.size_bytes
+    def __init__(
+        self,
+        peer: Peer,
+        request: Command,
+        ask: Any,
+        place: tuple[str, str, int],
+        message_filter: MessageFilter,
+        deadline_ms: int,
+    ) -> None:
+        super().__init__(peer, request.envelope(), message_filter, deadline_ms)
+        self.ask = ask
+        self.group, self.topic, self.queue_id = place
 
 
 # Looks again and answers. False: nothing was found, and the request waits on. With ``is_last`` it answers in any case.
@@ -73,7 +65,6 @@ class PopPolls:
     ) -> None:
         """``give_up`` answers a request without messages and says why. ``count_max``: waiters of this broker;
         ``queue_count_max``: of one queue id of a group's topic. ``wake_in`` has :meth:`tick` called in so many ms."""
-        self.count = 0
         self.turn_bytes = 0
         self._clock = clock
         self._retry = retry
@@ -84,12 +75,14 @@ class PopPolls:
         self._wake_in = wake_in
         # topic -> group -> queue id -> waiters
         self._topics: dict[str, dict[str, dict[int, _Waiters]]] = {}
-        self._by_peer: dict[Peer, _Waiters] = {}
-        self._deadlines: list[tuple[int, int, ParkedPop]] = []
+        self._table: WaitingTable[ParkedPop] = WaitingTable(budget)
         self._due: deque[ParkedPop] = deque()
-        self._number = 0
-        self._dismissed_to = 0  # the number of the last request that waited when all were dismissed
         self._is_released = False  # the broker stops
+
+    @property
+    def count(self) -> int:
+        """How many requests wait."""
+        return self._table.count
 
     @property
     def is_turn_full(self) -> bool:
@@ -121,26 +114,20 @@ class PopPolls:
         ``is_due``: look again in the next turn. Raises Refusal when the memory budget has no room.
         """
         group, topic, queue_id = place
-        is_full = self._is_released or self.count >= self._count_max()
+        is_full = self._is_released or self._table.count >= self._count_max()
         if is_full or self.waiting_count(group, topic, queue_id) >= self._queue_count_max():
             return False
-        self._budget.check_room(PARKED_BYTES + message_filter.size_bytes, "a waiting pop")
+        self._table.check_room(message_filter, "a waiting pop")
         wait_ms = min(wait_ms, WAIT_MAX_MS)
         deadline_ms = self._clock.monotonic_ms() + wait_ms
-        self._number += 1
-        parked = ParkedPop(
-            peer, request.envelope(), ask, group, topic, queue_id, message_filter, deadline_ms, self._number
-        )
-        self._budget.hold_for(peer, PARKED_REQUESTS, parked.size_bytes)
-        self._by_peer.setdefault(peer, {})[parked.number] = parked
-        heapq.heappush(self._deadlines, (deadline_ms, parked.number, parked))
-        if self._deadlines[0][2] is parked:
+        earliest_ms = self._table.next_deadline_ms
+        if earliest_ms is None or deadline_ms < earliest_ms:
             self._wake_in(wait_ms)
-        self.count += 1
+        parked = ParkedPop(peer, request, ask, place, message_filter, deadline_ms)
+        self._table.add(parked)
         self._list(parked)
         if is_due:
             self._make_due(parked)
-        self._compact()
         return True
 
     def on_arrival(self, topic: str, queue_id: int, tags_codes: frozenset[int]) -> None:
@@ -165,11 +152,9 @@ class PopPolls:
 
         They are due: :meth:`wake` answers them, in slices as always.
         """
-        self._dismissed_to = self._number
-        for of_peer in list(self._by_peer.values()):
-            for parked in of_peer.values():
-                if not parked.is_due:
-                    self._make_due(parked)
+        for parked in self._table.dismiss_all():
+            if not parked.is_due:
+                self._make_due(parked)
 
     def wake(self) -> bool:
         """Look again for waiters that are due. Return True when more are. Called once a turn, after the commit."""
@@ -188,17 +173,17 @@ class PopPolls:
         """Answer requests whose time is over, and look again for those that are due."""
         now_ms = self._clock.monotonic_ms()
         end_ms = now_ms + SLICE_MS
-        while self._deadlines and (self._deadlines[0][2].done or self._deadlines[0][0] <= now_ms):
-            self._finish(heapq.heappop(self._deadlines)[2])
+        while (parked := self._table.take_overdue(now_ms)) is not None:
+            self._finish(parked)
             if self._clock.monotonic_ms() >= end_ms:
                 break
-        if self._deadlines:
-            self._wake_in(max(0, self._deadlines[0][0] - now_ms))
+        if (next_ms := self._table.next_deadline_ms) is not None:
+            self._wake_in(max(0, next_ms - now_ms))
         self.wake()
 
     def disconnect(self, peer: Peer) -> None:
         """Drop the requests of a connection that has ended."""
-        for parked in list(self._by_peer.get(peer, {}).values()):
+        for parked in self._table.forget_peer(peer):
             self._drop(parked)
 
     def release_some(self) -> bool:
@@ -208,17 +193,17 @@ class PopPolls:
         """
         self._is_released = True
         end_ms = self._clock.monotonic_ms() + SLICE_MS
-        while self._deadlines:
-            self._finish(self._deadlines.pop()[2])
+        while (parked := self._table.take_any()) is not None:
+            self._finish(parked)
             if self._clock.monotonic_ms() >= end_ms:
                 break
-        return bool(self._deadlines)
+        return self._table.next_deadline_ms is not None
 
     def _look(self, parked: ParkedPop) -> None:
         if parked.done:
             return
         parked.is_due = False
-        if parked.number <= self._dismissed_to:
+        if self._table.is_dismissed(parked):
             self._finish(parked)
         elif parked.peer.closed or (not parked.peer.is_behind and self._retry(parked, False)):
             self._drop(parked)
@@ -231,7 +216,7 @@ class PopPolls:
         self._drop(parked)
         if parked.peer.closed:
             return
-        if parked.number <= self._dismissed_to:
+        if self._table.is_dismissed(parked):
             self._give_up(parked, DISMISSED)
         elif parked.peer.is_behind:
             self._give_up(parked, UNREAD)
@@ -270,16 +255,5 @@ class PopPolls:
             del self._topics[parked.topic]
 
     def _drop(self, parked: ParkedPop) -> None:
-        parked.done = True
-        self.count -= 1
+        self._table.finish(parked)
         self._unlist(parked)
-        self._budget.hold_for(parked.peer, PARKED_REQUESTS, -parked.size_bytes)
-        of_peer = self._by_peer.get(parked.peer, {})
-        of_peer.pop(parked.number, None)
-        if not of_peer:
-            self._by_peer.pop(parked.peer, None)
-
-    def _compact(self) -> None:
-        if len(self._deadlines) > 2 * self.count + COMPACT_SLACK_COUNT:
-            self._deadlines = [entry for entry in self._deadlines if not entry[2].done]
-            heapq.heapify(self._deadlines)

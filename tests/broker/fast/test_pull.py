@@ -189,7 +189,7 @@ def test_a_pull_that_waits_is_parked_as_on_the_plain_path(changes: dict[str, Any
     world = opened()
     assert fast_answer_to(world, payload)[:2] == (True, None)
     assert world.parts.requests.long_polls.count == 1
-    (parked,) = world.parts.requests.long_polls._by_peer.popitem()[1].values()
+    (parked,) = world.parts.requests.long_polls._table._by_peer.popitem()[1].values()
     assert parked.request == decode_command(payload).envelope()
 
 

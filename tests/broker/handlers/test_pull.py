@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pymq.broker.messages.long_polls import TURN_BYTES_MAX
+from pymq.broker.messages.waiting_table import TURN_BYTES_MAX
 from pymq.model.record import decode_records
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.wire.codes import RequestCode as Code
@@ -298,7 +298,7 @@ def test_a_waiting_pull_keeps_no_body_and_no_fields_of_its_request(world: World)
     assert caller.ask(Code.PULL_MESSAGE, b"much", **asked) is None
     polls.turn_bytes = TURN_BYTES_MAX + 1
     assert caller.ask(Code.PULL_MESSAGE, b"much", **asked) is None
-    kept = [(parked.request.ext, parked.request.body) for _, _, parked in polls._deadlines]
+    kept = [(parked.request.ext, parked.request.body) for _, _, parked in polls._table._deadlines]
     assert kept == [({}, b"")] * 2 and polls.count == 2
 
 

@@ -8,17 +8,9 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.messages.long_polls import (
-    COMPACT_SLACK_COUNT,
-    PARKED_BYTES,
-    QUEUE_FILTERS_MAX,
-    SLICE_MS,
-    SUSPEND_MAX_MS,
-    TURN_BYTES_MAX,
-    LongPolls,
-    ParkedPull,
-)
+from pymq.broker.messages.long_polls import QUEUE_FILTERS_MAX, SUSPEND_MAX_MS, LongPolls, ParkedPull
 from pymq.broker.messages.message_filter import MessageFilter
+from pymq.broker.messages.waiting_table import COMPACT_SLACK_COUNT, SLICE_MS, TURN_BYTES_MAX, WAITING_BYTES
 from pymq.clock import ManualClock
 from pymq.errors import Refusal
 from pymq.net.memory_budget import MIB, PARKED_REQUESTS, UNREAD_ANSWERS, MemoryBudget
@@ -225,7 +217,7 @@ def test_the_pulls_of_an_ended_connection_are_dropped() -> None:
 def test_parked_pulls_count_until_they_are_answered() -> None:
     table = Table()
     table.park("a", message_filter=MessageFilter(size_bytes=500))
-    assert table.budget.held[PARKED_REQUESTS] == table.budget.total_bytes == PARKED_BYTES + 500
+    assert table.budget.held[PARKED_REQUESTS] == table.budget.total_bytes == WAITING_BYTES + 500
     table.park("b")
     table.arrive(0, [0])
     table.polls.wake()
@@ -234,9 +226,9 @@ def test_parked_pulls_count_until_they_are_answered() -> None:
 
 def test_a_pull_without_room_in_the_budget_is_refused_as_busy() -> None:
     table = Table()
-    table.budget.hold(UNREAD_ANSWERS, LIMIT_BYTES - PARKED_BYTES)
+    table.budget.hold(UNREAD_ANSWERS, LIMIT_BYTES - WAITING_BYTES)
     assert table.park("a")
-    text = rf"a waiting pull needs {PARKED_BYTES} bytes.*{LIMIT_BYTES} \(memoryBudgetBytes\)"
+    text = rf"a waiting pull needs {WAITING_BYTES} bytes.*{LIMIT_BYTES} \(memoryBudgetBytes\)"
     with pytest.raises(Refusal, match=text) as caught:
         table.park("b", queue_id=1)
     assert caught.value.code == 2
@@ -256,7 +248,7 @@ def test_due_pulls_are_answered_in_slices_of_bytes() -> None:
 
 def test_a_deferred_pull_is_answered_in_a_later_turn_whatever_room_there_is() -> None:
     table = Table()
-    table.budget.hold(UNREAD_ANSWERS, LIMIT_BYTES - PARKED_BYTES)
+    table.budget.hold(UNREAD_ANSWERS, LIMIT_BYTES - WAITING_BYTES)
     table.defer("a")
     table.budget.closing_bytes = 1
     assert table.polls.wake() and table.retried == []
@@ -271,7 +263,7 @@ def test_due_pulls_wait_while_half_of_the_budget_is_held() -> None:
     table.arrive(0, [0])
     table.budget.hold(UNREAD_ANSWERS, LIMIT_BYTES // 2)
     assert not table.polls.wake() and table.retried == []
-    table.budget.hold(UNREAD_ANSWERS, -PARKED_BYTES)
+    table.budget.hold(UNREAD_ANSWERS, -WAITING_BYTES)
     table.polls.tick()
     assert table.retried == ["a"]
 
@@ -331,7 +323,7 @@ def test_answered_pulls_do_not_pile_up() -> None:
         table.park("a", suspend_ms=SUSPEND_MAX_MS)
         table.arrive(0, [0])
         table.polls.wake()
-    assert len(table.polls._deadlines) <= COMPACT_SLACK_COUNT + 10
+    assert len(table.polls._table._deadlines) <= COMPACT_SLACK_COUNT + 10
 
 
 def test_due_pulls_are_answered_in_slices_between_which_others_have_their_turn() -> None:
