@@ -281,3 +281,37 @@ def test_invalid_hours_are_refused(text: str) -> None:
         ConfigError, match=r"deleteWhen=.*: write hours from 0 to 23 separated by `;`, for example 04;16"
     ):
         load_broker_config(None, {"deleteWhen": text})
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ({"tls.server.certPath": "/a.pem"}, "tls.server.certPath is set and tls.server.keyPath is not"),
+        ({"tls.client.keyPath": "/a.key"}, "tls.client.keyPath is set and tls.client.certPath is not"),
+        ({"tls.server.mode": "enforcing"}, "enforcing needs a certificate"),
+        ({"tls.server.need.client.auth": "require"}, "needs the CAs of the clients"),
+        ({"tls.server.mode": "on"}, "use one of disabled, permissive, enforcing"),
+    ],
+)
+def test_tls_keys_that_lack_another_are_refused(keys: dict[str, str], text: str) -> None:
+    for load in (load_broker_config, load_namesrv_config):
+        with pytest.raises(ConfigError, match=text):
+            load(None, keys)
+
+
+def test_a_file_of_tls_keys_counts_before_the_configuration_file(tmp_path: Path) -> None:
+    tls_file, conf = tmp_path / "tls.properties", tmp_path / "broker.conf"
+    tls_file.write_text("tls.enable=true\ntls.client.trustCertPath=/ca.pem\nlistenPort=1\n")
+    conf.write_text(f"tls.enable=false\ntls.client.authServer=false\ntls.config.file={tls_file}\nlistenPort=2\n")
+    config = load_broker_config(str(conf))
+    assert (config.tls_enable, config.tls_client_trust_cert_path) == (True, "/ca.pem")
+    assert (config.tls_client_auth_server, config.listen_port) == (False, 2)
+    env = {"PYMQ_TLS_CLIENT_TRUST_CERT_PATH": "/other.pem"}
+    assert load_broker_config(str(conf), env=env).tls_client_trust_cert_path == "/other.pem"
+    with pytest.raises(ConfigError, match=r"missing\.properties"):
+        load_namesrv_config(None, {"tls.config.file": str(tmp_path / "missing.properties")})
+
+
+def test_the_password_of_a_key_is_masked() -> None:
+    config = load_broker_config(None, {"tls.server.keyPassword": "hidden"})
+    assert config.as_properties()["tls.server.keyPassword"] == "******"

@@ -9,6 +9,7 @@ from pymq.config import BrokerConfig
 from pymq.errors import UsageError
 from pymq.model.hosts import format_address
 from pymq.net.server import Server
+from pymq.net.streams import StreamServer
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,21 @@ async def listen_on_fast_port(server: Server, config: BrokerConfig, wanted_port:
         if wanted:
             raise UsageError(f"fastListenPort {wanted} can't be used: {error}; set another one, or -1") from error
         log.warning("no fast port %d for clients before 4.5: %s", port, error)
+
+
+async def listen_on_ha_port(server: StreamServer, config: BrokerConfig, wanted: int) -> None:
+    """Listen on the port for slaves, of which the configuration then has the number.
+
+    ``wanted`` is the configured one, 0 for listenPort + 1, or any other if that is in use. Raises UsageError when the
+    configured one is in use.
+    """
+    host = config.bind_address
+    try:
+        config.ha_listen_port = await server.start(host, wanted or config.listen_port + 1)
+    except (OSError, OverflowError) as error:
+        if wanted:
+            raise UsageError(f"haListenPort {wanted} on {host} can't be used: {error}; set another one") from error
+        config.ha_listen_port = await server.start(host, 0)
 
 
 async def warn_if_unreachable(config: BrokerConfig) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from pymq.broker.addresses import listen_on_fast_port, warn_if_unreachable
+from pymq.broker.addresses import listen_on_fast_port, listen_on_ha_port, warn_if_unreachable
 from pymq.broker.awaiting import awaited, pause
 from pymq.broker.front import Front
 from pymq.broker.handlers.closed import ClosedDispatcher
@@ -40,7 +40,7 @@ from pymq.broker.upkeep.worker_threads import WorkerThreads
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SLAVE
-from pymq.errors import StoreError, StoreUnavailableError, UsageError
+from pymq.errors import StoreError, StoreUnavailableError
 from pymq.filter.sql92 import compile_sql
 from pymq.model.hosts import format_address
 from pymq.net.client import RemotingClient
@@ -49,6 +49,7 @@ from pymq.net.machine import memory_bytes
 from pymq.net.memory_budget import MemoryBudget
 from pymq.net.server import Connection, Server
 from pymq.net.streams import SocketNetwork, StreamServer
+from pymq.net.tls_settings import Tls
 from pymq.security.credentials import Credentials
 from pymq.store.disk.fs import Files
 from pymq.store.replica.divergent_tail import truncate_log
@@ -80,6 +81,7 @@ class Broker:
         self.address = ""
         self.recovery: RecoveryReport | None = None
         self.budget = budget or make_budget(config.memory_budget_bytes)
+        self._tls = Tls.of(config, clock)
         self.server = Server(
             ClosedDispatcher("the broker is starting"),
             clock=clock,
@@ -88,6 +90,7 @@ class Broker:
             after_turn=self._after_turn,
             on_disconnect=self._disconnected,
             budget=self.budget,
+            tls=self._tls.ports,
             now_s=now_s,
         )
         config.add_listener(lambda changed: self.server.take_limits(server_limits(config)))
@@ -134,7 +137,9 @@ class Broker:
         self._disk_threads = threads = WorkerThreads(loop.call_soon_threadsafe, DISK_THREAD_COUNT, "disk")
         self._runtime_settings = broker_runtime_settings(config, self._clock, self._files, threads)
         self._runtime_settings.load()
-        self._client = RemotingClient(clock=self._clock, on_lost=self._connection_lost, sign=self._security.sign)
+        self._client = RemotingClient(
+            clock=self._clock, on_lost=self._connection_lost, sign=self._security.sign, tls=self._tls.outgoing
+        )
         self._network = SocketNetwork(self._client)
         await self._discovery.look()
         self._startup_check = StartupCheck(
@@ -456,17 +461,11 @@ class Broker:
 
     async def _listen_for_slaves(self) -> None:
         """Listen for slaves of a master. Raises UsageError when the configured port is in use."""
-        parts, config = self.parts, self.config
-        if parts is None or not isinstance(parts.side, MasterSide):
+        if self.parts is None or not isinstance(self.parts.side, MasterSide):
             return
-        self._slave_server = StreamServer(parts.side.ha_service.accept, self.budget)
-        host, wanted = config.bind_address, self._ha_port_wanted
-        try:
-            config.ha_listen_port = await self._slave_server.start(host, wanted or config.listen_port + 1)
-        except (OSError, OverflowError) as error:
-            if wanted:
-                raise UsageError(f"haListenPort {wanted} on {host} can't be used: {error}; set another one") from error
-            config.ha_listen_port = await self._slave_server.start(host, 0)
+        accept = self.parts.side.ha_service.accept
+        self._slave_server = StreamServer(accept, self.budget, self._tls.ports, self.server.report_refused)
+        await listen_on_ha_port(self._slave_server, self.config, self._ha_port_wanted)
 
     # -- periodic work -------------------------------------------------------------------------------------------
 

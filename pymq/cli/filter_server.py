@@ -67,7 +67,8 @@ def filter_server(
 ) -> None:
     """Run plugin filters between a broker and its consumers, in separate processes.
 
-    Consumers find the filter server through the route of their topic.
+    Consumers find the filter server through the route of their topic. TLS comes from the environment (docs/tls.md):
+    PYMQ_TLS_ENABLE for the connection to the broker, PYMQ_TLS_SERVER_CERT_PATH and others for consumers.
     """
     from dataclasses import replace
 
@@ -114,12 +115,16 @@ def _settings(
 async def _serve(settings: FilterServerSettings, metrics_place: MetricsPlace | None, as_json: bool) -> None:
     from pymq.cli.servers import port_problem
     from pymq.clock import SystemClock
+    from pymq.config.load import load_tls_config
     from pymq.filterserver.metrics import FilterServerMetrics
     from pymq.filterserver.server import FilterServer
     from pymq.net.runtime import StopSignals, begin_serving
+    from pymq.net.tls_settings import Tls
 
+    clock = SystemClock()
+    tls = Tls.of(load_tls_config(os.environ), clock)
     with StopSignals() as signals:
-        server = FilterServer(settings, clock=SystemClock())
+        server = FilterServer(settings, clock=clock, tls=tls)
         async with serving_metrics(metrics_place, FilterServerMetrics(server)) as metrics:
             try:
                 try:

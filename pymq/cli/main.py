@@ -35,6 +35,7 @@ COMMANDS: CommandTable = {
     "offset": ("pymq.cli.offset", "Show where consumer groups are, and move them."),
     "dlq": ("pymq.cli.dlq", "List, show, resend, export and delete dead letters."),
     "config": ("pymq.cli.config.commands", "Show, change and check settings of brokers and name servers."),
+    "auth": ("pymq.cli.auth.command", "Make certificates for TLS."),
     "send": ("pymq.cli.send", "Send messages: an argument, lines or JSON lines."),
     "tail": ("pymq.cli.tail", "Show messages from any point on, and new ones as they arrive."),
     "mirror": ("pymq.cli.mirror.command", "Copy topics to another cluster, resumable and in order."),

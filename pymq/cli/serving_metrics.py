@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 import typer
 
 if TYPE_CHECKING:
+    from pymq.config import BrokerConfig, NamesrvConfig
     from pymq.metrics.family import Collector
     from pymq.net.memory_budget import MemoryBudget
+    from pymq.net.tls import ServerTls
 
 MetricsPortOption = Annotated[
     int | None,
@@ -36,19 +38,11 @@ class MetricsView(Protocol):
 
 
 class MetricsPlace(NamedTuple):
-    """The address at which to serve metrics."""
+    """The address at which to serve metrics, and how it takes TLS."""
 
     host: str
     port: int
-
-
-class MetricsSettings(Protocol):
-    """The metrics keys of a broker's and a name server's configuration."""
-
-    bind_address: str
-    metrics_exporter_type: str
-    metrics_prom_exporter_host: str
-    metrics_prom_exporter_port: int
+    tls: ServerTls | None = None
 
 
 def metrics_flags(port: int | None) -> dict[str, Any]:
@@ -58,18 +52,21 @@ def metrics_flags(port: int | None) -> dict[str, Any]:
     return {"metricsExporterType": None if port is None else PROM, "metricsPromExporterPort": port}
 
 
-def metrics_place(config: MetricsSettings, default_host: str) -> MetricsPlace | None:
+def metrics_place(config: BrokerConfig | NamesrvConfig, default_host: str) -> MetricsPlace | None:
     """Returns the address at which a configuration serves metrics, None when it doesn't."""
+    from pymq.clock import SystemClock
     from pymq.config.metrics import PROM
+    from pymq.net.tls_settings import server_tls
 
     if config.metrics_exporter_type != PROM:
         return None
-    return MetricsPlace(config.metrics_prom_exporter_host or default_host, config.metrics_prom_exporter_port)
+    host = config.metrics_prom_exporter_host or default_host
+    return MetricsPlace(host, config.metrics_prom_exporter_port, server_tls(config, SystemClock()))
 
 
 @asynccontextmanager
 async def serving_metrics(place: MetricsPlace | None, view: MetricsView) -> AsyncIterator[str]:
-    """Serves metrics during the ``with`` block and yields their "host:port", empty if ``place`` is None.
+    """Serves metrics during the ``with`` block and yields "http://host:port", empty if ``place`` is None.
 
     Raises UsageError when the host or port can't be used.
     """
@@ -78,18 +75,19 @@ async def serving_metrics(place: MetricsPlace | None, view: MetricsView) -> Asyn
         return
     from pymq.metrics.endpoint import MetricsEndpoint  # imports its libraries only when they are needed
 
-    endpoint = MetricsEndpoint(view.collectors, view.labels, budget=view.budget)
+    endpoint = MetricsEndpoint(view.collectors, view.labels, budget=view.budget, tls=place.tls)
     try:
-        yield await endpoint.start(place.host, place.port)
+        scheme = "https" if place.tls is not None and place.tls.is_required else "http"
+        yield f"{scheme}://{await endpoint.start(place.host, place.port)}"
     finally:
         await endpoint.stop()
 
 
 def metrics_text(address: str) -> str:
     """Returns the addition to a ready line."""
-    return f"; metrics on http://{address}/metrics" if address else ""
+    return f"; metrics on {address}/metrics" if address else ""
 
 
 def metrics_member(address: str) -> dict[str, str]:
     """Returns the addition to a ready object."""
-    return {"metrics": address} if address else {}
+    return {"metrics": address.partition("://")[2]} if address else {}

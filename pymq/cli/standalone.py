@@ -124,9 +124,10 @@ async def _serve(namesrv_config: NamesrvConfig, broker_config: BrokerConfig, as_
 def _shared_settings(config: BrokerConfig) -> dict[str, str]:
     """Return the broker's settings that its name server shares."""
     from pymq.config.base import format_value
+    from pymq.config.tls import given_tls_keys
 
     keys = ("bindAddress", "aclEnable", "plainAclFile", "innerCredentialsFile")
-    return {key: format_value(config.get(key)) for key in keys}
+    return {key: format_value(config.get(key)) for key in keys} | given_tls_keys(config)
 
 
 def _credentials(config: BrokerConfig) -> Credentials | None:

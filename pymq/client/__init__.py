@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pymq.client.push_consumer import PushConsumer
     from pymq.client.received import Received
     from pymq.client.simple_consumer import SimpleConsumer
+    from pymq.client.tls import Tls
     from pymq.client.transactions import TransactionListener, TransactionProducer, TransactionResult, TransactionState
     from pymq.model.message import Message, MessageQueue, PullResult, PullStatus, SendResult, SendStatus
     from pymq.model.record import StoredMessage
@@ -39,6 +40,7 @@ _HOMES = {
     "SendStatus": "pymq.model.message",
     "SimpleConsumer": "pymq.client.simple_consumer",
     "StoredMessage": "pymq.model.record",
+    "Tls": "pymq.client.tls",
     "TransactionListener": "pymq.client.transactions",
     "TransactionProducer": "pymq.client.transactions",
     "TransactionResult": "pymq.client.transactions",
@@ -62,6 +64,7 @@ __all__ = [
     "SendStatus",
     "SimpleConsumer",
     "StoredMessage",
+    "Tls",
     "TransactionListener",
     "TransactionProducer",
     "TransactionResult",

@@ -12,6 +12,7 @@ from typing import Any
 
 from pymq.client.name_servers import NameServers
 from pymq.client.route_cache import RouteCache
+from pymq.client.tls import Tls, tls_context
 from pymq.client.uninterrupted import uninterrupted
 from pymq.clock import Clock, SystemClock
 from pymq.errors import PymqError, UnreachableError
@@ -41,7 +42,8 @@ class ClientInstance:
     """One client: at most one producer group and one consumer group, with one connection per address.
 
     ``on_request(command, address)`` receives the requests of brokers. ``describe_consumer()`` returns the consumer's
-    part of a heartbeat; it is None for clients that are in no consumer group. ``namesrv`` None: the environment's.
+    part of a heartbeat; it is None for clients that are in no consumer group. ``namesrv`` and ``tls`` None:
+    the environment's.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class ClientInstance:
         poll_interval_s: float = ROUTE_POLL_INTERVAL_S,
         heartbeat_interval_s: float = HEARTBEAT_INTERVAL_S,
         credentials: Credentials | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
         self.rng = rng or random.Random()
@@ -66,6 +69,7 @@ class ClientInstance:
             on_request=on_request,
             on_lost=self._lost,
             sign=credentials.sign if credentials is not None else None,
+            tls=tls_context(tls, self.clock),
         )
         self.name_servers = NameServers(namesrv, self.remoting, self.rng)
         self.routes = RouteCache(self.name_servers, self._route_changed)

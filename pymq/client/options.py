@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from pymq.client.telemetry import Telemetry
+from pymq.client.tls import Tls
 from pymq.clock import Clock
 from pymq.model.allocation import Strategy
 from pymq.model.message import Message, MessageQueue
@@ -22,6 +23,7 @@ class ClientOptions(TypedDict, total=False):
     clock: Clock | None
     rng: random.Random | None
     credentials: Credentials | None
+    tls: Tls | None
 
 
 class ProducerOptions(ClientOptions, total=False):

@@ -19,6 +19,7 @@ from pymq.client.queue_picker import queue_of_key
 from pymq.client.requests import REQUEST_TIMEOUT_S, OpenRequests, no_reply, reply_message, request_message
 from pymq.client.sender import Deadline, Sender
 from pymq.client.telemetry import Telemetry, TracedMessage
+from pymq.client.tls import Tls
 from pymq.client.tracing import Tracer
 from pymq.clock import Clock, SystemClock
 from pymq.errors import NotFoundError, RefusedError, UsageError
@@ -75,6 +76,7 @@ class Producer(GroupClient):
         telemetry: Telemetry | None = None,
         poll_interval_s: float = ROUTE_POLL_INTERVAL_S,
         instance_name: str | None = None,
+        tls: Tls | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
         credentials: Credentials | None = None,
@@ -87,6 +89,7 @@ class Producer(GroupClient):
             on_request=self._requests.handle,
             rng=rng,
             instance_name=instance_name,
+            tls=tls,
             producer_group=group,
             poll_interval_s=poll_interval_s,
             credentials=credentials,

@@ -15,6 +15,7 @@ from pymq.client.pulling import filter_result, pull_once
 from pymq.client.queue_offsets import QueueOffsets
 from pymq.client.subscription import EVERYTHING, Subscription
 from pymq.client.subscription_options import SubscriptionOptions
+from pymq.client.tls import Tls
 from pymq.clock import Clock
 from pymq.errors import UnreachableError, UsageError
 from pymq.model import sysflag
@@ -40,6 +41,7 @@ class PullConsumer(GroupClient):
         namesrv: str | Sequence[str] | None = None,
         poll_interval_s: float = ROUTE_POLL_INTERVAL_S,
         instance_name: str | None = None,
+        tls: Tls | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
         credentials: Credentials | None = None,
@@ -51,6 +53,7 @@ class PullConsumer(GroupClient):
             instance_name=instance_name,
             poll_interval_s=poll_interval_s,
             credentials=credentials,
+            tls=tls,
         )
         super().__init__(group, instance)
         self._offsets = QueueOffsets(self._instance)

@@ -28,6 +28,7 @@ from pymq.client.rebalancer import Rebalancer
 from pymq.client.subscription import EVERYTHING, TAG, explained
 from pymq.client.subscription_check import CHECK_INTERVAL_S, SubscriptionCheck
 from pymq.client.subscription_options import SubscriptionOptions
+from pymq.client.tls import Tls
 from pymq.client.tracing import Tracer
 from pymq.clock import Clock
 from pymq.errors import NotFoundError, PymqError, RefusedError, UsageError
@@ -62,6 +63,7 @@ class PushConsumer(GroupClient):
         on_message: OnMessage | None = None,
         poll_interval_s: float = ROUTE_POLL_INTERVAL_S,
         instance_name: str | None = None,
+        tls: Tls | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
         credentials: Credentials | None = None,
@@ -76,6 +78,7 @@ class PushConsumer(GroupClient):
             clock=clock,
             rng=rng,
             instance_name=instance_name,
+            tls=tls,
             describe_consumer=lambda: consumer_data(self._state),
             on_request=self._on_request,
             on_route_change=self._on_route_change,

@@ -15,6 +15,7 @@ from pymq.client.received import Received
 from pymq.client.received_loop import received_loop
 from pymq.client.subscription import EVERYTHING
 from pymq.client.subscription_options import SubscriptionOptions
+from pymq.client.tls import Tls
 from pymq.clock import Clock
 from pymq.errors import UnreachableError, UsageError
 from pymq.model.message import MessageQueue
@@ -42,6 +43,7 @@ class SimpleConsumer(GroupClient):
         from_end: bool = False,
         poll_interval_s: float = ROUTE_POLL_INTERVAL_S,
         instance_name: str | None = None,
+        tls: Tls | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
         credentials: Credentials | None = None,
@@ -54,6 +56,7 @@ class SimpleConsumer(GroupClient):
             instance_name=instance_name,
             poll_interval_s=poll_interval_s,
             credentials=credentials,
+            tls=tls,
         )
         super().__init__(group, instance)
         self._popping = Popping(group, instance, from_end=from_end)

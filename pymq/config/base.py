@@ -143,8 +143,9 @@ class Config:
     @classmethod
     @functools.cache
     def settings(cls) -> Mapping[str, Setting]:
-        """Return all keys by RocketMQ name, in the order of the table."""
+        """Return all keys by RocketMQ name, in the order of the table, those of a base class last."""
         rows = [(one.name, one.metadata[_METADATA_KEY]) for one in dataclasses.fields(cls) if one.metadata]
+        rows.sort(key=lambda row: row[0] not in cls.__annotations__)
         return {row.name: dataclasses.replace(row, attribute=attribute) for attribute, row in rows}
 
     def get(self, name: str) -> Value:

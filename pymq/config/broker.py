@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pymq.config.base import ORIGIN_DEFAULT, Config, setting
+from pymq.config.base import ORIGIN_DEFAULT, setting
 from pymq.config.metrics import METRICS_LABEL
 from pymq.config.replication import check_replication
 from pymq.config.security import check_security
+from pymq.config.tls import TlsConfig
 from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import ConfigError
 from pymq.units import parse_duration_ms
@@ -29,7 +30,7 @@ TRUNCATION_MAX_BYTES = 64 * MIB
 
 
 @dataclass
-class BrokerConfig(Config):
+class BrokerConfig(TlsConfig):
     """The configuration of one broker. Attributes carry units; each row starts with its key in ``broker.conf``."""
 
     # fmt: off

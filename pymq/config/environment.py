@@ -13,9 +13,9 @@ _NEAR = 0.85
 
 
 def variable_of(key: str) -> str:
-    """Return the variable of a key: ``maxMessageSize`` -> ``PYMQ_MAX_MESSAGE_SIZE``, ``brokerIP1`` ->
-    ``PYMQ_BROKER_IP1``."""
-    return PREFIX + _WORD.sub("_", key).upper()
+    """Return the variable of a key: ``maxMessageSize`` -> ``PYMQ_MAX_MESSAGE_SIZE``, ``tls.enable`` ->
+    ``PYMQ_TLS_ENABLE``."""
+    return PREFIX + _WORD.sub("_", key).replace(".", "_").upper()
 
 
 def settings_in(env: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:

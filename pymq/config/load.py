@@ -14,10 +14,11 @@ from pathlib import Path
 
 from pymq.config.base import ORIGIN_DEFAULT, ORIGIN_ENV, ORIGIN_FILE, ORIGIN_FLAG, Config, add_derived
 from pymq.config.broker import BrokerConfig
-from pymq.config.environment import misspelled_in, settings_in
+from pymq.config.environment import misspelled_in, settings_in, variable_of
 from pymq.config.namesrv import NamesrvConfig
 from pymq.config.replication import replication_warnings
 from pymq.config.security import exposure_warnings
+from pymq.config.tls import CONFIG_FILE, KEY_PREFIX, TlsConfig, check_tls
 from pymq.config.values import SLAVE
 from pymq.errors import ConfigError, UsageError
 
@@ -61,7 +62,16 @@ def load_namesrv_config(
     config = NamesrvConfig()
     _fill(config, path, overrides, env)
     config.check()
+    check_tls(config)
     config.warnings += exposure_warnings("bindAddress", config.bind_address, is_secured=config.acl_enable)
+    return config
+
+
+def load_tls_config(env: Mapping[str, str]) -> TlsConfig:
+    """Return the TLS keys of a program without a configuration file. Raises ConfigError."""
+    config = TlsConfig()
+    _fill(config, None, None, env)
+    check_tls(config)
     return config
 
 
@@ -102,9 +112,17 @@ def _unescape(text: str) -> str:
 
 
 def _fill(config: Config, path: str | None, overrides: Mapping[str, str] | None, env: Mapping[str, str] | None) -> None:
+    values: dict[str, str] = {}
     if path is not None:
         with _naming(path):
-            config.accept(parse_properties(read_file(path)), ORIGIN_FILE)
+            values = parse_properties(read_file(path))
+            config.accept(values, ORIGIN_FILE)
+    tls_path = (
+        (overrides or {}).get(CONFIG_FILE) or (env or {}).get(variable_of(CONFIG_FILE)) or values.get(CONFIG_FILE)
+    )
+    if tls_path:
+        with _naming(tls_path):
+            config.accept(_tls_values(tls_path), ORIGIN_FILE)
     if env:
         with _naming("an environment variable"):
             config.accept(settings_in(env, config.settings()), ORIGIN_ENV)
@@ -114,6 +132,11 @@ def _fill(config: Config, path: str | None, overrides: Mapping[str, str] | None,
             config.accept({name: text}, ORIGIN_FLAG)
         else:
             config.set(name, text, ORIGIN_FLAG)
+
+
+def _tls_values(path: str) -> dict[str, str]:
+    """Return the TLS keys of a file of RocketMQ's ``tls.config.file``."""
+    return {key: text for key, text in parse_properties(read_file(path)).items() if key.startswith(KEY_PREFIX)}
 
 
 @contextmanager
@@ -148,6 +171,7 @@ def _check_broker(config: BrokerConfig) -> None:
     if config.is_slave:
         config.broker_role = SLAVE
     config.check()
+    check_tls(config)
     config.warnings += replication_warnings(config)
     try:
         levels = config.delay_level_ms

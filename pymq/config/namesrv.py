@@ -9,15 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pymq.config.base import Config, setting
+from pymq.config.base import setting
 from pymq.config.metrics import METRICS_LABEL
 from pymq.config.security import check_security
+from pymq.config.tls import TlsConfig
 
 MIB = 1024 * 1024
 
 
 @dataclass
-class NamesrvConfig(Config):
+class NamesrvConfig(TlsConfig):
     """The configuration of one name server, which keeps nothing on disk."""
 
     # fmt: off

@@ -20,6 +20,7 @@ from pymq.model.hosts import format_address
 from pymq.net.client import RemotingClient
 from pymq.net.limits import make_budget
 from pymq.net.server import Server
+from pymq.net.tls_settings import Tls
 from pymq.security.acl_file import LOOK_PERIOD_MS
 from pymq.security.security import open_security, server_credentials
 from pymq.wire.dispatch import Dispatcher
@@ -50,20 +51,29 @@ class FilterServer:
     """One filter server for one broker."""
 
     def __init__(
-        self, settings: FilterServerSettings, *, clock: Clock, worker_command: Sequence[str] = COMMAND
+        self,
+        settings: FilterServerSettings,
+        *,
+        clock: Clock,
+        worker_command: Sequence[str] = COMMAND,
+        tls: Tls | None = None,
     ) -> None:
-        """Raises ConfigError for a file of the security settings that can't be used."""
+        """``tls``: of the port for consumers and of the connection to the broker.
+
+        Raises ConfigError for a file of the security settings that can't be used.
+        """
+        tls = tls or Tls(None, None)
         self.settings = settings
         self.address = ""
         self.workers = WorkerPool(settings.worker_count, command=worker_command)
         self.classes = ClassTable(clock, self._forget_later)
         self._clock = clock
-        self.server = Server(Dispatcher([], "filter server"), clock=clock, budget=make_budget())
+        self.server = Server(Dispatcher([], "filter server"), clock=clock, budget=make_budget(), tls=tls.ports)
         credentials = server_credentials(settings)
         self._security = open_security(settings, EVERY_NAME, credentials)
         self._acl_ticker: asyncio.TimerHandle | None = None
         sign = credentials.sign if credentials is not None else None
-        self._client = RemotingClient(clock=clock, on_lost=lambda _: self._lost(), sign=sign)
+        self._client = RemotingClient(clock=clock, on_lost=lambda _: self._lost(), sign=sign, tls=tls.outgoing)
         self._link: BrokerLink | None = None
         self._handlers: FilterServerHandlers | None = None
         self._tasks: set[asyncio.Task[None]] = set()

@@ -19,6 +19,7 @@ from pymq.metrics.process import ProcessMetrics
 from pymq.model.hosts import format_address
 from pymq.net.http import HttpLimits, HttpServer, Page
 from pymq.net.memory_budget import MemoryBudget
+from pymq.net.tls import ServerTls
 
 METRICS_PATH = "/metrics"
 HEALTH_PATH = "/-/healthy"
@@ -39,6 +40,7 @@ class MetricsEndpoint:
         *,
         limits: HttpLimits | None = None,
         budget: MemoryBudget | None = None,
+        tls: ServerTls | None = None,
         now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         """``budget`` counts what scrapers have not read."""
@@ -49,7 +51,7 @@ class MetricsEndpoint:
         self._process = ProcessMetrics()
         self._turn = asyncio.Lock()
         pages = {METRICS_PATH: Page(CONTENT_TYPE, self._text), HEALTH_PATH: Page("text/plain", _healthy)}
-        self._server = HttpServer(pages, limits, budget)
+        self._server = HttpServer(pages, limits, budget, tls)
 
     async def start(self, host: str, port: int) -> str:
         """Listens on ``host:port`` (0: any free port) and returns the address.

@@ -18,6 +18,7 @@ from pymq.namesrv.table import RouteTable
 from pymq.net.limits import make_budget, server_limits
 from pymq.net.memory_budget import MemoryBudget
 from pymq.net.server import Connection, Server
+from pymq.net.tls_settings import server_tls
 from pymq.security.acl_file import LOOK_PERIOD_MS
 from pymq.security.credentials import Credentials
 from pymq.security.security import open_security, server_credentials
@@ -70,6 +71,7 @@ class NameServer:
             limits=server_limits(self.config),
             on_disconnect=self._connection_closed,
             budget=budget,
+            tls=server_tls(self.config, clock),
             now_s=now_s,
         )
         self.config.add_listener(lambda changed: self.server.take_limits(server_limits(self.config)))

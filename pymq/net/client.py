@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from pymq.model.hosts import parse_address
 from pymq.model.route import BrokerData
 from pymq.net.forks import notify_of_forks, release_socket
 from pymq.net.os_errors import os_error_text
+from pymq.net.tls import WatchedContext, handshake_text
 from pymq.wire.codes import VERSION_5_3_3, ResponseCode, request_name
 from pymq.wire.command import FLAG_ONEWAY, FRAME_SIZE_MAX_BYTES, Command, decode_command, encode_command
 from pymq.wire.dispatch import Reply
@@ -40,7 +42,8 @@ class RemotingClient:
 
     ``on_request(command, address)`` answers requests that servers send; ``on_lost(address)`` is called for connections
     that end without :meth:`close`. The next request to an address reopens its lost connection. ``sign(command)`` adds
-    a signature to each request, but not to frames that are encoded already (:meth:`call_frame`).
+    a signature to each request, but not to frames that are encoded already (:meth:`call_frame`). ``tls``: None for
+    plain connections.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class RemotingClient:
         on_lost: Callable[[str], None] | None = None,
         frame_size_max_bytes: int = FRAME_SIZE_MAX_BYTES,
         sign: Sign | None = None,
+        tls: WatchedContext | None = None,
     ) -> None:
         self.clock = clock
         self.language = language
@@ -61,6 +65,7 @@ class RemotingClient:
         self.on_lost = on_lost
         self.frame_size_max_bytes = frame_size_max_bytes
         self.sign = sign
+        self._tls = tls
         self._broker_names: dict[str, str] = {}  # by address
         self._opaque = -1
         self._connections: dict[str, _Connection] = {}
@@ -126,6 +131,10 @@ class RemotingClient:
         """Return whether a request to ``address`` can be written now."""
         connection = self._connections.get(address)
         return connection is not None and connection.writable is None
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """Return the TLS context of a connection that opens now; None: it is plain."""
+        return self._tls.current() if self._tls is not None else None
 
     def check_open(self) -> None:
         """Raises ClosedError after :meth:`close`, and in a forked child if the parent used the client."""
@@ -219,11 +228,17 @@ class RemotingClient:
             raise UnreachableError(str(error)) from error
         loop = asyncio.get_running_loop()
         try:
-            opening = loop.create_connection(lambda: _Connection(self, address), host, port)
+            opening = loop.create_connection(lambda: _Connection(self, address), host, port, ssl=self.tls_context())
             _, connection = await asyncio.wait_for(opening, CONNECT_TIMEOUT_S)
         except TimeoutError:
             what = f"no connection to {address} within {CONNECT_TIMEOUT_S:g} s"
             raise UnreachableError(f"{what}: {self._what_to_look_at(address)}") from None
+        except ssl.SSLError as error:
+            raise UnreachableError(f"no TLS connection to {address}: {handshake_text(error)}") from error
+        except ConnectionError as error:
+            what = f"no connection to {address} ({os_error_text(error)})"
+            look_at = self._what_to_look_at(address) if self._tls is None else "does the server there take TLS?"
+            raise UnreachableError(f"{what}: {look_at}") from error
         except OSError as error:
             what = f"no connection to {address} ({os_error_text(error)})"
             raise UnreachableError(f"{what}: {self._what_to_look_at(address)}") from error
@@ -317,6 +332,7 @@ class _Connection(asyncio.Protocol):
         self._sweep_at_ms = _NEVER_MS
         self._sweeper: asyncio.TimerHandle | None = None
         self._reason = "the server closed it"
+        self._was_heard = False
         self._retiring = False
 
     def call(self, command: Command, timeout_s: float) -> asyncio.Future[Command]:
@@ -417,6 +433,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard_ms = self._clock.monotonic_ms()
+        self._was_heard = True
         try:
             for payload in self._frames.feed(data):
                 self._received(decode_command(payload))
@@ -447,6 +464,8 @@ class _Connection(asyncio.Protocol):
             self._sweeper.cancel()
         self._client.retire(self)
         failure = f"the connection to {self.address} closed before the answer came: {self._reason}"
+        if not self._was_heard and self._client.tls_context() is None:
+            failure += "; if the server takes only TLS: PYMQ_TLS_ENABLE=true"
         for future, _, _, _ in self._pending.values():
             if not future.done():
                 future.set_exception(UnreachableError(failure))

@@ -88,6 +88,11 @@ class ConnectionTable(Generic[ConnectionT]):
         address = connection.address
         self._violation_log.write(host_of(address), f"closing {address}: {violation}")
 
+    def report_refused(self, reason: str, address: str, text: str) -> None:
+        """Count a connection that ended before it was admitted, and log it as a broken frame."""
+        self.closed_for[reason] += 1
+        self._violation_log.write(host_of(address), f"closing {address}: {text}")
+
     def close_connections(self) -> None:
         """Close every connection after its queued frames are written. New connections are still accepted."""
         for connection in list(self.connections):

@@ -70,5 +70,10 @@ def takes_reserved(transport: asyncio.BaseTransport) -> bool:
     endpoint: Any = transport.get_extra_info("socket")
     if endpoint is None:
         return False
+    return is_reserved(endpoint.fileno())
+
+
+def is_reserved(number: int) -> bool:
+    """Return True for the number of a descriptor that connections must not take."""
     limit = descriptor_limit()
-    return bool(endpoint.fileno() >= limit - reserved_count(limit))
+    return number >= limit - reserved_count(limit)

@@ -17,7 +17,9 @@ import h11
 
 from pymq.net.buffer_account import BufferAccount
 from pymq.net.descriptors import takes_reserved
+from pymq.net.listener import Listeners
 from pymq.net.memory_budget import METRICS_PAGES, MemoryBudget
+from pymq.net.tls import ServerTls
 
 log = logging.getLogger(__name__)
 
@@ -85,14 +87,18 @@ class HttpServer:
     """Serves ``pages`` by path. Use it from one running event loop."""
 
     def __init__(
-        self, pages: Mapping[str, Page], limits: HttpLimits | None = None, budget: MemoryBudget | None = None
+        self,
+        pages: Mapping[str, Page],
+        limits: HttpLimits | None = None,
+        budget: MemoryBudget | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         """``budget`` counts what clients have not read."""
         self.refused_count = 0  # connections over the limit, invalid requests, and what the budget closed
         self._budget = budget or MemoryBudget()
         self._pages = pages
         self._limits = limits or HttpLimits()
-        self._listener: asyncio.Server | None = None
+        self._listeners = Listeners(self._make_protocol, tls, self._count_refused)
         self._serving: dict[asyncio.Task[None], tuple[asyncio.StreamWriter, _Answering]] = {}
         self._asking: dict[asyncio.Task[None], None] = {}  # those without a request so far, the oldest first
 
@@ -106,23 +112,24 @@ class HttpServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listens on ``host:port`` (0: any free port) and returns the port. Raises OSError."""
-        self._listener = await asyncio.start_server(
-            self._accept, host, port, limit=HEAD_SIZE_MAX_BYTES, backlog=BACKLOG
-        )
+        bound = await self._listeners.open(host, port, BACKLOG)
         self._budget.add_holders(self._holders)
-        bound: int = self._listener.sockets[0].getsockname()[1]
         return bound
 
     async def stop(self) -> None:
         """Stops listening and closes every connection."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        self._listeners.close()
         self._budget.remove_holders(self._holders)
         tasks = list(self._serving)
         for task in tasks:
             self.end(task)
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _make_protocol(self) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=HEAD_SIZE_MAX_BYTES), self._accept)
+
+    def _count_refused(self, reason: str, address: str, text: str) -> None:
+        self.refused_count += 1
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         is_reserved = takes_reserved(writer.transport)

@@ -25,8 +25,10 @@ from pymq.net.buffer_account import BufferAccount
 from pymq.net.connection_table import ConnectionTable
 from pymq.net.freed_memory import FreedMemory
 from pymq.net.limits import ServerLimits
+from pymq.net.listener import Listeners
 from pymq.net.memory_budget import MemoryBudget
 from pymq.net.rounds import HEAVY_S, NEW, ROUND_S, SLICE_S, STEP_FRAMES, Rounds
+from pymq.net.tls import ServerTls
 from pymq.net.turn_watch import TurnWatch
 from pymq.net.unread import take_unread
 from pymq.wire.command import FLAG_ONEWAY, Command, decode_command, encode_command
@@ -60,9 +62,11 @@ class Server(ConnectionTable["Connection"]):
         on_disconnect: Callable[[Connection], None] | None = None,
         fast_path: FastPath | None = None,
         budget: MemoryBudget | None = None,
+        tls: ServerTls | None = None,
         now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``budget``: the process's, by default one of its own; ``now_s`` measures how long work takes."""
+        """``budget``: the process's, by default one of its own; ``tls``: None for a server that takes no TLS; ``now_s``
+        measures how long work takes."""
         super().__init__(limits, clock, on_disconnect, budget)
         self.dispatcher = dispatcher
         self.request_count = 0
@@ -76,25 +80,21 @@ class Server(ConnectionTable["Connection"]):
         self.rounds = Rounds(self.call_soon, self.turns)
         self._dirty: list[Connection] = []
         self._turn_scheduled = False
-        self._listeners: list[asyncio.Server] = []
+        self._listeners = Listeners(lambda: Connection(self), tls, self.report_refused)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Listens on ``host:port`` (0: any free port) and returns the port. Call it once per address."""
         self._loop = asyncio.get_running_loop()
-        listener = await self._loop.create_server(lambda: Connection(self), host, port, backlog=self.limits.backlog)
-        self._listeners.append(listener)
+        bound = await self._listeners.open(host, port, self.limits.backlog)
         if self._sweeper is None:
             self._sweep()
-        bound: int = listener.sockets[0].getsockname()[1]
         return bound
 
     async def stop(self) -> None:
         """Stops listening, writes what is queued, closes every connection."""
-        for listener in self._listeners:
-            listener.close()
-        self._listeners.clear()
+        self._listeners.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None

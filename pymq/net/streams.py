@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -12,8 +13,10 @@ from pymq.model.hosts import format_address, parse_address
 from pymq.net.buffer_account import BufferAccount
 from pymq.net.client import RemotingClient
 from pymq.net.descriptors import takes_reserved
+from pymq.net.listener import Listeners, OnRefused
 from pymq.net.memory_budget import HA_STREAMS, MemoryBudget
 from pymq.net.os_errors import os_error_text
+from pymq.net.tls import ServerTls, handshake_text
 from pymq.wire.command import Command
 from pymq.wire.streams import StreamHandler
 
@@ -143,10 +146,16 @@ class SocketStream(asyncio.Protocol):
 class StreamServer:
     """Listens for streams. ``accept`` makes the handler of each; ``budget`` counts what their peers have not read."""
 
-    def __init__(self, accept: Callable[[], StreamHandler], budget: MemoryBudget) -> None:
+    def __init__(
+        self,
+        accept: Callable[[], StreamHandler],
+        budget: MemoryBudget,
+        tls: ServerTls | None = None,
+        on_refused: OnRefused | None = None,
+    ) -> None:
         self._accept = accept
         self._budget = budget
-        self._listener: asyncio.Server | None = None
+        self._listeners = Listeners(self._made, tls, on_refused)
         self._streams: set[SocketStream] = set()
 
     def _holders(self) -> set[SocketStream]:
@@ -155,16 +164,11 @@ class StreamServer:
     async def start(self, host: str, port: int) -> int:
         """Listens on ``host:port`` (0: any free port) and returns the port. Raises OSError."""
         self._budget.add_holders(self._holders)
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._made, host, port, backlog=BACKLOG)
-        bound: int = self._listener.sockets[0].getsockname()[1]
-        return bound
+        return await self._listeners.open(host, port, BACKLOG)
 
     def stop(self) -> None:
         """Stops listening and closes every stream."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        self._listeners.close()
         self._budget.remove_holders(self._holders)
         for stream in list(self._streams):
             stream.close()
@@ -216,9 +220,13 @@ class SocketNetwork:
         try:
             host, port = parse_address(address)
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await asyncio.get_running_loop().create_connection(lambda: self._made(handler), host, port)
+                await asyncio.get_running_loop().create_connection(
+                    lambda: self._made(handler), host, port, ssl=self._client.tls_context()
+                )
         except TimeoutError:
             handler.closed(f"no connection to {address} within {CONNECT_TIMEOUT_S:g} s: is a broker there?")
+        except ssl.SSLError as error:
+            handler.closed(f"no TLS connection to {address}: {handshake_text(error)}")
         except ValueError as error:
             handler.closed(str(error))
         except OSError as error:

@@ -16,7 +16,9 @@ def take_unread(transport: asyncio.BaseTransport | None) -> bytes:
     An event loop closes a transport that could not write, and discards what it has not read yet. The system keeps those
     bytes readable, even after the peer's reset. Call this in ``connection_lost``, the last moment the socket is open.
     """
-    endpoint: Any = None if transport is None else transport.get_extra_info("socket")
+    if transport is None or transport.get_extra_info("sslcontext") is not None:
+        return b""  # inside TLS they are no use
+    endpoint: Any = transport.get_extra_info("socket")
     if endpoint is None or endpoint.fileno() < 0:
         return b""
     try:

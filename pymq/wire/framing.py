@@ -7,6 +7,7 @@ from pymq.wire.command import FRAME_SIZE_MAX_BYTES
 
 # Smaller reads are joined first: as an object of its own, a byte would cost 40 bytes.
 _PART_SIZE_MIN_BYTES = 16 * 1024
+TLS_HELLO = 0x1603  # how every TLS connection begins: a handshake record of a version 3.x
 
 
 class FrameBuffer:
@@ -77,6 +78,8 @@ class FrameBuffer:
 
     def _check_size(self, size: int) -> None:
         signed = size - 0x1_0000_0000 if size & 0x8000_0000 else size
+        if size >> 16 == TLS_HELLO:
+            raise ProtocolViolation("tls-hello", "it begins with TLS, and this port has no certificate for that")
         raise ProtocolViolation(
             "frame-length",
             f"a frame of {signed} bytes, allowed are 4 to {self.size_max_bytes}; the connection is closed",

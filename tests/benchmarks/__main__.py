@@ -19,6 +19,7 @@ from tests.benchmarks.cases import (
     QUICK,
     SYNC_CASES,
     SYNC_SETTINGS,
+    TLS_CASES,
     Bench,
     Case,
     Figure,
@@ -43,6 +44,7 @@ from tests.benchmarks.scale import FULL_SCALE, QUICK_SCALE, SCALE_CASES, ScaleBe
 from tests.benchmarks.standalone import PyMQBroker
 from tests.benchmarks.tables import TABLE_CASES, TABLE_SETTINGS
 from tests.benchmarks.turns import TURN_CASES, TURN_SETTINGS
+from tests.certificates import certificates
 
 START_CASE = "start"
 EXPORT_CASE = "export"
@@ -50,8 +52,8 @@ APPEND_CASE = "store-append"
 FOLLOW_CASE = "store-follow"
 QUEUES_CASE = "queues"
 ALL_CASES = [
-    START_CASE, *CASES, *CLIENT_CASES, *TURN_CASES, *TABLE_CASES, *SYNC_CASES, APPEND_CASE, FOLLOW_CASE, QUEUES_CASE,
-    *SCALE_CASES,
+    START_CASE, *CASES, *CLIENT_CASES, *TURN_CASES, *TABLE_CASES, *SYNC_CASES, *TLS_CASES, APPEND_CASE, FOLLOW_CASE,
+    QUEUES_CASE, *SCALE_CASES,
     *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES, FILTER_SERVER_CASE, NAME_SERVER_CASE, EXPORT_CASE,
 ]  # fmt: skip
 
@@ -131,6 +133,10 @@ class Run:
             self._name_server_case()
         if set(self._names) & set(SYNC_CASES):
             self._load_cases("sync", SYNC_CASES, SYNC_SETTINGS)
+        if set(self._names) & set(TLS_CASES):
+            server = certificates().server
+            paths = {"tls.server.certPath": str(server.cert_path), "tls.server.keyPath": str(server.key_path)}
+            self._load_cases("tls", TLS_CASES, paths)
         if APPEND_CASE in self._names and not self._options.only_apache:
             self._append_case()
         if FOLLOW_CASE in self._names and not self._options.only_apache:

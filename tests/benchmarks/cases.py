@@ -144,6 +144,15 @@ def send_sync(bench: Bench) -> list[Figure]:
     return _measure_sends(bench, "send-sync", plan, bench.sizes.sync_messages, 25_500, 47.7)
 
 
+def send_tls(bench: Bench) -> list[Figure]:
+    """Measures single sends over TLS, and without it on the same port."""
+    topic = bench.fresh_topic("tls")
+    count = bench.sizes.send_messages
+    plain = _measure_sends(bench, "send beside TLS", SendPlan(topic, QUEUES), count, 160_000, 8.0)
+    over_tls = _measure_sends(bench, "send-tls", SendPlan(topic, QUEUES, tls=True), count, 64_000, 20.0)
+    return [*plain, *over_tls]
+
+
 def timer_put(bench: Bench) -> list[Figure]:
     """Measures single sends of timer messages that are due in an hour; their way into the wheel counts."""
     plan = SendPlan(
@@ -348,6 +357,9 @@ def topic_list(bench: Bench) -> list[Figure]:
 # Cases that need SYNC_SETTINGS for their server.
 SYNC_CASES: dict[str, Case] = {"send-sync": send_sync}
 SYNC_SETTINGS = {"flushDiskType": "SYNC_FLUSH"}
+
+# Cases for a server with a certificate; Apache's broker makes one for itself.
+TLS_CASES: dict[str, Case] = {"send-tls": send_tls}
 
 CASES: dict[str, Case] = {
     "send": send,

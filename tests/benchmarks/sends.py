@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from tests.benchmarks import answers, frames
-from tests.benchmarks.control import BenchError, Control, connect, wait_until
+from tests.benchmarks.control import BenchError, Control, connect, connect_tls, wait_until
 from tests.benchmarks.result import Rate
 
 RECEIVE_BYTES = 1 << 20
@@ -19,7 +19,8 @@ NUMBERS_PER_CONNECTION = 1 << 28  # messages before unique keys repeat
 class SendPlan:
     """The parameters of a send load; ``in_flight`` is the number of frames per connection.
 
-    ``properties`` are added to each message; ``stored_in`` is the topic with one queue that gets them instead.
+    ``properties`` are added to each message; ``stored_in`` is the topic with one queue that gets them instead; ``tls``:
+    over TLS, without a check of the server's certificate.
     """
 
     topic: str
@@ -31,6 +32,7 @@ class SendPlan:
     in_flight: int = 64
     properties: str = ""
     stored_in: str = ""
+    tls: bool = False
 
 
 @dataclass(slots=True)
@@ -59,7 +61,7 @@ class SendLoad:
         self._control = Control(address)
         self._senders = [
             _Sender(
-                connect(address, None),
+                connect_tls(address) if plan.tls else connect(address, None),
                 frames.SendStream(
                     plan.topic,
                     plan.queues,

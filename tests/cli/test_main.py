@@ -21,6 +21,7 @@ from pymq.errors import (
 )
 
 SUBCOMMANDS = {
+    "auth": ["cert"],
     "broker": ["", "status", "promote", "drain", "undrain", "rejoin"],  # without arguments it runs a broker
     "namesrv": ["", "status", "kv"],  # without arguments it runs a name server
     "context": ["add", "use", "list", "show", "remove"],

@@ -27,6 +27,7 @@ TOPIC, GROUP, CONTEXT = "schema-topic", "schema-group", "schema-context"
 
 # Words in braces stand for what the fixture ``places`` made.
 COMMANDS: dict[str, tuple[str, ...]] = {
+    "auth cert": ("{store}-certificates", "--name", "server"),
     "bench consume": (TOPIC,),
     "bench latency": (TOPIC, "--rate", "20", "--seconds", "0.1"),
     "bench send": (TOPIC, "--messages", "2"),

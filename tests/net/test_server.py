@@ -240,7 +240,7 @@ def test_an_ask_returns_none_on_disconnect_or_timeout() -> None:
         (b"\xff\xff\xff\xff", "frame-length"),
         (b"\x00\x00\x00\x03abc", "frame-length"),
         (b"\x01\x00\x00\x01", "frame-length"),
-        (b"\x16\x03\x01\x02\x00", "frame-length"),
+        (b"\x16\x03\x01\x02\x00", "tls-hello"),
         (b"\x00\x00\x00\x08\x00\x00\x00\x09abcd", "header-length"),
         (b"\x00\x00\x00\x08\x07\x00\x00\x04abcd", "serialize-type"),
         (b"\x00\x00\x00\x08\x00\x00\x00\x04abcd", "json-header"),

@@ -12,7 +12,7 @@ from pymq.cli.exporter.names import Names
 from pymq.cli.exporter.old_names import OldNames
 from pymq.cli.exporter.own_names import OwnNames
 from pymq.cli.output import print_json_line
-from pymq.cli.serving_metrics import MetricsPlace, serving_metrics
+from pymq.cli.serving_metrics import MetricsPlace, metrics_member, metrics_text, serving_metrics
 from pymq.client.admin import Admin
 from pymq.clock import Clock, SystemClock
 from pymq.metrics.family import Collector
@@ -77,6 +77,6 @@ async def keep_collecting(collector: FactsCollector, view: View, interval_s: flo
 
 def _print_ready(metrics: str, as_json: bool) -> None:
     if as_json:
-        print_json_line({"metrics": metrics, "pid": os.getpid()})
+        print_json_line({**metrics_member(metrics), "pid": os.getpid()})
     else:
-        print(f"exporter ready; metrics on http://{metrics}/metrics", flush=True)
+        print(f"exporter ready{metrics_text(metrics)}", flush=True)

@@ -110,7 +110,7 @@ def mirror(
         place = None if metrics_port is None else MetricsPlace("127.0.0.1", metrics_port)
         async with serving_metrics(place, work.figures) as address:
             if address:
-                print_note(f"pymq: metrics on http://{address}/metrics")
+                print_note(f"pymq: metrics on {address}/metrics")
             await until_done_or_stopped(work.run())
 
     try:

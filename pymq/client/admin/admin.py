@@ -22,6 +22,7 @@ from pymq.client.admin.settings import SettingsAdmin
 from pymq.client.admin.topics import TopicAdmin
 from pymq.client.admin.traces import TraceAdmin
 from pymq.client.name_servers import parse_name_servers
+from pymq.client.tls import Tls
 from pymq.clock import Clock, SystemClock
 from pymq.security.credentials import Credentials
 
@@ -31,10 +32,12 @@ class Admin:
     ``instances``, ``permissions``, ``settings``, ``replication``, ``messages``, ``traces``, ``namesrv``.
 
     ``namesrv``: "host:port" texts, or one text with several joined by ``;``; without them NAMESRV_ADDR from the
-    environment, else 127.0.0.1:9876. ``timeout_s``: for each request. ``is_partial``: calls that ask every broker
-    leave out those that can't be reached, and :attr:`unreached` names them; otherwise they raise. ``credentials``: sign
-    all requests. Use it as ``async with Admin(...)`` from one event loop. All calls raise UnreachableError,
-    RefusedError (with the server's code and remark) and NotFoundError for a topic, group or message that doesn't exist.
+    environment, else 127.0.0.1:9876. ``tls``: without it the environment's. ``timeout_s``: for each request.
+    ``is_partial``: calls that ask every broker leave out those that can't be reached, and :attr:`unreached` names them;
+    otherwise they raise. ``credentials``: sign all requests.
+
+    Use it as ``async with Admin(...)`` from one event loop. All calls raise UnreachableError, RefusedError (with the
+    server's code and remark) and NotFoundError for a topic, group or message that doesn't exist.
     """
 
     def __init__(
@@ -45,10 +48,11 @@ class Admin:
         clock: Clock | None = None,
         is_partial: bool = False,
         credentials: Credentials | None = None,
+        tls: Tls | None = None,
     ) -> None:
         addresses = parse_name_servers(namesrv)
         self._connection = AdminConnection(
-            addresses, clock=clock or SystemClock(), timeout_s=timeout_s, credentials=credentials
+            addresses, clock=clock or SystemClock(), timeout_s=timeout_s, credentials=credentials, tls=tls
         )
         self.namesrv = NamesrvAdmin(self._connection)
         self.cluster = ClusterAdmin(self._connection, Asking(is_partial=is_partial))

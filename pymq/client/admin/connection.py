@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from pymq.client.tls import Tls, tls_context
 from pymq.clock import Clock
 from pymq.errors import ClosedError, PartialError, PymqError, RefusedError, UnreachableError
 from pymq.model.route import BrokerData
@@ -22,7 +23,7 @@ DEFAULT_TIMEOUT_S = 5.0
 
 class AdminConnection:
     """Sends the requests of one Admin. ``namesrv_addresses``: one or more "host:port", or URLs of address servers.
-    ``timeout_s``: per request.
+    ``timeout_s``: per request; ``tls`` None: the environment's.
     """
 
     def __init__(
@@ -32,12 +33,14 @@ class AdminConnection:
         clock: Clock,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         credentials: Credentials | None = None,
+        tls: Tls | None = None,
     ) -> None:
         assert namesrv_addresses
         self._name_servers = NameServerList(namesrv_addresses, clock)
         self.clock = clock
         self.timeout_s = timeout_s
-        self._client = RemotingClient(clock=clock, sign=credentials.sign if credentials is not None else None)
+        sign = credentials.sign if credentials is not None else None
+        self._client = RemotingClient(clock=clock, sign=sign, tls=tls_context(tls, clock))
         self._preferred = ""
 
     @property

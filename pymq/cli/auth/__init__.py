@@ -1,0 +1,1 @@
+"""``pymq auth``: who may do what, and the certificates that prove it."""

@@ -1,0 +1,200 @@
+"""Listeners: accepts connections, with TLS and without on the same port, as RocketMQ's servers do.
+
+The first byte that a client sends decides, HELLO_BYTE stands for TLS. The listener looks at it and leaves it in the
+socket, so a plain connection and the TLS of the event loop both begin as if nothing had happened. Every client of a
+PyMQ port speaks first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+
+from pymq.model.hosts import format_address
+from pymq.net.descriptors import is_reserved
+from pymq.net.tls import HANDSHAKE_TIMEOUT_S, HELLO_BYTE, ServerTls, handshake_text
+
+log = logging.getLogger(__name__)
+
+SILENT_COUNT_MAX = 1_000  # connections that have sent nothing so far; a further one closes the oldest of them
+SILENT_MAX_S = 30.0  # time for the first byte
+SWEEP_PERIOD_S = 1.0
+ACCEPTS_PER_ROUND = 128  # of the event loop
+RETRY_S = 1.0  # after the process or the system had no descriptor left
+_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+MakeProtocol = Callable[[], asyncio.BaseProtocol]
+# Takes why a connection was not accepted ("tls-handshake", "no-tls", …), its address and a text.
+OnRefused = Callable[[str, str, str], None]
+
+
+class Listeners:
+    """The addresses that one server listens on."""
+
+    def __init__(self, make_protocol: MakeProtocol, tls: ServerTls | None, on_refused: OnRefused | None = None) -> None:
+        """``make_protocol`` makes the protocol of each accepted connection; ``tls`` None: the ports take no TLS."""
+        self._make_protocol = make_protocol
+        self._tls = tls
+        self._on_refused = on_refused or _ignore
+        self._open: list[_Gate | asyncio.Server] = []
+
+    async def open(self, host: str, port: int, backlog: int) -> int:
+        """Listen on ``host:port`` (0: any free port) and return the port. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        if self._tls is None:
+            server = await loop.create_server(self._make_protocol, host, port, backlog=backlog)
+            self._open.append(server)
+            bound: int = server.sockets[0].getsockname()[1]
+            return bound
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        gates: list[_Gate] = []
+        try:
+            for family, _, _, _, address in dict.fromkeys(addresses):
+                endpoint = socket.create_server(address[:2], family=family, backlog=backlog)
+                gates.append(_Gate(loop, endpoint, self._make_protocol, self._tls, self._on_refused))
+        except OSError:
+            for gate in gates:
+                gate.close()
+            raise
+        self._open += gates
+        return gates[0].port
+
+    def close(self) -> None:
+        """Stop listening. Accepted connections stay."""
+        for each in self._open:
+            each.close()
+        self._open.clear()
+
+
+class _Gate:
+    """One listening socket, and the connections that have sent nothing so far."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        endpoint: socket.socket,
+        make_protocol: MakeProtocol,
+        tls: ServerTls,
+        on_refused: OnRefused,
+    ) -> None:
+        endpoint.setblocking(False)
+        self.port: int = endpoint.getsockname()[1]
+        self._loop = loop
+        self._endpoint = endpoint
+        self._make_protocol = make_protocol
+        self._tls = tls
+        self._on_refused = on_refused
+        self._silent: dict[socket.socket, float] = {}  # -> when its time is over; the oldest first
+        self._opening: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+        self._resume()
+        self._sweeper = loop.call_later(SWEEP_PERIOD_S, self._sweep)
+
+    def close(self) -> None:
+        """Stops listening; drops connections whose kind is not known yet. Handshakes go on."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._loop.remove_reader(self._endpoint)
+        self._endpoint.close()
+        self._sweeper.cancel()
+        for each in list(self._silent):
+            self._drop(each)
+
+    def _resume(self) -> None:
+        if not self._is_closed:
+            self._loop.add_reader(self._endpoint, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_PER_ROUND):
+            try:
+                accepted, _ = self._endpoint.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _NO_DESCRIPTOR:
+                    raise
+                log.error("no connection is accepted for %g s: %s", RETRY_S, error.strerror)
+                self._loop.remove_reader(self._endpoint)
+                self._loop.call_later(RETRY_S, self._resume)
+                return
+            accepted.setblocking(False)
+            if is_reserved(accepted.fileno()):
+                self._refuse(accepted, "descriptors", "the process has no descriptor left for it")
+                continue
+            if len(self._silent) >= SILENT_COUNT_MAX:
+                oldest = next(iter(self._silent))
+                self._drop(oldest, "silent", f"{SILENT_COUNT_MAX} connections have sent nothing, this is the oldest")
+            self._silent[accepted] = self._loop.time() + SILENT_MAX_S
+            self._loop.add_reader(accepted, self._look, accepted)
+
+    def _look(self, accepted: socket.socket) -> None:
+        """Decides about a connection by its first byte."""
+        try:
+            first = accepted.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            first = b""
+        self._loop.remove_reader(accepted)
+        del self._silent[accepted]
+        if not first:
+            accepted.close()
+        elif first == HELLO_BYTE:
+            self._open(accepted, self._tls.context.current())
+        elif self._tls.is_required:
+            self._refuse(accepted, "no-tls", "it does not use TLS, and tls.server.mode is enforcing")
+        else:
+            self._open(accepted, None)
+
+    def _open(self, accepted: socket.socket, context: ssl.SSLContext | None) -> None:
+        task = self._loop.create_task(self._connect(accepted, context))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _connect(self, accepted: socket.socket, context: ssl.SSLContext | None) -> None:
+        address = _peer(accepted)
+        timeout_s = None if context is None else HANDSHAKE_TIMEOUT_S
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._loop.connect_accepted_socket(
+                self._make_protocol, accepted, ssl=context, ssl_handshake_timeout=timeout_s
+            )
+        except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
+            self._on_refused("tls-handshake", address, f"the TLS handshake failed: {handshake_text(error)}")
+
+    def _sweep(self) -> None:
+        now_s = self._loop.time()
+        for each, end_s in list(self._silent.items()):
+            if end_s > now_s:
+                break
+            self._drop(each, "silent", f"it sent nothing for {SILENT_MAX_S:g} s")
+        self._sweeper = self._loop.call_later(SWEEP_PERIOD_S, self._sweep)
+
+    def _drop(self, silent: socket.socket, reason: str = "", text: str = "") -> None:
+        self._loop.remove_reader(silent)
+        del self._silent[silent]
+        if reason:
+            self._refuse(silent, reason, text)
+        else:
+            silent.close()
+
+    def _refuse(self, accepted: socket.socket, reason: str, text: str) -> None:
+        self._on_refused(reason, _peer(accepted), text)
+        accepted.close()
+
+
+def _peer(accepted: socket.socket) -> str:
+    try:
+        host, port, *_ = accepted.getpeername()
+    except (OSError, ValueError):
+        return "a closed connection"
+    return format_address(host, port)
+
+
+def _ignore(reason: str, address: str, text: str) -> None:
+    """For servers that don't count what they refuse."""

@@ -1,0 +1,54 @@
+"""The TLS of a server's ports and of the connections that it opens, from its settings."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pymq.clock import Clock
+from pymq.config.tls import DISABLED, ENFORCING, NONE, REQUIRE, TlsConfig
+from pymq.net.tls import Identity, ServerTls, WatchedContext, client_context, server_context
+
+
+class Tls(NamedTuple):
+    """The TLS of a server's ports, and of the connections that it opens; None where they are plain."""
+
+    ports: ServerTls | None
+    outgoing: WatchedContext | None
+
+    @classmethod
+    def of(cls, config: TlsConfig, clock: Clock) -> Tls:
+        """Return both as the settings say. Raises ConfigError."""
+        return cls(server_tls(config, clock), outgoing_tls(config, clock))
+
+
+def server_tls(config: TlsConfig, clock: Clock) -> ServerTls | None:
+    """Return how the ports of a server with this configuration take TLS; None: they don't. Raises ConfigError."""
+    if config.tls_server_mode == DISABLED or not config.tls_server_cert_path:
+        return None
+    identity = Identity(config.tls_server_cert_path, config.tls_server_key_path, config.tls_server_key_password)
+    auth = config.tls_server_need_client_auth
+    context = server_context(
+        identity,
+        clock,
+        trust_path=config.tls_server_trust_cert_path if auth != NONE else "",
+        is_client_required=auth == REQUIRE,
+    )
+    return ServerTls(context, is_required=config.tls_server_mode == ENFORCING)
+
+
+def outgoing_tls(config: TlsConfig, clock: Clock) -> WatchedContext | None:
+    """Return the TLS of connections that a server with this configuration opens; None: they are plain.
+
+    Raises ConfigError.
+    """
+    if not config.tls_enable and config.tls_server_mode != ENFORCING:
+        return None
+    identity = None
+    if config.tls_client_cert_path:
+        identity = Identity(config.tls_client_cert_path, config.tls_client_key_path, config.tls_client_key_password)
+    return client_context(
+        clock,
+        trust_path=config.tls_client_trust_cert_path,
+        identity=identity,
+        is_checked=config.tls_client_auth_server,
+    )

@@ -1,0 +1,45 @@
+"""Certificates for tests, made once a process: of the cluster's authority, of a stranger's, and one that expired."""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from pymq.offline.certificates import Authority, PemFiles
+
+
+class Certificates(NamedTuple):
+    """Files of PEM."""
+
+    ca_path: str
+    server: PemFiles  # for 127.0.0.1 and localhost
+    client: PemFiles
+    stranger_ca_path: str
+    stranger: PemFiles  # of the other authority
+    expired: PemFiles
+
+
+@cache
+def certificates() -> Certificates:
+    """Return the files, which stay until the process ends."""
+    directory = tempfile.TemporaryDirectory(prefix="pymq-certificates-")
+    _kept.append(directory)
+    now = datetime.now(UTC)
+    own = Authority(Path(directory.name) / "own", now)
+    other = Authority(Path(directory.name) / "other", now)
+    past = Authority(Path(directory.name) / "own", now - timedelta(days=3))
+    hosts = ["127.0.0.1", "localhost"]
+    return Certificates(
+        str(own.files.cert_path),
+        own.issue("server", hosts, days=30),
+        own.issue("client", [], days=30),
+        str(other.files.cert_path),
+        other.issue("server", hosts, days=30),
+        past.issue("expired", hosts, days=1),
+    )
+
+
+_kept: list[tempfile.TemporaryDirectory[str]] = []

@@ -1,0 +1,85 @@
+"""The official Java clients over TLS: a server that takes nothing else, and asks clients for a certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pymq.client import Admin, Tls
+from pymq.model.tables import TopicConfig
+from pymq.offline.certificates import PemFiles
+from tests.certificates import certificates
+from tests.interop.support.maven import compiled
+from tests.interop.support.programs import ProgramOutput, run_program
+from tests.interop.support.pymq_server import PymqServer
+from tests.interop.support.tools import require
+
+SCENARIOS = ["sync_send", "batch", "too_large", "clustering", "retry", "long_poll", "transaction"]
+CLIENTS = ["client-4.9.8", "client-5.3.3"]
+
+
+@pytest.fixture(scope="module")
+def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PymqServer]:
+    files = certificates()
+    settings = {
+        "tls.server.mode": "enforcing",
+        "tls.server.certPath": str(files.server.cert_path),
+        "tls.server.keyPath": str(files.server.key_path),
+        "tls.server.need.client.auth": "require",
+        "tls.server.trustCertPath": files.ca_path,
+        "tls.client.trustCertPath": files.ca_path,
+        "tls.client.certPath": str(files.server.cert_path),
+        "tls.client.keyPath": str(files.server.key_path),
+    }
+    started = PymqServer(tmp_path_factory.mktemp("tls-server"), settings)
+    yield started
+    started.stop()
+
+
+def run_java(
+    server: PymqServer, client: str, directory: Path, trust_path: str, identity: PemFiles | None
+) -> ProgramOutput:
+    """Run the scenarios with RocketMQ's own TLS settings, which stand in a file."""
+    (java,) = require("java")
+    lines = ["tls.test.mode.enable=false", "tls.client.authServer=true", f"tls.client.trustCertPath={trust_path}"]
+    if identity is not None:
+        lines += [f"tls.client.certPath={identity.cert_path}", f"tls.client.keyPath={identity.key_path}"]
+    directory.mkdir()
+    tls_file = directory / "tls.properties"
+    tls_file.write_text("\n".join(lines))
+    prefix = f"tls-{uuid.uuid4().hex[:8]}"
+    asyncio.run(make_topics(server, [f"{prefix}-{scenario}" for scenario in SCENARIOS]))
+    flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Duser.home={directory}"]
+    flags += [f"-Drocketmq.client.logRoot={directory}/logs", "-Dtls.enable=true", f"-Dtls.config.file={tls_file}"]
+    command = [java, *flags, "-cp", compiled("client", client), "interop.Main", server.namesrv, prefix]
+    return run_program([*command, *SCENARIOS], directory)
+
+
+async def make_topics(server: PymqServer, names: list[str]) -> None:
+    files = certificates()
+    tls = Tls(files.ca_path, str(files.client.cert_path), str(files.client.key_path))
+    async with Admin(server.namesrv, tls=tls) as admin:
+        for name in names:
+            await admin.topics.put(server.broker, TopicConfig(topic_name=name, read_queue_nums=4, write_queue_nums=4))
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_java_works_over_mutual_tls(tls_server: PymqServer, tmp_path: Path, client: str) -> None:
+    files = certificates()
+    output = run_java(tls_server, client, tmp_path / "java", files.ca_path, files.client)
+    assert {scenario: output.error(scenario) for scenario in SCENARIOS} == dict.fromkeys(SCENARIOS)
+
+
+def test_java_without_a_certificate_is_refused(tls_server: PymqServer, tmp_path: Path) -> None:
+    output = run_java(tls_server, "client-5.3.3", tmp_path / "java", certificates().ca_path, None)
+    assert output.error("sync_send") is not None
+
+
+def test_java_refuses_a_server_of_another_authority(tls_server: PymqServer, tmp_path: Path) -> None:
+    files = certificates()
+    output = run_java(tls_server, "client-5.3.3", tmp_path / "java", files.stranger_ca_path, files.client)
+    assert output.error("sync_send") is not None
