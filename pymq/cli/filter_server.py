@@ -100,7 +100,7 @@ def _settings(
         broker = format_address(*parse_address(broker))
     except ValueError as error:
         raise UsageError(f"--broker: {error}") from error
-    if host in ("0.0.0.0", "::") and not advertise:
+    if host in ("0.0.0.0", "::") and not advertise:  # noqa: S104
         raise UsageError(f"--host {host} is not an address to connect to: give consumers one with --advertise")
     return FilterServerSettings(
         broker=broker,

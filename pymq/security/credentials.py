@@ -15,7 +15,7 @@ from pymq.security.yaml_tree import Scalar, YamlError, parse_yaml
 from pymq.wire.command import Command
 
 ACCESS_KEY_VARIABLE: Final = "PYMQ_ACCESS_KEY"
-SECRET_KEY_VARIABLE: Final = "PYMQ_SECRET_KEY"
+SECRET_KEY_VARIABLE: Final = "PYMQ_SECRET_KEY"  # noqa: S105 - a name
 FILE_VARIABLE: Final = "PYMQ_CREDENTIALS_FILE"
 
 
