@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from pymq.client.admin import guarded
-from pymq.client.admin.guarded import Changed, Seen, change_entry
+from pymq.client.admin.guarded import Changed, Seen
 from pymq.errors import ConflictError, RefusedError
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.wire.codes import ResponseCode
@@ -49,7 +49,7 @@ class Broker:
         def merge(before: Config | None) -> Config:
             return msgspec.structs.replace(before or Config(group_name="g"), **changes)
 
-        return asyncio.run(change_entry("group 'g'", self.read, merge, self.write))
+        return asyncio.run(guarded.change_entry("group 'g'", self.read, merge, self.write))
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,50 @@
+"""Mutation tests of table versions and notices: their unit tests catch every seeded bug."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterator
+from importlib import import_module
+
+import pytest
+
+from pymq.client.admin import guarded
+from tests.broker.metadata.seeded_bugs import BUGS
+from tests.planting import Bug
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Silence the log, and let a change that is refused be tried again at once."""
+    monkeypatch.setattr(guarded, "RETRY_AFTER_S", 0.0)
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("suite", sorted({suite for bug in BUGS for suite in bug.suites}))
+def test_without_a_bug_the_tests_pass(suite: str) -> None:
+    _run(suite)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_seeded_bug_is_caught(bug: Bug) -> None:
+    for suite in bug.suites:
+        with bug.planted():
+            try:
+                _run(suite)
+            except (Exception, pytest.fail.Exception):
+                return
+    raise AssertionError(f"{bug.name} passed {bug.suites}")
+
+
+def _run(suite: str) -> None:
+    module, _, name = suite.rpartition(".")
+    test = getattr(import_module(f"tests.{module}"), name)
+    marks = [mark.args for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
+    cases = [{argument: value} for argument, values in marks for value in values] or [{}]
+    for case in cases:
+        with pytest.MonkeyPatch.context() as patch:
+            patches = {"monkeypatch": patch} if "monkeypatch" in inspect.signature(test).parameters else {}
+            test(**case, **patches)
