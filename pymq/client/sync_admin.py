@@ -109,6 +109,7 @@ class SyncGroupAdmin(_Part[GroupAdmin]):
     topics = _blocking(GroupAdmin.topics)
     lag = _blocking(GroupAdmin.lag)
     topic_lags = _blocking(GroupAdmin.topic_lags)
+    topic_lags_at = _blocking(GroupAdmin.topic_lags_at)
     waiting_since = _blocking(GroupAdmin.waiting_since)
     online = _blocking(GroupAdmin.online)
     subscription = _blocking(GroupAdmin.subscription)

@@ -112,11 +112,12 @@ class TopicLag(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
 
     ``lag`` counts the messages in queues with a committed offset. ``unknown_queues`` have messages and no committed
     offset. ``waiting_since_ms`` is the store time of the oldest message that waits, Unix ms, 0 when none does or it
-    was not asked for.
+    was not asked for. ``committed`` is the sum of the committed offsets: it grows by what the group consumes.
     """
 
     queues: int = 0
     lag: int = 0
+    committed: int = 0
     invisible: int = 0
     unknown_queues: int = 0
     waiting_since_ms: int = 0
@@ -127,6 +128,7 @@ class TopicLag(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
         return TopicLag(
             queues=self.queues + other.queues,
             lag=self.lag + other.lag,
+            committed=self.committed + other.committed,
             invisible=self.invisible + other.invisible,
             unknown_queues=self.unknown_queues + other.unknown_queues,
             waiting_since_ms=min(times, default=0),

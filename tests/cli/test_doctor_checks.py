@@ -15,13 +15,11 @@ from pymq.cli.doctor.registry import OWN_CHECKS, all_checks, chosen, run_checks,
 from pymq.cli.doctor.state import Broker, ClusterState, Group, NameServer, Port, Skew
 from pymq.cli.replica_view import BrokerView
 from pymq.errors import UsageError
-from pymq.model.message import MessageQueue
 from pymq.model.route import BrokerData
 from pymq.model.tables import TopicConfig
-from pymq.wire.bodies_admin import ConsumeOffset
+from pymq.wire.bodies_admin import TopicLag
 from pymq.wire.bodies_replication import HaClientState, ReplicationStatus, SlaveState
 
-QUEUE = MessageQueue("orders", "broker-a", 0)
 RUNTIME = {
     "brokerVersionDesc": "V5_3_3",
     "pymqVersion": __version__,
@@ -68,9 +66,9 @@ def following() -> HaClientState:
 
 
 def group(lag: int = 5, members: int = 1, taken: int | None = None, **parts: Any) -> Group:
-    queues = {QUEUE: ConsumeOffset(broker_offset=100, consumer_offset=100 - lag)}
-    later = None if taken is None else {QUEUE: ConsumeOffset(broker_offset=100, consumer_offset=100 - lag + taken)}
-    return Group("g", members, queues=queues, later=later, **{"differing": {}, **parts})
+    lags = {"orders": TopicLag(queues=1, lag=lag, committed=100 - lag)}
+    later = None if taken is None else {"orders": TopicLag(queues=1, lag=lag, committed=100 - lag + taken)}
+    return Group("g", members, lags=lags, later=later, **{"differing": {}, **parts})
 
 
 def only(findings: Iterable[Finding]) -> Finding:

@@ -109,13 +109,14 @@ class ConsumptionHandlers:
 
     def _topic_lag(self, group: str, topic: TopicConfig, *, with_times: bool) -> Steps[TopicLag]:
         name, store = topic.topic_name, self._store
-        lag = invisible = unknown = 0
+        lag = invisible = unknown = taken = 0
         waiting_ms: list[int] = []
         for queue_id in range(topic.queue_count):
             committed, end = self._cursors.query(group, name, queue_id), store.max_offset(name, queue_id)
             invisible += self._invisible.get((name, group, queue_id), 0)
             if committed >= 0:
                 lag += max(0, end) - committed
+                taken += committed
             elif end > store.min_offset(name, queue_id):
                 unknown += 1
             if with_times and 0 <= committed < end:
@@ -126,6 +127,7 @@ class ConsumptionHandlers:
         return TopicLag(
             queues=topic.queue_count,
             lag=lag,
+            committed=taken,
             invisible=invisible,
             unknown_queues=unknown,
             waiting_since_ms=min((ms for ms in waiting_ms if ms > 0), default=0),

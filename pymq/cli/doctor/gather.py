@@ -7,17 +7,20 @@ import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from typing import Protocol, TypeVar
 
-from pymq.cli.doctor.state import Broker, ClusterState, Group, NameServer, Offsets, Port, Skew, number
+from pymq.cli.doctor.state import Broker, ClusterState, Group, Lags, NameServer, Port, Skew, number
 from pymq.cli.replica_view import BrokerView, ask
 from pymq.client.admin import Admin
 from pymq.clock import Clock
 from pymq.errors import PymqError, UnreachableError
 from pymq.model.hosts import format_address, host_of, is_address_server, parse_address
 from pymq.model.names import is_system_group
+from pymq.wire.bodies_admin import TopicLag
 
 AT_ONCE = 16  # brokers refuse with 2 when 64 such requests wait
+LAGS_AT_ONCE = 2  # a broker makes large answers one slice at a time: more at once only make each of them late
 PORT_TIMEOUT_S = 2.0
 FAST_PORT_DISTANCE = 2  # RocketMQ's brokers also listen on listenPort - 2
 OBSERVED_MS = 6000  # Java's consumers commit every 5 s
@@ -87,12 +90,13 @@ class Gatherer:
             state.brokers = await _for_each(await ask(admin, views), lambda view: self._broker(admin, view))
             masters = [broker.view.address for broker in state.masters if broker.answers]
             state.groups, state.places_unknown = await self._groups(admin, masters)
-            if self._observe_ms and any(group.lag and group.members for group in state.groups):
+            behind = [group for group in state.groups if group.lag and group.members]
+            if self._observe_ms and behind:
                 await self._sleep(self._observe_ms / 1000)
-                later, failed = await _offsets(admin, masters)
+                later, failed = await _lags(admin, masters, [group.name for group in behind])
                 state.places_unknown |= failed
-                for group in state.groups:
-                    group.later = later.get(group.name)
+                for group in behind:
+                    group.later = later[group.name]
                 state.observed_ms = self._observe_ms
         return state
 
@@ -158,11 +162,10 @@ class Gatherer:
                     if not is_system_group(name):
                         group = groups.setdefault(name, Group(name))
                         group.is_enabled = group.is_enabled and config.consume_enable
-        places, failed = await _offsets(admin, masters)
-        for name, offsets in places.items():
-            if not is_system_group(name):
-                groups.setdefault(name, Group(name)).queues = offsets
         found = [groups[name] for name in sorted(groups)]
+        lags, failed = await _lags(admin, masters, list(groups))
+        for group in found:
+            group.lags = lags[group.name]
         await _for_each(found, lambda group: _ask_members(admin, masters, group))
         return found, failed
 
@@ -210,18 +213,27 @@ def _ports(view: BrokerView, config: dict[str, str]) -> list[tuple[str, str]]:
     return found
 
 
-async def _offsets(admin: Admin, masters: Sequence[str]) -> tuple[dict[str, Offsets], dict[str, str]]:
-    """Returns the places of all groups on the brokers that answer, and why others don't."""
-    found: dict[str, Offsets] = {}
+async def _lags(admin: Admin, masters: Sequence[str], groups: Sequence[str]) -> tuple[dict[str, Lags], dict[str, str]]:
+    """Returns how far each group is on the masters that answer, and why others don't.
+
+    One small request for each group: an answer with all queues of all groups may be 100 MB.
+    """
+    found: dict[str, Lags] = {group: {} for group in groups}
     failed: dict[str, str] = {}
-    for address in masters:
+
+    async def ask(address: str, group: str) -> None:
+        if address in failed:
+            return
         try:
-            answer = await admin.brokers.group_offsets(address)
+            lags = await admin.groups.topic_lags_at(address, group)
         except PymqError as error:
             failed[address] = str(error)
-            continue
-        for group, offsets in answer.items():
-            found.setdefault(group, {}).update(offsets)
+            return
+        for topic, lag in lags.items():
+            found[group][topic] = found[group].get(topic, TopicLag()).plus(lag)
+
+    for address in masters:
+        await _for_each(groups, partial(ask, address), LAGS_AT_ONCE)
     return found, failed
 
 
@@ -235,8 +247,8 @@ async def _ask_members(admin: Admin, masters: Sequence[str], group: Group) -> No
         group.error = str(error)
 
 
-async def _for_each(items: Sequence[T], work: Callable[[T], Awaitable[R]]) -> list[R]:
+async def _for_each(items: Sequence[T], work: Callable[[T], Awaitable[R]], at_once: int = AT_ONCE) -> list[R]:
     found: list[R] = []
-    for at in range(0, len(items), AT_ONCE):
-        found += await asyncio.gather(*map(work, items[at : at + AT_ONCE]))
+    for at in range(0, len(items), at_once):
+        found += await asyncio.gather(*map(work, items[at : at + at_once]))
     return found

@@ -39,7 +39,7 @@ def check_stuck_groups(state: ClusterState) -> Iterator[Finding]:
 
 def _behind(group: Group, observed_ms: int) -> Finding:
     lag, taken = group.lag, group.taken()
-    topics = sorted({queue.topic for queue, at in group.queues.items() if at.lag > 0})
+    topics = sorted(topic for topic, of_topic in group.lags.items() if of_topic.lag > 0)
     of = ", ".join(topic.replace(RETRY_PREFIX, "retries of ") for topic in topics[:3]) + (", …" if topics[3:] else "")
     values = {"lag": lag, "members": group.members, "topics": topics, "taken": taken, "observed_ms": observed_ms}
     if not group.is_enabled:

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pymq.cli.replica_view import BrokerView
-from pymq.model.message import MessageQueue
 from pymq.model.route import BrokerData
 from pymq.model.tables import TopicConfig
-from pymq.wire.bodies_admin import ConsumeOffset
+from pymq.wire.bodies_admin import TopicLag
 
-Offsets = dict[MessageQueue, ConsumeOffset]
+Lags = dict[str, TopicLag]  # by topic
 
 
 @dataclass(slots=True)
@@ -76,7 +75,7 @@ class Broker:
 
 @dataclass(slots=True)
 class Group:
-    """A consumer group. ``queues`` and ``later`` are its places at the begin and at the end of an observation.
+    """A consumer group. ``lags`` and ``later`` are its places at the begin and at the end of an observation.
 
     ``differing``: topic -> selection -> number of members, for topics that members subscribe to differently; None when
     it is not known, then ``error`` says why.
@@ -85,21 +84,21 @@ class Group:
     name: str
     members: int = 0
     is_enabled: bool = True
-    queues: Offsets = field(default_factory=dict)
-    later: Offsets | None = None
+    lags: Lags = field(default_factory=dict)
+    later: Lags | None = None
     differing: dict[str, dict[str, int]] | None = None
     error: str = ""
 
     @property
     def lag(self) -> int:
-        return sum(at.lag for at in self.queues.values())
+        return sum(topic.lag for topic in self.lags.values())
 
     def taken(self) -> int | None:
         """Returns how many messages the group committed during the observation, None without one."""
         if self.later is None:
             return None
-        both = self.queues.keys() & self.later.keys()
-        return sum(self.later[queue].consumer_offset - self.queues[queue].consumer_offset for queue in both)
+        both = self.lags.keys() & self.later.keys()
+        return sum(self.later[topic].committed - self.lags[topic].committed for topic in both)
 
 
 @dataclass(slots=True)

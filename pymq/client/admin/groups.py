@@ -219,6 +219,15 @@ class GroupAdmin:
                     found[topic] = found[topic].plus(TopicLag(waiting_since_ms=await self._oldest(group, topic)))
         return dict(sorted(found.items()))
 
+    async def topic_lags_at(self, address: str, group: str) -> dict[str, TopicLag]:
+        """Returns :meth:`topic_lags` of one master alone; empty when it does not know the group."""
+        header = ConsumeStatsHeader(consumer_group=group, pymq_summary=True)
+        answer = await self._connection.ask_or_none(address, RequestCode.GET_CONSUME_STATS, header, _UNKNOWN)
+        if answer is None:
+            return {}
+        stats = decode_admin_body(ConsumeStats, answer.body)
+        return stats.pymq_topics if stats.pymq_topics is not None else _sums(stats.offset_table)
+
     async def waiting_since(self, group: str, topic: str) -> dict[MessageQueue, int]:
         """Returns the store time (Unix ms) of the oldest message that waits for the group, for queues with such."""
         answers = await self._cluster.asking.each(
@@ -340,6 +349,7 @@ def _sums(table: Mapping[MessageQueue, ConsumeOffset]) -> dict[str, TopicLag]:
         one = TopicLag(
             queues=1,
             lag=0 if is_unknown else at.lag,
+            committed=0 if is_unknown else at.consumer_offset,
             invisible=at.pymq_invisible or 0,
             unknown_queues=int(is_unknown and at.broker_offset > 0),
         )

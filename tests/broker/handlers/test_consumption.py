@@ -69,9 +69,9 @@ def test_sums_by_topic(world: World) -> None:
         reply = caller.ok(Code.GET_CONSUME_STATS, consumerGroup=group, pymqSummary="true", **fields)
         return decode_admin_body(ConsumeStats, reply.body).pymq_topics
 
-    assert sums("g") == {"T": TopicLag(queues=2, lag=3)}
+    assert sums("g") == {"T": TopicLag(queues=2, lag=3, committed=2)}
     third_ms = world.clock.now_ms() - 3000
-    assert sums("g", pymqTimes="true") == {"T": TopicLag(queues=2, lag=3, waiting_since_ms=third_ms)}
+    assert sums("g", pymqTimes="true") == {"T": TopicLag(queues=2, lag=3, committed=2, waiting_since_ms=third_ms)}
     assert sums("g", topic="Nope") == sums("nobody") == {}
     caller.ok(Code.HEART_BEAT, beat(group="fresh"))
     assert sums("fresh", pymqTimes="true") == {"T": TopicLag(queues=2, unknown_queues=1)}
