@@ -19,14 +19,22 @@ if TYPE_CHECKING:
 
 
 class Target:
-    """One queue and the meter of its topic. ``real`` names it as properties of a message that waits elsewhere."""
+    """One queue and the meter of its topic."""
 
-    __slots__ = ("meter", "queue", "real")
+    __slots__ = ("_real", "meter", "queue")
 
     def __init__(self, queue: ConsumeQueue, meter: Meter) -> None:
         self.queue = queue
         self.meter = meter
-        self.real = f"{REAL_TOPIC}\x01{queue.topic}\x02{REAL_QUEUE_ID}\x01{queue.queue_id}\x02".encode()
+        self._real = b""
+
+    @property
+    def real(self) -> bytes:
+        """The queue's name as properties of a message that waits elsewhere."""
+        if not self._real:  # few of tens of thousands of queues need it
+            queue = self.queue
+            self._real = f"{REAL_TOPIC}\x01{queue.topic}\x02{REAL_QUEUE_ID}\x01{queue.queue_id}\x02".encode()
+        return self._real
 
 
 class InnerTarget:
@@ -47,6 +55,7 @@ class SendTargets:
         self._stager = stager
         self._stats = stats
         self._known: dict[tuple[str, int], Target] = {}
+        self._queue_counts: dict[str, int] = {}  # of topics that take plain sends
         self._known_inner: dict[tuple[str, int], InnerTarget] = {}
         self._waiting: dict[str, ConsumeQueue] = {}
         self.get = self._known.get
@@ -55,8 +64,10 @@ class SendTargets:
 
     def find(self, topic_name: str, queue_id: int) -> Target | None:
         """Return the target if it takes plain sends, and cache it for :attr:`get`; else None."""
-        if not self._is_plain(topic_name, queue_id, holds_batches=False):
-            return None
+        if not 0 <= queue_id < self._queue_counts.get(topic_name, 0):
+            if not self._is_plain(topic_name, queue_id, holds_batches=False):
+                return None
+            self._queue_counts[topic_name] = self._topics.require(topic_name).queue_count
         queue = self._stager.queue(topic_name, queue_id)
         if queue is None:
             return None
@@ -94,5 +105,6 @@ class SendTargets:
 
     def _forget(self, changed: list[str]) -> None:
         self._known.clear()
+        self._queue_counts.clear()
         self._known_inner.clear()
         self._waiting.clear()

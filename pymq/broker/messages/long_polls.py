@@ -165,7 +165,7 @@ class LongPolls:
 
     def is_waited_for(self, topic: str, queue_id: int) -> bool:
         """Return True when a pull of the queue is parked."""
-        return (topic, queue_id) in self._by_queue
+        return bool(self._by_queue) and (topic, queue_id) in self._by_queue
 
     def on_arrival(self, topic: str, queue_id: int, tags_codes: Sequence[int], any_accepted: AnyAccepted) -> None:
         """Take note of new messages in a queue: pulls that accept one of them are due. The store's commit calls this.

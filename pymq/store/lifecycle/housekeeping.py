@@ -15,7 +15,10 @@ from pymq.store.queue.queue_table import QueueTable
 from pymq.store.settings import StoreSettings
 from pymq.store.write.appender import Appender
 
-TAILS_A_TICK = 200  # queues whose files a tick opens, makes and writes: some 10 ms, more on a slow file system
+TAILS_A_TICK = 200  # queues whose files a tick opens, makes and writes at most: 5 ms, more on a slow file system
+TAILS_A_TICK_MIN = 20  # of more than that
+# The tails of many queues are written over so many ticks, 30 s: each then has more units, and sends have more time.
+TICKS_A_ROUND = 600
 WHOLE_WRITE_INTERVAL_MS = 60_000  # no checkpoint moves before a whole write
 DISTRUST_INTERVAL_MS = 600_000  # a block of units is compared with its checksum again after so long
 
@@ -76,7 +79,7 @@ class Housekeeping:
         due_ms = self._whole_write_due_ms
         if due_ms is None or now_ms < due_ms:
             try:
-                if not self._queues.write_some_tails(TAILS_A_TICK):
+                if not self._queues.write_some_tails(self._tails_a_tick):
                     self._whole_write_due_ms = due_ms or now_ms + WHOLE_WRITE_INTERVAL_MS
                     return False
             except OSError:
@@ -84,6 +87,13 @@ class Housekeeping:
         self._whole_write_due_ms = None
         self.write()
         return True
+
+    @staticmethod
+    def _tails_a_tick(waiting_count: int) -> int:
+        """How many of the tails that wait at the begin of a round each of its ticks writes."""
+        if waiting_count <= TAILS_A_TICK:
+            return waiting_count
+        return min(max(waiting_count // TICKS_A_ROUND, TAILS_A_TICK_MIN), TAILS_A_TICK)
 
     def write(self) -> None:
         """Write digests and the tails of queues to their files. A failure becomes a problem, and is tried again."""

@@ -46,15 +46,30 @@ class QueueFiles:
         if file is not None:
             self._open.move_to_end(path)
             return file
-        if create and not self.files.exists(path):
+        try:
+            file = self._open_whole(path) if create else self.files.open(path)
+        except FileNotFoundError:
+            if not create:
+                raise
             directory = path.rpartition("/")[0]
             self.files.makedirs(directory)
             parent = directory.rpartition("/")[0]
             self.unsynced_directories.update((directory, parent, self.root))
-        file = self.files.open(path, create=create, size=self.file_size_bytes)
+            file = self.files.open(path, create=True, size=self.file_size_bytes)
         self._open[path] = file
         if len(self._open) > self._open_max:
             self._open.popitem(last=False)[1].close()
+        return file
+
+    def _open_whole(self, path: str) -> File:
+        """Open a file that is there, as most are. One that someone has shortened gets its size again."""
+        file = self.files.open(path)
+        try:
+            if file.size() < self.file_size_bytes:
+                file.truncate(self.file_size_bytes)
+        except OSError:
+            file.close()
+            raise
         return file
 
     def take_unsynced(self) -> tuple[set[str], set[str]]:

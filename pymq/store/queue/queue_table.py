@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from threading import Lock
@@ -59,6 +59,7 @@ class QueueTable:
         self.removed = RemovedQueues(files, f"{root.rpartition('/')[0]}/{DELETED_QUEUES_DIRECTORY}")
         self.deleted_unit_count = 0  # of deleted topics that the saved sums still count
         self._tails: list[ConsumeQueue] = []  # queues whose tails are being written some at a time
+        self._tails_a_call = 1
         self._lock = Lock()
 
     @classmethod
@@ -272,18 +273,20 @@ class QueueTable:
                 if queue.tail:
                     queue.write_tail()
 
-    def write_some_tails(self, count_max: int) -> bool:
-        """Write at most ``count_max`` tails, those of all queues in turn. Return True when no other queue had one.
+    def write_some_tails(self, share: Callable[[int], int]) -> bool:
+        """Write some tails, those of all queues in turn. Return True when no other queue had one.
 
-        Raises OSError; then the rest stays in memory for the next call.
+        ``share`` says at the begin of a round how many of that many tails each call writes. Raises OSError; then the
+        rest stays in memory for the next call.
         """
         with self._lock:
             is_all = False
             if not self._tails:
                 self._tails = [queue for queue in self._units.values() if queue.tail]
-                is_all = len(self._tails) <= count_max
-            batch = self._tails[-count_max:]
-            del self._tails[-count_max:]
+                self._tails_a_call = max(share(len(self._tails)), 1)
+                is_all = len(self._tails) <= self._tails_a_call
+            batch = self._tails[-self._tails_a_call :]
+            del self._tails[-self._tails_a_call :]
             for queue in batch:
                 if self._units.get((queue.topic, queue.queue_id)) is queue:  # not deleted since
                     queue.write_tail()

@@ -305,7 +305,9 @@ class Appender:
             return
         if batch.queues:
             for queue in batch.take_queues():
-                self._show(queue, queue.take_staged())
+                units = queue.take_staged()
+                queue.publish(units)
+                self.tell_grown(queue, units)
         # After the queues: an index that fails must not hide what is in the log.
         if batch.keys:
             self.hand_over_keys(batch.take_keys())
@@ -314,10 +316,6 @@ class Appender:
         """Remember why the log could not be written. The next write tries again."""
         if self._log.broken is None and self.write_problem is None:
             self.write_problem = why  # keep the first text: the free bytes in it would change with each failure
-
-    def _show(self, queue: AnyQueue, units: bytes) -> None:
-        queue.publish(units)
-        self.tell_grown(queue, units)
 
     def tell_grown(self, queue: AnyQueue, units: bytes) -> None:
         """Call the listeners for the queue's newest ``units``, and write the queue's file when too many wait for it."""
@@ -346,7 +344,8 @@ class Appender:
             unconfirmed.confirm_offset = confirm_offset
         while (commit := unconfirmed.pop_ready()) is not None:
             for queue, units in commit.units:
-                self._show(queue, units)
+                queue.publish(units)
+                self.tell_grown(queue, units)
             self._note_unconfirmed()
             if commit.keys:
                 self.hand_over_keys(commit.keys)

@@ -8,7 +8,13 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.store.disk.memory_fs import MemoryFiles
-from pymq.store.lifecycle.housekeeping import TAILS_A_TICK, WHOLE_WRITE_INTERVAL_MS
+from pymq.store.lifecycle.housekeeping import (
+    TAILS_A_TICK,
+    TAILS_A_TICK_MIN,
+    TICKS_A_ROUND,
+    WHOLE_WRITE_INTERVAL_MS,
+    Housekeeping,
+)
 from pymq.store.store import MessageStore
 from tests.store.support import make_store, put
 
@@ -106,20 +112,36 @@ def test_tails_of_many_queues_are_written_in_several_ticks_and_counted_then() ->
     clock = ManualClock()
     store = make_store(MemoryFiles(), clock)
     store.open()
-    count = 2 * TAILS_A_TICK + 50
+    count = TAILS_A_TICK + 10
     for number in range(count):
         put(store, "T", number, b"x")
-    left = []
-    for _ in range(4):
+    left: list[int] = []
+    while not left or left[-1]:
         assert store._checkpoints._written[2] == 0
         tick(clock, store)
         left.append(tails(store))
-    assert left == [count - TAILS_A_TICK, 50, 0, 0]
+    assert left == [*range(count - TAILS_A_TICK_MIN, 0, -TAILS_A_TICK_MIN), 0]
+    tick(clock, store)
     assert store._checkpoints._written[2] == count
     put(store, "T", 0, b"x")
     tick(clock, store)
     assert tails(store) == 0 and store._checkpoints._written[2] == count + 1
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("waiting", "written"),
+    [
+        (0, 0),
+        (TAILS_A_TICK, TAILS_A_TICK),
+        (TAILS_A_TICK + 1, TAILS_A_TICK_MIN),
+        (TICKS_A_ROUND * TAILS_A_TICK_MIN, TAILS_A_TICK_MIN),
+        (TICKS_A_ROUND * 100, 100),
+        (TICKS_A_ROUND * TAILS_A_TICK + TICKS_A_ROUND, TAILS_A_TICK),
+    ],
+)
+def test_a_tick_writes_a_share_of_the_tails_of_many_queues(waiting: int, written: int) -> None:
+    assert Housekeeping._tails_a_tick(waiting) == written
 
 
 def test_a_whole_write_comes_in_time_while_many_queues_get_messages() -> None:
