@@ -30,9 +30,8 @@ BODY = b"0123456789" * 100_000  # many TLS records
 Scenario = Callable[[Server, str], Awaitable[None]]
 
 
-@pytest.fixture(params=[asyncio.new_event_loop, new_event_loop], ids=["asyncio", "default loop"])
-def run(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Runs a scenario with a server on a free port, on both kinds of loop."""
+def runner_on(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> Callable[..., None]:
+    """Return what runs a scenario with a server on a free port."""
 
     def runner(scenario: Scenario, tls: ServerTls | None) -> None:
         async def main() -> None:
@@ -44,10 +43,16 @@ def run(request: pytest.FixtureRequest) -> Callable[..., None]:
             finally:
                 await server.stop()
 
-        with asyncio.Runner(loop_factory=request.param) as loop:
+        with asyncio.Runner(loop_factory=make_loop) as loop:
             loop.run(main())
 
     return runner
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, new_event_loop], ids=["asyncio", "default loop"])
+def run(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Runs a scenario on both kinds of loop."""
+    return runner_on(request.param)
 
 
 def of_server(*, is_required: bool = False, asks_clients: bool = False, is_client_required: bool = False) -> ServerTls:

@@ -134,6 +134,12 @@ def test_the_host_name_counts_only_with_the_systems_authorities(clock: ManualClo
         assert context.minimum_version == ssl.TLSVersion.TLSv1_2
 
 
+def test_a_server_takes_tls_1_2_and_later(clock: ManualClock) -> None:
+    context = server_context(of(certificates().server), clock).current()
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+    assert context.verify_mode == ssl.CERT_NONE  # it asks clients for nothing unless it is told so
+
+
 def _replace(files: PemFiles, by: PemFiles) -> None:
     """Puts other contents in place with a new time stamp, as a tool that renews certificates does."""
     for path, new in zip(files, by, strict=True):
