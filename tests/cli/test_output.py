@@ -13,16 +13,19 @@ from pathlib import Path
 
 import pytest
 
+from pymq.cli import output
 from pymq.cli.cluster import columns_for
 from pymq.cli.output import (
     Column,
     OutputFormat,
+    RecordStream,
     cell_text,
     print_data,
     print_fields,
     print_line,
     print_listing,
     print_note,
+    print_table,
     printable,
     printable_json,
     progress,
@@ -236,3 +239,36 @@ def test_no_progress_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> N
         bar.set_total(20)
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
+
+
+def test_the_note_about_left_out_columns_folds_between_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "line_width_max", lambda: 40)
+    monkeypatch.setattr(output, "is_styled", lambda: False)
+    names = [f"column_{number}" for number in range(8)]
+    columns = [Column(name, right=True, extra=name != names[0]) for name in names]
+    print_table([dict.fromkeys(names, 1)], columns)
+    shown = capsys.readouterr()
+    assert max(map(len, (shown.out + shown.err).splitlines())) <= 40
+    assert " ".join(shown.err.split()).endswith("COLUMN 7: a wider terminal, or -o json, shows all")
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_stream_of_records_is_one_document(count: int) -> None:
+    rows = [{"name": f"r{number}", "text": "a\tb", "more": [number]} for number in range(count)]
+
+    def streamed(kind: OutputFormat | None) -> str:
+        stream = RecordStream(
+            kind, lambda row: json.dumps(row).encode() + b"\n", lambda row: row, ("name", "more", "text", "absent")
+        )
+        pieces = [stream(row) for row in rows]
+        assert all(piece.endswith(b"\n") for piece in pieces), "each piece can be shown at once"
+        return (b"".join(pieces) + stream.end()).decode()
+
+    assert json.loads(streamed(OutputFormat.json)) == rows
+    assert [json.loads(line) for line in streamed(OutputFormat.jsonl).splitlines()] == rows
+    assert streamed(OutputFormat.yaml) == formatted(rows, OutputFormat.yaml)
+    lines = [f"r{number}\t[{number}]\ta\\tb\t" for number in range(count)]
+    assert streamed(OutputFormat.tsv).splitlines() == (["name\tmore\ttext\tabsent", *lines] if rows else [])
+    assert streamed(None) == streamed(OutputFormat.jsonl)

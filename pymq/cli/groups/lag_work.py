@@ -18,7 +18,7 @@ from pymq.model import pop
 from pymq.model.names import RETRY_PREFIX, check_group, check_topic, is_system_group
 from pymq.wire.bodies_admin import ConsumeOffset, TopicLag
 
-GROUPS_AT_ONCE = 8  # a broker makes large answers one slice at a time, so more at once only make each of them late
+GROUPS_AT_ONCE = 4  # a broker makes large answers one slice at a time, so more at once only make each of them late
 TOPICS_AT_ONCE = 8
 
 KeyT = TypeVar("KeyT")

@@ -81,12 +81,16 @@ def print_table(records: Sequence[Mapping[str, Any]], columns: Sequence[Column])
 
     Where the terminal is too narrow, long texts fold and extra columns are left out, with a note that says which.
     """
-    lines, left_out = table_lines(records, columns, line_width_max())
+    width = line_width_max()
+    lines, left_out = table_lines(records, columns, width)
     if is_styled():
         lines[0] = f"\033[1m{lines[0]}\033[0m"
     sys.stdout.write("\n".join(lines) + "\n")
     if left_out:
-        print_note(f"no room for {', '.join(left_out)}: a wider terminal, or -o json, shows all")
+        import textwrap
+
+        text = f"no room for {', '.join(left_out)}: a wider terminal, or -o json, shows all"
+        print_note(textwrap.fill(text, width or len(text), break_on_hyphens=False))
 
 
 def print_section(title: str, records: Sequence[Mapping[str, Any]], columns: Sequence[Column], empty: str) -> None:
