@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pymq.net.memory_budget import MemoryBudget
     from pymq.net.tls import ServerTls
 
+TOKEN_LENGTH_MAX = 1024
 MetricsPortOption = Annotated[
     int | None,
     typer.Option(
@@ -38,11 +39,12 @@ class MetricsView(Protocol):
 
 
 class MetricsPlace(NamedTuple):
-    """The address at which to serve metrics, and how it takes TLS."""
+    """The address at which to serve metrics, how it takes TLS, and the token that clients show ("" for none)."""
 
     host: str
     port: int
     tls: ServerTls | None = None
+    token: str = ""
 
 
 def metrics_flags(port: int | None) -> dict[str, Any]:
@@ -61,7 +63,25 @@ def metrics_place(config: BrokerConfig | NamesrvConfig, default_host: str) -> Me
     if config.metrics_exporter_type != PROM:
         return None
     host = config.metrics_prom_exporter_host or default_host
-    return MetricsPlace(host, config.metrics_prom_exporter_port, server_tls(config, SystemClock()))
+    return MetricsPlace(
+        host, config.metrics_prom_exporter_port, server_tls(config, SystemClock()), _token_in(config.metrics_token_file)
+    )
+
+
+def _token_in(path: str) -> str:
+    """Return the token in a file; "" without a file. Raises ConfigError."""
+    from pymq.errors import ConfigError, UsageError
+    from pymq.security.private_file import read_private_file
+
+    if not path:
+        return ""
+    try:
+        token = read_private_file(path).decode("latin-1").strip()
+    except UsageError as error:
+        raise ConfigError(f"metricsTokenFile: {error}") from None
+    if not 1 <= len(token) <= TOKEN_LENGTH_MAX or not all("!" <= each <= "~" for each in token):
+        raise ConfigError(f"metricsTokenFile {path}: write 1 to {TOKEN_LENGTH_MAX} characters of ASCII without blanks")
+    return token
 
 
 @asynccontextmanager
@@ -75,7 +95,7 @@ async def serving_metrics(place: MetricsPlace | None, view: MetricsView) -> Asyn
         return
     from pymq.metrics.endpoint import MetricsEndpoint  # imports its libraries only when they are needed
 
-    endpoint = MetricsEndpoint(view.collectors, view.labels, budget=view.budget, tls=place.tls)
+    endpoint = MetricsEndpoint(view.collectors, view.labels, budget=view.budget, tls=place.tls, token=place.token)
     try:
         scheme = "https" if place.tls is not None and place.tls.is_required else "http"
         yield f"{scheme}://{await endpoint.start(place.host, place.port)}"

@@ -157,6 +157,7 @@ class BrokerConfig(TlsConfig):
     metrics_exporter_type: str = setting("metricsExporterType", "DISABLE", "PROM serves metrics to Prometheus.", choices=("DISABLE", "PROM"))
     metrics_prom_exporter_host: str = setting("metricsPromExporterHost", "", "Address to serve metrics on; empty: brokerIP1.")
     metrics_prom_exporter_port: int = setting("metricsPromExporterPort", 5557, "Port to serve metrics on; 0 takes any free port.", minimum=0, maximum=65535)
+    metrics_token_file: str = setting("metricsTokenFile", "", "File with the bearer token that clients of the metrics show; only its owner may read it. Empty: they need none.")
     metrics_label: str = setting("metricsLabel", "", "Labels for every metric: `key:value` pairs separated by commas.", form=METRICS_LABEL)
     metrics_series_max: int = setting("metricsOtelCardinalityLimit", 100_000, "Most series of one metric (RocketMQ: 50000); the oldest ones stay.", minimum=100, maximum=1_000_000, runtime=True)
 

@@ -42,6 +42,7 @@ class NamesrvConfig(TlsConfig):
     metrics_exporter_type: str = setting("metricsExporterType", "DISABLE", "PROM serves metrics to Prometheus.", choices=("DISABLE", "PROM"))
     metrics_prom_exporter_host: str = setting("metricsPromExporterHost", "", "Address to serve metrics on; empty: the bind address.")
     metrics_prom_exporter_port: int = setting("metricsPromExporterPort", 5558, "Port to serve metrics on; 0 takes any free port.", minimum=0, maximum=65535)
+    metrics_token_file: str = setting("metricsTokenFile", "", "File with the bearer token that clients of the metrics show; only its owner may read it. Empty: they need none.")
     metrics_label: str = setting("metricsLabel", "", "Labels for every metric: `key:value` pairs separated by commas.", form=METRICS_LABEL)
     metrics_series_max: int = setting("metricsOtelCardinalityLimit", 10_000, "Most series of one metric; the oldest ones stay.", minimum=100, maximum=1_000_000, runtime=True)
     idle_timeout_s: int = setting("serverChannelMaxIdleTimeSeconds", 120, "Seconds without a byte after which a connection is closed.", minimum=5, maximum=86_400, runtime=True)

@@ -41,17 +41,18 @@ class MetricsEndpoint:
         limits: HttpLimits | None = None,
         budget: MemoryBudget | None = None,
         tls: ServerTls | None = None,
+        token: str = "",
         now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``budget`` counts what scrapers have not read."""
+        """``budget`` counts what scrapers have not read; ``token``: what they show, "" for nothing."""
         self.address = ""
         self._collectors = collectors
         self._labels = labels
         self._now_s = now_s
         self._process = ProcessMetrics()
         self._turn = asyncio.Lock()
-        pages = {METRICS_PATH: Page(CONTENT_TYPE, self._text), HEALTH_PATH: Page("text/plain", _healthy)}
-        self._server = HttpServer(pages, limits, budget, tls)
+        pages = {METRICS_PATH: Page(CONTENT_TYPE, self._text), HEALTH_PATH: Page("text/plain", _healthy, is_open=True)}
+        self._server = HttpServer(pages, limits, budget, tls, token)
 
     async def start(self, host: str, port: int) -> str:
         """Listens on ``host:port`` (0: any free port) and returns the address.

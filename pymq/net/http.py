@@ -7,6 +7,7 @@ length takes little memory, and a client that does not read its page delays only
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
@@ -35,10 +36,14 @@ _PLAIN = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The answer for one path. ``make`` is called for each request; if its first piece fails, the request does."""
+    """The answer for one path. ``make`` is called for each request; if its first piece fails, the request does.
+
+    ``is_open``: a client needs no token for it.
+    """
 
     content_type: str
     make: Callable[[], AsyncGenerator[bytes]]
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +97,10 @@ class HttpServer:
         limits: HttpLimits | None = None,
         budget: MemoryBudget | None = None,
         tls: ServerTls | None = None,
+        token: str = "",
     ) -> None:
-        """``budget`` counts what clients have not read."""
+        """``budget`` counts what clients have not read; clients show ``token`` unless it is empty."""
+        self._token = token.encode()
         self.refused_count = 0  # connections over the limit, invalid requests, and what the budget closed
         self._budget = budget or MemoryBudget()
         self._pages = pages
@@ -187,6 +194,10 @@ class HttpServer:
         if page is None:
             await _write_short(http, writer, 404, f"there is {' and '.join(sorted(self._pages))}")
             return
+        if self._token and not page.is_open and not _has_token(request, self._token):
+            self.refused_count += 1
+            await _write_short(http, writer, 401, "a bearer token is needed", [("WWW-Authenticate", "Bearer")])
+            return
         async with aclosing(page.make()) as pieces:
             try:
                 first = await anext(pieces, b"")
@@ -199,6 +210,13 @@ class HttpServer:
             async for piece in pieces:
                 await _write_piece(http, writer, piece, answering)
             _send(http, writer, h11.EndOfMessage())
+
+
+def _has_token(request: h11.Request, token: bytes) -> bool:
+    """Return whether a request shows this token. The time that it takes tells nothing of the token."""
+    values = [value for name, value in request.headers if name == b"authorization"]
+    scheme, _, shown = values[0].partition(b" ") if len(values) == 1 else (b"", b"", b"")
+    return scheme.lower() == b"bearer" and hmac.compare_digest(shown.strip(), token)
 
 
 async def _read_request(http: h11.Connection, reader: asyncio.StreamReader) -> h11.Request:

@@ -105,6 +105,30 @@ async def fetched(url: str, tls: Tls) -> bytes:
     return answer
 
 
+@pytest.mark.parametrize(
+    ("content", "mode", "text"),
+    [
+        (b"token", 0o644, "chmod 600"),
+        (b"", 0o600, "write 1 to 1024 characters"),
+        (b"two words", 0o600, "write 1 to 1024 characters"),
+        (b"x" * 1025, 0o600, "write 1 to 1024 characters"),
+        (None, 0, "can't be read"),
+    ],
+)
+def test_a_bad_token_file_is_refused(tmp_path: Path, content: bytes | None, mode: int, text: str) -> None:
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_bytes(content)
+        path.chmod(mode)
+    config = load_namesrv_config(None, {"metricsExporterType": "PROM", "metricsTokenFile": str(path)})
+    with pytest.raises(ConfigError, match=f"metricsTokenFile.*{text}"):
+        metrics_place(config, "127.0.0.1")
+    path.write_bytes(b"x" * 1024 + b"\n")
+    path.chmod(0o600)
+    place = metrics_place(config, "127.0.0.1")
+    assert place is not None and place.token == "x" * 1024
+
+
 def test_a_broker_with_an_expired_certificate_does_not_start(tmp_path: Path) -> None:
     expired = certificates().expired
     keys = {"tls.server.certPath": str(expired.cert_path), "tls.server.keyPath": str(expired.key_path)}

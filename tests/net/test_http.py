@@ -49,12 +49,12 @@ class Pages:
 Talk = Callable[[HttpServer, int, Pages], Awaitable[None]]
 
 
-def serve(talk: Talk, limits: HttpLimits | None = None, budget: MemoryBudget | None = None) -> None:
+def serve(talk: Talk, limits: HttpLimits | None = None, budget: MemoryBudget | None = None, token: str = "") -> None:
     """Run ``talk`` beside a server."""
 
     async def main() -> None:
         pages = Pages()
-        server = HttpServer(pages.table(), limits, budget)
+        server = HttpServer(pages.table(), limits, budget, token=token)
         port = await server.start("127.0.0.1", 0)
         try:
             async with asyncio.timeout(30):
@@ -271,3 +271,43 @@ def test_what_a_client_has_not_read_counts_in_the_memory_budget(limit_bytes: int
         assert budget.total_bytes == 0
 
     serve(talk, budget=budget)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ("Authorization: Bearer secret-token\r\n", 200),
+        ("authorization: bearer secret-token\r\n", 200),
+        ("", 401),
+        ("Authorization: Bearer secret-toke\r\n", 401),
+        ("Authorization: Bearer secret-token2\r\n", 401),
+        ("Authorization: Basic secret-token\r\n", 401),
+        ("Authorization: secret-token\r\n", 401),
+        ("Authorization: Bearer\r\n", 401),
+        ("Authorization: Bearer wrong\r\nAuthorization: Bearer secret-token\r\n", 401),
+    ],
+)
+def test_a_server_with_a_token_answers_only_those_that_show_it(headers: str, status: int) -> None:
+    async def talk(server: HttpServer, port: int, pages: Pages) -> None:
+        answer = await say(port, f"GET /short HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode())
+        assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+        assert (b"WWW-Authenticate: Bearer" in answer) == (status == 401)
+        assert server.refused_count == (status == 401)
+        assert b"secret" not in answer
+
+    serve(talk, token="secret-token")
+
+
+def test_an_open_page_needs_no_token() -> None:
+    async def made() -> AsyncGenerator[bytes]:
+        yield b"here"
+
+    async def scenario() -> None:
+        server = HttpServer({"/health": Page("text/plain", made, is_open=True)}, token="secret-token")
+        port = await server.start("127.0.0.1", 0)
+        try:
+            assert (await say(port, b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")).endswith(b"here\r\n0\r\n\r\n")
+        finally:
+            await server.stop()
+
+    asyncio.run(scenario())
