@@ -315,3 +315,26 @@ def test_a_file_of_tls_keys_counts_before_the_configuration_file(tmp_path: Path)
 def test_the_password_of_a_key_is_masked() -> None:
     config = load_broker_config(None, {"tls.server.keyPassword": "hidden"})
     assert config.as_properties()["tls.server.keyPassword"] == "******"
+
+
+@pytest.mark.parametrize(
+    ("keys", "warnings"),
+    [
+        ({}, ["there is no authentication"]),
+        ({"acl": "yes"}, ["checked but not encrypted"]),
+        ({"tls.server.mode": "enforcing"}, ["there is no authentication"]),
+        ({"acl": "yes", "tls.server.mode": "enforcing"}, []),
+        ({"tls.server.mode": "enforcing", "tls.server.need.client.auth": "require"}, []),
+        ({"tls.server.need.client.auth": "require"}, ["there is no authentication"]),
+    ],
+)
+def test_a_server_for_other_machines_warns_of_what_it_does_not_check(
+    keys: dict[str, str], warnings: list[str], tmp_path: Path
+) -> None:
+    files = {"tls.server.certPath": "/a.pem", "tls.server.keyPath": "/a.key", "tls.server.trustCertPath": "/ca.pem"}
+    given = {**files, **{key: value for key, value in keys.items() if key != "acl"}, "bindAddress": "192.0.2.10"}
+    if "acl" in keys:
+        given |= {"aclEnable": "true", "plainAclFile": str(tmp_path / "plain_acl.yml")}
+    found = load_namesrv_config(None, given).warnings
+    assert len(found) == len(warnings)
+    assert all(text in line for text, line in zip(warnings, found, strict=True))

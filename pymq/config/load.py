@@ -18,7 +18,7 @@ from pymq.config.environment import misspelled_in, settings_in, variable_of
 from pymq.config.namesrv import NamesrvConfig
 from pymq.config.replication import replication_warnings
 from pymq.config.security import exposure_warnings
-from pymq.config.tls import CONFIG_FILE, KEY_PREFIX, TlsConfig, check_tls
+from pymq.config.tls import CONFIG_FILE, ENFORCING, KEY_PREFIX, REQUIRE, TlsConfig, check_tls
 from pymq.config.values import SLAVE
 from pymq.errors import ConfigError, UsageError
 
@@ -63,8 +63,18 @@ def load_namesrv_config(
     _fill(config, path, overrides, env)
     config.check()
     check_tls(config)
-    config.warnings += exposure_warnings("bindAddress", config.bind_address, is_secured=config.acl_enable)
+    config.warnings += _exposure_warnings(config)
     return config
+
+
+def _exposure_warnings(config: BrokerConfig | NamesrvConfig) -> list[str]:
+    return exposure_warnings(
+        "bindAddress",
+        config.bind_address,
+        is_secured=config.acl_enable,
+        is_encrypted=config.tls_server_mode == ENFORCING,
+        proves_clients=config.tls_server_need_client_auth == REQUIRE,
+    )
 
 
 def load_tls_config(env: Mapping[str, str]) -> TlsConfig:
@@ -194,7 +204,7 @@ def _check_broker(config: BrokerConfig) -> None:
 
 def _advertise(config: BrokerConfig) -> None:
     """Determines the address that the broker gives to clients, which is also part of every message id."""
-    config.warnings += exposure_warnings("bindAddress", config.bind_address, is_secured=config.acl_enable)
+    config.warnings += _exposure_warnings(config)
     config.bind_address = _as_ip("bindAddress", config.bind_address)
     bind = ipaddress.ip_address(config.bind_address)
     if not config.broker_ip1:

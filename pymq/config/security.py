@@ -27,10 +27,13 @@ def check_security(settings: SecuritySettings) -> None:
         raise ConfigError("aclEnable=true needs the file of accounts: set plainAclFile=PATH/plain_acl.yml")
 
 
-def exposure_warnings(what: str, address: str, *, is_secured: bool = False) -> list[str]:
+def exposure_warnings(
+    what: str, address: str, *, is_secured: bool = False, is_encrypted: bool = False, proves_clients: bool = False
+) -> list[str]:
     """Return a warning if a server that listens on ``address`` is open to other machines. ``what`` names the setting.
 
-    A host name counts as open: it may stand for any address.
+    A host name counts as open: it may stand for any address. ``is_secured``: it checks requests; ``is_encrypted``: it
+    takes only TLS; ``proves_clients``: and only clients with a certificate.
     """
     try:
         if ipaddress.ip_address(address).is_loopback:
@@ -38,9 +41,14 @@ def exposure_warnings(what: str, address: str, *, is_secured: bool = False) -> l
     except ValueError:
         if address == "localhost":
             return []
+    if is_encrypted and (is_secured or proves_clients):
+        return []
     if is_secured:
-        return [f"{what} is {address}: requests are checked but not encrypted, every host on their way can read them"]
+        return [
+            f"{what} is {address}: requests are checked but not encrypted, every host on their way can read them; "
+            "set tls.server.mode=enforcing"
+        ]
     return [
         f"{what} is {address}: every host that reaches the port can read, write and administer, there is no "
-        "authentication; set aclEnable=true, or use it only on a network where you trust all hosts"
+        "authentication; set aclEnable=true, or tls.server.need.client.auth=require and tls.server.mode=enforcing, or use it only on a network where you trust all hosts"
     ]
