@@ -50,5 +50,6 @@ def exposure_warnings(
         ]
     return [
         f"{what} is {address}: every host that reaches the port can read, write and administer, there is no "
-        "authentication; set aclEnable=true, or tls.server.need.client.auth=require and tls.server.mode=enforcing, or use it only on a network where you trust all hosts"
+        "authentication; set aclEnable=true, or tls.server.need.client.auth=require and tls.server.mode=enforcing, or "
+        "use it only on a network where you trust all hosts"
     ]
