@@ -160,6 +160,22 @@ class RequestCode:
     PYMQ_PLAN_BROKER_CONFIG: Final = 9110
 
 
+# What Java's clients with binary headers make of codes that do not fit: the lower 16 bits. RocketMQ's brokers refuse
+# them as unknown.
+CUT_CODES: Final[dict[int, int]] = {
+    code & 0xFFFF: code
+    for code in (
+        RequestCode.POP_MESSAGE,
+        RequestCode.ACK_MESSAGE,
+        RequestCode.PEEK_MESSAGE,
+        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+        RequestCode.NOTIFICATION,
+        RequestCode.POLLING_INFO,
+        RequestCode.BATCH_ACK_MESSAGE,
+    )
+}
+
+
 class ResponseCode:
     """How a request ended."""
 

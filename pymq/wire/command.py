@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from pymq.errors import ProtocolViolation
-from pymq.wire.codes import LANGUAGE_CODES, LANGUAGES, VERSION_5_3_3
+from pymq.wire.codes import CUT_CODES, LANGUAGE_CODES, LANGUAGES, VERSION_5_3_3
 from pymq.wire.header import Header, Int32, encode_header
 
 SERIALIZE_JSON = 0
@@ -214,7 +214,7 @@ def _decode_odd_json_header(header: bytes) -> tuple[_JsonHeader, dict[str, str]]
 
 
 def decode_binary_header(header: bytes, body: bytes) -> Command:
-    """Decode a command from a ROCKETMQ header."""
+    """Decode a command from a ROCKETMQ header. The code of a pop request, cut to 16 bits, becomes whole again."""
     try:
         code, language, version, opaque, flag = _BINARY_FIXED.unpack_from(header, 0)
         at = _BINARY_FIXED.size
@@ -225,7 +225,7 @@ def decode_binary_header(header: bytes, body: bytes) -> Command:
     except (struct.error, UnicodeDecodeError, ValueError) as error:
         raise ProtocolViolation("binary-header", f"the binary header can't be read: {error}") from error
     return Command(
-        code,
+        code if flag & FLAG_RESPONSE else CUT_CODES.get(code, code),
         opaque=opaque,
         flag=flag,
         language=LANGUAGES[language] if language < len(LANGUAGES) else "OTHER",

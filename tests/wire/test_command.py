@@ -54,6 +54,14 @@ def test_a_command_survives_both_codecs(serialize: int) -> None:
     assert decode_command(frame[4:]) == command
 
 
+@pytest.mark.parametrize(("cut", "code"), [(3442, 200050), (3443, 200051), (3447, 200055), (3543, 200151), (11, 11)])
+def test_codes_of_pops_that_a_binary_header_cuts_are_whole_again(cut: int, code: int) -> None:
+    command = Command(cut, ext={"topic": "T"}, serialize=SERIALIZE_ROCKETMQ)
+    assert decode_command(encode_command(command)[4:]).code == code
+    command.flag = FLAG_RESPONSE
+    assert decode_command(encode_command(command)[4:]).code == cut, "the code of an answer is no request's"
+
+
 def test_the_binary_header_is_byte_for_byte_what_java_writes() -> None:
     command = Command(105, version=479, ext={"topic": "T"}, serialize=SERIALIZE_ROCKETMQ)
     assert (

@@ -12,10 +12,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pymq.broker.pop.check_points import CheckPoint, CheckPointKey
-from pymq.errors import StoreError
+from pymq.errors import ProtocolViolation, StoreError
 from pymq.model import pop
 from pymq.wire.codes import VERSION_5_3_3, RequestCode
-from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, FRAME_HEAD, SERIALIZE_JSON
+from pymq.wire.command import (
+    FLAG_ONEWAY,
+    FLAG_RESPONSE,
+    FRAME_HEAD,
+    SERIALIZE_JSON,
+    SERIALIZE_ROCKETMQ,
+    Command,
+    decode_binary_header,
+    encode_command,
+)
 from pymq.wire.header import Int32
 from pymq.wire.headers.pop import AckMessageHeader
 
@@ -27,8 +36,11 @@ if TYPE_CHECKING:
     from pymq.net.server import Connection
     from pymq.store.store import MessageStore
 
-# The code does not fit into a binary header, so all clients send these in JSON.
-_START = b'{"code":%d,' % RequestCode.ACK_MESSAGE
+# How the header begins. A binary one has the lower 16 bits of the code.
+_STARTS = {
+    SERIALIZE_JSON: b'{"code":%d,' % RequestCode.ACK_MESSAGE,
+    SERIALIZE_ROCKETMQ: (RequestCode.ACK_MESSAGE & 0xFFFF).to_bytes(2, "big"),
+}
 UNKNOWN = -1
 _ANSWER = (
     b'{"code":0,"extFields":{},"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
@@ -45,7 +57,14 @@ class AckHead(msgspec.Struct, gc=False):
     flag: int = 0
 
 
-_decode = msgspec.json.Decoder(AckHead, strict=False).decode
+_decode_json = msgspec.json.Decoder(AckHead, strict=False).decode
+
+
+def _decode_binary(header: bytes) -> AckHead:
+    """Return a binary header. Raises ProtocolViolation, ValueError."""
+    command = decode_binary_header(header, b"")
+    ext = msgspec.convert(command.ext, AckMessageHeader, strict=False)
+    return AckHead(command.code, command.opaque, ext, command.flag)
 
 
 class _HandOut:
@@ -89,14 +108,16 @@ class FastAcks:
         topics.add_listener(self._forget)
 
     def __call__(self, connection: Connection, payload: bytes) -> bool:
-        if payload[0] != SERIALIZE_JSON or not payload.startswith(_START, 4):
+        serialize = payload[0]
+        start = _STARTS.get(serialize)
+        if start is None or not payload.startswith(start, 4):
             return self._otherwise(connection, payload)
         end = 4 + (payload[1] << 16 | payload[2] << 8 | payload[3])
         if end != len(payload):
             return False
         try:
-            head = _decode(payload[4:])
-        except (ValueError, RecursionError):
+            head = (_decode_json if serialize == SERIALIZE_JSON else _decode_binary)(payload[4:])
+        except (ValueError, RecursionError, ProtocolViolation):
             return False
         header, hand_out = head.extFields, self._newest
         if (
@@ -122,8 +143,11 @@ class FastAcks:
         self.count += 1
         if head.flag & FLAG_ONEWAY:
             return True
-        answer = _ANSWER % head.opaque
-        frame = FRAME_HEAD.pack(4 + len(answer), len(answer)) + answer
+        if serialize == SERIALIZE_JSON:
+            answer = _ANSWER % head.opaque
+            frame = FRAME_HEAD.pack(4 + len(answer), len(answer)) + answer
+        else:
+            frame = encode_command(Command(0, opaque=head.opaque, flag=FLAG_RESPONSE, serialize=serialize))
         held = self._turn_acks.held.get(connection)
         if held is not None:
             held.append(frame)

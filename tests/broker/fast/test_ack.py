@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pymq.model.tables import TopicConfig
 from pymq.wire.codes import RequestCode, ResponseCode
-from pymq.wire.command import Command, decode_command, encode_command
+from pymq.wire.command import SERIALIZE_ROCKETMQ, Command, decode_command, encode_command
 from tests.broker.disk import failing
 from tests.broker.handlers.test_pop import REVIVE, Found, Popping
 from tests.broker.world import FakePeer
@@ -41,11 +41,18 @@ def payload_of(ext: dict[str, Any], opaque: int = 7, flag: int = 0, **members: A
     return b"\x00" + len(header).to_bytes(3, "big") + header
 
 
+def binary_payload(ext: dict[str, Any], opaque: int = 7, flag: int = 0) -> bytes:
+    """Return an acknowledgement as Java's clients write it with binary headers: the code is cut to 16 bits."""
+    texts = {name: str(value) for name, value in ext.items() if value is not None}
+    code = RequestCode.ACK_MESSAGE & 0xFFFF
+    return encode_command(Command(code, opaque=opaque, flag=flag, ext=texts, serialize=SERIALIZE_ROCKETMQ))[4:]
+
+
 def state(p: Popping, peer: FakePeer) -> tuple[Any, ...]:
     """Return what acknowledgements left behind: answers, records, open check points and counts."""
     points, revive_queues = p.world.parts.pop.revive_log.check_points, range(p.world.config.revive_queue_num)
     return (
-        sorted((frame.opaque, frame.code, frame.remark, str(frame.ext)) for frame in peer.frames),
+        sorted((frame.opaque, frame.code, frame.serialize, frame.remark, str(frame.ext)) for frame in peer.frames),
         [p.world.messages(REVIVE, queue_id) for queue_id in revive_queues],
         {key: (point.left, point.turn_acks) for key, point in points._open.items()},
         points.invisible,
@@ -115,7 +122,8 @@ def acknowledgements(draw: st.DrawFn, receipts: list[dict[str, str]]) -> list[by
         elif draw(st.booleans()):
             fields["extraInfo"] = draw(odd_receipts(fields["extraInfo"]))
         fields = dict(draw(st.permutations(sorted(fields.items()))))
-        payloads.append(payload_of(fields, opaque, draw(st.sampled_from([0, 0, 0, 2]))))
+        make = draw(st.sampled_from([payload_of, payload_of, binary_payload]))
+        payloads.append(make(fields, opaque, draw(st.sampled_from([0, 0, 0, 2]))))
     return payloads
 
 
@@ -129,9 +137,10 @@ def test_fast_and_plain_acknowledgements_leave_the_same(payloads: list[bytes], t
     assert fast == plain
 
 
-def test_ordinary_acknowledgements_take_the_fast_path() -> None:
+@pytest.mark.parametrize("make", [payload_of, binary_payload])
+def test_ordinary_acknowledgements_take_the_fast_path(make: Any) -> None:
     receipts = [each for each in RECEIPTS if each["extraInfo"].split(" ")[3] != "999"]
-    payloads = [payload_of({**each, "bname": "broker-a"}, number) for number, each in enumerate(receipts)]
+    payloads = [make({**each, "bname": "broker-a"}, number) for number, each in enumerate(receipts)]
     took, fast, plain = serve_both_ways(payloads)
     assert took == len(payloads) - 2 and fast == plain, "all but those of the hand-out that is over"
     assert [each[1] for each in fast[0]] == [0] * len(payloads)
@@ -147,6 +156,9 @@ def test_the_fast_path_declines_what_the_plain_path_answers_differently() -> Non
         payload_of(ext, opaque=2**31),
         payload_of({**ext, "offset": "77"}),
         payload_of(ext)[:-1],
+        b"\x02" + binary_payload(ext)[1:],
+        binary_payload(ext)[:-1],
+        binary_payload({**ext, "offset": "x"}),
         encode_command(Command(RequestCode.HEART_BEAT, ext=ext))[4:],
     ]
     assert not any(fast(peer, payload) for payload in declined)  # type: ignore[arg-type]

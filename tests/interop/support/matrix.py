@@ -78,7 +78,10 @@ COLUMNS = [
         "Java 5.3.3",
         {"test_clients_java.py": "java-5.3.3-", "test_sql92.py": "client-5.3.3-", "test_pop_java.py": ""},
     ),
-    Column("Java 5.3.3, binary headers", {"test_clients_java.py": "java-5.3.3-binary-"}),
+    Column(
+        "Java 5.3.3, binary headers",
+        {"test_clients_java.py": "java-5.3.3-binary-", "test_pop_java.py": "binary-"},
+    ),
     Column("Go 2.1.2", {"test_clients_go.py": ""}),
     Column("C++ 0.4.4", {"test_clients_cpp.py": ""}),
     Column("ali-ons 3.12.0", {"test_clients_node.py": ""}),
@@ -88,7 +91,9 @@ COLUMNS = [
 
 Cells = dict[tuple[str, str], str]
 
-_ID = re.compile(r"(?:.*/)?(?P<file>\w+\.py)::test_(?:scenario|java_consumers)\[(?:pymq-|apache-)?(?P<rest>.+)\]$")
+_ID = re.compile(
+    r"(?:.*/)?(?P<file>\w+\.py)::test_(?:scenario|scenario_with_binary_headers|java_consumers)\[(?:pymq-|apache-)?(?P<rest>.+)\]$"
+)
 _FEATURE_OF = {scenario: feature for feature, scenarios in FEATURES.items() for scenario in scenarios}
 
 
