@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -17,10 +17,6 @@ from pymq.cli.queues import parse_queue_choice
 from pymq.cli.tail_start import DEFAULT_LAST_COUNT, Start, StartKind, expand_short_forms, parse_start, parse_stop
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
-
-if TYPE_CHECKING:
-    from pymq.cli.message_text import Formatter
-    from pymq.model.record import StoredMessage
 
 app = new_app()
 
@@ -147,72 +143,49 @@ def tail(
 
     Text lines are: store time, topic, broker/queue@offset, [tag], keys, body. JSON lines keep JSON bodies as JSON.
     """
+    _check(output, line_format, group, commit=commit, create_group=create_group)
     begin = _start(start, last, group)
     end = parse_stop(stop, time.time_ns() // 1_000_000) if stop is not None else None
-    if commit and group is None:
-        raise UsageError("--commit needs a group to commit for: give --group NAME")
-    if create_group and group is None:
-        raise UsageError("--create-group needs a name: give --group NAME")
-    if line_format is not None and output not in (MessageOutput.text, MessageOutput.table):
-        raise UsageError(f"--format and -o {output} are two formats: give one of them")
+    is_to_end = end is not None and end.kind is StartKind.END
 
-    import sys
-
-    from pymq.cli import tail_work as work
-    from pymq.cli.message_text import bounded_content, message_stream
-    from pymq.cli.output import is_styled, print_note
-    from pymq.cli.session import until_done_or_stopped
-    from pymq.cli.tailing.bodies import AUTO, BodyDecoder, Decoding, decoding_reader, parse_decoding
-    from pymq.cli.tailing.fields import Condition, Projection
+    from pymq.cli.tail_show import body_reader, projected, show
+    from pymq.cli.tailing.bodies import parse_decoding
+    from pymq.cli.tailing.fields import Condition
     from pymq.cli.tailing.options import LOOK_BACK_MAX, TailOptions
     from pymq.cli.tailing.selection import MessageSelection
-    from pymq.cli.tailing.verbs import line_formatter
-    from pymq.net.runtime import run
 
-    decoding = parse_decoding(decode, schema, descriptor, type_name)
-    if not decoding.steps and output in (MessageOutput.text, MessageOutput.table):
-        decoding = Decoding((AUTO,))
-    read = bounded_content(inflate_ratio, print_note)
-    if decoding.steps:
-        read = decoding_reader(BodyDecoder(decoding, inflate_ratio), read, print_note)
-    selection = MessageSelection(
-        tag, key, grep, sql, parse_plugin(plugin, expression, via), [Condition(text) for text in where or ()], read
-    )
-    shown = read
-    if fields is not None:
-        projection = Projection(fields.split(","))
-
-        def shown(message: StoredMessage) -> bytes:
-            return projection.apply(read(message))
-
+    read = body_reader(parse_decoding(decode, schema, descriptor, type_name), output, inflate_ratio)
+    conditions = [Condition(text) for text in where or ()]
     options = TailOptions(
         topics=list(dict.fromkeys(topics or [])),
         start=begin,
         count=count,
-        follow=follow and (end is None or end.kind is not StartKind.END),
-        selection=selection,
+        follow=follow and not is_to_end,
+        selection=MessageSelection(tag, key, grep, sql, parse_plugin(plugin, expression, via), conditions, read),
         queue=parse_queue_choice(queue) if queue is not None else None,
         group=group or DEFAULT_GROUP,
         commit=commit,
         namesrv=namesrv,
-        stop=end if end is not None and end.kind is not StartKind.END else None,
+        stop=None if is_to_end else end,
         retries=retries or [],
         dead_letters=dead_letters or [],
         is_group_named=group is not None,
         create_group=create_group,
         look_back_max=look_back or LOOK_BACK_MAX,
     )
-    stream = None
-    to_bytes: Formatter
-    if line_format is not None:
-        to_bytes = line_formatter(line_format, shown)
-    else:
-        to_bytes = stream = message_stream(output, color=is_styled(), read=shown)
-    out = sys.stdout.buffer
-    run(until_done_or_stopped(work.Tail(options, to_bytes, out).run()))
-    if stream is not None:
-        out.write(stream.end())
-        out.flush()
+    show(options, output, line_format, projected(read, fields))
+
+
+def _check(
+    output: MessageOutput, line_format: str | None, group: str | None, *, commit: bool, create_group: bool
+) -> None:
+    """Raises UsageError for options that exclude or need each other."""
+    if commit and group is None:
+        raise UsageError("--commit needs a group to commit for: give --group NAME")
+    if create_group and group is None:
+        raise UsageError("--create-group needs a name: give --group NAME")
+    if line_format is not None and output not in (MessageOutput.text, MessageOutput.table):
+        raise UsageError(f"--format and -o {output} are two formats: give one of them")
 
 
 def _start(text: str | None, last: int | None, group: str | None) -> Start:

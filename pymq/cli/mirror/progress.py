@@ -11,6 +11,7 @@ from typing import IO, Any, Protocol
 
 from pymq.client import MessageQueue, PullConsumer
 from pymq.errors import UsageError
+from pymq.file_lock import try_lock_file
 
 VERSION = 1
 
@@ -125,13 +126,7 @@ def _lock(path: Path) -> IO[str]:
         held = path.open("a")
     except OSError as error:
         raise UsageError(f"{path} can't be written: {error.strerror}") from error
-    try:
-        import fcntl
-    except ImportError:  # Windows: only its user's care keeps two mirrors apart
-        return held
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    if not try_lock_file(held.fileno()):
         held.close()
-        raise UsageError(f"another mirror uses {path}: stop it, or give another file") from error
+        raise UsageError(f"another mirror uses {path}: stop it, or give another file")
     return held
