@@ -11,12 +11,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pymq.clock import ManualClock
 from pymq.errors import NotFoundError, PymqError, UsageError
+from pymq.spark import gateway
 from pymq.spark.failures import translated
 from pymq.spark.ranges import DataLossError
 from pymq.spark.source_options import SourceOptions
 from pymq.spark.stream import PymqStreamReader
 from pymq.wire.codes import RequestCode
 from tests.spark.fake_cluster import BROKER, FakeCluster
+from tests.spark.kills.attack import committed_files, descendants, kill
 from tests.spark.records import record
 
 ALL = ReadAllAvailable()
@@ -248,3 +250,30 @@ def test_a_query_continues_where_it_ended(spark: Any, cluster: FakeCluster, tmp_
     assert written(tmp_path) == sorted([*((0, n) for n in range(75)), *((1, n) for n in range(35))])
     with pytest.raises(PymqError, match="did you mean"):
         run_once(spark, cluster, tmp_path, colums="body")
+
+
+@pytest.mark.spark
+def test_killed_workers_cost_no_row_and_double_none(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
+    """The short form of scripts/kill-streams: the workers die in the middle of a batch, twice."""
+    fill(cluster, "T", 70, 30)
+    assert gateway._Current.gateway is not None
+    jvm = gateway._Current.gateway.process.pid
+    deaths: list[int] = []
+
+    def select(raw: bytes, expression: str) -> bool:
+        if int.from_bytes(raw[20:28], "big") == 64 and len(deaths) < 2:
+            workers = [pid for pid in descendants(jvm) if not descendants(pid)]
+            deaths.append(len(workers))
+            for pid in workers:
+                kill(pid)
+        return True
+
+    cluster.select = select
+    for _ in range(2):
+        with pytest.raises(PymqError):
+            run_once(spark, cluster, tmp_path, maxOffsetsPerTrigger="90")
+    assert len(deaths) == 2 and all(deaths)
+    run_once(spark, cluster, tmp_path)
+    lines = [line for path in committed_files(tmp_path / "out") for line in Path(path).read_text().splitlines()]
+    rows = sorted((row["queueId"], row["queueOffset"]) for row in map(json.loads, lines))
+    assert rows == sorted([*((0, n) for n in range(70)), *((1, n) for n in range(30))])

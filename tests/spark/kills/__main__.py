@@ -1,0 +1,59 @@
+"""Command line of the attacks on streams: ``python -m tests.spark.kills``, what scripts/kill-streams calls."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.spark.kills.attack import KINDS, Attack, faults
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    made = argparse.ArgumentParser(prog="scripts/kill-streams", description=__doc__)
+    made.add_argument("--mode", choices=tuple(KINDS), default=None, help="a stream or an export that follows (both)")
+    made.add_argument("--kind", action="append", default=None, help="what to attack; repeatable (all)")
+    made.add_argument("--points", type=int, default=20, help="random points of each kind (20)")
+    made.add_argument("--minutes", type=float, default=float("inf"), help="end earlier, with fewer points")
+    made.add_argument("--away", type=int, default=1, help="times without a broker for 30 s (1)")
+    made.add_argument("--seed", type=int, default=None, help="a failed run's seed (from the clock)")
+    return made
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the attacks; 0 when every row was there once, else 1. A failed run keeps its directory."""
+    options = parser().parse_args(arguments)
+    seed = int(time.time()) if options.seed is None else options.seed
+    failed = False
+    for mode in [options.mode] if options.mode else list(KINDS):
+        home = Path(tempfile.mkdtemp(prefix="pymq-kill-streams-")) / mode
+        print(f"{mode}, seed {seed}, in {home}", flush=True)
+        attack = Attack(mode, home, seed)
+        kinds = [kind for kind in KINDS[mode] if options.kind is None or kind in options.kind]
+        begun_s = time.monotonic()
+        try:
+            for point in range(options.points):
+                for kind in kinds:
+                    in_time = time.monotonic() - begun_s < options.minutes * 60
+                    if in_time and (kind != "away" or point < options.away):
+                        attack.hit(kind)
+                print(f"  {attack.counts} after {time.monotonic() - begun_s:.0f} s", flush=True)
+            stored, read, answered = attack.finish()
+        finally:
+            attack.close()
+        found = faults(stored, read, answered)
+        print(
+            f"  {len(stored)} messages stored, {len(answered)} answered, {len(read)} rows read: {found or 'each once'}"
+        )
+        failed = failed or bool(found)
+        if not found:
+            shutil.rmtree(home.parent)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""Attacks a stream or a following export at random points, lets it finish, and compares its rows with the brokers'."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from tests.interop.support.replicas import REPOSITORY
+from tests.spark.kills.cluster import Pair, Producer, Row, stored_rows
+
+TOPIC = "killed-streams"
+DEADLINE_S = 240.0
+WAIT_MAX_S = 2.0
+AWAY_S = 30.0
+KINDS = {
+    "stream": ("driver", "jvm", "worker", "broker", "failover", "away"),
+    "follow": ("driver", "jvm", "worker", "broker", "failover", "away", "moves"),
+}
+
+
+class Attack:
+    """One run: a pair of brokers, a producer, and the process in ``home`` that is attacked."""
+
+    def __init__(self, mode: str, home: Path, seed: int) -> None:
+        self.mode = mode
+        self.home = home
+        self.counts: dict[str, int] = {}
+        self._random = random.Random(seed)
+        home.mkdir(parents=True)
+        self._pair = Pair(home / "brokers")
+        self._producer = Producer(self._pair, TOPIC)
+        self._producer.start()
+        self._driver: subprocess.Popen[bytes] | None = None
+        self._log = (home / "driver.log").open("wb")
+
+    def hit(self, kind: str) -> None:
+        """Wait until rows come, and a random while more; then do what ``kind`` says."""
+        commits = [str(self._random.randint(1, 3))] if kind == "moves" else []
+        if commits:
+            self._end_driver()
+        self._ensure_driver(commits)
+        if not commits:
+            self._await_progress()
+            time.sleep(self._random.uniform(0, WAIT_MAX_S))
+        {
+            "driver": self._end_driver,
+            "jvm": self._kill_jvm,
+            "worker": self._kill_worker,
+            "broker": self._kill_broker,
+            "failover": self._fail_over,
+            "away": self._away,
+            "moves": self._await_death,
+        }[kind]()
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+
+    def finish(self) -> tuple[list[Row], list[Row], set[str]]:
+        """Let all be read; return the brokers' rows, the output's, and the keys of answered messages."""
+        self._producer.stop()
+        self._ensure_driver([])
+        (self.home / "stop").touch()
+        while (code := self._wait_for_driver()) != 0:
+            assert self._driver_starts < 1000, f"the driver ended with {code}: {self.home / 'driver.log'}"
+            self._ensure_driver([])
+        return stored_rows(self._pair.namesrv.address, TOPIC), self.output_rows(), self._producer.answered
+
+    def close(self) -> None:
+        """End all processes."""
+        self._producer.stop()
+        self._end_driver()
+        self._pair.close()
+        self._log.close()
+
+    def output_rows(self) -> list[Row]:
+        """Return the rows that readers see: of a stream those its log of files names, of an export all files'."""
+        out = self.home / "out"
+        files = committed_files(out) if self.mode == "stream" else [str(path) for path in out.rglob("*.parquet")]
+        tables = [pq.read_table(file, columns=["queueId", "queueOffset", "msgId"], partitioning=None) for file in files]
+        return sorted(row for table in tables for row in zip(*table.to_pydict().values(), strict=True))
+
+    _driver_starts = 0
+
+    def _ensure_driver(self, commits: list[str]) -> None:
+        if self._driver is not None and self._driver.poll() is None:
+            return
+        self._driver_starts += 1
+        arguments = [self.mode, self._pair.namesrv.address, TOPIC, str(self.home), *commits]
+        self._driver = subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.kills.driver", *arguments],
+            stdout=self._log,
+            stderr=self._log,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        )
+
+    def _wait_for_driver(self) -> int:
+        assert self._driver is not None
+        return self._driver.wait(DEADLINE_S)
+
+    def _progress(self) -> int:
+        folder = self.home / ("checkpoint/commits" if self.mode == "stream" else "out/_pymq/commits")
+        names = [path.stem for path in folder.glob("*") if path.stem.isdigit()] if folder.is_dir() else []
+        return max(map(int, names), default=-1)
+
+    def _await_progress(self) -> None:
+        """Wait for another commit."""
+        before = self._progress()
+        self._until(lambda: self._progress() > before, "a commit")
+
+    def _until(self, done: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not done():
+            assert time.monotonic() < deadline, f"no {what} in {DEADLINE_S:g} s: see {self.home / 'driver.log'}"
+            self._ensure_driver([])
+            time.sleep(0.05)
+
+    def _end_driver(self) -> None:
+        """Kill the process, and wait until its JVM has noticed: two queries may not share a checkpoint."""
+        if self._driver is None:
+            return
+        family = descendants(self._driver.pid)
+        self._driver.kill()
+        self._driver.wait()
+        self._await_end(family)
+
+    def _kill_jvm(self) -> None:
+        assert self._driver is not None
+        family = descendants(self._driver.pid)
+        kill(next((pid for pid in family if name_of(pid) == "java"), self._driver.pid))
+        self._wait_for_driver()
+        self._await_end(family)
+
+    def _kill_worker(self) -> None:
+        assert self._driver is not None
+        workers = [pid for pid in descendants(self._driver.pid) if name_of(pid).startswith("python")]
+        if workers:
+            kill(self._random.choice(workers))
+
+    def _kill_broker(self) -> None:
+        self._pair.master.kill()
+        time.sleep(self._random.uniform(0, 1))
+        self._pair.master.start()
+
+    def _fail_over(self) -> None:
+        """Kill the master, and wait until all that the slave has is read from it."""
+        self._pair.master.kill()
+        time.sleep(self._random.uniform(1, 4))
+        self._ensure_driver([])
+        self._pair.master.start()
+
+    def _away(self) -> None:
+        self._pair.master.kill()
+        self._pair.slave.kill()
+        time.sleep(AWAY_S)
+        self._pair.master.start()
+        self._pair.slave.start()
+
+    def _await_death(self) -> None:
+        assert self._driver is not None
+        family: list[int] = []
+        deadline = time.monotonic() + DEADLINE_S
+        while self._driver.poll() is None:
+            assert time.monotonic() < deadline, "the driver did not come to its commit"
+            family = descendants(self._driver.pid) or family
+            time.sleep(0.05)
+        assert self._driver.returncode == -signal.SIGKILL
+        self._await_end(family)
+
+    def _await_end(self, family: list[int]) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while any(Path(f"/proc/{pid}").exists() for pid in family):
+            assert time.monotonic() < deadline, f"of {family} some are left"
+            time.sleep(0.05)
+
+
+def committed_files(out: Path) -> list[str]:
+    """Return the files that Spark's log of a file sink names."""
+    log = out / "_spark_metadata"
+    entries = sorted((int(path.stem), path.suffix == ".compact", path) for path in log.glob("[0-9]*"))
+    first = max((number for number, is_compact, _ in entries if is_compact), default=-1)
+    found: dict[str, None] = {}
+    for number, _, path in entries:
+        if number >= first:
+            for line in path.read_text().splitlines()[1:]:
+                found[json.loads(line)["path"].removeprefix("file://")] = None
+    return list(found)
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes that a process has started, and those that they have."""
+    children: list[int] = []
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            children += map(int, (task / "children").read_text().split())
+    return children + [below for child in children for below in descendants(child)]
+
+
+def name_of(pid: int) -> str:
+    """Return a process's name, or an empty text when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def kill(pid: int) -> None:
+    """Kill a process that may have ended."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def faults(stored: list[Row], read: list[Row], answered: set[str]) -> list[str]:
+    """Return what is wrong with the rows that were read."""
+    found = []
+    if len(read) != len(set(read)):
+        found.append(f"{len(read) - len(set(read))} rows are there more than once")
+    if missing := set(stored) - set(read):
+        found.append(f"{len(missing)} rows are missing, the first {min(missing)}")
+    if extra := set(read) - set(stored):
+        found.append(f"{len(extra)} rows are of no message, the first {min(extra)}")
+    if lost := answered - {key for _, _, key in stored}:
+        found.append(f"the brokers lost {len(lost)} answered messages")
+    return found

@@ -1,0 +1,100 @@
+"""The process under attack: a stream or a following export until a file appears; then it reads the rest.
+
+Usage: ``python -m tests.spark.kills.driver stream|follow NAMESRV TOPIC HOME [COMMITS]``. With COMMITS it kills itself
+in that commit, between the commit and the moves of its files.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from pymq.errors import PymqError
+from pymq.spark import export, gateway
+from pymq.spark.commits import ExportDirectory
+from pymq.spark.options import ExportOptions, NoProgress
+
+COLUMNS = ("queueId", "queueOffset", "msgId")
+ROWS_OF_A_BATCH = 2000
+MASTER = "local[2]"
+
+
+def stream(namesrv: str, topic: str, home: Path) -> None:
+    """Run the query, again after each failure, until it is to stop; then read what is left."""
+    with gateway.running(MASTER) as spark:
+        while not (home / "stop").exists():
+            try:
+                query = start(spark, namesrv, topic, home, processingTime="0 seconds")
+                while not (home / "stop").exists() and not query.awaitTermination(0.2):
+                    pass
+                query.stop()
+            except Exception as error:  # a killed worker ends the query; the test looks only at the rows
+                print(f"the query failed: {str(error)[:300]}", file=sys.stderr, flush=True)
+                if gateway.death() is not None:
+                    raise
+        start(spark, namesrv, topic, home, availableNow=True).awaitTermination()
+
+
+def start(spark: Any, namesrv: str, topic: str, home: Path, **trigger: Any) -> Any:
+    """Start the query on its checkpoint."""
+    options = {"namesrv": namesrv, "subscribe": topic, "startingOffsets": "earliest", "columns": ",".join(COLUMNS)}
+    source = spark.readStream.format("pymq").options(**options, maxOffsetsPerTrigger=str(ROWS_OF_A_BATCH)).load()
+    sink = source.writeStream.format("parquet").option("checkpointLocation", str(home / "checkpoint"))
+    return sink.trigger(**trigger).start(str(home / "out"))
+
+
+class UntilStop(NoProgress):
+    """Interrupts a following export when it is to stop."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def phase(self, text: str) -> None:
+        if text == "waiting for messages" and (self._home / "stop").exists():
+            raise KeyboardInterrupt
+
+
+def follow(namesrv: str, topic: str, home: Path) -> None:
+    """Run the export, again after each failure, until it is to stop; then export what is left."""
+    options = ExportOptions(
+        namesrv=namesrv, topics=(topic,), output=home / "out", columns=COLUMNS, partition_by=(), master=MASTER
+    )
+    with gateway.running(MASTER):
+        options.follow, options.follow_every_s = True, 0.2
+        while not (home / "stop").exists():
+            try:
+                export.run(options, UntilStop(home))
+            except PymqError as error:
+                print(f"the export failed: {error}", file=sys.stderr, flush=True)
+                if gateway.death() is not None:
+                    raise
+        options.follow = False
+        export.run(options)
+
+
+def die_in_commit(count: int) -> None:
+    """Let the process die in its commit number ``count``: with none of the files moved, or with half of them."""
+    publish = ExportDirectory._publish
+    seen = 0
+
+    def publish_or_die(self: ExportDirectory, entry: dict[str, Any]) -> None:
+        nonlocal seen
+        if any((self.output / file["staged"]).exists() for file in entry["files"]):
+            seen += 1
+            if seen == count:
+                files = entry["files"]
+                publish(self, {**entry, "files": files[: len(files) // 2] if count % 2 else []})
+                os.kill(os.getpid(), signal.SIGKILL)
+        publish(self, entry)
+
+    ExportDirectory._publish = publish_or_die  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    kind, address, name, directory, *commits = sys.argv[1:]
+    if commits:
+        die_in_commit(int(commits[0]))
+    {"stream": stream, "follow": follow}[kind](address, name, Path(directory))
