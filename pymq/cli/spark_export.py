@@ -34,6 +34,7 @@ app = new_app()
         "pymq spark-export -t orders --sql \"amount > 100 AND country = 'DE'\"",
         "pymq spark-export -t orders --filter 'jsonpath:$.items[?@.price > 5]'",
         "pymq spark-export -t orders --output ./lake --follow --every 60",
+        "pymq spark-export -t orders --body json --body-schema 'amount double, country string'",
         "pymq spark-export -t orders --columns topic,queueOffset,body --dry-run",
     )
 )
@@ -98,9 +99,16 @@ def spark_export(
     driver_memory: Annotated[
         str, typer.Option("--driver-memory", metavar="SIZE", help="Heap of Spark's driver.")
     ] = "1g",
+    body: Annotated[
+        str, typer.Option("--body", metavar="FORM", help="Column body as bytes, utf8 (text) or json (fields); Parquet.")
+    ] = "bytes",
+    body_schema: Annotated[
+        str | None,
+        typer.Option("--body-schema", metavar="FIELDS", help="Of json: 'amount double, name string'; else inferred."),
+    ] = None,
     body_errors: Annotated[
         str,
-        typer.Option("--body-errors", metavar="fail|replace", help="When a body in JSON or CSV is not UTF-8."),
+        typer.Option("--body-errors", metavar="fail|replace", help="When a body is not UTF-8 or not of its schema."),
     ] = "fail",
     on_data_loss: Annotated[
         str, typer.Option("--on-data-loss", metavar="fail|report", help="When offsets are no longer stored.")
@@ -139,6 +147,8 @@ def spark_export(
         conf=parse_pairs(conf or (), "--conf"),
         driver_memory=driver_memory,
         inflation_ratio_max=inflate_ratio,
+        body=body,
+        body_schema=body_schema,
         body_errors=body_errors,  # type: ignore[arg-type]  # check() refuses other words
         on_data_loss=on_data_loss,  # type: ignore[arg-type]  # check() refuses other words
         dry_run=dry_run,

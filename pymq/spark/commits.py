@@ -24,6 +24,7 @@ from pymq.spark.planner import QueueKey, ResumeError
 
 VERSION = 1
 FOLDER = "_pymq"
+SETTINGS = "export.json"
 
 
 class OutputBusyError(PymqError):
@@ -36,6 +37,7 @@ class ExportDirectory:
     def __init__(self, output: Path, settings: dict[str, Any]) -> None:
         """Opens the directory. Raises ResumeError with the differences if an earlier export had other ``settings``."""
         self.output = output
+        self.settings = settings
         self._folder = output / FOLDER
         self._commits = self._folder / "commits"
         self._staging_root = self._folder / "staging"
@@ -150,7 +152,7 @@ class ExportDirectory:
         return stream
 
     def _check_settings(self, settings: dict[str, Any]) -> None:
-        path = self._folder / "export.json"
+        path = self._folder / SETTINGS
         current = {"version": VERSION, **settings}
         if not self._numbers or not path.exists():
             # The settings of a run that failed before its first commit don't matter.
@@ -169,6 +171,15 @@ class ExportDirectory:
 
     def _clear_staging(self) -> None:
         shutil.rmtree(self._staging_root, ignore_errors=True)
+
+
+def earlier_settings(output: Path) -> dict[str, Any]:
+    """Returns the settings of the export that is in a directory; none if it holds no commit."""
+    path = output / FOLDER / SETTINGS
+    if not path.is_file() or not any((output / FOLDER / "commits").glob("*.json")):
+        return {}
+    settings: dict[str, Any] = json.loads(path.read_text())
+    return settings
 
 
 def _write_durably(path: Path, value: dict[str, Any]) -> None:

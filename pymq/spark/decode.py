@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pymq.errors import UsageError
 from pymq.model import properties, sysflag
 from pymq.model.compression import INFLATION_RATIO_MAX, InflateError
 from pymq.model.hosts import format_address, unpack_host
@@ -31,6 +30,7 @@ from pymq.model.layout import (
     QUEUE_OFFSET_AT,
 )
 from pymq.model.record import MalformedRecordError, StoredMessage
+from pymq.spark.bodies import BodyDecoder, arrow_type
 from pymq.spark.layout import Chunk, Layout, Positions, find_fields, find_starts
 from pymq.spark.options import BodyErrors
 from pymq.spark.property_columns import PropertyPairs, parse_properties
@@ -61,13 +61,20 @@ class Decoder:
         *,
         inflation_ratio_max: int = INFLATION_RATIO_MAX,
         body_errors: BodyErrors = "replace",
+        body_form: str = "",
     ) -> None:
-        """``body_errors``: whether a body that is not UTF-8 fails the column ``bodyText`` or comes with U+FFFD."""
+        """``body_errors``: whether a body that is not UTF-8 fails the column ``bodyText`` or comes with U+FFFD.
+
+        It says the same of ``body`` in the form of text; in the form of JSON other bodies fail, or are null.
+        """
         self.columns = check_columns(columns)
         self.schema = arrow_schema(self.columns)
+        if body_form and "body" in self.columns:
+            at = self.columns.index("body")
+            self.schema = self.schema.set(at, pa.field("body", arrow_type(body_form)))
+        self._body_decoder = BodyDecoder(body_form, fails=body_errors == "fail")
         self._broker_name = broker_name
         self._inflation = InflationBudget(inflation_ratio_max)
-        self._body_errors = body_errors
 
     def decode(self, chunk: Chunk, starts: Positions | None = None) -> Iterator[pa.RecordBatch]:
         """Yields the records of ``chunk`` (those at ``starts``, if given) in order.
@@ -108,15 +115,15 @@ class Decoder:
         return self._columns(find_fields(chunk, starts), inflated)
 
     def _columns(self, layout: Layout, inflated: dict[int, bytes]) -> pa.RecordBatch:
-        return _Columns(layout, self._broker_name, inflated, self._body_errors).batch(self.schema)
+        return _Columns(layout, self._broker_name, inflated, self._body_decoder).batch(self.schema)
 
 
 class _Columns:
     """Builds each requested column; parses properties and bodies at most once."""
 
-    def __init__(self, layout: Layout, broker_name: str, inflated: dict[int, bytes], body_errors: BodyErrors) -> None:
+    def __init__(self, layout: Layout, broker_name: str, inflated: dict[int, bytes], body_decoder: BodyDecoder) -> None:
         self.layout = layout
-        self._body_errors = body_errors
+        self._body_decoder = body_decoder
         self._broker_name = broker_name
         self._inflated = inflated
         self._table: PropertyPairs | None = None
@@ -199,25 +206,11 @@ class _Columns:
 
     def body_text(self) -> pa.Array:
         """Returns the bodies as text. Bytes that are not UTF-8 become U+FFFD, or raise UsageError."""
-        try:
-            return self.body().cast(pa.string())
-        except pa.ArrowInvalid:
-            if self._body_errors == "fail":
-                raise self._not_text() from None
-            return pa.array([body.decode("utf-8", "replace") for body in self.body().to_pylist()], pa.string())
+        return self._body_decoder.text(self.body(), self.row_id)
 
-    def _not_text(self) -> UsageError:
-        """Returns the error that names the first message whose body is not UTF-8."""
-        for row, body in enumerate(self.body().to_pylist()):
-            try:
-                body.decode()
-            except UnicodeDecodeError as error:
-                return UsageError(
-                    f"the body of {self.row_id()[row].as_py()} is not UTF-8 ({error.reason} at byte {error.start}): "
-                    "read the column body, which text formats write as base64, or accept U+FFFD with body errors "
-                    "replace"
-                )
-        raise AssertionError("all bodies are UTF-8")
+    def formed_body(self) -> pa.Array:
+        """Returns the bodies in the form that was asked for."""
+        return self._body_decoder.formed(self.body(), self.row_id)
 
     def row_id(self) -> pa.Array:
         """Returns ``topic/broker/queue@offset``, which no other message of the cluster has."""
@@ -268,7 +261,7 @@ _BUILDERS: dict[str, Callable[[_Columns], pa.Array]] = {
     "msgId": _Columns.message_id,
     "tags": lambda c: c.properties().values_of(properties.TAGS),
     "keys": lambda c: c.properties().values_of(properties.KEYS),
-    "body": _Columns.body,
+    "body": _Columns.formed_body,
     "properties": lambda c: c.properties().maps(),
     "bornTimestamp": lambda c: c.time(c.layout.starts + BORN_TIMESTAMP_AT),
     "storeTimestamp": lambda c: c.time(c.layout.store_timestamp),

@@ -11,13 +11,13 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pymq.clock import Clock, SystemClock
 from pymq.errors import PymqError, UnreachableError, UsageError
-from pymq.spark import gateway
+from pymq.spark import bodies, gateway
 from pymq.spark.cluster import ClusterView, RemoteCluster
 from pymq.spark.identity import Mark, check_marks, take_marks
 from pymq.spark.interruptible import run_interruptibly
@@ -26,6 +26,7 @@ from pymq.spark.options import ExportOptions, ExportProgress, ExportSummary, NoP
 from pymq.spark.planner import Plan, QueueKey, make_plan, rounds, split_ranges
 from pymq.spark.positions import parse_position
 from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
+from pymq.spark.reader import RangeReader
 from pymq.spark.schema import check_columns
 from pymq.spark.selection import checked
 from pymq.spark.shipping import ship_package
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from pymq.spark.commits import ExportDirectory
 
 _Result = TypeVar("_Result")
+# A schema that is not given comes from so many messages of so many queues.
+INFERRED_ROWS = 500
+INFERRED_QUEUES = 8
 
 __all__ = ["ExportOptions", "ExportProgress", "ExportSummary", "NoProgress", "QueueSummary", "run"]
 
@@ -136,6 +140,7 @@ class _Export:
         output = self.options.output.absolute()
         with self._open_log(output) as log:
             self.resumed = log.resumed
+            self.read = replace(self.read, body_form=log.settings.get("body", ""))
             plan = self.plan(log)
             if not plan.rows and not self.options.follow:
                 return self._summary()
@@ -261,8 +266,31 @@ class _Export:
                 "partition_by": list(options.partition_by),
                 "tag": options.tag,
                 **options.filter_settings,
+                **self._body_setting(output),
             },
         )
+
+    def _body_setting(self, output: Path) -> dict[str, str]:
+        """Returns the form of bodies as a setting; a schema that is not given is the earlier run's, or inferred."""
+        options = self.options
+        if options.body != bodies.JSON:
+            return {} if options.body == "bytes" else {"body": options.body}
+        if options.body_schema is not None:
+            return {"body": bodies.json_form(bodies.parse_schema(options.body_schema))}
+        from pymq.spark.commits import earlier_settings
+
+        earlier = earlier_settings(output).get("body", "")
+        return {"body": earlier if earlier.startswith(bodies.JSON) else self._inferred_form()}
+
+    def _inferred_form(self) -> str:
+        """Returns the form of JSON that the first bodies of some queues have."""
+        self.progress.phase("reading the first bodies")
+        with RemoteCluster(self.options.namesrv) as view:
+            ranges = self._plan(view, {}).ranges[:INFERRED_QUEUES]
+        settings = replace(self.read, columns=("body",))
+        first = [replace(part, to_offset=min(part.to_offset, part.from_offset + INFERRED_ROWS)) for part in ranges]
+        found = [batch.column("body").to_pylist() for part in first for batch in RangeReader(part, settings).batches()]
+        return bodies.json_form(bodies.inferred(body for batch in found for body in batch))
 
     def _session(self) -> _Session:
         self.progress.phase("starting Spark")

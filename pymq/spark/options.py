@@ -33,6 +33,7 @@ RETRY_BUDGET_S = 60.0
 DataLoss = Literal["fail", "report"]
 BodyErrors = Literal["fail", "replace"]
 DATA_LOSS_MODES: tuple[DataLoss, ...] = ("fail", "report")
+BODY_FORMS = ("bytes", "utf8", "json")
 BODY_ERROR_MODES: tuple[BodyErrors, ...] = ("fail", "replace")
 
 
@@ -83,6 +84,10 @@ class ExportOptions:
     """Most bytes that the bodies of a range may inflate to, as a multiple of their messages' size."""
     body_errors: BodyErrors = "fail"
     """What to do about a body that is not UTF-8 in a column of text: fail, or replace the wrong bytes by U+FFFD."""
+    body: str = "bytes"
+    """What the column ``body`` holds: ``bytes``, ``utf8`` or ``json``, a struct of ``body_schema``'s fields."""
+    body_schema: str | None = None
+    """``amount double, country string``; None infers it from the first messages of a first run."""
     retry_budget_s: float = RETRY_BUDGET_S
     """Seconds without progress, because no broker of a queue answers or all are busy, before the export fails."""
     rows_per_task: int = 0
@@ -119,6 +124,20 @@ class ExportOptions:
     def chosen_writer(self) -> str:
         return self.writer or ("arrow" if self.format == "parquet" else "spark")
 
+    def _check_body(self) -> None:
+        _check_choice("body", self.body, BODY_FORMS)
+        if self.body_schema is not None:
+            if self.body != "json":
+                raise UsageError(f"a schema is for bodies of JSON, not {self.body}: use --body json")
+            _check_schema(self.body_schema)
+        if self.body == "bytes":
+            return
+        if self.columns and "body" not in self.columns:
+            raise UsageError(f"--body {self.body} is for the column body, which --columns lacks: name it too")
+        is_text = self.format in ("json", "csv") and self.body == "utf8" and not self.columns
+        if self.chosen_writer != "arrow" and not is_text:
+            raise UsageError(f"--body {self.body} is for the arrow writer: use --format parquet")
+
     def rows_of_a_task(self, planned_rows: int) -> int:
         """Returns the most rows of a task: few enough that all cores have work until the end, else the given number."""
         return self.rows_per_task or rows_of_a_task(planned_rows, _cores(self.master))
@@ -146,10 +165,17 @@ class ExportOptions:
             raise UsageError("following writes Parquet without an end: leave out --to, --max-rows, --format, --writer")
         if not 0 < self.follow_every_s < float("inf"):
             raise UsageError(f"the time between two looks is {self.follow_every_s} s: write more than 0 seconds")
+        self._check_body()
         if self.output is None and not self.dry_run:
             raise UsageError("no output directory is given: name one, or use a dry run")
         if self.rows_per_task < 0 or self.rows_per_round < 1 or self.max_rows < 0:
             raise UsageError("rows per round must be at least 1, rows per task and the row limit at least 0")
+
+
+def _check_schema(text: str) -> None:
+    from pymq.spark.bodies import parse_schema
+
+    parse_schema(text)
 
 
 def rows_of_a_task(planned_rows: int, cores: int) -> int:

@@ -72,6 +72,8 @@ class ReadSettings:
     batch_size_bytes: int = 8 * 1024 * 1024
     timeout_s: float = 30.0
     body_errors: BodyErrors = "replace"
+    body_form: str = ""
+    """What the column ``body`` holds instead of bytes, see :mod:`pymq.spark.bodies`."""
     retry_budget_s: float = RETRY_BUDGET_S
     """Seconds without progress, because no broker answers or all are busy, before the read of a range fails."""
     inflation_ratio_max: int = INFLATION_RATIO_MAX

@@ -323,6 +323,24 @@ def test_a_dry_run_plans_and_writes_nothing(cluster: FakeCluster, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_bodies_of_json_become_fields(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    fields: dict[str, Any] = {"columns": ("queueOffset", "body"), "partition_by": (), "body": "json"}
+    fill(cluster, "T", 3)
+    run(options(cluster, out, **fields))
+    cluster.add("T", 0, [record(3, b'{"n":7,"more":1}')])
+    run(options(cluster, out, **fields))
+    rows = table(out).sort_by("queueOffset").to_pylist()
+    assert [row["body"] for row in rows] == [{"n": 0}, {"n": 1}, {"n": 2}, {"n": 7}]
+    assert spark.read.parquet(str(out)).where("body.n = 7").count() == 1
+    with pytest.raises(ResumeError, match="body was 'json:n bigint', is 'json:n double'"):
+        run(options(cluster, out, body_schema="n double", **fields))
+    cluster.add("T", 0, [record(4, b"text")])
+    with pytest.raises(UsageError, match="the body of T/broker-a/0@4 doesn't fit the schema"):
+        run(options(cluster, out, **fields))
+    assert run(options(cluster, out, body_errors="replace", **fields)).rows == 1
+
+
 def test_invalid_options_are_refused(cluster: FakeCluster, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="'nope'"):
         run(options(cluster, tmp_path / "out", topics=("nope",)))

@@ -36,12 +36,14 @@ def main(arguments: list[str] | None = None) -> int:
         kinds = [kind for kind in KINDS[mode] if options.kind is None or kind in options.kind]
         begun_s = time.monotonic()
         try:
-            for point in range(options.points):
-                for kind in kinds:
-                    in_time = time.monotonic() - begun_s < options.minutes * 60
-                    if in_time and (kind != "away" or point < options.away):
-                        attack.hit(kind)
-                print(f"  {attack.counts} after {time.monotonic() - begun_s:.0f} s", flush=True)
+            points = [(point, kind) for point in range(options.points) for kind in kinds]
+            for point, kind in points:
+                if time.monotonic() - begun_s >= options.minutes * 60:
+                    break
+                if kind != "away" or point < options.away:
+                    attack.hit(kind)
+                if kind == kinds[-1]:
+                    print(f"  {attack.counts} after {time.monotonic() - begun_s:.0f} s", flush=True)
             stored, read, answered = attack.finish()
         finally:
             attack.close()
