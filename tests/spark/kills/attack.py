@@ -19,7 +19,7 @@ from tests.interop.support.replicas import REPOSITORY
 from tests.spark.kills.cluster import Pair, Producer, Row, stored_rows
 
 TOPIC = "killed-streams"
-DEADLINE_S = 240.0
+DEADLINE_S = 600.0
 WAIT_MAX_S = 2.0
 AWAY_S = 30.0
 KINDS = {

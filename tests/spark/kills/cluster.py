@@ -20,7 +20,7 @@ from tests.interop.support.replicas import NameServer, PymqMember
 
 QUEUES = 4
 BATCH = 50
-PAUSE_S = 0.04
+PAUSE_S = 0.1
 SETTINGS = {"mappedFileSizeCommitLog": str(64 << 20), "slaveTimeout": "3000"}
 Row = tuple[int, int, str]
 

@@ -19,6 +19,7 @@ from pymq.spark.options import ExportOptions, NoProgress
 
 COLUMNS = ("queueId", "queueOffset", "msgId")
 ROWS_OF_A_BATCH = 2000
+ROWS_OF_THE_LAST_BATCHES = 1_000_000
 MASTER = "local[2]"
 
 
@@ -27,7 +28,7 @@ def stream(namesrv: str, topic: str, home: Path) -> None:
     with gateway.running(MASTER) as spark:
         while not (home / "stop").exists():
             try:
-                query = start(spark, namesrv, topic, home, processingTime="0 seconds")
+                query = start(spark, namesrv, topic, home, ROWS_OF_A_BATCH, processingTime="0 seconds")
                 while not (home / "stop").exists() and not query.awaitTermination(0.2):
                     pass
                 query.stop()
@@ -35,13 +36,13 @@ def stream(namesrv: str, topic: str, home: Path) -> None:
                 print(f"the query failed: {str(error)[:300]}", file=sys.stderr, flush=True)
                 if gateway.death() is not None:
                     raise
-        start(spark, namesrv, topic, home, availableNow=True).awaitTermination()
+        start(spark, namesrv, topic, home, ROWS_OF_THE_LAST_BATCHES, availableNow=True).awaitTermination()
 
 
-def start(spark: Any, namesrv: str, topic: str, home: Path, **trigger: Any) -> Any:
-    """Start the query on its checkpoint."""
+def start(spark: Any, namesrv: str, topic: str, home: Path, rows_max: int, **trigger: Any) -> Any:
+    """Start the query on its checkpoint, with batches of at most ``rows_max`` rows."""
     options = {"namesrv": namesrv, "subscribe": topic, "startingOffsets": "earliest", "columns": ",".join(COLUMNS)}
-    source = spark.readStream.format("pymq").options(**options, maxOffsetsPerTrigger=str(ROWS_OF_A_BATCH)).load()
+    source = spark.readStream.format("pymq").options(**options, maxOffsetsPerTrigger=str(rows_max)).load()
     sink = source.writeStream.format("parquet").option("checkpointLocation", str(home / "checkpoint"))
     return sink.trigger(**trigger).start(str(home / "out"))
 
