@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from pymq.cli import main as cli
+from pymq.client.admin.brokers import BrokerAdmin
+from pymq.client.admin.groups import GroupAdmin
 from pymq.client.sync import SyncPushConsumer
 from pymq.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE
 from pymq.testing.standalone import StandaloneProcess
@@ -55,6 +57,17 @@ def test_name_servers_that_an_address_server_names_are_compared(pymq: Pymq, serv
     assert gone.code == EXIT_UNREACHABLE and f"PROBLEM  name-servers: {address_server.url}" in gone.out
     listed = pymq("topic", "list", "--namesrv", address_server.url)
     assert listed.code == EXIT_UNREACHABLE and listed.err.count("does not answer") == 1, "said once"
+
+
+def test_it_asks_for_sums_and_never_for_every_queue_of_every_group(pymq: Pymq, monkeypatch: pytest.MonkeyPatch) -> None:
+    pymq("send", "doctored-sums", "one")
+    assert pymq("tail", "doctored-sums", "--group", "sums", "--create-group", "--commit", "-F", "-1").code == EXIT_OK
+    pymq("send", "doctored-sums", "two")
+    for method in (BrokerAdmin.group_offsets, GroupAdmin.lag):
+        monkeypatch.setattr(f"{method.__module__}.{method.__qualname__}", None)
+    done = pymq("doctor", "--check", "stuck", "--observe", "0", "-o", "json").json()
+    [behind] = [one for one in done["findings"] if one["subject"] == "sums"]
+    assert (behind["severity"], behind["values"]["lag"]) == ("warning", 1)
 
 
 def test_an_unknown_check_is_named(pymq: Pymq) -> None:
