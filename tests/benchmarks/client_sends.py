@@ -12,22 +12,25 @@ from collections.abc import Awaitable, Callable
 
 from pymq.client import Message, Producer
 from pymq.net.runtime import run
+from tests.benchmarks.cpu_parts import PART_MESSAGES, CpuParts
 
 IN_FLIGHT = 64
 LINGER_MS = 5.0
 BODY = b"x" * 128
 CHUNK = 2048  # results that are looked at together
 
-Load = Callable[[str, str, int], Awaitable[float]]
+Load = Callable[[str, str, int, CpuParts], Awaitable[float]]
 
 
-async def batched(namesrv: str, topic: str, count: int) -> float:
+async def batched(namesrv: str, topic: str, count: int, parts: CpuParts) -> float:
     """Returns the seconds that ``count`` messages took from the first call to the last result."""
     async with Producer("bench_client", namesrv=namesrv, linger_ms=LINGER_MS) as producer:
         await producer.send(Message(topic, BODY))
         futures = []
         begun_s = time.perf_counter()
-        for _ in range(count):
+        for number in range(count):
+            if number % PART_MESSAGES == 0:
+                parts.end()
             futures.append(await producer.enqueue(Message(topic, BODY, tags="TagA"), timeout_s=60))
             if len(futures) == CHUNK * 2:
                 for future in futures[:CHUNK]:
@@ -41,7 +44,7 @@ async def batched(namesrv: str, topic: str, count: int) -> float:
         return time.perf_counter() - begun_s
 
 
-async def awaited(namesrv: str, topic: str, count: int) -> float:
+async def awaited(namesrv: str, topic: str, count: int, parts: CpuParts) -> float:
     """Returns the seconds that ``count`` messages took, each awaited by one of 64 tasks."""
     async with Producer("bench_client", namesrv=namesrv) as producer:
         left = count
@@ -50,6 +53,8 @@ async def awaited(namesrv: str, topic: str, count: int) -> float:
             nonlocal left
             while left > 0:
                 left -= 1
+                if left % PART_MESSAGES == 0:
+                    parts.end()
                 await producer.send(Message(topic, BODY, tags="TagA"), timeout_s=60)
 
         await producer.send(Message(topic, BODY))
@@ -73,12 +78,17 @@ def main() -> None:
 
     async def measured() -> dict[str, float]:
         load = LOADS[options.load]
-        await load(options.namesrv, options.topic, options.messages // 10)
+        await load(options.namesrv, options.topic, options.messages // 10, CpuParts())
+        parts = CpuParts()
         before_s = time.process_time()
-        seconds = await load(options.namesrv, options.topic, options.messages)
+        seconds = await load(options.namesrv, options.topic, options.messages, parts)
         cpu_s = time.process_time() - before_s
-        sent = options.messages + options.messages // 10
-        return {"rate": options.messages / seconds, "cpu_us": cpu_s / options.messages * 1e6, "sent": sent}
+        return {
+            "rate": options.messages / seconds,
+            "cpu_us": cpu_s / options.messages * 1e6,
+            "least_cpu_us": parts.least_us,
+            "sent": options.messages + options.messages // 10,
+        }
 
     print(json.dumps(run(measured())))
 

@@ -32,6 +32,9 @@ SCRAPE_COUNT = 5
 SETTLE_S = 3.0
 STOP_S = 300.0  # the first stop makes a file for each queue, which the next start looks at
 GROUP_MEMBERS = 50
+HEARTBEAT_GROUPS = 100
+HEARTBEATS_A_SECOND = 1000 / 30  # of 1,000 clients, as Java's send them
+HEARTBEATS_TARGET_PERCENT = 5.0
 SETTINGS = {
     "maxTopics": "20000",
     "connectionCountPerAddressMax": "10000",
@@ -49,10 +52,11 @@ class ScaleSizes:
     consumers: int = 5_000
     scraped_topics: int = 2_000
     scraped_groups: int = 50
+    beating: int = 1_000
 
 
 FULL_SCALE = ScaleSizes()
-QUICK_SCALE = ScaleSizes(1_000, 500, 200, 20)
+QUICK_SCALE = ScaleSizes(1_000, 500, 200, 20, 200)
 
 
 @dataclass(slots=True)
@@ -152,7 +156,7 @@ def many_consumers(bench: ScaleBench) -> list[Figure]:
         cpu_s = process.cpu_seconds(many.broker_pid)
         for number in range(bench.sizes.consumers):
             consumer = stack.enter_context(Peer(many.broker))
-            consumer.send(_heartbeat(number))
+            consumer.send(_heartbeat(number, _group(number)))
             pull = {**PULL, "topic": "bench_idle", "consumerGroup": _group(number), "queueId": str(number % QUEUES)}
             consumer.send(ask(11, {**pull, "sysFlag": "6", "suspendTimeoutMillis": "30000"}))
         process.settle_cpu(SETTLE_S)
@@ -163,6 +167,32 @@ def many_consumers(bench: ScaleBench) -> list[Figure]:
         Figure("many-consumers send, of its cost alone", ratio, "x", COST_TARGET),
         Figure("many-consumers memory", memory_mib, "MiB", MEMORY_TARGET_MIB),
         Figure("many-consumers CPU to connect one", cpu_s / bench.sizes.consumers * 1e6, "us", None),
+    ]
+
+
+def heartbeats(bench: ScaleBench) -> list[Figure]:
+    """Measures the heartbeats of 1,000 connected consumers in 100 groups, which come one by one."""
+    with bench.broker("beaten") as server, ExitStack() as stack:
+        with Peer(server.broker) as peer:
+            ask_all(peer, [_topic("bench_idle")])
+        consumers = [stack.enter_context(Peer(server.broker)) for _ in range(bench.sizes.beating)]
+        beats = [_heartbeat(number, f"bench_group_{number % HEARTBEAT_GROUPS}") for number in range(len(consumers))]
+        rounds_us = []
+        for _ in range(1 + BLOCK_COUNT):
+            cpu_ns = process.scheduled_ns(server.broker_pid)
+            for consumer, beat in zip(consumers, beats, strict=True):
+                ask_all(consumer, [beat])
+            rounds_us.append((process.scheduled_ns(server.broker_pid) - cpu_ns) / 1000 / len(consumers))
+    first_us, *again_us = rounds_us
+    return [
+        Figure("heartbeats first, CPU", first_us, "us", None),
+        Figure("heartbeats again, CPU", min(again_us), "us", None),
+        Figure(
+            "heartbeats of 1,000 consumers",
+            statistics.median(again_us) * HEARTBEATS_A_SECOND / 1e6 * 100,
+            "% of a core",
+            HEARTBEATS_TARGET_PERCENT,
+        ),
     ]
 
 
@@ -213,19 +243,40 @@ def _group(number: int) -> str:
     return f"bench_group_{number // GROUP_MEMBERS}"
 
 
-def _heartbeat(number: int) -> bytes:
+def _heartbeat(number: int, group: str) -> bytes:
+    """Returns a heartbeat as Java's push consumer 5.3.3 sends it: of a topic and the group's retry topic."""
+    subscriptions = [
+        {
+            "classFilterMode": False,
+            "codeSet": [],
+            "expressionType": "TAG",
+            "subString": "*",
+            "subVersion": 1795248959526 + number,
+            "tagsSet": [],
+            "topic": topic,
+        }
+        for topic in (f"%RETRY%{group}", "bench_idle")
+    ]
     consumer = {
-        "groupName": _group(number),
-        "consumeType": "CONSUME_PASSIVELY",
-        "messageModel": "CLUSTERING",
         "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
-        "subscriptionDataSet": [{"topic": "bench_idle", "subString": "*", "subVersion": 1}],
+        "consumeType": "CONSUME_PASSIVELY",
+        "groupName": group,
+        "messageModel": "CLUSTERING",
+        "subscriptionDataSet": subscriptions,
+        "unitMode": False,
     }
-    body = {"clientID": f"127.0.0.1@{number}", "producerDataSet": [], "consumerDataSet": [consumer]}
-    return ask(34, body=json.dumps(body).encode())
+    body = {
+        "clientID": f"127.0.0.1@{number}#1795248959526",
+        "consumerDataSet": [consumer],
+        "heartbeatFingerprint": 0,
+        "producerDataSet": [{"groupName": "CLIENT_INNER_PRODUCER"}],
+        "withoutSub": False,
+    }
+    return ask(34, body=json.dumps(body, separators=(",", ":")).encode())
 
 
 SCALE_CASES: dict[str, Callable[[ScaleBench], list[Figure]]] = {
+    "heartbeats": heartbeats,
     "many-topics": many_topics,
     "many-consumers": many_consumers,
     "scrape": scrape,
