@@ -31,6 +31,7 @@ from pymq.net.rounds import HEAVY_S, NEW, ROUND_S, SLICE_S, STEP_FRAMES, Rounds
 from pymq.net.tls import ServerTls
 from pymq.net.turn_watch import TurnWatch
 from pymq.net.unread import take_unread
+from pymq.net.writing import write_frames
 from pymq.wire.command import FLAG_ONEWAY, Command, decode_command, encode_command
 from pymq.wire.dispatch import Dispatcher, Reply
 from pymq.wire.framing import FrameBuffer
@@ -439,9 +440,8 @@ class Connection(asyncio.Protocol):
         if not out or self._transport is None or self.closed:
             return
         unread_before, size_bytes = self._transport.get_write_buffer_size(), self._out_bytes
-        self._out = []
-        self._out_bytes = 0
-        self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        self._out, self._out_bytes = [], 0
+        write_frames(self._transport, out, size_bytes)
         if unread_before or size_bytes > UNCOUNTED_BYTES_MAX or self._buffers.unread:
             self._buffers.note_write(unread_before, size_bytes)
             if self.closed:

@@ -15,6 +15,7 @@ from pymq.net.limits import ServerLimits
 from pymq.net.memory_budget import MemoryBudget
 from pymq.net.rounds import SLICE_S
 from pymq.net.server import Connection, Server
+from pymq.net.writing import JOINED_BYTES_MAX
 from pymq.wire.access import any_user
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command, decode_command, encode_command
@@ -191,6 +192,22 @@ def test_a_late_answer_reaches_the_client() -> None:
         peer.answer(request, Reply(body=b"at last"))
         answer = await client.receive()
         assert answer is not None and (answer.opaque, answer.body) == (9, b"at last")
+
+    run(body)
+
+
+@pytest.mark.parametrize("size", [10, JOINED_BYTES_MAX, 5 * JOINED_BYTES_MAX])
+def test_answers_of_one_turn_arrive_whole_and_in_order_at_any_size(size: int) -> None:
+    bodies = [bytes([number]) * size for number in range(5)]
+
+    async def body(fixture: Fixture, port: int) -> None:
+        client = await fixture.connect(port)
+        client.send(*(Command(LATER, opaque=number) for number in range(5)))
+        await until(lambda: len(fixture.parked) == 5)
+        for (peer, request), each in zip(fixture.parked, bodies, strict=True):
+            peer.answer(request, Reply(body=each))
+        answers = [await client.receive() for _ in bodies]
+        assert [(a.opaque, a.body) for a in answers if a] == list(enumerate(bodies))
 
     run(body)
 

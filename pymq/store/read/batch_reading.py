@@ -31,6 +31,7 @@ from pymq.store.read.windows import CHUNK_SHIFT, NO_WINDOW, Unit, WindowReader
 from pymq.store.settings import StoreSettings
 
 _STEP_UNITS = 128  # read together
+_unpack_place = RECORD_PLACE.unpack_from
 
 
 class _Step(NamedTuple):
@@ -121,15 +122,28 @@ class _BatchReader:
 
     def take(self, step: _Step) -> int:
         """Take units until the result is full. Return how many were taken."""
-        result, limits = self._result, self._limits
+        result, limits, accept, tag_codes = self._result, self._limits, self._accept, self._tag_codes
+        queue_id, magic = self._queue.queue_id, self._queue.magic
+        data, start, stop, doubts = self._window
         for number, (unit, (base, count)) in enumerate(zip(step.units, step.ranges, strict=True)):
-            size, end = unit[1], base + count
+            place, size, code = unit
+            end = base + count
             if result.count and (result.size_bytes + size > limits.size_bytes or result.count + count > limits.count):
                 return number
-            if self._tag_codes is None or may_match(unit[2], self._tag_codes):
+            if tag_codes is None or may_match(code, tag_codes):
                 try:
-                    record = self._record(step.units, number, base, end - 1)
-                    if record is not None and (self._accept is None or self._accept(record)):
+                    at = place - start
+                    if (
+                        doubts is None
+                        and at >= 0
+                        and place + size <= stop
+                        and _unpack_place(data, at) == (size, magic, queue_id, base, place)
+                    ):
+                        record: memoryview | None = data[at : at + size]  # what :meth:`_record` returns for most
+                    else:
+                        record = self._record(step.units, number, base, end - 1)
+                        data, start, stop, doubts = self._window
+                    if record is not None and (accept is None or accept(record)):
                         result.chunks.append(record)
                         result.count += count
                         result.size_bytes += size
