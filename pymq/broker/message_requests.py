@@ -223,4 +223,4 @@ class MessageRequests:
         if topic == SCHEDULE_TOPIC and self._is_master:
             self._delays.on_arrival(topic, queue_id, max_offset, tags_codes(units))
         elif topic == TIMER_TOPIC:
-            self._timers.on_arrival()
+            self._timers.on_arrival(max_offset)

@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks import answers, frames, pops, process
+from tests.benchmarks import answers, frames, pops, process, transactions
 from tests.benchmarks import inner_batches as inner
 from tests.benchmarks.control import BenchError, Control, connect
 from tests.benchmarks.standalone import PyMQBroker
@@ -83,10 +83,15 @@ class Target:
             self.links.pop().close()
 
     def stream(
-        self, header: int = frames.JSON_HEADER, batch: int = 1, queues: int = QUEUES, topic: str | None = None
+        self,
+        header: int = frames.JSON_HEADER,
+        batch: int = 1,
+        queues: int = QUEUES,
+        topic: str | None = None,
+        properties: str = "",
     ) -> frames.SendStream:
         self.numbers += 1 << 28
-        return frames.SendStream(topic or self.topic, queues, 128, header, batch, self.numbers)
+        return frames.SendStream(topic or self.topic, queues, 128, header, batch, self.numbers, properties)
 
     def stop(self) -> None:
         self.disconnect()
@@ -97,22 +102,44 @@ class Target:
 Steps = Callable[[Target], tuple[Callable[[], None], int]]
 
 
-def _sends(header: int, batch: int, in_flight: int, *, is_inner: bool = False) -> Steps:
+def _sends(header: int, batch: int, in_flight: int, properties: str = "", *, is_inner: bool = False) -> Steps:
     """Steps of ``in_flight`` requests at once, whose answers are awaited."""
 
     def steps(target: Target) -> tuple[Callable[[], None], int]:
         topic = target.inner_topic if is_inner else target.topic
-        stream, link = target.stream(header, batch, topic=topic), target.link()
+        stream, link = target.stream(header, batch, topic=topic, properties=properties), target.link()
 
         def step() -> None:
-            left = in_flight
-            while left:
-                view = stream.take(left)
-                link.send(view)
-                left -= len(view) // stream.frame_bytes
+            _send_some(link, stream, in_flight)
             _check(link.receive(in_flight))
 
         return step, in_flight * batch
+
+    return steps
+
+
+def _send_some(link: Link, stream: frames.SendStream, count: int) -> None:
+    while count:
+        view = stream.take(count)
+        link.send(view)
+        count -= len(view) // stream.frame_bytes
+
+
+def _transactions(in_flight: int) -> Steps:
+    """Steps of ``in_flight`` half messages at once, behind the commits of the last step's."""
+
+    def steps(target: Target) -> tuple[Callable[[], None], int]:
+        properties = f"TRAN_MSG\x01true\x02PGROUP\x01{transactions.GROUP}\x02"
+        stream, link = target.stream(properties=properties), target.link()
+        commits = b""
+
+        def step() -> None:
+            nonlocal commits
+            link.send(commits)
+            _send_some(link, stream, in_flight)
+            commits = b"".join(map(transactions.commit_frame, link.receive(in_flight)))
+
+        return step, in_flight
 
     return steps
 
@@ -204,6 +231,8 @@ CASES: dict[str, Steps] = {
     "send": _sends(frames.JSON_HEADER, 1, 1),
     "send-32": _sends(frames.JSON_HEADER, 1, 32),
     "send-binary-32": _sends(frames.BINARY_HEADER, 1, 32),
+    "timer-32": _sends(frames.JSON_HEADER, 1, 32, "TIMER_DELAY_SEC\x013600\x02"),
+    "transaction-32": _transactions(32),
     "send-batch": _sends(frames.JSON_HEADER, 32, 16),
     "inner-batch": _sends(frames.JSON_HEADER, inner.BATCH, 16, is_inner=True),
     "inner-batch-binary": _sends(frames.BINARY_HEADER, inner.BATCH, 16, is_inner=True),

@@ -81,7 +81,7 @@ class TransactionLoad:
                     data = producer.sock.recv(RECEIVE_BYTES)
                     if not data:
                         raise BenchError("the broker closed a connection under load")
-                    ends = [_end(frame) for frame in producer.cutter.feed(data)]
+                    ends = [commit_frame(frame) for frame in producer.cutter.feed(data)]
                     producer.answered += len(ends)
                     self._begin(producer, len(ends), b"".join(ends))
                     if producer.answered == producer.quota:
@@ -108,7 +108,7 @@ class TransactionLoad:
         return frames.encode_json(frames.SEND_MESSAGE_V2, number, ext, self._body)
 
 
-def _end(answer: bytes) -> bytes:
+def commit_frame(answer: bytes) -> bytes:
     """Return the request that commits the half message of an answer. Raises BenchError for a refusal."""
     offset, message_id = _QUEUE_OFFSET.search(answer), _MESSAGE_ID.search(answer)
     if offset is None or message_id is None:

@@ -272,10 +272,6 @@ class FastSends:
             if handle:
                 binary += b"\x00\x0crecallHandle%b%b" % (_I32.pack(len(handle)), handle)
             frame = _binary_frame(opaque, binary)
-        self._hold(connection, frame, raw)
-        return True
-
-    def _hold(self, connection: Connection, frame: bytes, raw: bytes) -> None:
         config = self._config
         waits = config.flush_disk_type == SYNC_FLUSH or config.broker_role == SYNC_MASTER
         held = None if waits else self._writer.held.get(connection)
@@ -283,6 +279,7 @@ class FastSends:
             held.append(frame)
         else:
             self._writer.hold(connection, frame, raw)
+        return True
 
     def _batch(
         self,

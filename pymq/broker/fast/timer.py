@@ -31,7 +31,7 @@ _NO_TRANSACTION = ~sysflag.TRANSACTION_MASK
 _SIZE_MAX_BYTES = PROPERTIES_SIZE_MAX_BYTES - ADDED_BYTES_MAX
 _TAGS = b"TAGS\x01"
 _SEPARATOR = 2  # closes a property
-_DELAY = re.compile(rb"TIMER_DEL(AY_SEC|AY_MS|IVER_MS)\x01([0-9]{1,15})\x02")
+_DELAY = re.compile(rb"DEL(AY_SEC|AY_MS|IVER_MS)\x01([0-9]{1,15})\x02")
 _SECONDS, _TIME = b"AY_SEC", b"IVER_MS"
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _KNOWN_COUNT_MAX = 1024  # many messages wait for one slot: those of a common delay
@@ -69,14 +69,14 @@ class FastTimerPuts:
         topic, config = ext.b, self._config
         target = self._targets.get((topic, ext.e)) or self._targets.find(topic, ext.e)
         wheel = self._targets.waiting_queue(TIMER_TOPIC)
-        at = raw.find(b"TIMER_")
-        delay = _DELAY.match(raw, at) if at >= 0 else None
+        before, _, behind = raw.partition(b"TIMER_")
+        delay = _DELAY.match(behind)
         if (
             target is None
             or wheel is None
             or delay is None
-            or (at and raw[at - 1] != _SEPARATOR)
-            or raw.find(b"TIMER_", delay.end()) >= 0
+            or (before and before[-1] != _SEPARATOR)
+            or b"TIMER_" in behind
             or not config.timer_wheel_enable
             or config.timer_congest_num_each_slot < UNLIMITED_COUNT
         ):

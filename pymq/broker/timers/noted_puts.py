@@ -16,10 +16,22 @@ class NotedPuts:
         self._topics: list[str] = []  # the real topic of each
         self._failure_count = 0
 
+    @property
+    def is_filling(self) -> bool:
+        """True when half of the places are taken."""
+        return len(self._units) > NOTED_MAX // 2
+
+    @property
+    def end(self) -> int:
+        """The queue offset behind the newest unit."""
+        return self._first_offset + len(self._units)
+
     def note(self, queue_offset: int, unit: PackedUnit, topic: str, failure_count: int) -> None:
         """Add a unit and the topic that counts it. ``failure_count``: of commits, until now."""
         units = self._units
         if queue_offset != self._first_offset + len(units) or failure_count != self._failure_count:
+            if len(units) == NOTED_MAX and queue_offset > self.end and failure_count == self._failure_count:
+                return  # the run is full: what it holds still spares a read
             self._units, self._topics = [], []
             units = self._units
             self._first_offset, self._failure_count = queue_offset, failure_count

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.timers import open_slot
+from pymq.broker.timers import noted_puts, open_slot, timer_service
 from pymq.broker.timers.noted_puts import NotedPuts
 from pymq.broker.timers.timer_records import plan
 from pymq.model.names import TIMER_TOPIC
@@ -279,6 +279,30 @@ def test_units_of_a_failed_commit_are_not_taken_for_others() -> None:
     assert noted.take(10, 11, 2) == ([], [])
     noted.note(20, units[4], "T", 2)
     assert noted.take(20, 20, 2) == ([], []) and noted.take(20, 21, 2) == ([units[4]], ["T"])
+
+
+def test_a_full_run_of_noted_units_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noted_puts, "NOTED_MAX", 2)
+    noted, units = NotedPuts(), [pack_unit(TimerUnit(-1, 1, 0, 0, number, 0, 0, 0)) for number in range(5)]
+    for number in range(4):
+        noted.note(number, units[number], "T", 0)
+    assert noted.end == 2 and noted.take(0, 4, 0) == (units[:2], ["T", "T"])
+    noted.note(4, units[4], "T", 0)
+    assert noted.take(2, 5, 0) == ([], []) and noted.take(4, 5, 0) == ([units[4]], ["T"])
+
+
+def test_only_messages_that_are_due_soon_or_not_noted_hasten_the_wheel() -> None:
+    world = world_with_topic()
+    woken: list[int] = []
+    world.parts.messages.timers._wake_in = woken.append
+    send(world, b"later", TIMER_DELAY_SEC="60")
+    assert woken == []
+    send(world, b"soon", TIMER_DELAY_MS="1500")
+    assert woken == [timer_service.GATHER_MS]
+    send(world, b"later", TIMER_DELAY_SEC="60")
+    assert woken == [timer_service.GATHER_MS]
+    world.put(TIMER_TOPIC, b"not noted")
+    assert woken == [timer_service.GATHER_MS] * 2
 
 
 def test_a_foreign_record_at_a_unit_s_place_is_not_delivered() -> None:
