@@ -323,9 +323,16 @@ class RealFiles:
     __slots__ = ()
 
     def open(self, path: str, *, create: bool = False, size: int | None = None) -> File:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        file = RealFile(path, os.open(path, flags, FILE_MODE))
-        if create and size is not None and file.size() < size:
+        flags, is_new = os.O_RDWR | os.O_CLOEXEC, False
+        if create:
+            try:
+                fd, is_new = os.open(path, flags | os.O_CREAT | os.O_EXCL, FILE_MODE), True
+            except FileExistsError:
+                fd = os.open(path, flags | os.O_CREAT, FILE_MODE)
+        else:
+            fd = os.open(path, flags)
+        file = RealFile(path, fd)
+        if create and size is not None and (is_new or file.size() < size):
             try:
                 file.truncate(size)
             except OSError:

@@ -161,7 +161,7 @@ class ConsumeQueue:
             path, at = self._place(self.tail_offset)
             size = min(len(tail), self._files.file_size_bytes - at)
             try:
-                self._files.get(path, create=True).pwrite(at, bytes(tail[:size]))
+                self._files.get(path, create=True, is_new=not at).pwrite(at, bytes(tail[:size]))
             except OSError as error:
                 error.filename = error.filename or path
                 raise

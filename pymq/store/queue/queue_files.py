@@ -40,26 +40,32 @@ class QueueFiles:
     def directory(self, topic: str, queue_id: int) -> str:
         return f"{self.root}/{topic}/{queue_id}"
 
-    def get(self, path: str, *, create: bool = False) -> File:
-        """The open file. Raises FileNotFoundError without ``create``."""
+    def get(self, path: str, *, create: bool = False, is_new: bool = False) -> File:
+        """The open file. Raises FileNotFoundError without ``create``. ``is_new``: it is hardly there yet."""
         file = self._open.get(path)
         if file is not None:
             self._open.move_to_end(path)
             return file
-        try:
-            file = self._open_whole(path) if create else self.files.open(path)
-        except FileNotFoundError:
-            if not create:
-                raise
-            directory = path.rpartition("/")[0]
-            self.files.makedirs(directory)
-            parent = directory.rpartition("/")[0]
-            self.unsynced_directories.update((directory, parent, self.root))
-            file = self.files.open(path, create=True, size=self.file_size_bytes)
+        if create and is_new:
+            file = self._make(path)
+        else:
+            try:
+                file = self._open_whole(path) if create else self.files.open(path)
+            except FileNotFoundError:
+                if not create:
+                    raise
+                file = self._make(path)
         self._open[path] = file
         if len(self._open) > self._open_max:
             self._open.popitem(last=False)[1].close()
         return file
+
+    def _make(self, path: str) -> File:
+        directory = path.rpartition("/")[0]
+        self.files.makedirs(directory)
+        parent = directory.rpartition("/")[0]
+        self.unsynced_directories.update((directory, parent, self.root))
+        return self.files.open(path, create=True, size=self.file_size_bytes)
 
     def _open_whole(self, path: str) -> File:
         """Open a file that is there, as most are. One that someone has shortened gets its size again."""
