@@ -25,6 +25,7 @@ from pymq.broker.replication.roles.master_monitor import MasterMonitor
 from pymq.broker.replication.roles.role import ChangeRole, Role
 from pymq.broker.replication.side import ReplicationSide
 from pymq.broker.replication.slave.side import SlaveSide
+from pymq.broker.replication.table_pieces import PieceSizes
 from pymq.broker.replication.tail_recovery.tail_search import RecoveredTail
 from pymq.broker.report.registration import REGISTRATION_JOB, RegistrationRequests
 from pymq.broker.report.stats import StatsManager
@@ -73,12 +74,13 @@ class BrokerParts:
         known_peers: KnownPeers | None = None,
         runtime_settings: RuntimeSettings | None = None,
         timer_slot_count: int = WHEEL_SLOTS,
+        piece_sizes: PieceSizes = PieceSizes(),  # noqa: B008 - it does not change
     ) -> None:
         """``change_role`` closes these parts later and opens others in another role; ``on_master_role`` gets the role
         of the group's master, each time it is seen; ``memory_bytes``: the machine's; ``budget``: the process's; without
         ``sliced_work``, long work is done at once; ``known_peers``: those that earlier parts of this broker knew;
         without ``runtime_settings``, no change of settings outlives the process;
-        ``timer_slot_count``: half of the timer wheel's slots."""
+        ``timer_slot_count``: half of the timer wheel's slots; ``piece_sizes``: of large tables that slaves copy."""
         budget = budget or MemoryBudget()
         assert role.broker_id == config.broker_id
         self.config = config
@@ -164,6 +166,7 @@ class BrokerParts:
             sync_mode=self.replication.sync_mode,
             master_role=self.replication.master_role,
             start_id=f"{rng.getrandbits(64):016x}",
+            piece_sizes=piece_sizes,
         )
         self.side: ReplicationSide
         if isinstance(slaves, HaService):

@@ -11,6 +11,7 @@ from pymq.broker.parts import BrokerParts
 from pymq.broker.replication.master.side import MasterSide
 from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.broker.replication.slave.side import SlaveSide
+from pymq.broker.replication.table_pieces import PieceSizes
 from pymq.broker.report.registration import RegistrationRequests
 from pymq.broker.upkeep.flusher import RunInThread
 from pymq.broker.wiring import broker_dispatcher
@@ -101,6 +102,7 @@ class World:
         registration_requests: RegistrationRequests | None = None,
         seed: int = 7,
         timer_slot_count: int = TIMER_SLOT_COUNT,
+        piece_sizes: PieceSizes = PieceSizes(),  # noqa: B008 - it does not change
         **settings: Any,
     ) -> None:
         self.clock = clock or ManualClock()
@@ -133,6 +135,7 @@ class World:
             change_role=self.role_changes.append,
             registration_requests=registration_requests or AlwaysRegistered(self.config),
             timer_slot_count=timer_slot_count,
+            piece_sizes=piece_sizes,
             on_master_role=self.master_roles.append,
         )
         if open_at_once:

@@ -15,7 +15,9 @@ from tests.simulation.plan import Plan, drawn
 from tests.simulation.tally import Tally
 
 SEED_FIRST = 1
-ADDITIONS = {"--liar": "has_liar", "--timers": "has_timers", "--batches": "has_batches"}  # to the plans of all seeds
+ADDITIONS = {  # to the plans of all seeds
+    "--liar": "has_liar", "--timers": "has_timers", "--batches": "has_batches", "--pieces": "has_pieces",
+}  # fmt: skip
 
 
 def main() -> int:
@@ -28,6 +30,7 @@ def main() -> int:
     parser.add_argument("--liar", action="store_true", help="have a liar in every seed")
     parser.add_argument("--timers", action="store_true", help="send timer messages in every seed")
     parser.add_argument("--batches", action="store_true", help="send inner batches in every seed")
+    parser.add_argument("--pieces", action="store_true", help="copy tables in small pieces in every seed")
     parser.add_argument("--mutations", action="store_true", help="instead: plant each seeded bug and look for it")
     options = parser.parse_args()
     if options.mutations:

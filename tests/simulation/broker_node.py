@@ -11,12 +11,14 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pymq.broker.broker as composition
 from pymq.broker.broker import Broker
 from pymq.broker.parts import BrokerParts
 from pymq.broker.replication.roles.role_file import RoleRecord
+from pymq.broker.replication.table_pieces import PieceSizes
 from pymq.broker.upkeep.jobs import Job, log
 from pymq.clock import Clock
 from pymq.config import load_broker_config
@@ -110,12 +112,12 @@ class SimJobRunner:
 
 
 @contextmanager
-def simulated_parts(tick_us: int) -> Iterator[None]:
+def simulated_parts(tick_us: int, piece_sizes: PieceSizes) -> Iterator[None]:
     """Give simulated threads and jobs, and small timer wheels, to the brokers that are made within this context."""
     names: Any = composition
     real = names.WorkerThreads, names.JobRunner, names.BrokerParts
     names.WorkerThreads, names.JobRunner = SimWorkerThreads, SimJobRunner
-    names.BrokerParts = _make_parts
+    names.BrokerParts = partial(_make_parts, piece_sizes=piece_sizes)
     SimJobRunner.tick_us = tick_us
     try:
         yield

@@ -33,6 +33,7 @@ from tests.simulation.loop import own_running_loop
 from tests.simulation.name_server import SimNameServer
 from tests.simulation.network import SimNetwork
 from tests.simulation.operating import Operator
+from tests.simulation.pieces import PieceCutter, piece_sizes
 from tests.simulation.plan import Plan, drawn
 from tests.simulation.pops import GROUP as POPS_GROUP
 from tests.simulation.pops import Popper
@@ -130,6 +131,7 @@ class Cluster:
         self.beliefs = Beliefs(self)
         self.operator = Operator("operator", "10.0.4.1", cluster=self, rng=self._fork(), **common)
         self.faults = Faults(self, self._fork())
+        self.piece_cutter = PieceCutter(self, random.Random(plan.seed ^ 0x91EC)) if plan.has_pieces else None
 
     def _fork(self) -> random.Random:
         return random.Random(self._chance.getrandbits(64))
@@ -198,6 +200,8 @@ class Cluster:
             timeline.after(plan.warm_up_us, self.liar.start)
         if story is None:
             self.faults.start()
+            if self.piece_cutter is not None:
+                self.piece_cutter.start()
             self._pass(plan.warm_up_us + plan.duration_us)
             self.faults.stop()
         else:
@@ -391,7 +395,7 @@ def simulate(seed: int, *, tracing: bool = False, plan: Plan | None = None, stor
             _logged_to(history),
             own_running_loop(),
             _epoch_histories_of(cluster.plan.epoch_entries_max),
-            simulated_parts(cluster.plan.tick_us),
+            simulated_parts(cluster.plan.tick_us, piece_sizes(cluster.plan)),
         ):
             try:
                 cluster.run(story)

@@ -25,7 +25,7 @@ class Faults:
     def __init__(self, cluster: Cluster, rng: random.Random) -> None:
         self._cluster = cluster
         self._rng = rng
-        self._is_over = False
+        self.is_over = False
         kinds: dict[str, Callable[[], bool]] = {
             "kill a broker": lambda: self._kill(self._any_broker()),
             "kill the master": lambda: self._kill(self._master()),
@@ -60,14 +60,14 @@ class Faults:
         self._cluster.timeline.after(self._cluster.plan.warm_up_us, self._plan_next)
 
     def stop(self) -> None:
-        self._is_over = True
+        self.is_over = True
 
     def _plan_next(self) -> None:
         gap_us = int(self._rng.expovariate(1) * self._cluster.plan.gap_us)
         self._cluster.timeline.after(gap_us, self._next)
 
     def _next(self) -> None:
-        if self._is_over:
+        if self.is_over:
             return
         kinds = list(self._kinds)
         kind = self._rng.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]
@@ -79,13 +79,13 @@ class Faults:
         """Call ``mend`` after a random time, often a short one."""
         self._cluster.timeline.after(int(self._rng.random() ** 2 * longest_us), mend)
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
         self._cluster.history.note(f"{self._cluster.timeline.now_us / SECOND:.4f} FAULT {text}")
 
     def heal_all(self) -> None:
         """Mend everything that is broken, and start what is dead."""
         cluster = self._cluster
-        self._note("all is mended")
+        self.note("all is mended")
         cluster.network.links.clear()
         cluster.network.heal(set(cluster.network.cuts))
         for server in cluster.name_servers:
@@ -123,7 +123,7 @@ class Faults:
 
     def _die(self, broker: SimBroker, kind: str) -> None:
         cluster = self._cluster
-        self._note(f"{kind} {broker.name}")
+        self.note(f"{kind} {broker.name}")
         epoch_id = broker.entry[1] if kind == "power" and broker.is_master else ""
         cluster.history.incident(cluster.timeline.now_us, kind, broker.name, epoch_id)
         if kind == "power":
@@ -142,15 +142,19 @@ class Faults:
         self._later(20 * SECOND, lambda: self._start(broker))
         return True
 
+    def kill_master(self) -> bool:
+        """Kill the master, which starts again later; with some luck a slave takes over first."""
+        return self._kill(self._master())
+
     def _fail_over(self) -> None:
-        if not self._is_over and self._kinds[FAIL_OVER]():
+        if not self.is_over and self._kinds[FAIL_OVER]():
             self._cluster.history.faults[FAIL_OVER] += 1
 
     def _power(self, broker: SimBroker | None) -> bool:
         return self._kill(broker, "power")
 
     def _start(self, broker: SimBroker) -> None:
-        if broker.is_alive or self._is_over:
+        if broker.is_alive or self.is_over:
             return
         if broker in self._cluster.operator.held:
             self._later(20 * SECOND, lambda: self._start(broker))
@@ -160,7 +164,7 @@ class Faults:
     def _restart(self, broker: SimBroker | None) -> bool:
         if broker is None or broker.process.is_paused:
             return False
-        self._note(f"orderly stop of {broker.name}")
+        self.note(f"orderly stop of {broker.name}")
         self._cluster.history.incident(self._cluster.timeline.now_us, "stop", broker.name)
         broker.stop()
         life = broker.process
@@ -178,7 +182,7 @@ class Faults:
         node = self._any_node()
         if node is None or node.process.is_paused:
             return False
-        self._note(f"pause {node.name}")
+        self.note(f"pause {node.name}")
         node.pause()
         self._later(60 * SECOND, node.resume)
         return True
@@ -188,7 +192,7 @@ class Faults:
         if not living:
             return False
         server = self._rng.choice(living)
-        self._note(f"kill {server.name}")
+        self.note(f"kill {server.name}")
         if self._rng.random() < 0.5:
             server.kill()
         else:
@@ -199,7 +203,7 @@ class Faults:
     def _clock_jump(self) -> bool:
         node = self._rng.choice(self._nodes())
         jump_ms = int(self._rng.choice((1, -1)) * self._rng.choice((500, 10_000, HOUR_MS)) * self._rng.random())
-        self._note(f"clock of {node.name} {jump_ms:+} ms")
+        self.note(f"clock of {node.name} {jump_ms:+} ms")
         node.clock.skew_ms += jump_ms
         return True
 
@@ -209,7 +213,7 @@ class Faults:
         broker = self._any_broker()
         if broker is None or broker.disk.is_full:
             return False
-        self._note(f"disk of {broker.name} is full")
+        self.note(f"disk of {broker.name} is full")
         broker.disk.fill(True)
 
         def free() -> None:
@@ -224,7 +228,7 @@ class Faults:
         broker = self._any_broker()
         if broker is None:
             return False
-        self._note(f"fsync of {broker.name} fails")
+        self.note(f"fsync of {broker.name} fails")
         broker.disk.fail_syncs(1)
 
         def restart() -> None:
@@ -235,13 +239,13 @@ class Faults:
         return True
 
     def _restart_if_broken(self, broker: SimBroker) -> None:
-        if not self._is_over and broker.is_alive and broker.is_broken:
+        if not self.is_over and broker.is_alive and broker.is_broken:
             self._kill(broker)
 
     def _slow_disk(self) -> bool:
         broker = self._rng.choice(self._cluster.brokers)
         broker.disk.sync_delay_us = self._rng.choice((20, 200, 2000)) * MS
-        self._note(f"fsync of {broker.name} takes {broker.disk.sync_delay_us / MS} ms")
+        self.note(f"fsync of {broker.name} takes {broker.disk.sync_delay_us / MS} ms")
 
         self._later(30 * SECOND, broker.disk.speed_up)
         return True
@@ -260,7 +264,7 @@ class Faults:
         cuts = {(a, b) for a in here for b in there}
         if both_ways:
             cuts |= {(b, a) for a, b in cuts}
-        self._note(f"{'partition' if both_ways else 'one-way partition'} {sorted(here)} | {sorted(there)}")
+        self.note(f"{'partition' if both_ways else 'one-way partition'} {sorted(here)} | {sorted(there)}")
         cluster.network.cuts |= cuts
         self._later(40 * SECOND, lambda: cluster.network.heal(cuts))
         return True
@@ -273,7 +277,7 @@ class Faults:
             stream.break_now("connection lost")
             self._later(longest_us, lambda other=stream.other: other.break_now("connection lost"))
         if streams:
-            self._note(f"{len(streams)} connections are cut")
+            self.note(f"{len(streams)} connections are cut")
         return bool(streams)
 
     def _half_open(self) -> bool:
@@ -282,7 +286,7 @@ class Faults:
         for stream in streams:
             stream.is_half_open = stream.other.is_half_open = True
         if streams:
-            self._note(f"{len(streams)} connections are half open")
+            self.note(f"{len(streams)} connections are half open")
         return bool(streams)
 
     def _slow_network(self) -> bool:
@@ -291,7 +295,7 @@ class Faults:
         link = Link(rng.choice((5, 50, 500)) * MS, rng.choice((10, 200, 3000)) * MS, rng.choice((0.1, 0.9)))
         for pair in pairs:
             network.links[pair] = link
-        self._note(f"{len(pairs)} links are slow: {link}")
+        self.note(f"{len(pairs)} links are slow: {link}")
 
         def mend() -> None:
             for pair in pairs:

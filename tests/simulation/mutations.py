@@ -23,6 +23,7 @@ WITH: dict[str, Any] = {
     "timers": {"has_timers": True},
     "pops": {"has_popper": True},
     "batches": {"has_batches": True},
+    "pieces": {"has_pieces": True},
 }
 FAIL_OVERS = (
     "kill the master", "power loss of the master", "fail over", "hand over", "kill a broker", "cut connections",
@@ -49,6 +50,7 @@ def hunting_plan(seed: int) -> Plan:
         has_timers=False,
         has_popper=False,
         has_batches=False,
+        has_pieces=False,
     )
 
 

@@ -22,6 +22,7 @@ LIAR_EVERY = 3  # seeds
 DEALS_EVERY = 4  # seeds
 LOG_BYTES_MAX = 48 * 1024 * 1024  # that one plan's producers write, about: each broker keeps it twice in memory
 POPPER_EVERY = 4  # seeds
+PIECES_EVERY = 4
 MIN_ENTRIES_MAX = 5  # a shorter epoch history can't be merged
 
 # kind of fault -> how often it happens, relative to the others
@@ -76,6 +77,7 @@ class Plan:
     has_timers: bool = False  # see timers.py
     has_popper: bool = False  # see pops.py
     has_batches: bool = False  # see batches.py
+    has_pieces: bool = False  # see pieces.py
 
     @property
     def warm_up_us(self) -> int:
@@ -165,5 +167,6 @@ def _storm(seed: int) -> Plan:
         has_liar=seed % LIAR_EVERY == 0,
         dealer_count=0 if seed % DEALS_EVERY else 1 + own_chance.getrandbits(1),
         has_popper=seed % POPPER_EVERY == 2,
+        has_pieces=seed % PIECES_EVERY == 3,
         epoch_entries_max=own_chance.choice((MIN_ENTRIES_MAX, 12, epoch_history.ENTRIES_MAX)),
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from pymq.broker.replication.replicated_tables import GROUPS, TOPICS
 from pymq.errors import RefusedError
 from pymq.model.record import decode_records
 from pymq.model.tables import SubscriptionGroupConfig
@@ -25,6 +26,7 @@ from tests.simulation.history import ACKED, Commit
 from tests.simulation.network import Link, SimStream
 from tests.simulation.offsets import COPIED_US
 from tests.simulation.operating import OTHER_TOPICS
+from tests.simulation.pieces import is_between_pieces, next_entry
 from tests.simulation.plan import MIN_ENTRIES_MAX
 from tests.simulation.story_plans import plan_of
 from tests.simulation.timeline import MS, SECOND
@@ -122,10 +124,22 @@ class Stage:
         command = Command(RequestCode.SEND_MESSAGE_V2, ext=fields, body=body)
         await self.cluster.operator.client.invoke_ok(self.master.address, command)
 
-    async def make_group(self) -> None:
-        """Create the story's group. Raises PymqError."""
-        body = msgspec.json.encode(SubscriptionGroupConfig(group_name=GROUP))
+    async def make_group(self, name: str = GROUP) -> None:
+        """Create the story's group, or another one. Raises PymqError."""
+        body = msgspec.json.encode(SubscriptionGroupConfig(group_name=name))
         command = Command(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+        await self.cluster.operator.client.invoke_ok(self.master.address, command)
+
+    async def make_topic(self, name: str) -> None:
+        """Create a topic with one queue. Raises PymqError."""
+        fields = {"topic": name, "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
+                  "topicFilterType": "SINGLE_TAG", "order": "false", "attributes": ""}  # fmt: skip
+        command = Command(RequestCode.UPDATE_AND_CREATE_TOPIC, ext=fields)
+        await self.cluster.operator.client.invoke_ok(self.master.address, command)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic. Raises PymqError."""
+        command = Command(RequestCode.DELETE_TOPIC_IN_BROKER, ext={"topic": name})
         await self.cluster.operator.client.invoke_ok(self.master.address, command)
 
     async def commit(self, broker: SimBroker, offset: int) -> None:
@@ -153,6 +167,17 @@ class Stage:
     def committed(self, broker: SimBroker) -> int:
         """Return the offset that the broker has now; -1 while it is not open."""
         return broker.parts.metadata.cursors.query(GROUP, TOPIC, 0) if broker.parts is not None else -1
+
+    def names(self, broker: SimBroker) -> set[str]:
+        """Return the names of the broker's topics and groups."""
+        if broker.parts is None:
+            return set()
+        metadata = broker.parts.metadata
+        return {*metadata.topics.as_table()["topicConfigTable"], *metadata.groups.as_table()["subscriptionGroupTable"]}
+
+    def has_all_names(self) -> bool:
+        """Return whether the slave has its master's topics and groups."""
+        return self.names(self.slave) >= self.names(self.master) and not is_between_pieces(self.slave)
 
     def acked_count(self) -> int:
         """Return the number of acknowledged sends."""
@@ -293,6 +318,50 @@ async def fail_over_with_what_came_behind_a_copy(stage: Stage) -> None:
     await stage.fail_over()
 
 
+async def fail_over_between_two_pieces(stage: Stage) -> None:
+    """Master and slave lose each other when the slave has some pieces of the topics, or groups; at last it takes over.
+
+    Until it has all pieces, it goes on with the whole tables that it had before.
+    """
+    stage.slow_down(Link(10 * MS, 0, 0.0))
+    for table in (TOPICS, GROUPS, TOPICS):
+        if not await stage.until(stage.has_all_names, "a slave with all topics and groups"):
+            return
+        before, made = stage.names(stage.slave), f"{table}-{stage.cluster.timeline.now_us}"
+        if table == TOPICS:
+            await stage.make_topic(made)
+        else:
+            await stage.make_group(made)
+        await stage.until(lambda name=table: is_between_pieces(stage.slave, name), f"some pieces of {table}")
+        cuts = stage.cut()
+        if lost := before - stage.names(stage.slave):
+            stage.cluster.history.violated(f"some pieces of {table} took {sorted(lost)} away")
+        stage.cluster.network.heal(cuts)
+    await stage.fail_over()
+    if lost := before - stage.names(stage.slave):
+        stage.cluster.history.violated(f"{stage.slave.name} took over without {sorted(lost)}")
+
+
+async def delete_a_topic_between_two_pieces(stage: Stage) -> None:
+    """The slave has the piece with a topic when it loses its master, which deletes the topic, and starts again."""
+    stage.slow_down(Link(10 * MS, 0, 0.0))
+    for number in range(6):
+        await stage.make_topic(f"made{number}")
+    await stage.until(stage.has_all_names, "a slave with all topics")
+    assert stage.master.parts is not None
+    place = list(stage.master.parts.metadata.topics.as_table()["topicConfigTable"]).index("made0")
+    await stage.make_topic("made6")
+    await stage.until(lambda: next_entry(stage.slave, TOPICS) > place, "the piece with the topic")
+    cuts = stage.cut()
+    await stage.delete_topic("made0")
+    stage.kill(stage.master)
+    stage.master.start()
+    stage.cluster.network.heal(cuts)
+    await stage.until(lambda: "made6" in stage.names(stage.slave), "a slave with the new topic")
+    if "made0" in stage.names(stage.slave):
+        stage.cluster.history.violated(f"{stage.slave.name} has a topic that its master had deleted")
+
+
 async def fail_over_without_check_points(stage: Stage) -> None:
     """The slave has messages that are popped, not the check point of the pop: they come again."""
     await stage.until(lambda: stage.queue_end(stage.slave) > SENDS_TO_LOSE, "messages on the slave")
@@ -413,6 +482,8 @@ STORIES: dict[str, Story] = {
         commit_to_a_slave_what_its_master_hides,
         fail_over_with_what_came_last,
         fail_over_with_what_came_behind_a_copy,
+        fail_over_between_two_pieces,
+        delete_a_topic_between_two_pieces,
         fail_over_without_check_points,
         start_a_slave_as_the_master,
         catch_up_with_megabytes,

@@ -45,9 +45,16 @@ def syncing_plan() -> Plan:
     return replace(plan, settings=plan.settings | {"flushDiskType": "SYNC_FLUSH"}, is_sync_flush=True)
 
 
+def pieces_plan() -> Plan:
+    """The usual plan, but tables go to slaves in small pieces."""
+    return replace(usual_plan(), has_pieces=True)
+
+
 PLANS: dict[str, Callable[[], Plan]] = {
     "come back after many epochs": careless_plan,
     "commit to a slave what its master hides": syncing_plan,
+    "delete a topic between two pieces": pieces_plan,
+    "fail over between two pieces": pieces_plan,
     "fail over with what came last": promising_plan,
     "fail over with what came behind a copy": promising_plan,
     "lose the masters power": promising_plan,

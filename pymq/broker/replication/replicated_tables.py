@@ -13,7 +13,7 @@ from pymq.broker.metadata.request_modes import MEMBER as MODES_MEMBER
 from pymq.broker.metadata.table_reading import read_version
 from pymq.broker.metadata.topics import read_topics
 from pymq.broker.replication.slave.cursors import LOG_BOUND, SlaveCursors
-from pymq.broker.replication.table_pieces import PIECE, PieceCount, TablePieces
+from pymq.broker.replication.table_pieces import PIECE, PieceCount, PieceSizes, TablePieces
 from pymq.config.values import ASYNC_MASTER, SYNC_MASTER
 from pymq.model.names import HALF_TOPIC, OP_HALF_TOPIC
 from pymq.model.tables import DataVersion
@@ -44,8 +44,6 @@ DELETIONS = "deletedTopics"
 POP_OFFSETS = "popOffsets"
 TRANSACTIONS = "transactions"
 MASTER_ROLE = "masterRole"
-
-OFFSETS_AT_ONCE = 20_000  # consumer offsets in one answer to a slave: some 10 ms on each side
 
 
 # Compared in every turn; converted to text only for an answer to a slave.
@@ -115,6 +113,7 @@ def replicated_tables(
     sync_mode: MasterMode,
     master_role: SeenMasterRole,
     start_id: str,
+    piece_sizes: PieceSizes = PieceSizes(),  # noqa: B008 - it does not change
 ) -> list[ReplicatedTable]:
     """Return the tables in the order in which a slave takes them. ``start_id`` differs at each start of a broker."""
 
@@ -124,10 +123,10 @@ def replicated_tables(
     return [
         # First: offsets of a deleted topic must go before those of a new topic of its name come.
         row(DELETIONS, DELETIONS, _Deletions(store, metadata)),
-        row(TOPICS, "topicConfigTable", _Topics(metadata, stats, start_id)),
-        row(GROUPS, "subscriptionGroupTable", _Groups(metadata, stats, start_id)),
+        row(TOPICS, "topicConfigTable", _Topics(metadata, stats, start_id, piece_sizes.entries)),
+        row(GROUPS, "subscriptionGroupTable", _Groups(metadata, stats, start_id, piece_sizes.entries)),
         row(REQUEST_MODES, MODES_MEMBER, _RequestModes(metadata.request_modes)),
-        row(OFFSETS, "offsetTable", _Offsets(metadata.cursors, start_id)),
+        row(OFFSETS, "offsetTable", _Offsets(metadata.cursors, start_id, piece_sizes.offsets)),
         row(ORDER_INFOS, ORDER_INFOS_MEMBER, _OrderInfos(metadata.order_infos, start_id)),
         # A slave counts a delayed message as delivered once its log has the delivered copy.
         row(DELAYS, "offsetTable", _Delays(delays), waits_for_log=True),
@@ -166,11 +165,11 @@ def _without_log_bound(table: dict[str, Any], log_bound: Collection[str]) -> dic
 class _Topics:
     """The topics; a large table goes in pieces."""
 
-    def __init__(self, metadata: Metadata, stats: StatsManager, start_id: str) -> None:
+    def __init__(self, metadata: Metadata, stats: StatsManager, start_id: str, piece_size: int) -> None:
         self._topics = metadata.topics
         self._stats = stats
         self._start_id = start_id
-        self._pieces = TablePieces("topicConfigTable")
+        self._pieces = TablePieces("topicConfigTable", piece_size)
         self._count = PieceCount()
         self._taken: dict[str, TopicConfig] = {}  # of the pieces that came so far
 
@@ -197,12 +196,12 @@ class _Topics:
 class _Groups:
     """The consumer groups; a large table goes in pieces."""
 
-    def __init__(self, metadata: Metadata, stats: StatsManager, start_id: str) -> None:
+    def __init__(self, metadata: Metadata, stats: StatsManager, start_id: str, piece_size: int) -> None:
         self._groups = metadata.groups
         self._pending = metadata.pending_offsets
         self._stats = stats
         self._start_id = start_id
-        self._pieces = TablePieces("subscriptionGroupTable")
+        self._pieces = TablePieces("subscriptionGroupTable", piece_size)
         self._count = PieceCount()
         self._taken = Groups()  # of the pieces that came so far
 
@@ -251,13 +250,14 @@ class _RequestModes:
 class _Offsets:
     """The consumer offsets. They change often, so a slave with a version of the same start gets the changes since.
 
-    A large table goes in pieces of ``OFFSETS_AT_ONCE``: a turn for each on the master and on the slave, and no frame
+    A large table goes in pieces: a turn for each on the master and on the slave, and no frame
     gets too long. A piece's version is the one at the copy's begin, with the place of the next piece behind a "+".
     """
 
-    def __init__(self, cursors: CursorManager, start_id: str) -> None:
+    def __init__(self, cursors: CursorManager, start_id: str, piece_size: int) -> None:
         self._cursors = cursors
         self._start_id = start_id
+        self._piece_size = piece_size
 
     def stamp(self) -> Stamp:
         return self._cursors.change_count, self._cursors.data_version.counter
@@ -270,10 +270,10 @@ class _Offsets:
         if number is not None and place.isdigit():
             piece = self._piece(int(place), number, log_bound)
             return piece or self._begin(log_bound)
-        part = None if number is None else cursors.changes_since(number, OFFSETS_AT_ONCE)
+        part = None if number is None else cursors.changes_since(number, self._piece_size)
         if part is not None:
             return TableRead(_without_log_bound(part, log_bound), is_part=True)
-        if cursors.offset_count > OFFSETS_AT_ONCE:
+        if cursors.offset_count > self._piece_size:
             return self._begin(log_bound)
         return TableRead({**_without_log_bound(cursors.as_table(), log_bound), LOG_BOUND: log_bound})
 
@@ -283,7 +283,7 @@ class _Offsets:
         return piece
 
     def _piece(self, start: int, number: int, log_bound: list[str]) -> TableRead | None:
-        found = self._cursors.piece_at(start, number, OFFSETS_AT_ONCE)
+        found = self._cursors.piece_at(start, number, self._piece_size)
         if found is None:
             return None
         table, end = found

@@ -9,9 +9,15 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, NamedTuple
 
-ENTRIES_AT_ONCE = 2_000  # about 10 ms on a slave
 COPIES_MAX = 8  # versions that a master keeps, for slaves that began at different times
 PIECE = "piece"  # the member of a table that says which piece of a copy it is
+
+
+class PieceSizes(NamedTuple):
+    """How many entries one answer to a slave has at most: about 10 ms on each side."""
+
+    entries: int = 2_000  # topics, groups
+    offsets: int = 20_000
 
 
 class Piece(NamedTuple):
@@ -23,10 +29,11 @@ class Piece(NamedTuple):
 
 
 class TablePieces:
-    """Gives out a master's table; ``member`` is its object with the entries."""
+    """Gives out a master's table; ``member`` is its object with the entries. ``size``: of a piece, in entries."""
 
-    def __init__(self, member: str) -> None:
+    def __init__(self, member: str, size: int) -> None:
         self._member = member
+        self._size = size
         self._copies: dict[str, tuple[list[tuple[str, Any]], dict[str, Any]]] = {}  # by version, the oldest first
 
     def read(self, known: str, version: str, table: dict[str, Any]) -> Piece:
@@ -37,13 +44,13 @@ class TablePieces:
         """
         begun, _, place = known.partition("+")
         if not (place.isdecimal() and begun in self._copies):
-            if len(table[self._member]) <= ENTRIES_AT_ONCE:
+            if len(table[self._member]) <= self._size:
                 return Piece(table)
             begun, place = version, "0"
             self._keep(version, table)
         entries, others = self._copies[begun]
         start = min(int(place), len(entries))
-        end = min(start + ENTRIES_AT_ONCE, len(entries))
+        end = min(start + self._size, len(entries))
         is_last = end == len(entries)
         piece = {
             self._member: dict(islice(entries, start, end)),

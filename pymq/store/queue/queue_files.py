@@ -41,7 +41,7 @@ class QueueFiles:
         return f"{self.root}/{topic}/{queue_id}"
 
     def get(self, path: str, *, create: bool = False, is_new: bool = False) -> File:
-        """The open file. Raises FileNotFoundError without ``create``. ``is_new``: it is hardly there yet."""
+        """The open file. Raises FileNotFoundError without ``create``. ``is_new``: most likely it is not there."""
         file = self._open.get(path)
         if file is not None:
             self._open.move_to_end(path)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pymq.broker.replication import replicated_tables
 from pymq.broker.replication.replicated_tables import OFFSETS
 from pymq.broker.replication.slave.cursors import SlaveCursors
+from pymq.broker.replication.table_pieces import PieceSizes
 from pymq.wire.bodies_replication import MetadataTables
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
@@ -15,16 +15,12 @@ from tests.broker.replication.pair import MASTER, Pair
 from tests.broker.world import World
 
 AT_ONCE = 3
-
-
-@pytest.fixture(autouse=True)
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replicated_tables, "OFFSETS_AT_ONCE", AT_ONCE)
+SIZES = PieceSizes(offsets=AT_ONCE)
 
 
 def pair_with(group_count: int) -> Pair:
     """Return a pair whose slave has taken a first state, and then offsets of so many groups in the master."""
-    pair = Pair()
+    pair = Pair(piece_sizes=SIZES)
     pair.ha_client.is_following = True
     pair.run(300)
     for number in range(group_count):

@@ -7,19 +7,14 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.replication import table_pieces
-from pymq.broker.replication.table_pieces import COPIES_MAX, PIECE, Piece, PieceCount, TablePieces
+from pymq.broker.replication.table_pieces import COPIES_MAX, PIECE, Piece, PieceCount, PieceSizes, TablePieces
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from tests.broker.replication.pair import Pair
 from tests.broker.world import World
 
 AT_ONCE = 10
+SIZES = PieceSizes(entries=AT_ONCE)
 COUNT = 35
-
-
-@pytest.fixture(autouse=True)
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_pieces, "ENTRIES_AT_ONCE", AT_ONCE)
 
 
 def tables(world: World) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -35,7 +30,7 @@ def fill(pair: Pair, count: int = COUNT) -> None:
 
 
 def test_a_slave_gets_every_topic_and_group() -> None:
-    pair = Pair()
+    pair = Pair(piece_sizes=SIZES)
     fill(pair)
     pair.run(500)
     assert tables(pair.slave) == tables(pair.master)
@@ -43,7 +38,7 @@ def test_a_slave_gets_every_topic_and_group() -> None:
 
 
 def test_a_change_between_two_pieces_comes_with_the_next_copy() -> None:
-    pair = Pair()
+    pair = Pair(piece_sizes=SIZES)
     fill(pair)
     pair.copy.tick()
     pair.network.answer_one()
@@ -55,7 +50,7 @@ def test_a_change_between_two_pieces_comes_with_the_next_copy() -> None:
 
 
 def test_what_the_master_deleted_is_gone_after_the_last_piece() -> None:
-    pair = Pair()
+    pair = Pair(piece_sizes=SIZES)
     fill(pair)
     pair.run(500)
     pair.master.parts.metadata.topics.delete("topic30")
@@ -66,7 +61,7 @@ def test_what_the_master_deleted_is_gone_after_the_last_piece() -> None:
 
 
 def test_a_master_that_restarts_between_two_pieces_begins_the_copy_again() -> None:
-    pair = Pair()
+    pair = Pair(piece_sizes=SIZES)
     fill(pair)
     pair.copy.tick()
     pair.network.answer_one()
@@ -92,7 +87,7 @@ def copied(pieces: TablePieces, version: str, count: int) -> list[Piece]:
     [(0, [0]), (AT_ONCE, [AT_ONCE]), (AT_ONCE + 1, [AT_ONCE, 1]), (3 * AT_ONCE, [AT_ONCE] * 3)],
 )
 def test_pieces_have_at_most_so_many_entries_and_the_last_one_the_rest(count: int, sizes: list[int]) -> None:
-    found = copied(TablePieces("rows"), "1.5", count)
+    found = copied(TablePieces("rows", AT_ONCE), "1.5", count)
     assert [len(piece.table["rows"]) for piece in found] == sizes
     assert found[-1].table["dataVersion"] == count and found[-1].version == ("1.5" if len(sizes) > 1 else "")
     starts = [piece.table[PIECE]["from"] for piece in found if PIECE in piece.table]
@@ -100,14 +95,14 @@ def test_pieces_have_at_most_so_many_entries_and_the_last_one_the_rest(count: in
 
 
 def test_a_copy_stays_what_it_was_at_its_begin() -> None:
-    pieces = TablePieces("rows")
+    pieces = TablePieces("rows", AT_ONCE)
     first = pieces.read("", "1.5", whole(AT_ONCE + 1))
     last = pieces.read(first.version, "1.6", whole(3 * AT_ONCE))
     assert last.is_last and last.version == "1.5" and list(last.table["rows"]) == [f"r{AT_ONCE}"]
 
 
 def test_a_copy_that_the_master_does_not_keep_any_more_begins_again() -> None:
-    pieces = TablePieces("rows")
+    pieces = TablePieces("rows", AT_ONCE)
     first = pieces.read("", "1.0", whole(AT_ONCE + 1))
     for number in range(COPIES_MAX):
         pieces.read("", f"1.{number + 1}", whole(AT_ONCE + 1))
@@ -117,7 +112,7 @@ def test_a_copy_that_the_master_does_not_keep_any_more_begins_again() -> None:
 
 @pytest.mark.parametrize("place", ["+", "+x", "+-1", "+999999999999"])
 def test_a_place_that_no_piece_has_is_answered(place: str) -> None:
-    pieces = TablePieces("rows")
+    pieces = TablePieces("rows", AT_ONCE)
     pieces.read("", "1.5", whole(3 * AT_ONCE))
     answer = pieces.read("1.5" + place, "1.5", whole(3 * AT_ONCE))
     assert answer.is_last == (place == "+999999999999")
