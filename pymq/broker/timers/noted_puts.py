@@ -5,6 +5,7 @@ from __future__ import annotations
 from pymq.store.timer.timer_store import PackedUnit
 
 NOTED_MAX = 16_384  # some ticks' work; more are read from the topic
+SOON_MS = 2000  # a message due later than that needs no tick of its own to reach the wheel
 
 
 class NotedPuts:
@@ -15,19 +16,28 @@ class NotedPuts:
         self._units: list[PackedUnit] = []
         self._topics: list[str] = []  # the real topic of each
         self._failure_count = 0
+        self._is_soon = False  # since the last arrival
 
-    @property
-    def is_filling(self) -> bool:
-        """True when half of the places are taken."""
-        return len(self._units) > NOTED_MAX // 2
+    def is_urgent(self, max_offset: int) -> bool:
+        """Return True when records before ``max_offset``, the queue's end, must not wait for the wheel's next tick.
+
+        One is due soon, was not noted, or many wait.
+        """
+        is_soon, self._is_soon = self._is_soon, False
+        return is_soon or self.end != max_offset or len(self._units) > NOTED_MAX // 2
 
     @property
     def end(self) -> int:
         """The queue offset behind the newest unit."""
         return self._first_offset + len(self._units)
 
-    def note(self, queue_offset: int, unit: PackedUnit, topic: str, failure_count: int) -> None:
-        """Add a unit and the topic that counts it. ``failure_count``: of commits, until now."""
+    def note(self, queue_offset: int, unit: PackedUnit, topic: str, failure_count: int, left_ms: int) -> None:
+        """Add a unit that is due in ``left_ms``, and the topic that counts it.
+
+        ``failure_count``: of commits, until now.
+        """
+        if left_ms < SOON_MS:
+            self._is_soon = True
         units = self._units
         if queue_offset != self._first_offset + len(units) or failure_count != self._failure_count:
             if len(units) == NOTED_MAX and queue_offset > self.end and failure_count == self._failure_count:

@@ -50,7 +50,6 @@ UNITS_PER_TICK = 8192
 SLOTS_PER_TICK = 65_536
 RESERVED_SLOTS = 60  # RocketMQ never lets a message wait for the last ones of its wheel
 GATHER_MS = 10  # after an arrival, for those that follow it
-SOON_MS = 2000  # a message due later than that needs no tick of its own to reach the wheel
 CLEAN_INTERVAL_MS = 30_000
 STAMP_INTERVAL_MS = 60_000  # between two versions of a progress that has only passed empty slots
 _ROLL_MARGIN_MS = 60_000
@@ -92,7 +91,6 @@ class TimerService:
         self.times = WheelTimes(timers.precision_ms, window_slots * timers.precision_ms)
         self._slot: OpenSlot | None = None
         self._noted = NotedPuts()
-        self._is_soon = False  # a noted message is due soon
         self._is_open = False
         self._is_master = False
         self._master_queue_offset = 0  # on a slave: its master's
@@ -198,8 +196,7 @@ class TimerService:
 
     def on_arrival(self, max_offset: int) -> None:
         """Take note of new records in the wheel's topic. Those noted and due later wait for the next tick."""
-        if self._is_soon or self._noted.end != max_offset or self._noted.is_filling:
-            self._is_soon = False
+        if self._noted.is_urgent(max_offset):
             self._wake(GATHER_MS)
 
     def note_put(
@@ -208,9 +205,7 @@ class TimerService:
         """Take note of a message for the wheel's topic that was staged and is due later."""
         unit = plan_put(physical_offset, size, real_topic, deliver_ms, now_ms, self.times)
         if unit is not None:
-            self._noted.note(queue_offset, unit, real_topic, self._writer.failed_commit_count)
-            if deliver_ms - now_ms < SOON_MS:
-                self._is_soon = True
+            self._noted.note(queue_offset, unit, real_topic, self._writer.failed_commit_count, deliver_ms - now_ms)
 
     def slot_count(self, slot_ms: int) -> int:
         """Return how many messages wait in the slot that begins then."""

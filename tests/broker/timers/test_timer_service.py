@@ -270,14 +270,14 @@ def test_a_unit_noted_at_its_put_is_that_of_its_record(properties: dict[str, str
 
 def test_units_of_a_failed_commit_are_not_taken_for_others() -> None:
     noted, units = NotedPuts(), [pack_unit(TimerUnit(-1, 1, 0, 0, number, 0, 0, 0)) for number in range(5)]
-    noted.note(7, units[0], "T", 0)
-    noted.note(8, units[1], "T", 0)
+    noted.note(7, units[0], "T", 0, 9000)
+    noted.note(8, units[1], "T", 0, 9000)
     assert noted.take(7, 8, 0) == ([units[0]], ["T"]) and noted.take(7, 9, 0) == ([], [])
-    noted.note(9, units[2], "T", 1)  # a commit failed: what was noted at 8 is gone
+    noted.note(9, units[2], "T", 1, 9000)  # a commit failed: what was noted at 8 is gone
     assert noted.take(8, 10, 1) == ([], []) and noted.take(9, 10, 1) == ([units[2]], ["T"])
-    noted.note(10, units[3], "T", 1)
+    noted.note(10, units[3], "T", 1, 9000)
     assert noted.take(10, 11, 2) == ([], [])
-    noted.note(20, units[4], "T", 2)
+    noted.note(20, units[4], "T", 2, 9000)
     assert noted.take(20, 20, 2) == ([], []) and noted.take(20, 21, 2) == ([units[4]], ["T"])
 
 
@@ -285,9 +285,9 @@ def test_a_full_run_of_noted_units_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(noted_puts, "NOTED_MAX", 2)
     noted, units = NotedPuts(), [pack_unit(TimerUnit(-1, 1, 0, 0, number, 0, 0, 0)) for number in range(5)]
     for number in range(4):
-        noted.note(number, units[number], "T", 0)
+        noted.note(number, units[number], "T", 0, 9000)
     assert noted.end == 2 and noted.take(0, 4, 0) == (units[:2], ["T", "T"])
-    noted.note(4, units[4], "T", 0)
+    noted.note(4, units[4], "T", 0, 9000)
     assert noted.take(2, 5, 0) == ([], []) and noted.take(4, 5, 0) == ([units[4]], ["T"])
 
 
