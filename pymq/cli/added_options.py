@@ -1,4 +1,5 @@
-"""Options that commands get by what they take: --json, --context, --timeout and --watch; and live completion."""
+"""Options that commands get by what they take: --json, --context, --credentials, --timeout and --watch; and live
+completion."""
 
 from __future__ import annotations
 
@@ -9,7 +10,15 @@ from typing import Any
 
 from typer.core import TyperOption
 
-from pymq.cli.options import DEFAULT_TIMEOUT_S, TIMEOUT_MAX_S, TIMEOUT_MIN_S, request_timeout_s
+from pymq.cli.options import (
+    CREDENTIAL_VARIABLES,
+    DEFAULT_TIMEOUT_S,
+    TIMEOUT_MAX_S,
+    TIMEOUT_MIN_S,
+    credentials_reference,
+    request_credentials,
+    request_timeout_s,
+)
 from pymq.errors import UsageError
 
 # Commands that only look, and may look again and again.
@@ -42,7 +51,7 @@ WATCHED = frozenset(
 _WITHOUT_ADMIN = frozenset(
     {"bench", "context", "filter", "filter-server", "send", "spark-export", "standalone", "tail"}
 )
-_WATCH_KEY, _CONTEXT_KEY = "pymq.watch", "pymq.context"
+_WATCH_KEY, _CONTEXT_KEY, _CHOICE_KEY = "pymq.watch", "pymq.context", "pymq.choice"
 
 
 def add_options(command: Any, path: str) -> None:
@@ -51,6 +60,7 @@ def add_options(command: Any, path: str) -> None:
         add_options(below, f"{path} {name}")
     _offer_json(command)
     _offer_context(command)
+    _offer_credentials(command)
     if path != "broker" and path.partition(" ")[0] not in _WITHOUT_ADMIN:
         _offer_timeout(command)
     if path in WATCHED:
@@ -116,10 +126,41 @@ def _choose_context(ctx: Any, param: Any, value: str | None) -> None:
     found = chosen(name, os.environ)
     if found.origin == "default":
         return
+    ctx.meta[_CHOICE_KEY] = found
     _set_default(ctx, "namesrv", found.namesrv)
     for option in ctx.command.params:
         if _is_namesrv(option):
             option.envvar = None
+
+
+def _offer_credentials(command: Any) -> None:
+    """Adds ``--credentials`` to every command that is a client of a cluster."""
+    at = next((at for at, option in enumerate(command.params) if _is_namesrv(option)), None)
+    if at is None or any(option.name == "credentials" for option in command.params):
+        return
+    flag = TyperOption(
+        param_decls=["--credentials"],
+        metavar="env:PREFIX|file:PATH",
+        expose_value=False,
+        callback=_take_credentials,
+        help="What requests are signed with; default: the context's, then PYMQ_CREDENTIALS_FILE or PYMQ_ACCESS_KEY.",
+    )
+    command.params.append(flag)
+
+
+def _take_credentials(ctx: Any, param: Any, value: str | None) -> None:
+    """Keeps what the command's clients sign with. A context's credentials are for its own name servers alone."""
+    request_credentials.set(None)
+    credentials_reference.set("")
+    choice = ctx.meta.get(_CHOICE_KEY)
+    if value is None and choice is not None and ctx.params.get("namesrv") == choice.namesrv:
+        value = choice.credentials
+    if ctx.resilient_parsing or not (value or any(name in os.environ for name in CREDENTIAL_VARIABLES)):
+        return
+    from pymq.security.credentials import Credentials
+
+    credentials_reference.set(value or "")
+    request_credentials.set(Credentials.find(value or "", os.environ))
 
 
 def _offer_timeout(command: Any) -> None:

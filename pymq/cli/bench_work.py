@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from pymq.cli.options import split_addresses
+from pymq.cli.options import request_credentials, split_addresses
 from pymq.cli.output import OutputFormat, Progress, print_data, print_fields, progress
 from pymq.client import Message, MessageQueue, Producer, PullConsumer, PullStatus
 from pymq.errors import NotFoundError, StoppedError
@@ -68,7 +68,7 @@ class SendLoad:
 
     async def run(self) -> dict[str, Any]:
         """Returns the figures. Raises the first error of a send."""
-        async with Producer(GROUP, namesrv=self._namesrv) as producer:
+        async with Producer(GROUP, namesrv=self._namesrv, credentials=request_credentials.get()) as producer:
             await producer.send(self._message)  # finds routes, connects, and lets the broker create the topic
             with progress("sending", self._count) as bar:
                 started_s = time.perf_counter()
@@ -113,7 +113,7 @@ class ConsumeLoad:
 
     async def run(self) -> dict[str, Any]:
         """Returns the figures. Raises NotFoundError when the topic holds no messages."""
-        async with PullConsumer(READER_GROUP, namesrv=self._namesrv) as pull:
+        async with PullConsumer(READER_GROUP, namesrv=self._namesrv, credentials=request_credentials.get()) as pull:
             queues = await pull.queues(self._topic)
             firsts = await asyncio.gather(*map(pull.min_offset, queues))
             ends = await asyncio.gather(*map(pull.max_offset, queues))
@@ -165,8 +165,8 @@ class LatencyLoad:
     async def run(self) -> dict[str, Any]:
         """Returns the figures. Raises the first error of a send or a pull."""
         async with (
-            Producer(GROUP, namesrv=self._namesrv) as producer,
-            PullConsumer(READER_GROUP, namesrv=self._namesrv) as pull,
+            Producer(GROUP, namesrv=self._namesrv, credentials=request_credentials.get()) as producer,
+            PullConsumer(READER_GROUP, namesrv=self._namesrv, credentials=request_credentials.get()) as pull,
         ):
             await producer.send(Message(self._topic, b"warm-up"))
             queues = await pull.queues(self._topic)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from pymq.cli.options import request_credentials
 from pymq.client.admin import Admin
 from pymq.client.admin.replication import ROCKETMQ_PROTOCOL_VERSION, ReplicationAdmin
 from pymq.errors import StoreError, UsageError
@@ -42,7 +43,7 @@ class BrokerSource:
 
     def __enter__(self) -> BrokerSource:
         # These calls need no name server, so the broker's address takes the place of theirs.
-        self._admin = Admin(self._address, timeout_s=TIMEOUT_S)
+        self._admin = Admin(self._address, timeout_s=TIMEOUT_S, credentials=request_credentials.get())
         return self
 
     def __exit__(

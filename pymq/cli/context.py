@@ -28,18 +28,28 @@ def add(
     name_servers: Annotated[
         str, typer.Option("--namesrv", metavar="HOST:PORT;…", help="Its name servers, separated by ';'.")
     ],
+    credentials: Annotated[
+        str | None,
+        typer.Option("--credentials", metavar="env:PREFIX|file:PATH", help="What its requests are signed with."),
+    ] = None,
     use_it: Annotated[bool, typer.Option("--use", help="Make it the current one.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Change a context that exists.")] = False,
     dry_run: DryRunOption = False,
 ) -> None:
     """Name a cluster. The first context becomes the current one."""
     from pymq.cli.contexts.file import check_name, load_contexts
+    from pymq.security.credentials import check_reference
 
+    if credentials:
+        check_reference(credentials)
     contexts = load_contexts(os.environ)
     if check_name(name) in contexts.name_servers and not replace:
         raise UsageError(f"there is a context {name!r} already: --replace changes it")
     is_first = not contexts.name_servers
     contexts.name_servers[name] = ";".join(split_addresses(name_servers))
+    contexts.credentials.pop(name, None)
+    if credentials:
+        contexts.credentials[name] = credentials
     if use_it or is_first:
         contexts.current = name
     if not dry_run:
@@ -73,7 +83,12 @@ def list_contexts(output: OutputOption = OutputFormat.table) -> None:
 
     contexts = load_contexts(os.environ)
     records = [
-        {"name": name, "namesrv": servers, "current": name == contexts.current}
+        {
+            "name": name,
+            "namesrv": servers,
+            "credentials": contexts.credentials.get(name),
+            "current": name == contexts.current,
+        }
         for name, servers in sorted(contexts.name_servers.items())
     ]
     print_listing(records, COLUMNS, output, "no contexts: pymq context add NAME --namesrv HOST:PORT makes one")
@@ -93,6 +108,7 @@ def show(
     record = {
         "name": name,
         "namesrv": found.namesrv,
+        "credentials": found.credentials or None,
         "origin": "named" if name is not None else found.origin,
         "file": str(contexts.path),
     }
@@ -108,6 +124,7 @@ def remove(name: NameArgument, dry_run: DryRunOption = False) -> None:
     contexts = load_contexts(os.environ)
     contexts.find(name)
     del contexts.name_servers[name]
+    contexts.credentials.pop(name, None)
     was_current = contexts.current == name
     if was_current:
         contexts.current = None

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from pymq.cli.options import request_credentials
 from pymq.client import Producer, PullConsumer, PullStatus
 from pymq.client.admin import Admin
 from pymq.errors import NotFoundError, PymqError, RefusedError
@@ -111,7 +112,7 @@ async def list_groups(admin: Admin) -> list[dict[str, Any]]:
 async def dead_letters(namesrv: str, wanted: Wanted) -> AsyncIterator[StoredMessage]:
     """Yields the dead letters that are stored now, queue by queue, oldest first. Raises NotFoundError."""
     count = 0
-    async with PullConsumer(CLIENT_GROUP, namesrv=namesrv) as pull:
+    async with PullConsumer(CLIENT_GROUP, namesrv=namesrv, credentials=request_credentials.get()) as pull:
         try:
             queues = await pull.queues(dlq_topic(wanted.group))
         except NotFoundError as error:
@@ -141,7 +142,7 @@ async def resend(namesrv: str, wanted: Wanted, *, to_topic: bool, apply: bool) -
     Without ``apply`` it only counts. Stops at nothing: failures are counted. The dead letters stay where they are.
     """
     done = Resent()
-    async with Producer(CLIENT_GROUP, namesrv=namesrv) as producer:
+    async with Producer(CLIENT_GROUP, namesrv=namesrv, credentials=request_credentials.get()) as producer:
         batch: list[StoredMessage] = []
         async for message in dead_letters(namesrv, wanted):
             done.topics[origin_topic(message) or "?"] += 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from pymq.cli.dlq_work import NOT_SENT_AGAIN
 from pymq.cli.message_text import message_stream, shown_body
-from pymq.cli.options import split_addresses
+from pymq.cli.options import request_credentials, split_addresses
 from pymq.cli.output import MessageOutput, is_styled, print_fields, print_line, printable
 from pymq.cli.times import local_time
 from pymq.client import Producer
@@ -77,7 +77,9 @@ async def _by_offset_id(admin: Admin, message_id: str) -> StoredMessage:
 
 async def recall(topic: str, handle: str, namesrv: str) -> str:
     """Takes back a timer message; returns its id."""
-    async with Producer(RECALL_GROUP, namesrv=";".join(split_addresses(namesrv))) as producer:
+    async with Producer(
+        RECALL_GROUP, namesrv=";".join(split_addresses(namesrv)), credentials=request_credentials.get()
+    ) as producer:
         return await producer.recall(topic, handle)
 
 
@@ -121,7 +123,9 @@ async def resend(
         found.append((stored[-1], target))
     if apply:
         addresses = split_addresses(namesrv)
-        async with TransactionProducer(RESEND_GROUP, listener=_Committing(), namesrv=addresses) as producer:
+        async with TransactionProducer(
+            RESEND_GROUP, listener=_Committing(), namesrv=addresses, credentials=request_credentials.get()
+        ) as producer:
             for message, target in found:
                 kept = {name: value for name, value in message.properties.items() if name not in _OF_TRANSACTIONS}
                 await producer.commit_copy(message, target, kept)

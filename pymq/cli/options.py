@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextvars import ContextVar
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,12 +12,22 @@ from pymq.cli.output import MessageOutput, OutputFormat
 from pymq.errors import UsageError
 from pymq.model.hosts import check_name_server, is_address_server
 
+if TYPE_CHECKING:
+    from pymq.security.credentials import Credentials
+
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 DEFAULT_TIMEOUT_S = 5.0
 TIMEOUT_MIN_S, TIMEOUT_MAX_S = 0.1, 3600.0
 
 # How long each request of an admin command may take: the value of its option --timeout.
 request_timeout_s: ContextVar[float] = ContextVar("request_timeout_s", default=DEFAULT_TIMEOUT_S)
+
+# pymq.security.credentials reads them; named here so that a command without them need not import it.
+CREDENTIAL_VARIABLES = ("PYMQ_CREDENTIALS_FILE", "PYMQ_ACCESS_KEY", "PYMQ_SECRET_KEY")
+# The reference that names them; empty for those of the environment.
+credentials_reference: ContextVar[str] = ContextVar("credentials_reference", default="")
+# What the clients of a command sign with: see :func:`pymq.cli.added_options.add_options`.
+request_credentials: ContextVar[Credentials | None] = ContextVar("request_credentials", default=None)
 
 NamesrvOption = Annotated[
     str,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pymq.cli.message_text import message_in_lane
-from pymq.cli.options import split_addresses
+from pymq.cli.options import request_credentials, split_addresses
 from pymq.cli.output import Progress, print_note, progress
 from pymq.cli.pace import Pace
 from pymq.cli.queues import QueueChoice
@@ -91,7 +91,7 @@ async def find_queue(topic: str, choice: QueueChoice, namesrv: str) -> MessageQu
     """Returns the queue that is meant. Raises NotFoundError, or UsageError when several brokers have it."""
     if choice.broker is not None:
         return MessageQueue(topic, choice.broker, choice.queue_id)
-    async with Admin(split_addresses(namesrv)) as admin:
+    async with Admin(split_addresses(namesrv), credentials=request_credentials.get()) as admin:
         route = await admin.topics.route(topic)
     brokers = sorted(data.broker_name for data in route.queue_datas if choice.queue_id < data.write_queue_nums)
     if not brokers:
@@ -106,7 +106,9 @@ async def send_one(
 ) -> SendResult:
     """Sends one message and waits for the answer."""
     addresses = ";".join(split_addresses(namesrv))
-    async with Producer(group, namesrv=addresses, delay_level_max=delay_level_max) as producer:
+    async with Producer(
+        group, namesrv=addresses, delay_level_max=delay_level_max, credentials=request_credentials.get()
+    ) as producer:
         return await producer.send(message, queue=queue)
 
 
@@ -210,7 +212,9 @@ class SendJob:
         is_wanted = self._body is not None or not sys.stdin.isatty()
         with progress(f"sending to {self._template.topic}", self._flow.count_max, wanted=is_wanted) as bar:
             levels = self._delay_level_max
-            async with Producer(self._group, namesrv=self._namesrv, delay_level_max=levels) as producer:
+            async with Producer(
+                self._group, namesrv=self._namesrv, delay_level_max=levels, credentials=request_credentials.get()
+            ) as producer:
                 with StopSignals() as signals:
                     try:
                         await signals.unless_stopped(self._send_all(producer, bar))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from pymq.cli.options import request_timeout_s, split_addresses
+from pymq.cli.options import request_credentials, request_timeout_s, split_addresses
 from pymq.cli.output import print_note
 from pymq.errors import EXIT_PARTIAL
 
@@ -61,7 +61,12 @@ def _run(
 
     async def session() -> tuple[T, dict[str, str]]:
         each_s = request_timeout_s.get() if timeout_s is None else timeout_s
-        async with Admin(split_addresses(namesrv), timeout_s=each_s, is_partial=is_partial) as admin:
+        async with Admin(
+            split_addresses(namesrv),
+            timeout_s=each_s,
+            is_partial=is_partial,
+            credentials=request_credentials.get(),
+        ) as admin:
             return await work(admin), admin.unreached
 
     return asyncio.run(session())

@@ -15,7 +15,14 @@ import typer
 
 from pymq.cli.filter_option import ExpressionOption, PluginOption, SqlOption, ViaOption, check_sql, parse_plugin
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, InflateRatioOption, NamesrvOption, parse_pairs, split_addresses
+from pymq.cli.options import (
+    DEFAULT_NAMESRV,
+    InflateRatioOption,
+    NamesrvOption,
+    credentials_reference,
+    parse_pairs,
+    split_addresses,
+)
 from pymq.cli.output import Column, OutputFormat, print_json, print_line, print_listing, print_note
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
@@ -130,6 +137,7 @@ def spark_export(
 
     options = ExportOptions(
         namesrv=";".join(split_addresses(namesrv)),
+        credentials=credentials_reference.get(),
         topics=tuple(topics or ()),
         start=start,
         end=end,

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import BinaryIO
 
 from pymq.cli.message_text import Formatter
-from pymq.cli.options import split_addresses
+from pymq.cli.options import request_credentials, split_addresses
 from pymq.cli.output import print_note, progress
 from pymq.cli.tail_start import StartKind
 from pymq.cli.tailing.groups import ensure_group
@@ -51,7 +51,10 @@ class Tail:
         Raises NotFoundError for an unknown topic or group, UnreachableError before anything was shown.
         """
         options = self._options
-        async with PullConsumer(options.group, namesrv=self._namesrv) as pull, Admin(self._namesrv) as admin:
+        async with (
+            PullConsumer(options.group, namesrv=self._namesrv, credentials=request_credentials.get()) as pull,
+            Admin(self._namesrv, credentials=request_credentials.get()) as admin,
+        ):
             if options.is_group_named:
                 await ensure_group(admin, options.group, create=options.create_group)
             sources = Sources(options, pull, admin)

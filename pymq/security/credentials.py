@@ -64,6 +64,26 @@ class Credentials:
             raise UsageError(f"{path}: write the lines accessKey: NAME and secretKey: SECRET, and no others")
         return cls(members["accessKey"], members["secretKey"], members.get("securityToken") or None)
 
+    @classmethod
+    def find(cls, reference: str = "", env: Mapping[str, str] | None = None) -> Credentials | None:
+        """Return the credentials that a reference names; without one, those of :meth:`from_environment`.
+
+        ``env:PREFIX`` stands for the variables ``PREFIX_ACCESS_KEY`` and ``PREFIX_SECRET_KEY``, ``file:PATH`` for a
+        file as of :meth:`from_file`. A reference holds no secret, so it may stand in options, plans and files. Raises
+        UsageError, whose text never has the reference: it may be a secret by mistake.
+        """
+        env = os.environ if env is None else env
+        if not reference:
+            return cls.from_environment(env)
+        kind, rest = check_reference(reference)
+        if kind == "file":
+            return cls.from_file(rest)
+        names = f"{rest}_ACCESS_KEY", f"{rest}_SECRET_KEY"
+        missing = [name for name in names if not env.get(name)]
+        if missing:
+            raise UsageError(f"the environment has no {' and no '.join(missing)}: set both {names[0]} and {names[1]}")
+        return cls(env[names[0]], env[names[1]])
+
     def sign(self, command: Command) -> None:
         """Adds access key and signature to a request's named fields; a second call replaces them."""
         ext = command.ext
@@ -77,6 +97,17 @@ class Credentials:
 
     def __repr__(self) -> str:
         return f"Credentials({self.access_key!r}, ***)"
+
+
+def check_reference(reference: str) -> tuple[str, str]:
+    """Return the two parts of a reference, see :meth:`Credentials.find`. Raises UsageError for another text."""
+    kind, _, rest = reference.partition(":")
+    if (kind == "file" and rest) or (kind == "env" and rest.isidentifier()):
+        return kind, rest
+    raise UsageError(
+        "credentials are given by reference: write env:PREFIX for the variables PREFIX_ACCESS_KEY and "
+        "PREFIX_SECRET_KEY, or file:PATH for a file that only its owner can use"
+    )
 
 
 def _members(path: str | os.PathLike[str]) -> dict[str, str]:

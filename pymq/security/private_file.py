@@ -14,12 +14,12 @@ _FOR_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 def read_private_file(path: str | os.PathLike[str]) -> bytes:
-    """Return the file's bytes, one more than FILE_SIZE_MAX_BYTES at most.
+    """Return the file's bytes, one more than FILE_SIZE_MAX_BYTES at most. ``~`` stands for the home directory.
 
     Raises UsageError when it can't be read, or when others than its owner can use it.
     """
     try:
-        with Path(path).open("rb") as file:
+        with Path(path).expanduser().open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             if mode & _FOR_OTHERS:
                 raise UsageError(
@@ -27,5 +27,5 @@ def read_private_file(path: str | os.PathLike[str]) -> bytes:
                     "its secrets if others could have read them"
                 )
             return file.read(FILE_SIZE_MAX_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{path} can't be read: {error.strerror}; correct the path or its permissions") from error
+    except (OSError, RuntimeError) as error:
+        raise UsageError(f"{path} can't be read: {getattr(error, "strerror", error)}; correct the path or its permissions") from error

@@ -15,6 +15,7 @@ from pymq.model.inner_batch import with_single_records
 from pymq.model.names import is_user_topic
 from pymq.model.record import StoredMessage, decode_records
 from pymq.model.route import MASTER_ID, BrokerData, TopicRoute
+from pymq.security.credentials import Credentials
 from pymq.spark.name_servers import ADDRESS_SERVERS
 from pymq.spark.ranges import DEFAULT_GROUP
 from pymq.spark.remote import Remote
@@ -99,7 +100,9 @@ class ClusterView(Protocol):
 class RemoteCluster:
     """A cluster over the network. Raises UnreachableError and RefusedError from every method."""
 
-    def __init__(self, namesrv: str, *, timeout_s: float = 10.0) -> None:
+    def __init__(self, namesrv: str, *, credentials: str = "", timeout_s: float = 10.0) -> None:
+        """``credentials``: a reference, see :meth:`Credentials.find <pymq.client.Credentials.find>`."""
+        self._credentials = Credentials.find(credentials)
         self._places = [place.strip() for place in re.split("[;,]", namesrv) if place.strip()]
         if not self._places:
             raise UsageError("no name server is given: write host:port, several separated by ';'")
@@ -258,7 +261,7 @@ class RemoteCluster:
     def _remote(self, address: str) -> Remote:
         remote = self._remotes.get(address)
         if remote is None:
-            remote = self._remotes[address] = Remote(address, timeout_s=self._timeout_s)
+            remote = self._remotes[address] = Remote(address, timeout_s=self._timeout_s, credentials=self._credentials)
         return remote
 
 

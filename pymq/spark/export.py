@@ -87,6 +87,7 @@ class _Export:
         self.read = ReadSettings(
             columns=check_columns(options.columns),
             selection=checked(options.selection, clock),
+            credentials=options.credentials,
             group=options.group or DEFAULT_GROUP,
             on_data_loss=options.on_data_loss,
             inflation_ratio_max=options.inflation_ratio_max,
@@ -100,7 +101,7 @@ class _Export:
     def plan(self, log: ExportDirectory | None = None) -> Plan:
         """Asks the cluster for the ranges to read, after those that ``log`` has."""
         self.progress.phase("planning")
-        with RemoteCluster(self.options.namesrv) as view:
+        with RemoteCluster(self.options.namesrv, credentials=self.options.credentials) as view:
             plan = self._plan(view, log.positions if log else {}).limited(self.options.max_rows)
             if log is not None:
                 check_marks(view, plan.origins, log.marks)
@@ -221,7 +222,7 @@ class _Export:
         for result in results:
             key = result["topic"], result["broker_name"], result["queue_id"]
             ends[key] = max(ends.get(key, 0), result["to_offset"])
-        with RemoteCluster(self.options.namesrv) as view:
+        with RemoteCluster(self.options.namesrv, credentials=self.options.credentials) as view:
             return take_marks(view, [queue for queue in plan.origins if queue[:3] in ends], ends)
 
     def with_spark_writer(self) -> ExportSummary:

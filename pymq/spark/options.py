@@ -46,6 +46,8 @@ class ExportOptions:
     """
 
     namesrv: str = "127.0.0.1:9876"
+    credentials: str = ""
+    """A reference to what requests are signed with, ``env:PREFIX`` or ``file:PATH``; empty: PyMQ's variables."""
     topics: tuple[str, ...] = ()
     """Names or globs; empty means all user topics."""
     start: str = "earliest"

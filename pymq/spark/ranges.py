@@ -71,6 +71,8 @@ class ReadSettings:
     batch_rows: int = 8192
     batch_size_bytes: int = 8 * 1024 * 1024
     timeout_s: float = 30.0
+    credentials: str = ""
+    """A reference, never a secret: what it names is looked up where the range is read (Credentials.find)."""
     body_errors: BodyErrors = "replace"
     body_form: str = ""
     """What the column ``body`` holds instead of bytes, see :mod:`pymq.spark.bodies`."""

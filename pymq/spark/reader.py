@@ -18,6 +18,7 @@ from pymq.filter.refusals import with_next_step
 from pymq.model import sysflag
 from pymq.model.inner_batch import with_single_records
 from pymq.model.layout import QUEUE_OFFSET_AT, SYS_FLAG_AT
+from pymq.security.credentials import Credentials
 from pymq.spark.decode import Decoder
 from pymq.spark.layout import Chunk, Positions, find_starts, integers
 from pymq.spark.pull_window import Ask, PulledRange, PullWindow
@@ -48,9 +49,10 @@ PULL_AGAIN_COUNT_MAX = 64
 Opener = Callable[[str, float], Remote]
 
 
-def open_remote(address: str, timeout_s: float) -> Remote:
-    """Opens a real connection."""
-    return Remote(address, timeout_s=timeout_s)
+def opener(credentials: str) -> Opener:
+    """Returns what opens real connections, which sign with what the reference ``credentials`` names here."""
+    found = Credentials.find(credentials)
+    return lambda address, timeout_s: Remote(address, timeout_s=timeout_s, credentials=found)
 
 
 class RangeReader:
@@ -65,7 +67,7 @@ class RangeReader:
         part: QueueRange,
         settings: ReadSettings,
         *,
-        open_remote: Opener = open_remote,
+        open_remote: Opener | None = None,
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -97,7 +99,7 @@ class RangeReader:
         self._window = PullWindow(
             part.from_offset, part.to_offset, count_max=settings.pull_count_max, depth=settings.pull_depth
         )
-        self._open_remote = open_remote
+        self._open_remote = open_remote or opener(settings.credentials)
         self._sleep = sleep
         self._monotonic = monotonic
         self._remote: Remote | None = None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from pymq.errors import ProtocolViolation, RefusedError, RequestTimeoutError, UnreachableError
 from pymq.model.hosts import parse_address
+from pymq.security.credentials import Credentials
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import FRAME_SIZE_MAX_BYTES, HEADER_SIZE_MAX_BYTES, Command, decode_command, encode_command
 
@@ -39,8 +40,17 @@ class Remote:
     object can't be used after that.
     """
 
-    def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S, connect: Connect = connect_socket) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        connect: Connect = connect_socket,
+        credentials: Credentials | None = None,
+    ) -> None:
+        """``credentials`` sign all requests."""
         self.address = address
+        self._credentials = credentials
         self._opaque = 0
         try:
             host, port = parse_address(address)
@@ -54,6 +64,8 @@ class Remote:
         """Sends a request and returns its opaque."""
         self._opaque += 1
         command.opaque = self._opaque
+        if self._credentials is not None:
+            self._credentials.sign(command)
         try:
             self._socket.sendall(encode_command(command))
         except OSError as error:

@@ -98,7 +98,7 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
             sender.close()
 
     def _planned_ranges(self) -> list[QueueRange]:
-        with RemoteCluster(self._namesrv) as view:
+        with RemoteCluster(self._namesrv, credentials=self._settings.credentials) as view:
             return make_plan(
                 view,
                 self._topics,

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
+from pymq.security.credentials import check_reference
 from pymq.spark.options import BODY_ERROR_MODES, DATA_LOSS_MODES, RETRY_BUDGET_S, DataLoss
 from pymq.spark.planner import PartitionSizes
 from pymq.spark.positions import LATEST, Position, parse_by_queue, parse_position
@@ -41,6 +42,7 @@ class SourceOption(NamedTuple):
 
 OPTIONS = (
     SourceOption("namesrv"),
+    SourceOption("credentials"),
     SourceOption("topics", ("topic", "subscribe")),
     SourceOption("path", is_internal=True),
     SourceOption("subscribePattern"),
@@ -130,6 +132,14 @@ class SourceOptions:
     def namesrv(self) -> str:
         return self.text("namesrv", NAMESRV)
 
+    @property
+    def credentials(self) -> str:
+        """A reference to what requests are signed with. Raises UsageError for another text."""
+        reference = self.text("credentials")
+        if reference:
+            check_reference(reference)
+        return reference
+
     def topics(self) -> TopicChoice:
         """Returns which topics and queues to read."""
         names = self.text("topics") or self.text("path")
@@ -174,6 +184,7 @@ class SourceOptions:
         return ReadSettings(
             columns=check_columns(columns),
             selection=selection,
+            credentials=self.credentials,
             group=self.text("group", DEFAULT_GROUP),
             on_data_loss=self._on_data_loss(),
             body_errors=self._choice("bodyErrors", BODY_ERROR_MODES, "replace"),

@@ -53,6 +53,7 @@ def write(
         .options(**{name: value for name, value in selection.items() if value is not None})
         .option("ranges", json.dumps([part.to_dict() for part in tasks]))
         .option("columns", ",".join(needed))
+        .option("credentials", options.credentials)
         .option("group", options.group or DEFAULT_GROUP)
         .option("onDataLoss", options.on_data_loss)
         .option("bodyErrors", options.body_errors)

@@ -58,7 +58,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
     def initialOffset(self) -> dict[str, Any]:
         """Returns where a new query begins; the same at every call, because latest moves on."""
         if self._initial is None:
-            with RemoteCluster(self._namesrv) as view:
+            with RemoteCluster(self._namesrv, credentials=self._settings.credentials) as view:
                 plan = make_plan(view, self._topics, self._start, Position(symbol=LATEST))
             self._initial = {(part.topic, part.broker_name, part.queue_id): part.from_offset for part in plan.queues}
         return to_json(self._initial)
@@ -69,7 +69,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Remembers what is there now: the query ends with it."""
-        with RemoteCluster(self._namesrv) as view:
+        with RemoteCluster(self._namesrv, credentials=self._settings.credentials) as view:
             there, _ = self._queues_there(view)
             self._target = {queue[:3]: bounds.high for queue, bounds in view.bounds(list(there.values())).items()}
 
@@ -79,7 +79,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         Spark asks after the batch before ``start`` is done, which is when its progress can be shown to brokers.
         """
         begin, digests = from_json(start)
-        with RemoteCluster(self._namesrv) as view:
+        with RemoteCluster(self._namesrv, credentials=self._settings.credentials) as view:
             queues, gone = self._queues_there(view)
             self._mirror(view, queues, begin)
             self._lose_topics(gone, begin)
@@ -102,7 +102,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         found = list(spans(from_json(start)[0], from_json(end)[0]))
         if not found:
             return []
-        with RemoteCluster(self._namesrv) as view:
+        with RemoteCluster(self._namesrv, credentials=self._settings.credentials) as view:
             topics = sorted({key[0] for key, _, _ in found})
             queues, _ = _queues_of(view, topics)
         ranges = [

@@ -29,16 +29,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_first_of_flag_environment_and_context_counts(home: Path) -> None:
     env = {"XDG_CONFIG_HOME": str(home)}
-    assert chosen(None, env) == ("127.0.0.1:9876", "default")
+    assert chosen(None, env)[:2] == ("127.0.0.1:9876", "default")
     for name in ("one", "two", "three"):
         assert cli.run(["context", "add", name, "--namesrv", f"{name}:1, {name}:2"]) == EXIT_OK
-    assert chosen(None, env) == ("one:1;one:2", "context one (current)")
+    assert chosen(None, env)[:2] == ("one:1;one:2", "context one (current)")
     assert cli.run(["context", "use", "two"]) == EXIT_OK
     assert chosen(None, env).namesrv == "two:1;two:2"
-    assert chosen(None, {**env, "PYMQ_CONTEXT": "three"}) == ("three:1;three:2", "context three (PYMQ_CONTEXT)")
+    assert chosen(None, {**env, "PYMQ_CONTEXT": "three"})[:2] == ("three:1;three:2", "context three (PYMQ_CONTEXT)")
     both = {**env, "PYMQ_CONTEXT": "three", "NAMESRV_ADDR": "env:1"}
-    assert chosen(None, both) == ("env:1", "NAMESRV_ADDR")
-    assert chosen("one", both) == ("one:1;one:2", "context one (--context)")
+    assert chosen(None, both)[:2] == ("env:1", "NAMESRV_ADDR")
+    assert chosen("one", both)[:2] == ("one:1;one:2", "context one (--context)")
 
 
 def test_commands_use_the_context(
@@ -78,8 +78,8 @@ def test_contexts_are_listed_shown_changed_and_removed(pymq: Pymq, home: Path) -
     assert pymq("context", "add", "one", "--namesrv", "b:1", "--replace").code == EXIT_OK
     assert pymq("context", "add", "two", "--namesrv", "c:1", "--use").code == EXIT_OK
     assert pymq("context", "list", "-o", "json").json() == [
-        {"name": "one", "namesrv": "b:1", "current": False},
-        {"name": "two", "namesrv": "c:1", "current": True},
+        {"name": "one", "namesrv": "b:1", "credentials": None, "current": False},
+        {"name": "two", "namesrv": "c:1", "credentials": None, "current": True},
     ]
     shown = pymq("context", "show", "one", "-o", "json").json()
     assert (shown["namesrv"], shown["origin"]) == ("b:1", "named")

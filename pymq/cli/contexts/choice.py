@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pymq.cli.contexts.file import load_contexts
+from pymq.cli.contexts.file import Contexts, load_contexts
 from pymq.cli.options import DEFAULT_NAMESRV
 
 NAMESRV_VARIABLE, CONTEXT_VARIABLE = "NAMESRV_ADDR", "PYMQ_CONTEXT"
 
 
 class Choice(NamedTuple):
-    """Name servers, and where they come from."""
+    """Name servers, where they come from, and what their cluster's requests are signed with."""
 
     namesrv: str
     origin: str
+    credentials: str = ""  # a reference, see Credentials.find
 
 
 def chosen(flag: str | None, env: Mapping[str, str]) -> Choice:
@@ -25,13 +26,17 @@ def chosen(flag: str | None, env: Mapping[str, str]) -> Choice:
     NotFoundError for an unknown context, ConfigError for a file that can't be read.
     """
     if flag is not None:
-        return Choice(load_contexts(env).find(flag), f"context {flag} (--context)")
+        return _of_context(load_contexts(env), flag, "--context")
     if env.get(NAMESRV_VARIABLE):
         return Choice(env[NAMESRV_VARIABLE], NAMESRV_VARIABLE)
     contexts = load_contexts(env)
     name = env.get(CONTEXT_VARIABLE) or ""
     if name:
-        return Choice(contexts.find(name), f"context {name} ({CONTEXT_VARIABLE})")
+        return _of_context(contexts, name, CONTEXT_VARIABLE)
     if contexts.current is not None:
-        return Choice(contexts.find(contexts.current), f"context {contexts.current} (current)")
+        return _of_context(contexts, contexts.current, "current")
     return Choice(DEFAULT_NAMESRV, "default")
+
+
+def _of_context(contexts: Contexts, name: str, why: str) -> Choice:
+    return Choice(contexts.find(name), f"context {name} ({why})", contexts.credentials.get(name, ""))

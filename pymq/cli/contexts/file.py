@@ -19,11 +19,13 @@ _FILE_MODE, _DIRECTORY_MODE = 0o600, 0o700
 
 @dataclass(slots=True)
 class Contexts:
-    """The contexts of a file: name servers ("host:port;host:port") by name, and the current name or None."""
+    """The contexts of a file: name servers ("host:port;host:port") by name, references to credentials by name where
+    there are some, and the current name or None."""
 
     path: Path
     name_servers: dict[str, str] = field(default_factory=dict)
     current: str | None = None
+    credentials: dict[str, str] = field(default_factory=dict)
 
     def find(self, name: str) -> str:
         """Returns the name servers of a context. Raises NotFoundError."""
@@ -37,6 +39,8 @@ class Contexts:
         lines = [] if self.current is None else [f"current = {_text(self.current)}\n"]
         for name, servers in sorted(self.name_servers.items()):
             lines.append(f"\n[contexts.{_text(name)}]\nnamesrv = {_text(servers)}\n")
+            if name in self.credentials:
+                lines.append(f"credentials = {_text(self.credentials[name])}\n")
         self.path.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
         new = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
         try:
@@ -82,6 +86,11 @@ def _from_parsed(path: Path, parsed: Mapping[str, Any]) -> Contexts:
         if not isinstance(servers, str):
             raise ConfigError(f'{path}: the context {name!r} has no text namesrv: write namesrv = "HOST:PORT"')
         found.name_servers[name] = servers
+        reference = table.get("credentials", "")
+        if not isinstance(reference, str):
+            raise ConfigError(f'{path}: the context {name!r} has credentials that are no text: write "file:PATH"')
+        if reference:
+            found.credentials[name] = reference
     found.current = current
     return found
 

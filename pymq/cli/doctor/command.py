@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, split_addresses
+from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, request_credentials, split_addresses
 from pymq.cli.output import OutputFormat, is_styled, print_data, print_line, printable
 from pymq.errors import EXIT_FAILED, EXIT_UNREACHABLE
 from pymq.units import format_count
@@ -64,7 +64,7 @@ def doctor(
     checks = registry.chosen(registry.all_checks(), names or ())
     gatherer = Gatherer(
         split_addresses(namesrv),
-        lambda addresses: Admin(addresses, timeout_s=timeout),
+        lambda addresses: Admin(addresses, timeout_s=timeout, credentials=request_credentials.get()),
         clock=SystemClock(),
         probe=SocketProbe(),
         observe_ms=int(observe * 1000),

@@ -11,6 +11,7 @@ from pymq.cli.exporter.facts import Facts, FactsCollector
 from pymq.cli.exporter.names import Names
 from pymq.cli.exporter.old_names import OldNames
 from pymq.cli.exporter.own_names import OwnNames
+from pymq.cli.options import request_credentials
 from pymq.cli.output import print_json_line
 from pymq.cli.serving_metrics import MetricsPlace, metrics_member, metrics_text, serving_metrics
 from pymq.client.admin import Admin
@@ -50,7 +51,10 @@ async def serve(
     clock = SystemClock()
     view = View(names, clock)
     with StopSignals() as signals:
-        async with Admin(addresses, timeout_s=timeout_s) as admin, serving_metrics(place, view) as metrics:
+        async with (
+            Admin(addresses, timeout_s=timeout_s, credentials=request_credentials.get()) as admin,
+            serving_metrics(place, view) as metrics,
+        ):
             collector = FactsCollector(admin, clock, with_stats=names is not Names.pymq)
             collecting = asyncio.get_running_loop().create_task(keep_collecting(collector, view, interval_s))
             try:

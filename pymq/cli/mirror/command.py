@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, request_credentials
 from pymq.cli.output import OutputFormat, print_data, print_line, print_note
 from pymq.cli.serving_metrics import MetricsPlace, MetricsPortOption, serving_metrics
 from pymq.cli.tail_start import StartKind, parse_start
@@ -37,6 +37,14 @@ def mirror(
             "--to", metavar="HOST:PORT;…|CONTEXT", help="Name servers of the cluster to copy to, or its context."
         ),
     ],
+    to_credentials: Annotated[
+        str | None,
+        typer.Option(
+            "--to-credentials",
+            metavar="env:PREFIX|file:PATH",
+            help="What requests to that cluster are signed with; default: as for --credentials.",
+        ),
+    ] = None,
     group: Annotated[
         str | None,
         typer.Option("--group", metavar="NAME", help="Keep the progress as this group's offsets at the source."),
@@ -85,14 +93,19 @@ def mirror(
     from pymq.cli.mirror.mirror import Mirror, MirrorOptions
     from pymq.cli.session import until_done_or_stopped
     from pymq.net.runtime import run
+    from pymq.security.credentials import Credentials
 
     if ":" not in target:
-        target = load_contexts(os.environ).find(target)
+        contexts = load_contexts(os.environ)
+        to_credentials = to_credentials or contexts.credentials.get(target)
+        target = contexts.find(target)
+    target_credentials = Credentials.find(to_credentials) if to_credentials else request_credentials.get()
     work = Mirror(
         MirrorOptions(
             topics=topics,
             source=namesrv,
             target=target,
+            target_credentials=target_credentials,
             group=group,
             progress=progress,
             start=begin,

@@ -13,14 +13,14 @@ from pymq.cli.mirror.copying import Copied, Copier
 from pymq.cli.mirror.figures import Figures, show_live
 from pymq.cli.mirror.progress import FileProgress, GroupProgress, Progress
 from pymq.cli.mirror.targets import Targets, check_rename, cluster_name, target_queue
-from pymq.cli.options import split_addresses
+from pymq.cli.options import request_credentials, split_addresses
 from pymq.cli.output import print_note
 from pymq.cli.pace import Pace
 from pymq.cli.tail_start import Start, StartKind
 from pymq.cli.tailing.groups import ensure_group
 from pymq.cli.tailing.outages import Outages
 from pymq.cli.tailing.sources import is_pattern, matching_topics
-from pymq.client import Admin, MessageQueue, Producer, PullConsumer
+from pymq.client import Admin, Credentials, MessageQueue, Producer, PullConsumer
 from pymq.client.ordered_sends import OrderedSends
 from pymq.errors import NotFoundError, PymqError, UsageError
 
@@ -37,6 +37,7 @@ class MirrorOptions:
     topics: list[str]
     source: str
     target: str
+    target_credentials: Credentials | None
     group: str | None
     progress: Path | None
     start: Start
@@ -72,17 +73,21 @@ class Mirror:
         Cancelled, it waits for the answers to what it sent, and saves. Raises CopyError, NotFoundError,
         UnreachableError, UsageError.
         """
-        options = self._options
+        options, source_credentials = self._options, request_credentials.get()
         async with AsyncExitStack() as stack:
-            source = await stack.enter_async_context(Admin(self._source_names))
-            target = await stack.enter_async_context(Admin(self._target_names))
+            source = await stack.enter_async_context(Admin(self._source_names, credentials=source_credentials))
+            target = await stack.enter_async_context(Admin(self._target_names, credentials=options.target_credentials))
             names = await self._names(source, target)
             if options.group is not None:
                 await ensure_group(source, options.group, create=True)
             pull = await stack.enter_async_context(
-                PullConsumer(options.group or "TOOLS_CONSUMER", namesrv=self._source_names)
+                PullConsumer(
+                    options.group or "TOOLS_CONSUMER", namesrv=self._source_names, credentials=source_credentials
+                )
             )
-            producer = await stack.enter_async_context(Producer(PRODUCER_GROUP, namesrv=self._target_names))
+            producer = await stack.enter_async_context(
+                Producer(PRODUCER_GROUP, namesrv=self._target_names, credentials=options.target_credentials)
+            )
             progress: Progress = (
                 GroupProgress(pull) if options.progress is None else FileProgress(options.progress, *names)
             )
