@@ -125,12 +125,24 @@ def test_an_unreachable_address_is_warned_about() -> None:
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "192.0.2.7", "::"])
-def test_a_server_that_other_machines_reach_warns(address: str, tmp_path: Path) -> None:
+def test_a_server_that_other_machines_reach_checks_requests_or_says_that_it_does_not(
+    address: str, tmp_path: Path
+) -> None:
     file = tmp_path / "broker.conf"
     file.write_text(f"bindAddress={address}\nbrokerIP1=192.0.2.7\n")
-    (warning,) = load_broker_config(str(file)).warnings
-    assert warning.startswith(f"bindAddress is {address}: every host that reaches the port can read, write")
-    assert load_namesrv_config(None, {"bindAddress": address}).warnings == [warning]
+    text = f"bindAddress is {address}: every host that reaches the port can read, write and administer"
+    for load in (lambda: load_broker_config(str(file)), lambda: load_namesrv_config(None, {"bindAddress": address})):
+        with pytest.raises(ConfigError) as caught:
+            load()
+        assert str(caught.value).startswith(f"{text}: name the users in an ACL file (aclEnable=true, plainAclFile=")
+        assert "listen on 127.0.0.1, or accept it with --insecure (insecure=true)" in str(caught.value)
+    insecure = {"bindAddress": address, "insecure": "true"}
+    (warning,) = load_broker_config(str(file), {"insecure": "true"}).warnings
+    assert warning.startswith(f"{text}, there is no authentication")
+    assert load_namesrv_config(None, insecure).warnings == [warning]
+    secured = {"bindAddress": address, "aclEnable": "true", "plainAclFile": "acl.yml"}
+    (warning,) = load_namesrv_config(None, secured).warnings
+    assert "not encrypted" in warning
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2", "::1"])
@@ -332,7 +344,12 @@ def test_a_server_for_other_machines_warns_of_what_it_does_not_check(
     keys: dict[str, str], warnings: list[str], tmp_path: Path
 ) -> None:
     files = {"tls.server.certPath": "/a.pem", "tls.server.keyPath": "/a.key", "tls.server.trustCertPath": "/ca.pem"}
-    given = {**files, **{key: value for key, value in keys.items() if key != "acl"}, "bindAddress": "192.0.2.10"}
+    given = {
+        **files,
+        **{key: value for key, value in keys.items() if key != "acl"},
+        "bindAddress": "192.0.2.10",
+        "insecure": "true",
+    }
     if "acl" in keys:
         given |= {"aclEnable": "true", "plainAclFile": str(tmp_path / "plain_acl.yml")}
     found = load_namesrv_config(None, given).warnings

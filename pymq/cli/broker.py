@@ -9,7 +9,15 @@ import typer
 
 from pymq.cli.lazy import CommandTable, LazyGroup, examples
 from pymq.cli.output import print_json_line
-from pymq.cli.servers import HostOption, JsonOption, LogLevelOption, SetOption, fast_port_member, fast_port_text
+from pymq.cli.servers import (
+    HostOption,
+    InsecureOption,
+    JsonOption,
+    LogLevelOption,
+    SetOption,
+    fast_port_member,
+    fast_port_text,
+)
 from pymq.cli.serving_metrics import (
     MetricsPortOption,
     metrics_flags,
@@ -73,6 +81,7 @@ def broker(
         ),
     ] = None,
     host: HostOption = None,
+    insecure: InsecureOption = False,
     store: Annotated[
         str | None, typer.Option("--store", metavar="DIR", help="Data directory; default ~/.pymq/NAME-ID.")
     ] = None,
@@ -102,6 +111,7 @@ def broker(
         "namesrvAddr": namesrv,
         "listenPort": port,
         "bindAddress": host,
+        "insecure": insecure or None,
         "storePathRootDir": store,
         "haFullSync": full_sync,
         **metrics_flags(metrics_port),

@@ -9,7 +9,7 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.output import print_json_line
-from pymq.cli.servers import HostOption, JsonOption, LogLevelOption
+from pymq.cli.servers import HostOption, InsecureOption, JsonOption, LogLevelOption
 from pymq.cli.serving_metrics import MetricsPlace, MetricsPortOption, metrics_member, metrics_text, serving_metrics
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ app = new_app()
     epilog=examples(
         "pymq filter-server --broker 127.0.0.1:10911",
         "pymq filter-server --broker 127.0.0.1:10911 --workers 4 --on-error deliver",
-        "pymq filter-server --broker 10.0.0.5:10911 --host 0.0.0.0 --advertise 10.0.0.5 --port 10921",
+        "pymq filter-server --broker 10.0.0.5:10911 --host 0.0.0.0 --advertise 10.0.0.5 --acl plain_acl.yml",
     )
 )
 def filter_server(
@@ -31,6 +31,7 @@ def filter_server(
         int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port to listen on; default any free one.")
     ] = 0,
     host: HostOption = None,
+    insecure: InsecureOption = False,
     advertise: Annotated[
         str | None,
         typer.Option(
@@ -73,7 +74,7 @@ def filter_server(
     from dataclasses import replace
 
     from pymq.cli.servers import print_warnings, set_up_logging
-    from pymq.config import exposure_warnings
+    from pymq.config import check_exposure
     from pymq.net.runtime import run
 
     set_up_logging(log_level)
@@ -82,7 +83,7 @@ def filter_server(
     settings = replace(
         settings, acl_enable=bool(acl), plain_acl_file=acl or "", inner_credentials_file=inner_credentials or ""
     )
-    print_warnings(exposure_warnings("--host", host, is_secured=settings.acl_enable))
+    print_warnings(check_exposure("--host", host, is_secured=settings.acl_enable, is_insecure=insecure))
     metrics = None if metrics_port is None else MetricsPlace(host, metrics_port)
     run(_serve(settings, metrics, as_json))
 

@@ -9,7 +9,7 @@ import typer
 
 from pymq.cli.lazy import CommandTable, LazyGroup, examples
 from pymq.cli.output import print_json_line
-from pymq.cli.servers import HostOption, JsonOption, LogLevelOption, SetOption
+from pymq.cli.servers import HostOption, InsecureOption, JsonOption, LogLevelOption, SetOption
 from pymq.cli.serving_metrics import (
     MetricsPortOption,
     metrics_flags,
@@ -41,7 +41,7 @@ app = typer.Typer(cls=NamesrvGroup, rich_markup_mode=None, add_completion=False)
     invoke_without_command=True,
     epilog=examples(
         "pymq namesrv",
-        "pymq namesrv --host 0.0.0.0 --port 9876",
+        "pymq namesrv --host 0.0.0.0 --port 9876 --set aclEnable=true --set plainAclFile=/etc/pymq/plain_acl.yml",
         "pymq namesrv -c conf/namesrv.conf --set scanNotActiveBrokerInterval=2000",
     ),
 )
@@ -54,6 +54,7 @@ def namesrv(
         ),
     ] = None,
     host: HostOption = None,
+    insecure: InsecureOption = False,
     metrics_port: MetricsPortOption = None,
     config_file: Annotated[
         str | None, typer.Option("-c", "--config", metavar="FILE", help="A namesrv.conf with RocketMQ's keys.")
@@ -72,7 +73,7 @@ def namesrv(
     from pymq.net.runtime import run
 
     set_up_logging(log_level)
-    flags = {"listenPort": port, "bindAddress": host, **metrics_flags(metrics_port)}
+    flags = {"listenPort": port, "bindAddress": host, "insecure": insecure or None, **metrics_flags(metrics_port)}
     run(_serve(build_namesrv_config(config_file, settings, flags), as_json))
 
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 HostOption = Annotated[
     str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; default 127.0.0.1.")
 ]
+InsecureOption = Annotated[
+    bool, typer.Option("--insecure", help="Let other machines reach a server that checks no request.")
+]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the configuration; repeatable.")
 ]

@@ -9,7 +9,15 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.output import print_json_line
-from pymq.cli.servers import HostOption, JsonOption, LogLevelOption, SetOption, fast_port_member, fast_port_text
+from pymq.cli.servers import (
+    HostOption,
+    InsecureOption,
+    JsonOption,
+    LogLevelOption,
+    SetOption,
+    fast_port_member,
+    fast_port_text,
+)
 from pymq.cli.serving_metrics import (
     MetricsPortOption,
     metrics_flags,
@@ -59,6 +67,7 @@ def standalone(
         ),
     ] = None,
     host: HostOption = None,
+    insecure: InsecureOption = False,
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="Store data in a directory that is removed at the end.")
     ] = False,
@@ -86,7 +95,7 @@ def standalone(
     try:
         # The broker's only name server is the one started below, whose port is not known yet.
         flags: dict[str, Any] = {"listenPort": port, "bindAddress": host, "storePathRootDir": store, "namesrvAddr": ""}
-        flags |= metrics_flags(metrics_port)
+        flags |= {"insecure": insecure or None, **metrics_flags(metrics_port)}
         defaults = {} if config_file is not None else DEFAULT_SETTINGS
         broker_config = build_broker_config(config_file, settings, flags, defaults)
         namesrv_config = load_namesrv_config(None, _shared_settings(broker_config) | {"listenPort": str(namesrv_port)})
@@ -126,7 +135,7 @@ def _shared_settings(config: BrokerConfig) -> dict[str, str]:
     from pymq.config.base import format_value
     from pymq.config.tls import given_tls_keys
 
-    keys = ("bindAddress", "aclEnable", "plainAclFile", "innerCredentialsFile")
+    keys = ("bindAddress", "insecure", "aclEnable", "plainAclFile", "innerCredentialsFile")
     return {key: format_value(config.get(key)) for key in keys} | given_tls_keys(config)
 
 

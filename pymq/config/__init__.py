@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from pymq.config.broker import BrokerConfig
     from pymq.config.load import load_broker_config, load_namesrv_config, parse_properties
     from pymq.config.namesrv import NamesrvConfig
-    from pymq.config.security import exposure_warnings
+    from pymq.config.security import check_exposure
 
 __all__ = [
     "BrokerConfig",
     "Config",
     "NamesrvConfig",
     "Setting",
-    "exposure_warnings",
+    "check_exposure",
     "load_broker_config",
     "load_namesrv_config",
     "parse_properties",
@@ -30,7 +30,7 @@ _MODULES = {
     "Config": "base",
     "NamesrvConfig": "namesrv",
     "Setting": "base",
-    "exposure_warnings": "security",
+    "check_exposure": "security",
     "load_broker_config": "load",
     "load_namesrv_config": "load",
     "parse_properties": "load",

@@ -162,6 +162,7 @@ class BrokerConfig(TlsConfig):
     metrics_series_max: int = setting("metricsOtelCardinalityLimit", 100_000, "Most series of one metric (RocketMQ: 50000); the oldest ones stay.", minimum=100, maximum=1_000_000, runtime=True)
 
     # Security
+    insecure: bool = setting("insecure", False, "Let other machines reach a server that checks no request.")
     acl_enable: bool = setting("aclEnable", False, "Check the signature and the permission of each request, by plainAclFile.")
     plain_acl_file: str = setting("plainAclFile", "", "RocketMQ 4.x ACL file (`plain_acl.yml`) that its owner alone can read; a change is noticed within 5 s.")
     inner_credentials_file: str = setting("innerCredentialsFile", "", "File with the accessKey and the secretKey that servers sign with among each other, which its owner alone can read.")

@@ -17,7 +17,7 @@ from pymq.config.broker import BrokerConfig
 from pymq.config.environment import misspelled_in, settings_in, variable_of
 from pymq.config.namesrv import NamesrvConfig
 from pymq.config.replication import replication_warnings
-from pymq.config.security import exposure_warnings
+from pymq.config.security import check_exposure
 from pymq.config.tls import CONFIG_FILE, ENFORCING, KEY_PREFIX, REQUIRE, TlsConfig, check_tls
 from pymq.config.values import SLAVE
 from pymq.errors import ConfigError, UsageError
@@ -49,6 +49,7 @@ def load_broker_config(
     _check_broker(config)
     add_derived(config, "storePathRootDir", str(Path.home() / ".pymq" / f"{config.broker_name}-{config.broker_id}"))
     _advertise(config)
+    _check_exposure(config)
     return config
 
 
@@ -63,17 +64,18 @@ def load_namesrv_config(
     _fill(config, path, overrides, env)
     config.check()
     check_tls(config)
-    config.warnings += _exposure_warnings(config)
+    _check_exposure(config)
     return config
 
 
-def _exposure_warnings(config: BrokerConfig | NamesrvConfig) -> list[str]:
-    return exposure_warnings(
+def _check_exposure(config: BrokerConfig | NamesrvConfig) -> None:
+    config.warnings += check_exposure(
         "bindAddress",
         config.bind_address,
         is_secured=config.acl_enable,
         is_encrypted=config.tls_server_mode == ENFORCING,
         proves_clients=config.tls_server_need_client_auth == REQUIRE,
+        is_insecure=config.insecure,
     )
 
 
@@ -204,7 +206,6 @@ def _check_broker(config: BrokerConfig) -> None:
 
 def _advertise(config: BrokerConfig) -> None:
     """Determines the address that the broker gives to clients, which is also part of every message id."""
-    config.warnings += _exposure_warnings(config)
     config.bind_address = _as_ip("bindAddress", config.bind_address)
     bind = ipaddress.ip_address(config.bind_address)
     if not config.broker_ip1:

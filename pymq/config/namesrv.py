@@ -35,6 +35,7 @@ class NamesrvConfig(TlsConfig):
     topic_share_count_max: int = setting("maxTopicEntries", 500_000, "Most entries of topics on broker names: a topic on three of them has three.", minimum=20, maximum=100_000_000, runtime=True)
     broker_id_kept_ms: int = setting("brokerIdKeptMs", 65_000, "ms for which the id and the address of a broker that left are kept for it and its group.", minimum=0, maximum=600_000, runtime=True)
     kv_count_max: int = setting("maxKvEntries", 10_000, "Most KV entries.", minimum=1, maximum=1_000_000, runtime=True)
+    insecure: bool = setting("insecure", False, "Let other machines reach a server that checks no request.")
     acl_enable: bool = setting("aclEnable", False, "Check the signature and the permission of each request, by plainAclFile.")
     plain_acl_file: str = setting("plainAclFile", "", "RocketMQ 4.x ACL file (`plain_acl.yml`) that its owner alone can read; a change is noticed within 5 s.")
     inner_credentials_file: str = setting("innerCredentialsFile", "", "File with the accessKey and the secretKey that servers sign with among each other, which its owner alone can read.")

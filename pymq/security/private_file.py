@@ -28,4 +28,6 @@ def read_private_file(path: str | os.PathLike[str]) -> bytes:
                 )
             return file.read(FILE_SIZE_MAX_BYTES + 1)
     except (OSError, RuntimeError) as error:
-        raise UsageError(f"{path} can't be read: {getattr(error, "strerror", error)}; correct the path or its permissions") from error
+        raise UsageError(
+            f"{path} can't be read: {getattr(error, 'strerror', error)}; correct the path or its permissions"
+        ) from error

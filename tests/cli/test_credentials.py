@@ -124,8 +124,8 @@ def test_a_context_holds_a_reference_for_its_own_name_servers(
 def test_spark_signs_with_a_reference_and_keeps_nothing_else(secured: Secured) -> None:
     with RemoteCluster(secured.namesrv, credentials=f"file:{secured.administrator}") as view:
         assert "SELF_TEST_TOPIC" in view.all_topics()
-        (queue, *_) = view.queues("SELF_TEST_TOPIC")
-        assert view.min_offset(queue) == 0
+        queues = view.queues_of(["SELF_TEST_TOPIC"])["SELF_TEST_TOPIC"]
+        assert len(view.bounds(queues)) == len(queues) > 0
     with RemoteCluster(secured.namesrv) as view, pytest.raises(RefusedError, match="username cannot be null"):
         view.all_topics()
     settings = ReadSettings(credentials=f"file:{secured.administrator}")

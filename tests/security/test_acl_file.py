@@ -88,11 +88,3 @@ def test_settings_say_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"innerCredentialsFile: .*none can't be read"):
         server_credentials(config)
     assert open_security(config, "C", None) is None
-
-
-def test_a_secured_server_warns_of_other_ears_and_not_of_other_hands() -> None:
-    settings = {"bindAddress": "192.0.2.1", "aclEnable": "true", "plainAclFile": "acl.yml"}
-    (warning,) = load_namesrv_config(None, settings).warnings
-    assert "not encrypted" in warning
-    (warning,) = load_namesrv_config(None, {"bindAddress": "192.0.2.1"}).warnings
-    assert "there is no authentication; set aclEnable=true" in warning

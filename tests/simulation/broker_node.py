@@ -182,7 +182,7 @@ class SimBroker:
         self._still_since_us = 0
         self._stillness: list[tuple[int, int]] = []
         self._full_spans: list[tuple[int, int]] = []
-        self._settings = {**SMALL, "bindAddress": host, "brokerIP1": host, **settings}
+        self._settings = {**SMALL, "bindAddress": host, "brokerIP1": host, "insecure": "true", **settings}
         self._timeline = timeline
         self._network = network
         self._rng = rng
