@@ -21,12 +21,14 @@ import zstandard
 from pymq.clock import ManualClock
 from pymq.errors import PymqError
 from pymq.model.javahash import tags_code
+from pymq.model.layout import INDEX_ENTRY_SIZE_BYTES, INDEX_HEADER_SIZE_BYTES, INDEX_SLOT_SIZE_BYTES
 from pymq.model.record import StoredMessage, decode_record, decode_records
 from pymq.offline.directory import open_directory
 from pymq.offline.repair import repair
 from pymq.offline.verify import verify
 from pymq.store.disk.disk_snapshot import Image
 from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.index.index_file import index_file_size
 from pymq.store.store import GetStatus, MessageStore
 from tests.store.support import ROOT, die, drop_oldest, make_store, put
 
@@ -222,6 +224,27 @@ def _file(part: str, how: str) -> Damager:
     return damage
 
 
+def _empty_link(rng: Random, image: Image) -> Damage | None:
+    """Empty a slot of an index file, or the link of an entry."""
+    places: list[tuple[str, int]] = []
+    for path in _paths(image, "index"):
+        content = image.files[path]
+        sizes = next(one for one in (SIZES, GOLDEN_SIZES) if _index_size(one) == len(content))
+        entries_at = INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * sizes["index_slot_count"]
+        slots = range(INDEX_HEADER_SIZE_BYTES, entries_at, INDEX_SLOT_SIZE_BYTES)
+        links = range(entries_at + 16, len(content), INDEX_ENTRY_SIZE_BYTES)
+        places += [(path, at) for at in (*slots, *links) if any(content[at : at + 4])]
+    if not places:
+        return None
+    path, at = rng.choice(places)
+    emptied = image.files[path][:at] + bytes(4) + image.files[path][at + 4 :]
+    return Damage("empty a link index", f"the link at {at} of {path} emptied", _with(image, {path: emptied}))
+
+
+def _index_size(sizes: dict[str, Any]) -> int:
+    return index_file_size(sizes["index_slot_count"], sizes["index_entry_count"])
+
+
 def _tree(part: str, how: str) -> Damager:
     """Damage a directory of a queue or a topic, or a whole part."""
 
@@ -272,6 +295,7 @@ DAMAGERS: dict[str, tuple[Damager, int]] = {
     },
     "flip index": (_flip("index"), 2),
     **{f"{how} index": (_file("index", how), 1) for how in FILE_DAMAGES},
+    "empty a link index": (_empty_link, 1),
     "delete all index": (_tree("index", "delete all"), 1),
     **{f"{how} checkpoint": (_file("checkpoint", how), 1) for how in ("delete", "truncate", "zero")},
     "flip checkpoint": (_flip("checkpoint"), 1),

@@ -282,9 +282,7 @@ BUGS = (
     Bug("index files may go back", Text(index_doubts.find_doubt, "if number and first[1] < end:", "if False:"),
         ("damage:copy index", "damage:swap index")),
     Bug("emptied slots and links are not missed", Text(Prover._proof, "if named !=", "if False and named !="),
-        ("damage:zero a part index",)),
-    Bug("index entries in another order are believed",
-        Text(Prover._named_by_entries, "if not is_ascending:", "if False:"), ("damage:flip index",)),
+        ("damage:empty a link index",)),
     Bug("sizes of index files are believed",
         Text(IndexService._has_size, "if size > wanted:", "if False:"), ("damage:extend index",)),
     # -- commits that fail
