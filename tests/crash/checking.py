@@ -128,6 +128,8 @@ class Checker:
         for record in keyed[len(kept) :][:1]:
             if store.find_by_key(record.topic, record.keys[0], 64):
                 raise BrokenPromiseError(f"key {record.keys[0]} of a lost record finds something")
+        if store._index._damage_count:
+            raise BrokenPromiseError("the index is damaged after a crash: look-ups have it made again")
 
     def _go_on(
         self, store: MessageStore, files: MemoryFiles, served: Served, now_ms: int, *, by_power_loss: bool
