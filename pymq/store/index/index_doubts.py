@@ -25,6 +25,8 @@ def find_doubt(files: Sequence[IndexFile], log: CommitLog) -> tuple[int, str] | 
     """The number of the first file that can't be trusted, and why; None when all can."""
     end = log.min_offset
     for number, file in enumerate(files):
+        if not file.sane:
+            return number, f"{file.path} has a header that can't be true"
         if file.count <= 1:
             if number + 1 < len(files):
                 return number, f"{file.path} is empty, but newer files follow it"

@@ -167,6 +167,14 @@ def test_a_header_with_other_times_than_its_records_is_not_believed(store: Messa
     assert "says other times than its records" in index.notes[0]
 
 
+def test_an_older_file_that_counts_more_entries_than_fit_is_not_believed(store: MessageStore) -> None:
+    files = written(store)
+    overwrite(files, paths(files)[0], INDEX_HEADER_SIZE_BYTES - 4, struct.pack(">i", ENTRIES + 1))
+    index = IndexService(files, "/index", store._log, ManualClock(), SETTINGS)
+    assert index.load(Checkpoint(), 0, clean=True) == 0
+    assert "has a header that can't be true" in index.notes[0]
+
+
 def test_an_entry_that_leads_into_a_record_is_damage_of_the_index(store: MessageStore) -> None:
     files = written(store)
     at = ENTRIES_AT + INDEX_ENTRY_SIZE_BYTES * 3
