@@ -14,6 +14,7 @@ from pymq.offline.certificates import Authority, PemFiles
 class Certificates(NamedTuple):
     """Files of PEM."""
 
+    made_at_ms: int
     ca_path: str
     server: PemFiles  # for 127.0.0.1 and localhost
     client: PemFiles
@@ -33,6 +34,7 @@ def certificates() -> Certificates:
     past = Authority(Path(directory.name) / "own", now - timedelta(days=3))
     hosts = ["127.0.0.1", "localhost"]
     return Certificates(
+        int(now.timestamp() * 1000),
         str(own.files.cert_path),
         own.issue("server", hosts, days=30),
         own.issue("client", [], days=30),

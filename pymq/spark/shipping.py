@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The parts that a task imports, directly or not; servers and commands are not shipped.
-PARTS = ("__init__.py", "errors.py", "clock.py", "units.py", "filter", "model", "wire", "spark")
+PARTS = ("__init__.py", "errors.py", "clock.py", "units.py", "filter", "model", "net", "security", "spark", "wire")
 
 _shipped: set[str] = set()
 

@@ -34,7 +34,7 @@ def _wait_for_routes(server: StandaloneProcess, addresses: list[str]) -> None:
     deadline_s = time.monotonic() + STOP_TIMEOUT_S
     with Remote(server.namesrv) as remote:
         while True:
-            route = remote.ask_ok(request(RequestCode.GET_ROUTEINFO_BY_TOPIC, asked)).body
+            route = bytes(remote.ask_ok(request(RequestCode.GET_ROUTEINFO_BY_TOPIC, asked)).body)
             if all(address.encode() in route for address in addresses):
                 return
             assert time.monotonic() < deadline_s, f"no route names {addresses}"

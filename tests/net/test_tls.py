@@ -6,7 +6,7 @@ import os
 import shutil
 import ssl
 import subprocess
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,13 +17,12 @@ from pymq.net.tls import LOOK_PERIOD_MS, Identity, WatchedContext, client_contex
 from pymq.offline.certificates import PemFiles
 from tests.certificates import certificates
 
-NOW_MS = int(datetime.now(UTC).timestamp() * 1000)
 DAY_MS = int(timedelta(days=1).total_seconds() * 1000)
 
 
 @pytest.fixture
 def clock() -> ManualClock:
-    return ManualClock(NOW_MS)
+    return ManualClock(certificates().made_at_ms)
 
 
 def of(files: PemFiles, password: str = "") -> Identity:
@@ -41,7 +40,7 @@ def test_an_expired_certificate_is_refused(clock: ManualClock) -> None:
 
 def test_a_certificate_of_the_future_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"is not valid before .* clock right"):
-        server_context(of(certificates().server), ManualClock(NOW_MS - 10 * DAY_MS))
+        server_context(of(certificates().server), ManualClock(certificates().made_at_ms - 10 * DAY_MS))
 
 
 def test_a_key_of_another_certificate_is_refused(clock: ManualClock) -> None:
@@ -154,4 +153,4 @@ def test_a_watched_context_without_files_never_looks(clock: ManualClock) -> None
     watched = WatchedContext(lambda now_ms: made.append(now_ms) or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), (), clock)
     clock.advance(10 * LOOK_PERIOD_MS)
     watched.current()
-    assert made == [NOW_MS]
+    assert made == [clock.now_ms() - 10 * LOOK_PERIOD_MS]

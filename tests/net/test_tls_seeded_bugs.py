@@ -22,7 +22,7 @@ run = test_listener.runner_on(asyncio.new_event_loop)
 
 
 def clock() -> ManualClock:
-    return ManualClock(test_tls.NOW_MS)
+    return ManualClock(certificates().made_at_ms)
 
 
 # How to call a test; it gets a directory and the log.

@@ -20,4 +20,4 @@ def test_tasks_import_everything_from_the_zip_alone(tmp_path: Path) -> None:
     environ = {"PYTHONPATH": str(archive)}
     done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert archive.stat().st_size < 300_000
+    assert archive.stat().st_size < 400_000
