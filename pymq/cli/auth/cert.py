@@ -31,7 +31,12 @@ def cert(
     from datetime import UTC, datetime
     from pathlib import Path
 
-    from pymq.offline.certificates import Authority
+    from pymq.errors import UsageError
+
+    try:
+        from pymq.offline.certificates import Authority
+    except ModuleNotFoundError:
+        raise UsageError("certificates need the package cryptography: pip install 'pymq-toolkit[tls]'") from None
 
     authority = Authority(Path(directory), datetime.now(UTC))
     files = authority.issue(name, hosts or [], days=days, is_replaced=replace)
