@@ -197,7 +197,7 @@ class Cluster:
         for popper in self.poppers:
             popper.start(plan)
         if self.liar is not None:  # not before: a name server that knows nothing of a group believes the first one
-            timeline.after(plan.warm_up_us, self.liar.start)
+            timeline.after(plan.warm_up_us, self._start_liar)
         if story is None:
             self.faults.start()
             if self.piece_cutter is not None:
@@ -217,6 +217,15 @@ class Cluster:
             timers.judge(self, verdict)
         if self.batch_producers:
             batches.judge(self, verdict)
+
+    def _start_liar(self) -> None:
+        """Have the liar begin, or wait until the brokers that run have messages: an empty log proves nothing."""
+        assert self.liar is not None
+        running = [broker.parts for broker in self.brokers if broker.parts is not None]
+        if running and all(parts.store.physical_max_offset for parts in running):
+            self.liar.start()
+        else:
+            self.timeline.after(SECOND, self._start_liar)
 
     def _is_working(self) -> bool:
         return self.operator.is_set_up
