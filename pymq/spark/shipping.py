@@ -18,8 +18,9 @@ import pymq
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# The parts that a task imports, directly or not; servers and commands are not shipped.
-PARTS = ("__init__.py", "errors.py", "clock.py", "units.py", "filter", "model", "net", "security", "spark", "wire")
+# The packages that a task imports, directly or not; servers and commands are not shipped. Each module that lies beside
+# them is: they are small, and any of these packages may come to need one.
+PACKAGES = ("filter", "model", "net", "security", "spark", "wire")
 
 _shipped: set[str] = set()
 
@@ -37,11 +38,10 @@ def ship_package(spark: SparkSession) -> None:
 
 
 def zip_package(target: Path) -> Path:
-    """Writes a zip of :data:`PARTS` to ``target``."""
+    """Writes a zip of :data:`PACKAGES` and of the modules beside them to ``target``."""
     root = Path(pymq.__file__).resolve().parent
+    files = [*root.glob("*.py"), *(file for package in PACKAGES for file in (root / package).rglob("*.py"))]
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for part in PARTS:
-            path = root / part
-            for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
-                archive.write(file, Path("pymq") / file.relative_to(root))
+        for file in sorted(files):
+            archive.write(file, Path("pymq") / file.relative_to(root))
     return target

@@ -12,7 +12,12 @@ LONGER: dict[str, str] = {}
 
 CORE = ("pymq/model/", "pymq/wire/", "pymq/security/", "pymq/store/", "pymq/broker/", "pymq/namesrv/")
 # The real implementations of the file seams: the store's, and that of files with secrets.
-FILE_SEAM = ("pymq/store/disk/fs.py", "pymq/store/disk/whole_sync.py", "pymq/security/private_file.py")
+FILE_SEAM = (
+    "pymq/store/disk/fs.py",
+    "pymq/store/disk/whole_sync.py",
+    "pymq/security/audit_file.py",
+    "pymq/security/private_file.py",
+)
 # What puts the parts together and runs periodic work; nothing else in the core knows an event loop.
 COMPOSITION_ROOTS = (
     "pymq/broker/broker.py",

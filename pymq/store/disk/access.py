@@ -6,14 +6,12 @@ opened them on purpose.
 
 from __future__ import annotations
 
-DIRECTORY_MODE = 0o700
-FILE_MODE = 0o600
-_OTHERS = 0o077
+from pymq.file_modes import DIRECTORY_MODE, is_open_to_others
 
 
 def open_to_others(root: str, mode: int) -> str | None:
     """Return what an operator should know of a directory that other users may enter; None when they may not."""
-    if not mode & _OTHERS:
+    if not is_open_to_others(mode):
         return None
     return (
         f"{root} has mode {mode:03o}, so other users of this machine may read messages there: the limit for what PyMQ "

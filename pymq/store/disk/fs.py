@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from pymq.errors import StoreError, StoreUnavailableError
 from pymq.file_lock import try_lock_byte
-from pymq.store.disk.access import DIRECTORY_MODE, FILE_MODE
+from pymq.file_modes import DIRECTORY_MODE, FILE_MODE
 from pymq.store.disk.whole_sync import sync_file_systems
 
 Buffer = bytes | bytearray | memoryview
