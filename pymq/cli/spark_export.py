@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,7 +25,7 @@ from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
 
 if TYPE_CHECKING:
-    from pymq.spark.options import ExportProgress, ExportSummary
+    from pymq.spark.options import ExportSummary
 
 app = new_app()
 
@@ -99,6 +96,9 @@ def spark_export(
     every: Annotated[
         float, typer.Option("--every", metavar="SECONDS", help="Time between two looks for new messages.")
     ] = 10.0,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Merge small Parquet files while exporting; see pymq spark-compact.")
+    ] = False,
     master: Annotated[str, typer.Option("--master", metavar="URL", help="Spark master.")] = "local[*]",
     conf: Annotated[
         list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
@@ -162,6 +162,7 @@ def spark_export(
         dry_run=dry_run,
         follow=follow,
         follow_every_s=every,
+        compact=compact,
     )
     if chosen is not None:
         options.filter, options.filter_expression, options.filter_via = chosen
@@ -177,9 +178,11 @@ def spark_export(
 
     # Py4J logs connections that end, with tracebacks; the error says it in one line.
     logging.getLogger().addHandler(logging.NullHandler())
+    from pymq.cli.spark_view import export_progress
+
     # Spark warns about every pandas from 3 on; this package doesn't use pandas.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
-    with export_progress() as progress:
+    with export_progress(follows=follow) as progress:
         summary = run(options, progress)
     if as_json:
         print_json(summary.to_dict())
@@ -193,54 +196,6 @@ def _words(text: str | None) -> tuple[str, ...]:
 
 def _new_directory() -> str:
     return f"pymq-export-{datetime.now().astimezone().strftime('%Y%m%d-%H%M%S')}"
-
-
-@contextmanager
-def export_progress() -> Iterator[ExportProgress]:
-    """Shows a bar on stderr when that is a terminal."""
-    if not sys.stderr.isatty():
-        from pymq.spark.options import NoProgress
-
-        class Silent(NoProgress):
-            def kept(self, rows: int, output: str) -> None:
-                _print_kept(rows, output)
-
-        yield Silent()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        TextColumn("{task.fields[counts]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(compact=True),
-    )
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("planning", total=None, counts="")
-
-        class Shown:
-            def phase(self, text: str) -> None:
-                bar.update(task, description=text)
-
-            def rows(self, done: int, planned: int) -> None:
-                speed = bar.tasks[0].speed
-                rate = f" {speed:,.0f}/s" if speed else ""
-                bar.update(task, completed=done, total=planned, counts=f"{done:,}/{planned:,}{rate}")
-
-            def kept(self, rows: int, output: str) -> None:
-                _print_kept(rows, output)
-
-        yield Shown()
-
-
-def _print_kept(rows: int, output: str) -> None:
-    if rows:
-        print_note(f"pymq: {rows} rows of this run are committed in {output}: the same command continues there")
 
 
 def _print_summary(summary: ExportSummary) -> None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from pymq.spark.parquet_parts import PartWriter, columns_to_read
+from pymq.spark.parquet_parts import PartWriter, columns_to_read, naming_full_disk
 from pymq.spark.planner import rounds
 from pymq.spark.progress import RowSender
 from pymq.spark.ranges import QueueRange, ReadSettings
@@ -102,9 +102,13 @@ def _write_group(job: WriteJob, parts: list[QueueRange]) -> list[dict[str, Any]]
 def write_range(part: QueueRange, job: WriteJob, *, attempt: str = "") -> dict[str, Any]:
     """Writes one range in a task, and its result to staging. ``attempt``: a name of its own; by default a random one.
 
-    Raises what the reader raises; an unfinished file then stays in staging.
+    Raises what the reader raises, and OutputFullError; an unfinished file then stays in staging.
     """
-    attempt = attempt or secrets.token_hex(8)
+    with naming_full_disk(Path(job.output)):
+        return _write_range(part, job, attempt or secrets.token_hex(8))
+
+
+def _write_range(part: QueueRange, job: WriteJob, attempt: str) -> dict[str, Any]:
     reader = RangeReader(part, job.read)
     writer = PartWriter(
         part,

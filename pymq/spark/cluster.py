@@ -15,11 +15,12 @@ from pymq.model.inner_batch import with_single_records
 from pymq.model.names import is_user_topic
 from pymq.model.record import StoredMessage, decode_records
 from pymq.model.route import MASTER_ID, BrokerData, TopicRoute
+from pymq.model.tables import SubscriptionGroupConfig
 from pymq.security.credentials import Credentials
 from pymq.spark.name_servers import ADDRESS_SERVERS
 from pymq.spark.ranges import DEFAULT_GROUP
 from pymq.spark.remote import Remote
-from pymq.wire.bodies_admin import TopicStats, decode_admin_body
+from pymq.wire.bodies_admin import TopicStats, decode_admin_body, encode_admin_body
 from pymq.wire.bodies_client import decode_body
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
@@ -37,6 +38,7 @@ from pymq.wire.headers.pull import PullMessageHeader
 DIGEST_SIZE_BYTES: Final = 8
 # Requests to one server that wait for their answers: enough to hide the way there and back.
 REQUESTS_IN_FLIGHT_MAX: Final = 64
+_NO_GROUP: Final = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
 class Queue(NamedTuple):
@@ -200,14 +202,23 @@ class RemoteCluster:
         return {queue: digest for queue, digest in found.items() if digest is not None}
 
     def commit_offsets(self, group: str, offsets: Mapping[Queue, int]) -> None:
-        """Sets a consumer group's offsets at the queues' masters."""
+        """Sets a consumer group's offsets at the queues' masters; makes the group where a broker demands that."""
         asks: list[_Ask] = []
         for queue, offset in offsets.items():
             header = UpdateConsumerOffsetHeader(
                 consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
             )
             asks.append((queue.addresses[:1], request(RequestCode.UPDATE_CONSUMER_OFFSET, header)))
-        for answer in self._ask_each(asks):
+        answers = self._ask_each(asks)
+        # Apache's brokers take no offsets of a group that they don't have.
+        refused = [place for place, answer in enumerate(answers) if answer.command.code == _NO_GROUP]
+        for address in {answers[place].address for place in refused}:
+            body = encode_admin_body(SubscriptionGroupConfig(group_name=group))
+            make = request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
+            _checked(*self._ask_each([((address,), make)]))
+        for place, answer in zip(refused, self._ask_each([asks[place] for place in refused]), strict=True):
+            answers[place] = answer
+        for answer in answers:
             _checked(answer)
 
     def _offset(self, queue: Queue, command: Command) -> int:

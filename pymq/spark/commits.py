@@ -4,6 +4,9 @@
 rename, and then moves the files to their places. A crash before the commit leaves only staged files, which the next
 run removes; after a later crash the next run moves the rest. So a visible file is always committed and never changes.
 Readers skip ``_pymq`` because of its underscore, and staged files don't end in ``.parquet``.
+
+A compaction (:mod:`pymq.spark.compaction`) commits the replacement of a directory, then exchanges the two in one step,
+and keeps the old one in ``_pymq/replaced`` for a grace.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,13 +22,16 @@ from typing import IO, Any
 
 from pymq.errors import PymqError, UsageError
 from pymq.file_lock import try_lock_file
+from pymq.spark.exchange import exchange
 from pymq.spark.identity import Mark
-from pymq.spark.parquet_parts import sync_directory
+from pymq.spark.parquet_parts import naming_full_disk, sync_directory
 from pymq.spark.planner import QueueKey, ResumeError
 
 VERSION = 1
 FOLDER = "_pymq"
 SETTINGS = "export.json"
+# A reader that has opened a directory before it was replaced has listed it by then.
+REPLACED_GRACE_S = 10.0
 
 
 class OutputBusyError(PymqError):
@@ -38,9 +45,12 @@ class ExportDirectory:
         """Opens the directory. Raises ResumeError with the differences if an earlier export had other ``settings``."""
         self.output = output
         self.settings = settings
-        self._folder = output / FOLDER
-        self._commits = self._folder / "commits"
-        self._staging_root = self._folder / "staging"
+        self.folder = output / FOLDER
+        """The directory of the log, of staged files and of replaced ones."""
+        self._commits = self.folder / "commits"
+        self._staging_root = self.folder / "staging"
+        self._replaced = self.folder / "replaced"
+        self._is_committing = False
         self._refuse_foreign()
         self._commits.mkdir(parents=True, exist_ok=True)
         self._lock = self._take_lock()
@@ -54,6 +64,7 @@ class ExportDirectory:
             if self._numbers:
                 self._publish(self.read(self._numbers[-1]))
             self._clear_staging()
+            self.remove_replaced()
         except BaseException:
             self._lock.close()
             raise
@@ -91,22 +102,56 @@ class ExportDirectory:
 
         ``marks`` identify the queues at a later run.
         """
-        number = self._numbers[-1] + 1 if self._numbers else 0
-        entry = {"version": VERSION, "number": number, "ranges": list(ranges), "files": list(files)}
-        entry["marks"] = [mark.to_dict() for mark in marks]
-        _write_durably(self._commits / f"{number}.json", entry)
+        return self._commit({"ranges": list(ranges), "files": list(files), "marks": [mark.to_dict() for mark in marks]})
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next commit."""
+        return self._numbers[-1] + 1 if self._numbers else 0
+
+    def commit_replacement(
+        self, directory: Path, staged: Path, removed: Sequence[str], added: Sequence[dict[str, Any]]
+    ) -> int:
+        """Commits that ``staged`` takes a directory's place: files ``added`` hold the rows of those ``removed``."""
+        replacement = {
+            "directory": directory.relative_to(self.output).as_posix(),
+            "staged": staged.relative_to(self.output).as_posix(),
+            "removed": list(removed),
+            "added": list(added),
+        }
+        return self._commit({"ranges": [], "files": [], "replacement": replacement})
+
+    def _commit(self, fields: dict[str, Any]) -> int:
+        number = self.next_number
+        entry = {"version": VERSION, "number": number, **fields}
+        self._is_committing = True
+        with naming_full_disk(self.output):
+            _write_durably(self._commits / f"{number}.json", entry)
         self._numbers.append(number)
         self._note(entry)
         self._publish(entry)
+        self._is_committing = False
         return number
 
+    def remove_replaced(self, grace_s: float = REPLACED_GRACE_S) -> None:
+        """Removes directories that were replaced longer ago than a grace."""
+        for path in self._replaced.glob("*"):
+            if time.time() - path.stat().st_ctime >= grace_s:
+                shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):  # none, or not empty
+            self._replaced.rmdir()
+
     def close(self) -> None:
-        """Removes the rest of staging, of an export without a commit all it made, and releases the lock."""
-        self._clear_staging()
-        if not self._numbers:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            with suppress(OSError):  # not empty, or not ours
-                self.output.rmdir()
+        """Removes the rest of staging, of an export without a commit all it made, and releases the lock.
+
+        After an interrupt or an error in the middle of a commit all stays for the next run, which finishes the commit.
+        """
+        if not self._is_committing:
+            self._clear_staging()
+            if not self._numbers:
+                shutil.rmtree(self.folder, ignore_errors=True)
+                with suppress(OSError):  # not empty, or not ours
+                    self.output.rmdir()
         self._lock.close()
 
     def __enter__(self) -> ExportDirectory:
@@ -129,6 +174,30 @@ class ExportDirectory:
             touched.add(final.parent)
         for folder in touched:
             sync_directory(folder)
+        if "replacement" in entry:
+            self._exchange(entry["number"], entry["replacement"])
+
+    def _exchange(self, number: int, replacement: dict[str, Any]) -> None:
+        """Puts a staged directory into its place, unless that was done before; moves the old one to the replaced ones.
+
+        A directory that lacks some of the replaced files stays as it is: a user removed them.
+        """
+        staged, final = self.output / replacement["staged"], self.output / replacement["directory"]
+        if not staged.is_dir():
+            return
+        if (staged / replacement["added"][0]["name"]).exists():
+            if not all((final / name).exists() for name in replacement["removed"]):
+                return
+            exchange(staged, final)
+        self._replaced.mkdir(exist_ok=True)
+        # What others put there meanwhile is not of the export, and stays.
+        for path in sorted(staged.iterdir()):
+            if path.name not in replacement["removed"] and not (final / path.name).exists():
+                path.rename(final / path.name)
+        sync_directory(final.parent)
+        staged.rename(self._replaced / str(number))
+        sync_directory(self._replaced)
+        sync_directory(staged.parent)
 
     def _note(self, entry: dict[str, Any]) -> None:
         for part in entry["ranges"]:
@@ -141,18 +210,18 @@ class ExportDirectory:
     def _refuse_foreign(self) -> None:
         if self.output.exists() and not self.output.is_dir():
             raise UsageError(f"{self.output} is a file: name a directory")
-        if self.output.is_dir() and not self._folder.is_dir() and any(self.output.iterdir()):
+        if self.output.is_dir() and not self.folder.is_dir() and any(self.output.iterdir()):
             raise UsageError(f"{self.output} is not empty and holds no earlier export: name a new directory")
 
     def _take_lock(self) -> IO[str]:
-        stream = (self._folder / "lock").open("w")
+        stream = (self.folder / "lock").open("w")
         if not try_lock_file(stream.fileno()):
             stream.close()
             raise OutputBusyError(f"another export writes to {self.output}: wait for it, or use another directory")
         return stream
 
     def _check_settings(self, settings: dict[str, Any]) -> None:
-        path = self._folder / SETTINGS
+        path = self.folder / SETTINGS
         current = {"version": VERSION, **settings}
         if not self._numbers or not path.exists():
             # The settings of a run that failed before its first commit don't matter.
@@ -171,6 +240,14 @@ class ExportDirectory:
 
     def _clear_staging(self) -> None:
         shutil.rmtree(self._staging_root, ignore_errors=True)
+
+
+def open_existing(output: Path) -> ExportDirectory:
+    """Opens the directory of an earlier export with its settings. Raises UsageError for another directory."""
+    settings = earlier_settings(output)
+    if not settings:
+        raise UsageError(f"{output} holds no export with a commit: name the --output of pymq spark-export")
+    return ExportDirectory(output, settings)
 
 
 def earlier_settings(output: Path) -> dict[str, Any]:

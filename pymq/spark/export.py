@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -84,6 +85,8 @@ class _Export:
         self.planned_rows = 0
         self.java = ""
         self.resumed = False
+        self.behind: Counter[str] = Counter()
+        self.grown: set[Path] = set()
         self.read = ReadSettings(
             columns=check_columns(options.columns),
             selection=checked(options.selection, clock),
@@ -114,7 +117,17 @@ class _Export:
             else:
                 known.to_offset = part.to_offset
         self.planned_rows += plan.rows
+        self.behind = Counter()
+        for part in plan.queues:
+            self.behind[part.topic] += part.count
+        self._tell_topics()
         return plan
+
+    def _tell_topics(self) -> None:
+        rows: Counter[str] = Counter()
+        for queue in self.queues.values():
+            rows[queue.topic] += queue.rows or 0
+        self.progress.topics(self.behind, rows)
 
     def _plan(self, view: ClusterView, resume: dict[QueueKey, int]) -> Plan:
         topics = TopicChoice(self.options.topics)
@@ -157,7 +170,7 @@ class _Export:
         asked_s = time.monotonic()
         with suppress(KeyboardInterrupt):
             while True:
-                self._write(spark, log, plan)
+                self._write_batch(spark, log, plan)
                 self.progress.phase("waiting for messages")
                 time.sleep(self.options.follow_every_s)
                 try:
@@ -168,6 +181,12 @@ class _Export:
                         raise
                     plan = Plan()
 
+    def _write_batch(self, spark: SparkSession, log: ExportDirectory, plan: Plan) -> None:
+        begun_s, before = time.monotonic(), self.written.rows
+        self._write(spark, log, plan)
+        if plan.rows:
+            self.progress.batch(self.written.rows - before, time.monotonic() - begun_s)
+
     def _write(self, spark: SparkSession, log: ExportDirectory, plan: Plan) -> None:
         tasks = self._tasks(plan)
         self.written.tasks += len(tasks)
@@ -175,6 +194,17 @@ class _Export:
             self.progress.phase("exporting")
         for group in rounds(tasks, self.options.rows_per_round):
             self._write_round(spark, log, group, plan)
+        if self.options.compact:
+            self._compact(log)
+
+    def _compact(self, log: ExportDirectory) -> None:
+        """Merges small files of the directories that have got some."""
+        from pymq.spark.compaction import CompactSettings, compact
+
+        self.progress.phase("compacting")
+        compact(log, sorted(self.grown), CompactSettings(compression=self.options.compression, by_size=True))
+        self.grown.clear()
+        log.remove_replaced()
 
     def _write_round(self, spark: SparkSession, log: ExportDirectory, tasks: list[QueueRange], plan: Plan) -> None:
         from pymq.spark.arrow_writer import WriteJob, finished_results, read_settings, run_job
@@ -210,11 +240,14 @@ class _Export:
             queue = self.queues[result["topic"], result["broker_name"], result["queue_id"]]
             queue.rows = (queue.rows or 0) + result["rows"]
             queue.lost += result["lost"]
+            self.behind[result["topic"]] -= result["to_offset"] - result["from_offset"]
             self.written.rows += result["rows"]
             self.written.filter_errors += result["filter_errors"]
+        self.grown.update((log.output / file["path"]).parent for file in files)
         self.written.files += len(files)
         self.written.bytes += sum(file["bytes"] for file in files)
         self.progress.rows(self.written.rows, self.planned_rows)
+        self._tell_topics()
 
     def _marks(self, results: list[dict[str, Any]], plan: Plan) -> list[Mark]:
         """Returns what identifies the queues of these results at the next run."""

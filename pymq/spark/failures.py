@@ -10,6 +10,8 @@ from pymq import errors
 from pymq.errors import PymqError
 from pymq.model.record import MalformedRecordError
 from pymq.spark import gateway
+from pymq.spark.error_texts import LAST_LINE, essence, text_of
+from pymq.spark.parquet_parts import OutputFullError
 from pymq.spark.ranges import DataLossError
 
 _KNOWN: dict[str, type[PymqError]] = {
@@ -17,6 +19,7 @@ _KNOWN: dict[str, type[PymqError]] = {
     for kind in (
         DataLossError,
         MalformedRecordError,
+        OutputFullError,
         errors.UnreachableError,
         errors.RequestTimeoutError,
         errors.NotFoundError,
@@ -25,10 +28,6 @@ _KNOWN: dict[str, type[PymqError]] = {
         errors.PymqError,
     )
 }
-# The last line of a Python traceback in Spark's text.
-_LAST_LINE = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Violation|Refusal|Exception)): (.*)$", re.MULTILINE)
-# Java names the cause of a failed task in the middle of a line.
-_ANYWHERE = re.compile(r"(\w+(?:Error|Exception)): ((?:(?!\w+(?:Error|Exception): ).)*)")
 _REFUSED = re.compile(r"^(?:(\S+): )?refused with code (-?\d+): (.*)$")
 
 
@@ -48,28 +47,19 @@ def translated() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        raise translate(str(error)) from error
+        text = text_of(error)
+        raise (
+            translate(text) if text else gateway.death() or translate("Spark's JVM ended before it said why")
+        ) from error
     except (Py4JError, ConnectionError) as error:
-        raise (gateway.death() or translate(str(error))) from error
+        raise (gateway.death() or translate(text_of(error))) from error
 
 
 def translate(text: str) -> PymqError:
     """Returns the error that a message of Spark describes."""
-    found = _LAST_LINE.findall(text)
-    for name, message in reversed(found):
+    for name, message in reversed(LAST_LINE.findall(text)):
         if name == "RefusedError" and (match := _REFUSED.match(message)):
             return errors.RefusedError(int(match.group(2)), match.group(3), match.group(1) or "")
         if name in _KNOWN:
             return _KNOWN[name](message)
-    return TaskFailedError(f"a Spark task failed: {_essence(text, found)[:500]}")
-
-
-def _essence(text: str, found: list[tuple[str, str]]) -> str:
-    """Returns the most useful line of a long text: Python's last line, else Java's first exception with its cause."""
-    if found:
-        return ": ".join(found[-1])
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for line in lines:
-        if inner := _ANYWHERE.findall(line):
-            return ": ".join(inner[-1])
-    return lines[0] if lines else "no text"
+    return TaskFailedError(f"a Spark task failed: {essence(text)[:500]}")

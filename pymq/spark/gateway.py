@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shlex
 import shutil
 import struct
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 import pymq
 from pymq.errors import PymqError, UsageError
 from pymq.file_lock import try_lock_file
+from pymq.spark.error_texts import essence, text_of
 from pymq.spark.java import Java, find_java
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ _OPENS = (
     "java.security.jgss/sun.security.krb5",
 )
 _SCRATCH = "pymq-spark-"
+_JAVA_EXCEPTION = re.compile(r"(?:[\w$]+\.)+([\w$]+(?:Exception|Error): .+)")
 _LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = console
@@ -123,6 +126,18 @@ class _Gateway:
         shutil.rmtree(self.scratch, ignore_errors=True)
         self._lock.close()
 
+    def first_error(self) -> str:
+        """Returns the first error in the JVM's log, its exception if it has one; empty without an error."""
+        lines = self.log_path.read_text(errors="replace").splitlines()
+        for line in lines:
+            if " ERROR " in line and "Reason: " in line:  # a master's answer, or that none came
+                return line.partition("Reason: ")[2].strip()
+        for line, below in zip(lines, [*lines[1:], ""], strict=True):
+            if " ERROR " in line:
+                exception = _JAVA_EXCEPTION.match(below)
+                return exception[1] if exception else line.partition(" ERROR ")[2].strip()
+        return ""
+
     def log_end(self) -> str:
         """Returns the last lines of the JVM's log."""
         lines = self.log_path.read_text(errors="replace").strip().splitlines()
@@ -180,6 +195,12 @@ def session(
             # PySpark warns about the version of pandas, which PyMQ doesn't use.
             warnings.simplefilter("ignore", FutureWarning)
             spark = SparkSession.builder.getOrCreate()
+            _ = spark.conf  # its first use checks the settings of SQL
+    except Exception as error:
+        # The text of a Java error is asked from the JVM, so it is read before the JVM ends.
+        cause = error if isinstance(error, PymqError) else _start_failure(error, gateway, master)
+        _end_jvm(gateway)
+        raise cause from None
     except BaseException:
         _end_jvm(gateway)
         raise
@@ -188,6 +209,15 @@ def session(
     atexit.register(_end_jvm, gateway)
     _Current.users = 1
     return spark
+
+
+def _start_failure(error: Exception, gateway: _Gateway, master: str) -> SparkStartError:
+    """Returns the error of a session that didn't start: the first error in the JVM's log, its death, or Java's text."""
+    text = text_of(error)
+    reason = gateway.first_error()
+    if not reason and (dead := death()):
+        return dead
+    return SparkStartError(f"Spark did not start with master {master}: {(reason or essence(text))[:LOG_END_MAX_CHARS]}")
 
 
 def close(spark: SparkSession) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -101,6 +102,8 @@ class ExportOptions:
     """Go on with what comes, until an interrupt (arrow writer)."""
     follow_every_s: float = 10.0
     """Seconds between two looks for new messages, topics and queues."""
+    compact: bool = False
+    """Merge small files in directories that were written to (arrow writer)."""
 
     @property
     def selection(self) -> Selection:
@@ -165,6 +168,8 @@ class ExportOptions:
             raise UsageError(f"the arrow writer writes Parquet only, not {self.format}: use --writer spark")
         if self.follow and (self.chosen_writer != "arrow" or self.end != "latest" or self.max_rows):
             raise UsageError("following writes Parquet without an end: leave out --to, --max-rows, --format, --writer")
+        if self.compact and (self.chosen_writer != "arrow" or not self.partition_by):
+            raise UsageError("compaction is for Parquet in directories: leave out --writer and --partition-by ''")
         if not 0 < self.follow_every_s < float("inf"):
             raise UsageError(f"the time between two looks is {self.follow_every_s} s: write more than 0 seconds")
         self._check_body()
@@ -283,6 +288,14 @@ class ExportProgress(Protocol):
         """Called with the rows read so far and the planned rows; the last call has the exact number."""
         ...
 
+    def topics(self, behind: Mapping[str, int], rows: Mapping[str, int]) -> None:
+        """Called after a look and a commit: each topic's offsets that are to be read, and its rows that are written."""
+        ...
+
+    def batch(self, rows: int, seconds: float) -> None:
+        """Called when the messages that one look found are written."""
+        ...
+
     def kept(self, rows: int, output: str) -> None:
         """Called before an export fails or is interrupted, with the rows of this run that are committed."""
         ...
@@ -295,6 +308,12 @@ class NoProgress:
         """Does nothing."""
 
     def rows(self, done: int, planned: int) -> None:
+        """Does nothing."""
+
+    def topics(self, behind: Mapping[str, int], rows: Mapping[str, int]) -> None:
+        """Does nothing."""
+
+    def batch(self, rows: int, seconds: float) -> None:
         """Does nothing."""
 
     def kept(self, rows: int, output: str) -> None:

@@ -7,9 +7,11 @@ task at once, and each writes files of its own.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 from itertools import pairwise
@@ -22,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pymq.errors import PymqError
 from pymq.spark.options import ZSTD_LEVEL, parse_compression
 from pymq.spark.ranges import QueueRange
 from pymq.spark.schema import check_columns
@@ -48,6 +51,24 @@ HOURS_PER_DAY = 24
 _EPOCH = date(1970, 1, 1)
 # Columns that the writer needs for the files and their description, even if they are not exported.
 _NEEDED = ("queueOffset", "storeTimestamp")
+
+
+class OutputFullError(PymqError):
+    """The file system of the output has no room."""
+
+
+@contextmanager
+def naming_full_disk(output: Path) -> Iterator[None]:
+    """Raises OutputFullError, which names the output and the next step, for an error of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise OutputFullError(
+            f"{output} has no room ({os.strerror(error.errno)}): free some, and run the same command again; what is "
+            "committed stays"
+        ) from error
 
 
 @dataclass(slots=True, frozen=True)
@@ -148,7 +169,7 @@ class PartWriter:
             name = f"{_safe(self._part.topic)}-{name}"
         path = self._staging / f"{self._attempt}-{len(self.files)}.tmp"
         schema = run.select(self._columns).schema
-        return _OpenFile(path, hour, name, _parquet_writer(path, schema, self._compression))
+        return _OpenFile(path, hour, name, parquet_writer(path, schema, self._compression))
 
     def _finish(self) -> None:
         if self._open is None:
@@ -224,7 +245,8 @@ class _OpenFile:
             self.max_time_us = span["max"] if self.max_time_us is None else max(self.max_time_us, span["max"])
 
 
-def _parquet_writer(path: Path, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
+def parquet_writer(path: Path, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
+    """Returns a writer of Parquet with the settings of exports. ``compression``: a codec, maybe with a level."""
     codec, level = parse_compression(compression)
     return pq.ParquetWriter(
         path,

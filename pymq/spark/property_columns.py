@@ -6,6 +6,7 @@ or an empty value are dropped, the last of several equal names wins, and a missi
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,7 +22,7 @@ Indices = npt.NDArray[np.int64]
 NAME_END, PAIR_END = 1, 2
 
 
-class PropertyPairs:
+class PropertyPairs(ABC):
     """Names and values of all rows in order, after :meth:`_bounds`, which says where each row's pairs begin."""
 
     __slots__ = ("_names", "_row_count", "_values")
@@ -40,13 +41,13 @@ class PropertyPairs:
         pairs = pa.StructArray.from_arrays([self._names, self._values.cast(pa.binary())], ["key", "value"])
         return pa.ListArray.from_arrays(pa.array(self._bounds()), pairs)
 
+    @abstractmethod
     def values_of(self, name: str) -> pa.StringArray:
         """Returns one property's value in every row, null if it is missing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _bounds(self) -> npt.NDArray[np.int32]:
         """Returns where each row's pairs begin, and where the last one's end."""
-        raise NotImplementedError
 
 
 class MixedPairs(PropertyPairs):

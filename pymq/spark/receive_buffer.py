@@ -14,7 +14,7 @@ from pymq.spark.layout import Chunk
 
 
 class ReceiveBuffer:
-    """One piece of memory of ``size_bytes``. Bytes in it are good until :meth:`reset`."""
+    """One piece of memory of ``size_bytes``. Bytes in it stay valid until :meth:`reset`."""
 
     def __init__(self, size_bytes: int) -> None:
         self._view = np.empty(size_bytes, np.uint8).data

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from pymq.clock import Clock, SystemClock
+from pymq.errors import UnreachableError
 from pymq.spark.cluster import ClusterView, Queue, RemoteCluster
 from pymq.spark.identity import made_again
 from pymq.spark.partitions import RangePartition
@@ -191,11 +192,18 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         return True
 
     def _mirror(self, view: RemoteCluster, queues: Mapping[QueueKey, Queue], done: Offsets) -> None:
-        """Shows the finished position as the offsets of a consumer group."""
+        """Shows the finished position as the offsets of a consumer group.
+
+        Without a master that is done with a later batch: slaves take no offsets, but the query can read from them.
+        """
         if not self._commit_group:
             return
         moved = {key: offset for key, offset in done.items() if self._mirrored.get(key) != offset}
-        view.commit_offsets(self._commit_group, {queues[key]: moved[key] for key in moved.keys() & queues.keys()})
+        try:
+            view.commit_offsets(self._commit_group, {queues[key]: moved[key] for key in moved.keys() & queues.keys()})
+        except UnreachableError as error:
+            _log.warning("the offsets of group %s stay behind until a master answers: %s", self._commit_group, error)
+            return
         self._mirrored = dict(done)
 
     def _lose(self, key: QueueKey, low: int, high: int, why: str) -> bool:

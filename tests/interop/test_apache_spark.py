@@ -1,4 +1,4 @@
-"""PyMQ's spark-export reads a real Apache RocketMQ 5.3.3: every message once, with its bytes and properties."""
+"""PyMQ's spark-export and stream read a real Apache RocketMQ 5.3.3: every message once, with bytes and properties."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import uuid
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,10 +26,13 @@ EXPORT_TIMEOUT_S = 240
 pytest.importorskip("pyspark", reason="interop: pyspark is not installed (the spark extra)")
 parquet = pytest.importorskip("pyarrow.parquet", reason="interop: pyarrow is not installed (the spark extra)")
 
-from pymq.spark.ranges import ReadSettings  # noqa: E402 - what needs the extra
+from pymq.spark import gateway  # noqa: E402 - what needs the extra
+from pymq.spark.ranges import ReadSettings  # noqa: E402
 from pymq.spark.reader import RangeReader  # noqa: E402
 from pymq.spark.selection import Selection  # noqa: E402
 from pymq.spark.topics import TopicChoice  # noqa: E402
+from tests.spark.kills.attack import committed_files  # noqa: E402
+from tests.spark.patience import run_to_its_end  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +111,25 @@ def test_a_broker_with_sql_switched_off(apache: ApacheServer, sized: str) -> Non
             count(Selection(sql="size > 5"))
     finally:
         switch_sql(apache.broker, "true")
+
+
+def test_a_stream_reads_every_message_once_also_of_new_queues(apache: ApacheServer, tmp_path: Path) -> None:
+    """Two bounded runs on one checkpoint; between them the topic gets two queues and more messages."""
+    name, group = f"spark-{uuid.uuid4().hex[:8]}", f"g-{uuid.uuid4().hex[:8]}"
+    with gateway.running("local[2]", gateway.light_conf({})) as spark:
+        for queues, numbers in ((4, range(2000)), (6, range(2000, MESSAGE_COUNT))):
+            probe.create_topic(apache.namesrv, apache.broker, name, queues=queues)
+            _pymq(apache, "send", name, "--batch", "20", "--tag", "T", stdin="".join(f"{n}\n" for n in numbers))
+            probe.wait_for_messages(apache.broker, name, numbers.stop, queues=queues)
+            options = {"namesrv": apache.namesrv, "subscribe": name, "startingOffsets": "earliest"}
+            options |= {"maxOffsetsPerTrigger": "700", "commitGroup": group}
+            sink = spark.readStream.format("pymq").options(**options).load().writeStream.format("parquet")
+            sink = sink.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+            run_to_its_end(partial(sink.start, str(tmp_path / "lake")))
+    rows = [row for file in committed_files(tmp_path / "lake") for row in parquet.ParquetFile(file).read().to_pylist()]
+    assert sorted(int(row["body"]) for row in rows) == list(range(MESSAGE_COUNT))
+    assert len({row["msgId"] for row in rows}) == MESSAGE_COUNT
+    assert {row["queueId"] for row in rows} == set(range(6)) and {row["tags"] for row in rows} == {"T"}
+    with RemoteCluster(apache.namesrv) as view:
+        done = [view.committed(queue, group) for queue in view.queues_of([name])[name]]
+    assert sum(filter(None, done)) == MESSAGE_COUNT

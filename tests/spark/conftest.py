@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -9,6 +10,9 @@ import pytest
 from pymq.spark import gateway
 from pymq.spark.java import JavaNotFoundError, find_java
 from tests.spark.fake_cluster import FakeCluster
+
+JARS = "PYMQ_SPARK_JARS"
+"""Paths of spark-avro and spark-protobuf, separated by commas, for the tests of their functions."""
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +22,8 @@ def spark() -> Any:
     except JavaNotFoundError:
         java = find_java()
     conf = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+    if jars := os.environ.get(JARS):
+        conf["spark.jars"] = jars
     with gateway.running("local[2]", conf, java=java) as session:
         yield session
 

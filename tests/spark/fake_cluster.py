@@ -23,6 +23,8 @@ class FakeCluster:
         self.queues: dict[tuple[str, int], list[bytes]] = defaultdict(list)
         self.min_offsets: dict[tuple[str, int], int] = defaultdict(int)
         self.committed: dict[tuple[str, str, int], int] = {}
+        self.groups: set[str] | None = None
+        """The groups that it takes offsets of, as Apache's broker does; None takes any, as PyMQ's does."""
         self.count_cap = count_cap
         self.bytes_cap = bytes_cap
         self.pulls: list[dict[str, str]] = []
@@ -107,6 +109,10 @@ class FakeCluster:
             return self._route(ext["topic"])
         if command.code == RequestCode.GET_TOPIC_STATS_INFO:
             return self._stats(ext["topic"])
+        if command.code == RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP:
+            assert self.groups is not None
+            self.groups.add(json.loads(command.body)["groupName"])
+            return Command(0)
         return self._offset(command)
 
     def _stats(self, topic: str) -> Command:
@@ -147,6 +153,8 @@ class FakeCluster:
             times = [int.from_bytes(raw[56:64], "big") for raw in self.queues[key]]
             offset = sum(time < int(ext["timestamp"]) for time in times)
         elif command.code == RequestCode.UPDATE_CONSUMER_OFFSET:
+            if self.groups is not None and ext["consumerGroup"] not in self.groups:
+                return Command(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark="no group")
             self.committed[ext["consumerGroup"], *key] = int(ext["commitOffset"])
             return Command(0)
         elif command.code == RequestCode.QUERY_CONSUMER_OFFSET:

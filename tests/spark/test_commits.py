@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import random
@@ -14,9 +15,11 @@ import pyarrow.dataset
 import pytest
 
 from pymq.errors import UsageError
+from pymq.spark import commits, parquet_parts
 from pymq.spark.arrow_writer import WriteJob, finished_results, read_settings, write_range
 from pymq.spark.commits import ExportDirectory, OutputBusyError
-from pymq.spark.parquet_parts import PartWriter
+from pymq.spark.failures import translate
+from pymq.spark.parquet_parts import OutputFullError, PartWriter
 from pymq.spark.planner import ResumeError
 from pymq.spark.ranges import QueueRange, ReadSettings
 from pymq.spark.reader import RangeReader
@@ -239,6 +242,30 @@ def test_a_failed_task_commits_nothing_and_leaves_no_visible_file(tmp_path: Path
             stage(log, cluster, 0, 100)
         assert parquet_files(log.output) == []
     assert not (tmp_path / "out/_pymq/staging").exists()
+
+
+def test_a_full_disk_is_named_and_leaves_no_visible_file(
+    tmp_path: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    output = tmp_path / "out"
+    with ExportDirectory(output, SETTINGS) as log:
+        with monkeypatch.context() as patch, pytest.raises(OutputFullError, match=r"out has no room \(No space left"):
+            patch.setattr(parquet_parts, "sync_directory", full)
+            stage(log, cluster, 0, 100)
+        result = stage(log, cluster, 0, 100, "again")
+        with monkeypatch.context() as patch, pytest.raises(OutputFullError, match="run the same command again"):
+            patch.setattr(commits, "_write_durably", full)
+            commit(log, result)
+    assert parquet_files(output) == []
+    with ExportDirectory(output, SETTINGS) as log:
+        assert log.positions == {}
+        commit(log, stage(log, cluster, 0, 100))
+    assert visible(output) == list(range(100))
+    text = "pymq.spark.parquet_parts.OutputFullError: lake has no room"
+    assert type(translate(f"Job aborted\n{text}\n")) is OutputFullError
 
 
 def test_two_attempts_of_one_task_write_different_files(tmp_path: Path, cluster: FakeCluster) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import pytest
 from pymq.errors import FilterStopError, NotFoundError, PymqError, UsageError
 from pymq.model.compression import compress_body
 from pymq.model.record import decode_record
+from pymq.spark import compaction
 from pymq.spark.arrow_writer import WriteJob, finished_results, read_settings, run_as_source, run_as_tasks
 from pymq.spark.export import ExportOptions, run
+from pymq.spark.options import NoProgress
 from pymq.spark.planner import ResumeError
 from pymq.spark.ranges import DataLossError, ReadSettings
 from tests.spark.fake_cluster import FakeCluster
@@ -24,7 +27,7 @@ from tests.spark.records import BORN_MS, record
 pytestmark = pytest.mark.spark
 
 
-class Recorder:
+class Recorder(NoProgress):
     def __init__(self) -> None:
         self.phases: list[str] = []
         self.last = (0, 0)
@@ -96,6 +99,17 @@ class Visitor(Recorder):
     def __init__(self, cluster: FakeCluster) -> None:
         super().__init__()
         self._cluster = cluster
+        self.batches: list[int] = []
+        self.most_behind: dict[str, int] = {}
+
+    def batch(self, rows: int, seconds: float) -> None:
+        assert seconds > 0
+        self.batches.append(rows)
+
+    def topics(self, behind: Mapping[str, int], rows: Mapping[str, int]) -> None:
+        self.behind, self.written = dict(behind), dict(rows)
+        for topic, count in behind.items():
+            self.most_behind[topic] = max(count, self.most_behind.get(topic, 0))
 
     def phase(self, text: str) -> None:
         super().phase(text)
@@ -110,10 +124,14 @@ class Visitor(Recorder):
             raise KeyboardInterrupt
 
 
-def test_an_export_follows_until_it_is_interrupted(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
+def test_an_export_follows_until_it_is_interrupted(
+    spark: Any, cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "FILES_OF_A_TIER", 3)
     fill(cluster, "T", 10)
-    fields: dict[str, Any] = {"follow": True, "follow_every_s": 0.01}
-    summary = run(options(cluster, tmp_path / "out", **fields), Visitor(cluster))
+    fields: dict[str, Any] = {"follow": True, "follow_every_s": 0.01, "compact": True}
+    visitor = Visitor(cluster)
+    summary = run(options(cluster, tmp_path / "out", **fields), visitor)
     assert (summary.rows, summary.planned_rows, summary.counts_by_topic) == (25, 25, {"T": 22, "new": 3})
     assert [(queue.from_offset, queue.to_offset, queue.rows) for queue in summary.queues] == [
         (0, 15, 15),
@@ -121,6 +139,11 @@ def test_an_export_follows_until_it_is_interrupted(spark: Any, cluster: FakeClus
         (0, 3, 3),
     ]
     assert seen(tmp_path / "out") == everything(T=[15, 7], new=[3])
+    assert visitor.batches == [10, 12, 3]
+    assert (visitor.most_behind, visitor.behind) == ({"T": 12, "new": 3}, {"T": 0, "new": 0})
+    assert visitor.written == summary.counts_by_topic
+    (merged,) = (tmp_path / "out" / "topic=T").rglob("*.parquet")  # of three files
+    assert merged.name.startswith("compacted-")
     for wrong in ({"end": "-1h"}, {"max_rows": 5}, {"format": "json"}):
         with pytest.raises(UsageError, match="following writes Parquet without an end"):
             run(options(cluster, tmp_path / "wrong", **fields, **wrong))

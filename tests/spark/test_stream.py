@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pymq.clock import ManualClock
-from pymq.errors import NotFoundError, PymqError, UsageError
+from pymq.errors import NotFoundError, PymqError, UnreachableError, UsageError
 from pymq.spark import gateway
 from pymq.spark.failures import translated
 from pymq.spark.ranges import DataLossError
@@ -201,6 +202,24 @@ def test_the_finished_position_is_shown_as_a_group_s(cluster: FakeCluster) -> No
     latest(stream, stream.initialOffset())
     latest(stream, offsets(T=[10, 5]))
     assert cluster.committed == {("g", "T", 0): 10, ("g", "T", 1): 5}
+
+
+def test_a_broker_without_the_group_gets_it(cluster: FakeCluster) -> None:
+    """Apache's brokers take no offsets of a group that they don't have."""
+    fill(cluster, "T", 10, 5)
+    cluster.groups = set()
+    latest(reader(cluster, commitGroup="g"), offsets(T=[10, 5]))
+    assert cluster.groups == {"g"} and cluster.committed == {("g", "T", 0): 10, ("g", "T", 1): 5}
+
+
+def test_a_batch_does_not_need_a_master_to_show_progress(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(cluster, "T", 10)
+    stream = reader(cluster, commitGroup="g")
+    with monkeypatch.context() as patch:
+        patch.setattr("pymq.spark.cluster.RemoteCluster.commit_offsets", Mock(side_effect=UnreachableError("away")))
+        assert latest(stream, offsets(T=[4])) == offsets(T=[10])
+    latest(stream, offsets(T=[4]))
+    assert cluster.committed == {("g", "T", 0): 4}
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "pushFilters"])

@@ -7,9 +7,12 @@ import shutil
 import sys
 import tempfile
 import time
+from contextlib import ExitStack, suppress
+from itertools import product
 from pathlib import Path
 
-from tests.spark.kills.attack import KINDS, Attack, faults
+from tests.spark.kills.attack import CLUSTER_KINDS, KINDS, Attack, Rows, faults
+from tests.spark.standalone import StandaloneSpark, full_java
 
 
 def parser() -> argparse.ArgumentParser:
@@ -17,6 +20,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="scripts/kill-streams", description=__doc__)
     made.add_argument("--mode", choices=tuple(KINDS), default=None, help="a stream or an export that follows (both)")
     made.add_argument("--kind", action="append", default=None, help="what to attack; repeatable (all)")
+    made.add_argument("--cluster", action="store_true", help="on a standalone cluster of two workers: two more kinds")
     made.add_argument("--points", type=int, default=20, help="random points of each kind (20)")
     made.add_argument("--minutes", type=float, default=float("inf"), help="end earlier, with fewer points")
     made.add_argument("--away", type=int, default=1, help="times without a broker for 30 s (1)")
@@ -32,29 +36,40 @@ def main(arguments: list[str] | None = None) -> int:
     for mode in [options.mode] if options.mode else list(KINDS):
         home = Path(tempfile.mkdtemp(prefix="pymq-kill-streams-")) / mode
         print(f"{mode}, seed {seed}, in {home}", flush=True)
-        attack = Attack(mode, home, seed)
-        kinds = [kind for kind in KINDS[mode] if options.kind is None or kind in options.kind]
+        rows = attacked(mode, home, seed, options)
+        found = faults(rows)
+        counts = f"{len(rows.stored)} messages stored, {len(rows.answered)} answered, {len(rows.read)} rows read"
+        print(f"  {counts}: {found or 'each once'}", flush=True)
+        failed = failed or bool(found)
+        if not found:
+            shutil.rmtree(home.parent)
+    return 1 if failed else 0
+
+
+def attacked(mode: str, home: Path, seed: int, options: argparse.Namespace) -> Rows:
+    """Attack a stream or an export at the points that the options want, until Ctrl-C; return its rows."""
+    kinds = [*KINDS[mode], *(CLUSTER_KINDS if options.cluster else ())]
+    kinds = [kind for kind in kinds if options.kind is None or kind in options.kind]
+    with ExitStack() as stack:
+        spark = None
+        if options.cluster:
+            java = full_java()
+            if java is None:
+                sys.exit("kill-streams: a cluster needs a Java with jdk.incubator.vector: set JAVA_HOME")
+            spark = stack.enter_context(StandaloneSpark(home / "spark", java))
+        attack = Attack(mode, home, seed, spark)
+        stack.callback(attack.close)
         begun_s = time.monotonic()
-        try:
-            points = [(point, kind) for point in range(options.points) for kind in kinds]
-            for point, kind in points:
+        with suppress(KeyboardInterrupt):
+            for point, kind in product(range(options.points), kinds):
                 if time.monotonic() - begun_s >= options.minutes * 60:
                     break
                 if kind != "away" or point < options.away:
                     attack.hit(kind)
                 if kind == kinds[-1]:
                     print(f"  {attack.counts} after {time.monotonic() - begun_s:.0f} s", flush=True)
-            stored, read, answered = attack.finish()
-        finally:
-            attack.close()
-        found = faults(stored, read, answered)
-        print(
-            f"  {len(stored)} messages stored, {len(answered)} answered, {len(read)} rows read: {found or 'each once'}"
-        )
-        failed = failed or bool(found)
-        if not found:
-            shutil.rmtree(home.parent)
-    return 1 if failed else 0
+        print(f"  {attack.counts}", flush=True)
+        return attack.finish()
 
 
 if __name__ == "__main__":

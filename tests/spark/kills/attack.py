@@ -12,31 +12,47 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
 from tests.interop.support.replicas import REPOSITORY
-from tests.spark.kills.cluster import Pair, Producer, Row, stored_rows
+from tests.spark.kills.cluster import Pair, Producer, Row, queue_ends, stored_rows
+from tests.spark.standalone import StandaloneSpark
 
 TOPIC = "killed-streams"
-DEADLINE_S = 600.0
+DEADLINE_S = 1800.0
 WAIT_MAX_S = 2.0
 AWAY_S = 30.0
-KINDS = {
-    "stream": ("driver", "jvm", "worker", "broker", "failover", "away"),
-    "follow": ("driver", "jvm", "worker", "broker", "failover", "away", "moves"),
-}
+LOCAL = "local[2]"
+_BOTH = ("driver", "jvm", "worker", "broker", "failover", "expand", "retention", "away")
+KINDS = {"stream": _BOTH, "follow": (*_BOTH, "moves")}
+# What only a standalone cluster has: an executor's JVM, and a worker with its executor.
+CLUSTER_KINDS = ("executor", "node")
+
+
+class Rows(NamedTuple):
+    """What the brokers have in the end, what was read, what the brokers answered, and the keys of all messages."""
+
+    stored: list[Row]
+    read: list[Row]
+    answered: set[Row]
+    sent: set[str]
 
 
 class Attack:
-    """One run: a pair of brokers, a producer, and the process in ``home`` that is attacked."""
+    """One run: a pair of brokers, a producer, and the process in ``home`` that is attacked.
 
-    def __init__(self, mode: str, home: Path, seed: int) -> None:
+    It runs in local mode, or on ``spark``, which the caller ends.
+    """
+
+    def __init__(self, mode: str, home: Path, seed: int, spark: StandaloneSpark | None = None) -> None:
         self.mode = mode
         self.home = home
+        self._spark = spark
         self.counts: dict[str, int] = {}
         self._random = random.Random(seed)
-        home.mkdir(parents=True)
+        home.mkdir(parents=True, exist_ok=True)
         self._pair = Pair(home / "brokers")
         self._producer = Producer(self._pair, TOPIC)
         self._producer.start()
@@ -60,18 +76,23 @@ class Attack:
             "failover": self._fail_over,
             "away": self._away,
             "moves": self._await_death,
+            "expand": self._expand,
+            "retention": self._retain,
+            "executor": self._kill_executor,
+            "node": self._kill_node,
         }[kind]()
         self.counts[kind] = self.counts.get(kind, 0) + 1
 
-    def finish(self) -> tuple[list[Row], list[Row], set[str]]:
-        """Let all be read; return the brokers' rows, the output's, and the keys of answered messages."""
+    def finish(self) -> Rows:
+        """Let all be read; return what there is."""
         self._producer.stop()
         self._ensure_driver([])
         (self.home / "stop").touch()
         while (code := self._wait_for_driver()) != 0:
             assert self._driver_starts < 1000, f"the driver ended with {code}: {self.home / 'driver.log'}"
             self._ensure_driver([])
-        return stored_rows(self._pair.namesrv.address, TOPIC), self.output_rows(), self._producer.answered
+        stored = stored_rows(self._pair.namesrv.address, TOPIC)
+        return Rows(stored, self.output_rows(), self._producer.answered, self._producer.sent)
 
     def close(self) -> None:
         """End all processes."""
@@ -93,7 +114,8 @@ class Attack:
         if self._driver is not None and self._driver.poll() is None:
             return
         self._driver_starts += 1
-        arguments = [self.mode, self._pair.namesrv.address, TOPIC, str(self.home), *commits]
+        master = self._spark.url if self._spark else LOCAL
+        arguments = [self.mode, self._pair.namesrv.address, TOPIC, str(self.home), master, *commits]
         self._driver = subprocess.Popen(
             [sys.executable, "-m", "tests.spark.kills.driver", *arguments],
             stdout=self._log,
@@ -109,6 +131,21 @@ class Attack:
         folder = self.home / ("checkpoint/commits" if self.mode == "stream" else "out/_pymq/commits")
         names = [path.stem for path in folder.glob("*") if path.stem.isdigit()] if folder.is_dir() else []
         return max(map(int, names), default=-1)
+
+    def _committed(self) -> dict[int, int]:
+        """Return the committed end of each queue."""
+        number = self._progress()
+        if number < 0:
+            return {}
+        if self.mode == "stream":
+            lines = (self.home / f"checkpoint/offsets/{number}").read_text().splitlines()
+            brokers = json.loads(lines[2])[TOPIC]
+            return {int(queue): end for queues in brokers.values() for queue, end in queues.items()}
+        ends: dict[int, int] = {}
+        for path in (self.home / "out/_pymq/commits").glob("*.json"):
+            for part in json.loads(path.read_text())["ranges"]:
+                ends[part["queue_id"]] = max(ends.get(part["queue_id"], 0), part["to_offset"])
+        return ends
 
     def _await_progress(self) -> None:
         """Wait for another commit."""
@@ -139,10 +176,51 @@ class Attack:
         self._await_end(family)
 
     def _kill_worker(self) -> None:
+        """Kill a Python process: one that plans, which the driver's JVM has, or one that reads."""
         assert self._driver is not None
-        workers = [pid for pid in descendants(self._driver.pid) if name_of(pid).startswith("python")]
+        roots = [self._driver.pid, *(worker.process.pid for worker in (self._spark.workers if self._spark else ()))]
+        workers = [pid for root in roots for pid in descendants(root) if name_of(pid).startswith("python")]
         if workers:
             kill(self._random.choice(workers))
+
+    def _kill_executor(self) -> None:
+        assert self._spark is not None
+        below = [pid for worker in self._spark.workers for pid in descendants(worker.process.pid)]
+        executors = [pid for pid in below if name_of(pid) == "java"]
+        if executors:
+            kill(self._random.choice(executors))
+
+    def _kill_node(self) -> None:
+        """Kill a worker of the cluster and its executor; it comes back a moment later."""
+        assert self._spark is not None
+        number = self._random.randrange(len(self._spark.workers))
+        family = descendants(self._spark.workers[number].process.pid)
+        self._spark.kill_worker(number)
+        for pid in family:
+            kill(pid)
+        time.sleep(self._random.uniform(0, 2))
+        self._spark.start_worker(number)
+
+    def _expand(self) -> None:
+        """Give the topic another queue, send to it, and end the driver while it is new."""
+        self._pair.set_queues(TOPIC, self._producer.queues + 1)
+        self._producer.queues += 1
+        time.sleep(self._random.uniform(0, 2))
+        self._end_driver()
+
+    def _retain(self) -> None:
+        """Let the brokers delete what is read by now, and end the driver meanwhile."""
+        log_end = self._pair.master.log_end()
+        ends = queue_ends(self._pair.namesrv.address, TOPIC)
+
+        def has_read_all() -> bool:
+            done = self._committed()
+            return all(done.get(queue_id, 0) >= end for queue_id, end in ends.items())
+
+        self._until(has_read_all, "commit of all messages")
+        self._pair.expire(log_end)
+        time.sleep(self._random.uniform(0, 1))
+        self._end_driver()
 
     def _kill_broker(self) -> None:
         self._pair.master.kill()
@@ -217,15 +295,19 @@ def kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def faults(stored: list[Row], read: list[Row], answered: set[str]) -> list[str]:
-    """Return what is wrong with the rows that were read."""
+def faults(rows: Rows) -> list[str]:
+    """Return what is wrong with the rows that were read. What retention deleted is known from the brokers' answers."""
     found = []
-    if len(read) != len(set(read)):
-        found.append(f"{len(read) - len(set(read))} rows are there more than once")
-    if missing := set(stored) - set(read):
+    read, there = set(rows.read), set(rows.stored) | rows.answered
+    for what, count in (
+        ("rows", len({row[:2] for row in rows.read})),
+        ("messages", len({key for _, _, key in rows.read})),
+    ):
+        if count != len(rows.read):
+            found.append(f"{len(rows.read) - count} {what} are there more than once")
+    if missing := there - read:
         found.append(f"{len(missing)} rows are missing, the first {min(missing)}")
-    if extra := set(read) - set(stored):
+    # A message without an answer may be stored, and deleted since.
+    if extra := {row for row in read - there if row[2] not in rows.sent}:
         found.append(f"{len(extra)} rows are of no message, the first {min(extra)}")
-    if lost := answered - {key for _, _, key in stored}:
-        found.append(f"the brokers lost {len(lost)} answered messages")
     return found

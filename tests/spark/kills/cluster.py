@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -16,12 +17,18 @@ from pymq.spark.reader import RangeReader
 from pymq.spark.remote import Remote
 from pymq.spark.topics import TopicChoice
 from pymq.wire.command import request
+from pymq.wire.header import decode_header
+from pymq.wire.headers.send import SendMessageAnswer
 from tests.interop.support.replicas import NameServer, PymqMember
 
 QUEUES = 4
 BATCH = 50
 PAUSE_S = 0.1
-SETTINGS = {"mappedFileSizeCommitLog": str(64 << 20), "slaveTimeout": "3000"}
+# A segment of the log is full after a few seconds, so that there are old ones to delete.
+SEGMENT_SIZE_BYTES = 256 << 10
+SETTINGS = {"mappedFileSizeCommitLog": str(SEGMENT_SIZE_BYTES), "slaveTimeout": "3000"}
+OLD_S = 30 * 24 * 3600.0
+CREATE_TOPIC, SEND_BATCH, DELETE_EXPIRED = 17, 320, 329
 Row = tuple[int, int, str]
 
 
@@ -35,6 +42,23 @@ class Pair:
         self.master.start()
         self.slave.start()
 
+    def set_queues(self, topic: str, count: int) -> None:
+        """Create the topic, or give it more queues."""
+        fields = {"readQueueNums": str(count), "writeQueueNums": str(count), "perm": "6"}
+        names = {"topic": topic, "defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG"}
+        with Remote(self.master.broker) as remote:
+            remote.ask_ok(request(CREATE_TOPIC, {**fields, **names}))
+
+    def expire(self, log_end: int) -> None:
+        """Let both brokers delete the segments of their logs that end at ``log_end`` or before."""
+        for member in (self.master, self.slave):
+            for segment in sorted((member.store / "commitlog").iterdir()):
+                if int(segment.name) + SEGMENT_SIZE_BYTES <= log_end:
+                    old = time.time() - OLD_S
+                    os.utime(segment, (old, old))
+            with Remote(member.broker) as remote:
+                remote.ask_ok(request(DELETE_EXPIRED))
+
     def close(self) -> None:
         """End all processes."""
         self.slave.end()
@@ -43,20 +67,22 @@ class Pair:
 
 
 class Producer:
-    """Sends batches in a thread, also while there is no broker. ``answered``: the unique keys of what was stored."""
+    """Sends batches in a thread, also while there is no broker.
+
+    ``answered``: the rows of what was stored; ``sent``: the unique keys of all messages; ``queues``: where they go.
+    """
 
     def __init__(self, pair: Pair, topic: str) -> None:
-        self.answered: set[str] = set()
+        self.answered: set[Row] = set()
+        self.sent: set[str] = set()
+        self.queues = QUEUES
         self._pair = pair
         self._topic = topic
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._send_all, daemon=True)
 
     def start(self) -> None:
-        with Remote(self._pair.master.broker) as remote:
-            fields = {"readQueueNums": str(QUEUES), "writeQueueNums": str(QUEUES), "perm": "6"}
-            names = {"topic": self._topic, "defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG"}
-            remote.ask_ok(request(17, {**fields, **names}))
+        self._pair.set_queues(self._topic, self.queues)
         self._thread.start()
 
     def stop(self) -> None:
@@ -79,10 +105,20 @@ class Producer:
     def _send(self, remote: Remote, number: int) -> None:
         keys = [f"U{number:07d}{place:03d}" for place in range(BATCH)]
         entries = [encode_batch_entry(b"body", f"UNIQ_KEY\x01{key}\x02".encode()) for key in keys]
-        header = {"a": "G", "b": self._topic, "c": "TBW102", "d": str(QUEUES), "e": str(number % QUEUES)}
+        queue_id = number % self.queues
+        header = {"a": "G", "b": self._topic, "c": "TBW102", "d": str(self.queues), "e": str(queue_id)}
         header |= {"f": "0", "g": str(int(time.time() * 1000)), "h": "0", "i": "", "j": "0", "k": "false", "m": "true"}
-        remote.ask_ok(request(320, header, b"".join(entries)))
-        self.answered.update(keys)
+        self.sent.update(keys)
+        answer = remote.ask_ok(request(SEND_BATCH, header, b"".join(entries)))
+        first = decode_header(SendMessageAnswer, answer.ext).queue_offset
+        self.answered.update((queue_id, first + place, key) for place, key in enumerate(keys))
+
+
+def queue_ends(namesrv: str, topic: str) -> dict[int, int]:
+    """Return the offset after the last message of each queue."""
+    with RemoteCluster(namesrv) as view:
+        queues = view.queues_of([topic])[topic]
+        return {queue.queue_id: bounds.high for queue, bounds in view.bounds(queues).items()}
 
 
 def stored_rows(namesrv: str, topic: str) -> list[Row]:

@@ -1,7 +1,7 @@
 """The process under attack: a stream or a following export until a file appears; then it reads the rest.
 
-Usage: ``python -m tests.spark.kills.driver stream|follow NAMESRV TOPIC HOME [COMMITS]``. With COMMITS it kills itself
-in that commit, between the commit and the moves of its files.
+Usage: ``python -m tests.spark.kills.driver stream|follow NAMESRV TOPIC HOME MASTER [COMMITS]``. With COMMITS it kills
+itself in that commit, between the commit and the moves of its files.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +18,26 @@ from pymq.errors import PymqError
 from pymq.spark import export, gateway
 from pymq.spark.commits import ExportDirectory
 from pymq.spark.options import ExportOptions, NoProgress
+from pymq.spark.shipping import ship_package
+from tests.spark.standalone import CONF
 
 COLUMNS = ("queueId", "queueOffset", "msgId")
-ROWS_OF_A_BATCH = 2000
+ROWS_OF_A_BATCH = 20_000
 ROWS_OF_THE_LAST_BATCHES = 1_000_000
-MASTER = "local[2]"
 
 
-def stream(namesrv: str, topic: str, home: Path) -> None:
+@contextmanager
+def session(master: str) -> Iterator[Any]:
+    """Run a block with a session, on a standalone cluster with executors that have the package."""
+    with gateway.running(master, gateway.light_conf({} if master.startswith("local") else CONF)) as spark:
+        gateway.wait_for_executors(spark)
+        ship_package(spark)
+        yield spark
+
+
+def stream(namesrv: str, topic: str, home: Path, master: str) -> None:
     """Run the query, again after each failure, until it is to stop; then read what is left."""
-    with gateway.running(MASTER) as spark:
+    with session(master) as spark:
         while not (home / "stop").exists():
             try:
                 query = start(spark, namesrv, topic, home, ROWS_OF_A_BATCH, processingTime="0 seconds")
@@ -58,12 +70,12 @@ class UntilStop(NoProgress):
             raise KeyboardInterrupt
 
 
-def follow(namesrv: str, topic: str, home: Path) -> None:
+def follow(namesrv: str, topic: str, home: Path, master: str) -> None:
     """Run the export, again after each failure, until it is to stop; then export what is left."""
     options = ExportOptions(
-        namesrv=namesrv, topics=(topic,), output=home / "out", columns=COLUMNS, partition_by=(), master=MASTER
+        namesrv=namesrv, topics=(topic,), output=home / "out", columns=COLUMNS, partition_by=(), master=master
     )
-    with gateway.running(MASTER):
+    with session(master):
         options.follow, options.follow_every_s = True, 0.2
         while not (home / "stop").exists():
             try:
@@ -95,7 +107,7 @@ def die_in_commit(count: int) -> None:
 
 
 if __name__ == "__main__":
-    kind, address, name, directory, *commits = sys.argv[1:]
+    kind, address, name, directory, spark_master, *commits = sys.argv[1:]
     if commits:
         die_in_commit(int(commits[0]))
-    {"stream": stream, "follow": follow}[kind](address, name, Path(directory))
+    {"stream": stream, "follow": follow}[kind](address, name, Path(directory), spark_master)

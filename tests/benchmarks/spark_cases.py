@@ -1,0 +1,193 @@
+"""Rates of Spark: exports, streams, the source with Spark's own writer. They read a topic, and count rows of files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks import process
+from tests.benchmarks.cases import QUEUES, Bench, Figure
+from tests.benchmarks.control import BenchError
+from tests.benchmarks.sends import SendLoad, SendPlan
+from tests.benchmarks.spark_runs import count_rows
+
+WARM_ROUNDS = 4
+COLD_MESSAGES = 1_000
+COLD_WALL_S = 9.0
+WALL_S = 13.0
+BODY_BYTES, LARGE_BODY_BYTES = 128, 1024
+# So many messages of 1 KiB for each of 128 bytes: half the rows are four times the bytes.
+LARGE_SHARE = 0.5
+TWO_TASKS_RATIO = 1.6
+# Spark's Kafka source to Spark's Parquet, warm, as a share of the yardstick on the same machine and day, by body size.
+# Its jars are not to be had for this version of Spark: today's rate of Kafka's source is this share of the yardstick's.
+KAFKA_SHARES = {BODY_BYTES: 272 / 1667, LARGE_BODY_BYTES: 150 / 489}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The bench, the ``pymq`` command and the directory for files."""
+
+    bench: Bench
+    command: list[str]
+    directory: Path
+
+    def fill(self, name: str, messages: int, body_bytes: int = BODY_BYTES, queues: int = QUEUES) -> tuple[str, int]:
+        """Returns a new topic with bodies of words and numbers, and the number of its messages."""
+        topic = self.bench.fresh_topic(name, queues=queues)
+        plan = SendPlan(topic, queues, body_bytes, batch=32, connections=2, in_flight=16, text=True)
+        load = SendLoad(self.bench.server.broker, plan, self.bench.numbers())
+        try:
+            return topic, load.run(messages).messages
+        finally:
+            load.close()
+
+    def messages(self, body_bytes: int = BODY_BYTES) -> int:
+        """Returns how many messages a case reads."""
+        count = self.bench.sizes.backlog_messages
+        return count if body_bytes == BODY_BYTES else int(count * LARGE_SHARE)
+
+    def runs(self, kind: str, topic: str, messages: int, *, rounds: int = WARM_ROUNDS, rows_per_task: int = 0) -> _Run:
+        """Returns the last of several runs in one Spark session. Raises BenchError, also when rows are missing."""
+        arguments = [kind, self.bench.server.namesrv, topic, str(self.directory), str(rounds), str(rows_per_task)]
+        before_s = process.cpu_seconds(self.bench.server.broker_pid)
+        found = _output("tests.benchmarks.spark_runs", arguments)
+        broker_s = process.cpu_seconds(self.bench.server.broker_pid) - before_s
+        for rows, _, _ in found:
+            if rows != messages:
+                raise BenchError(f"{kind} wrote {rows} rows of {messages}")
+        _, wall_s, cpu_s = found[-1]
+        least_s = min(one[2] for one in found)
+        return _Run(
+            messages / wall_s, cpu_s / messages * 1e6, least_s / messages * 1e6, broker_s / rounds / messages * 1e6
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Rows per second and CPU time in us a row: of Spark in this run and in the least costly one, and of the broker."""
+
+    rate: float
+    cpu_us: float
+    least_cpu_us: float
+    broker_us: float
+
+    def figures(self, name: str, target: float | None) -> list[Figure]:
+        """Returns all of it as figures."""
+        return [
+            Figure(f"{name}, warm", self.rate, "rows/s", target, True),
+            Figure(f"{name}, CPU of Spark", self.cpu_us, "us/row", None),
+            Figure(f"{name}, CPU of Spark, least", self.least_cpu_us, "us/row", None),
+            Figure(f"{name}, CPU of the broker", self.broker_us, "us/row", None),
+        ]
+
+
+def export(setting: Setting) -> list[Figure]:
+    """Fills a topic and exports it. The rate excludes planning and Spark's start, the wall time includes them."""
+    topic, messages = setting.fill("export", setting.messages())
+    summary, wall_s = _exported(setting, topic, messages)
+    return [
+        *setting.runs("export", topic, messages).figures("export", 400_000),
+        Figure("export, first job of a session", messages / summary["elapsed_s"], "rows/s", None, True),
+        Figure("export with Spark's start", wall_s, "s", WALL_S),
+    ]
+
+
+def export_1k(setting: Setting) -> list[Figure]:
+    """Does the same with bodies of 1 KiB."""
+    topic, messages = setting.fill("export_1k", setting.messages(LARGE_BODY_BYTES), LARGE_BODY_BYTES)
+    return setting.runs("export", topic, messages).figures("export of 1 KiB", 225_000)
+
+
+def export_cold(setting: Setting) -> list[Figure]:
+    """Exports 1,000 messages with the command, Spark's start included."""
+    topic, messages = setting.fill("export_cold", COLD_MESSAGES)
+    return [
+        Figure("export of 1,000 messages with Spark's start", _exported(setting, topic, messages)[1], "s", COLD_WALL_S)
+    ]
+
+
+def export_queue(setting: Setting) -> list[Figure]:
+    """Exports one queue with one task, and with two."""
+    topic, messages = setting.fill("export_queue", setting.messages(), queues=1)
+    one = setting.runs("export", topic, messages, rows_per_task=messages)
+    two = setting.runs("export", topic, messages, rows_per_task=-(-messages // 2))
+    return [
+        Figure("export of one queue, one task", one.rate, "rows/s", None, True),
+        Figure("export of one queue, two tasks", two.rate, "rows/s", None, True),
+        Figure("export of one queue, two tasks to one", two.rate / one.rate, "x", TWO_TASKS_RATIO, True),
+    ]
+
+
+def stream(setting: Setting) -> list[Figure]:
+    """Reads a topic as a stream into Spark's own sink for Parquet."""
+    topic, messages = setting.fill("stream", setting.messages())
+    return setting.runs("stream", topic, messages).figures("stream", 350_000)
+
+
+def stream_1k(setting: Setting) -> list[Figure]:
+    """Does the same with bodies of 1 KiB."""
+    topic, messages = setting.fill("stream_1k", setting.messages(LARGE_BODY_BYTES), LARGE_BODY_BYTES)
+    return setting.runs("stream", topic, messages).figures("stream of 1 KiB", 200_000)
+
+
+def spark_parquet(setting: Setting) -> list[Figure]:
+    """Reads the columns of Kafka's source into Spark's own writer, beside the yardstick of the same minutes."""
+    figures = []
+    for body_bytes, target in ((BODY_BYTES, 1.0), (LARGE_BODY_BYTES, 0.9)):
+        topic, messages = setting.fill("six", setting.messages(body_bytes), body_bytes)
+        rate = setting.runs("spark-parquet", topic, messages).rate
+        arguments = [str(body_bytes), str(messages), str(setting.directory / f"yardstick-{topic}")]
+        yardstick = _output("tests.benchmarks.parquet_yardstick", arguments)
+        name = f"source to Spark's Parquet, {body_bytes} B"
+        figures += [
+            Figure(name, rate, "rows/s", None, True),
+            Figure(f"{name}, yardstick", yardstick, "rows/s", None, True),
+            Figure(f"{name}, of Kafka's", rate / (yardstick * KAFKA_SHARES[body_bytes]), "x", target, True),
+        ]
+    return figures
+
+
+def _exported(setting: Setting, topic: str, messages: int) -> tuple[dict[str, Any], float]:
+    """Runs the command; returns its summary and the seconds that it took. Raises BenchError."""
+    target = setting.directory / f"export-{topic}"
+    arguments = ["spark-export", "-t", topic, "--output", str(target), "--json"]
+    begin = time.monotonic()
+    done = subprocess.run(
+        [*setting.command, *arguments, "--namesrv", setting.bench.server.namesrv],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    wall_s = time.monotonic() - begin
+    if done.returncode:
+        raise BenchError(f"spark-export failed ({done.returncode}): {done.stdout[-800:]}{done.stderr[-800:]}")
+    if (rows := count_rows(target)) != messages:
+        raise BenchError(f"spark-export wrote {rows} rows of {messages}")
+    summary: dict[str, Any] = json.loads(done.stdout)
+    return summary, wall_s
+
+
+def _output(module: str, arguments: list[str]) -> Any:
+    """Runs a module and returns its output from JSON. Raises BenchError."""
+    done = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BenchError(f"{module} failed ({done.returncode}): {done.stderr[-800:]}")
+    return json.loads(done.stdout)
+
+
+SPARK_CASES: dict[str, Callable[[Setting], list[Figure]]] = {
+    "export": export,
+    "export-1k": export_1k,
+    "export-cold": export_cold,
+    "export-queue": export_queue,
+    "stream": stream,
+    "stream-1k": stream_1k,
+    "spark-parquet": spark_parquet,
+}

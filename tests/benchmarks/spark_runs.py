@@ -1,0 +1,88 @@
+"""Reads a topic several times in one Spark session and prints what each run took, to measure a warm Spark.
+
+:mod:`tests.benchmarks.spark_cases` runs it as ``python -m tests.benchmarks.spark_runs KIND NAMESRV TOPIC DIRECTORY
+ROUNDS [ROWS_PER_TASK]``.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pymq.spark import export as exports
+from pymq.spark import gateway
+from pymq.spark.options import ExportOptions
+from tests.benchmarks.process import cpu_seconds
+
+# Spark's Kafka source has these columns, and a seventh that tells how its timestamps were made.
+KAFKA_COLUMNS = "key,value,topic,partition,offset,timestamp"
+COMPRESSION = {"spark.sql.parquet.compression.codec": "zstd"}
+
+Read = Callable[[Path], float]
+"""Reads the topic into a directory; returns the seconds it took."""
+
+
+class Runs:
+    """One topic and the Spark session that reads it."""
+
+    def __init__(self, spark: Any, namesrv: str, topic: str, rows_per_task: int) -> None:
+        self._spark = spark
+        self._namesrv = namesrv
+        self._topic = topic
+        self._rows_per_task = rows_per_task
+
+    def export(self, target: Path) -> float:
+        """An export to Parquet."""
+        rows_per_task = self._rows_per_task
+        options = ExportOptions(
+            namesrv=self._namesrv, topics=(self._topic,), output=target, rows_per_task=rows_per_task
+        )
+        return exports.run(options).elapsed_s
+
+    def stream(self, target: Path) -> float:
+        """A bounded run of a stream with Spark's own sink for Parquet, one batch."""
+        source = self._spark.readStream.format("pymq").options(**self._source_options(), startingOffsets="earliest")
+        sink = source.load().writeStream.format("parquet").option("checkpointLocation", f"{target}-checkpoint")
+        begin = time.monotonic()
+        sink.trigger(availableNow=True).start(str(target)).awaitTermination()
+        return time.monotonic() - begin
+
+    def spark_parquet(self, target: Path) -> float:
+        """The source, with the columns of Kafka's, and Spark's own writer for Parquet."""
+        begin = time.monotonic()
+        source = self._spark.read.format("pymq").options(**self._source_options(), columns=KAFKA_COLUMNS)
+        source.load().write.parquet(str(target))
+        return time.monotonic() - begin
+
+    def _source_options(self) -> dict[str, str]:
+        return {"namesrv": self._namesrv, "subscribe": self._topic}
+
+
+def main(kind: str, namesrv: str, topic: str, directory: Path, rounds: int, rows_per_task: int = 0) -> None:
+    """Prints a JSON list of (rows, seconds, CPU seconds of all processes of Spark) for each round."""
+    results = []
+    options = ExportOptions()
+    conf = {"spark.driver.memory": options.driver_memory, **COMPRESSION}
+    with gateway.running(options.master, gateway.light_conf(conf) if kind == "export" else conf) as spark:
+        runs = Runs(spark, namesrv, topic, rows_per_task)
+        reads: dict[str, Read] = {"export": runs.export, "stream": runs.stream, "spark-parquet": runs.spark_parquet}
+        for number in range(rounds):
+            target = directory / f"{kind}-{topic}-{rows_per_task}-{number}"
+            before_s = cpu_seconds(os.getpid())
+            wall_s = reads[kind](target)
+            results.append((count_rows(target), wall_s, cpu_seconds(os.getpid()) - before_s))
+    print(json.dumps(results))
+
+
+def count_rows(directory: Path) -> int:
+    """Returns the rows of all Parquet files below a directory."""
+    from pyarrow import parquet
+
+    return sum(parquet.read_metadata(path).num_rows for path in directory.rglob("*.parquet"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]), *map(int, sys.argv[5:]))
