@@ -44,4 +44,19 @@ def certificates() -> Certificates:
     )
 
 
+def mutual_tls_settings() -> dict[str, str]:
+    """Return the settings of a server that shows its certificate and asks everyone for one."""
+    files = certificates()
+    return {
+        "tls.server.mode": "enforcing",
+        "tls.server.certPath": str(files.server.cert_path),
+        "tls.server.keyPath": str(files.server.key_path),
+        "tls.server.need.client.auth": "require",
+        "tls.server.trustCertPath": files.ca_path,
+        "tls.client.trustCertPath": files.ca_path,
+        "tls.client.certPath": str(files.server.cert_path),
+        "tls.client.keyPath": str(files.server.key_path),
+    }
+
+
 _kept: list[tempfile.TemporaryDirectory[str]] = []

@@ -134,7 +134,7 @@ def test_a_server_that_other_machines_reach_checks_requests_or_says_that_it_does
     for load in (lambda: load_broker_config(str(file)), lambda: load_namesrv_config(None, {"bindAddress": address})):
         with pytest.raises(ConfigError) as caught:
             load()
-        assert str(caught.value).startswith(f"{text}: name the users in an ACL file (aclEnable=true, plainAclFile=")
+        assert str(caught.value).startswith(f"{text}: make users (pymq auth init DIR prints the settings), name")
         assert "listen on 127.0.0.1, or accept it with --insecure (insecure=true)" in str(caught.value)
     insecure = {"bindAddress": address, "insecure": "true"}
     (warning,) = load_broker_config(str(file), {"insecure": "true"}).warnings

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pymq.config.runtime import parse_changes
+from pymq.config.values import RETENTION_KEYS
 from pymq.model.access import Action, Need, cluster_need, group_need, topic_need
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.wire.access import Claim
@@ -13,19 +14,6 @@ from pymq.wire.bodies_admin import GroupConfigList, TopicConfigList, decode_admi
 from pymq.wire.bodies_client import HeartbeatData, LockRequest, decode_body
 from pymq.wire.bodies_pop import AssignmentRequest, RequestMode, decode_batch_acks
 from pymq.wire.command import Command
-
-# Settings that decide how soon segments are deleted: to change one is to delete.
-RETENTION_SETTINGS: Final = frozenset(
-    {
-        "fileReservedTime",
-        "deleteWhen",
-        "diskMaxUsedSpaceRatio",
-        "diskSpaceCleanForciblyRatio",
-        "cleanFileForciblyEnable",
-        "commitLogBytesMax",
-        "diskFreeBytesMin",
-    }
-)
 
 
 def subscriptions(body: bytes, cluster: str) -> Iterator[Need]:
@@ -87,9 +75,9 @@ def _changed_settings(request: Command, header: Any, cluster: str) -> Iterator[N
     yield cluster_need(cluster, Action.UPDATE)
     forgotten = {key.strip() for key in header.forget.split(";")}
     changed = parse_changes(request.body, may_be_empty=True).keys() | forgotten
-    if changed & RETENTION_SETTINGS:
+    if changed & RETENTION_KEYS:
         yield cluster_need(cluster, Action.DELETE)
 
 
 # UPDATE_BROKER_CONFIG (25): a setting that makes retention delete more needs the permission to delete.
-changed_settings: Final = Claim(("forget",), _changed_settings)
+changed_settings: Final = Claim(("forget",), _changed_settings, (Action.UPDATE,))

@@ -33,6 +33,7 @@ from pymq.wire.headers.admin import (
     TopicHeader,
     UpdateConfigHeader,
 )
+from pymq.wire.headers.auth import DeleteAclHeader, ListAclsHeader, ListUsersHeader, SubjectHeader, UserHeader
 from pymq.wire.headers.client import ConsumerGroupHeader, UnregisterClientHeader
 from pymq.wire.headers.filter_server import RegisterFilterServerHeader
 from pymq.wire.headers.offset import (
@@ -186,6 +187,17 @@ def broker_routes(h: Handlers) -> list[Route]:
         Route(Code.PYMQ_CHANGE_ROLE, None, h.role_change.change_role, access.CHANGE_BROKER),
         Route(Code.PYMQ_LIST_LOG_DIGESTS, None, h.log_copy.digests, access.PEERS),
         Route(Code.PYMQ_READ_LOG, None, h.log_copy.read, access.PEERS),
+        # -- Operators: users and what they may do
+        Route(Code.AUTH_CREATE_USER, UserHeader, h.auth.create_user, access.CHANGE_BROKER),
+        Route(Code.AUTH_UPDATE_USER, UserHeader, h.auth.update_user, access.CHANGE_BROKER),
+        Route(Code.AUTH_DELETE_USER, UserHeader, h.auth.delete_user, access.CHANGE_BROKER),
+        Route(Code.AUTH_GET_USER, UserHeader, h.auth.get_user, access.SEE_BROKER),
+        Route(Code.AUTH_LIST_USER, ListUsersHeader, h.auth.list_users, access.SEE_BROKER),
+        Route(Code.AUTH_CREATE_ACL, SubjectHeader, h.auth.put_acl, access.CHANGE_BROKER),
+        Route(Code.AUTH_UPDATE_ACL, SubjectHeader, h.auth.put_acl, access.CHANGE_BROKER),
+        Route(Code.AUTH_DELETE_ACL, DeleteAclHeader, h.auth.delete_acl, access.CHANGE_BROKER),
+        Route(Code.AUTH_GET_ACL, SubjectHeader, h.auth.get_acl, access.SEE_BROKER),
+        Route(Code.AUTH_LIST_ACL, ListAclsHeader, h.auth.list_acls, access.SEE_BROKER),
         # -- Filter servers
         Route(Code.REGISTER_FILTER_SERVER, RegisterFilterServerHeader, h.filter_servers.register, access.PEERS),
     ]

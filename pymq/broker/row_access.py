@@ -45,11 +45,11 @@ CHECK_FILTER: Final = any_user()  # shows only whether an expression can be pars
 
 # -- Operators: topics and groups
 CREATE_TOPIC: Final = needs(topic(CREATE))
-CREATE_TOPICS: Final = needs(in_body(body_needs.created_topics))
+CREATE_TOPICS: Final = needs(in_body(body_needs.created_topics, CREATE))
 DELETE_TOPIC: Final = needs(topic(DELETE))
 SEE_TOPIC: Final = needs(topic(GET))
-CREATE_GROUP: Final = needs(in_body(body_needs.created_group))
-CREATE_GROUPS: Final = needs(in_body(body_needs.created_groups))
+CREATE_GROUP: Final = needs(in_body(body_needs.created_group, CREATE))
+CREATE_GROUPS: Final = needs(in_body(body_needs.created_groups, CREATE))
 DELETE_GROUP: Final = needs(group(DELETE, field="group_name"))
 SEE_GROUP: Final = needs(group(GET, field="group"))
 SEE_MEMBERS: Final = needs(group(GET))

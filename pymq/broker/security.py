@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pymq.broker.replication.peer_proof import PeerProof
 from pymq.broker.upkeep.jobs import Job
 from pymq.broker.wiring import broker_dispatcher
+from pymq.errors import ConfigError
 from pymq.security.acl_file import LOOK_PERIOD_MS
-from pymq.security.security import open_security, server_credentials
+from pymq.security.gatekeeper import Gatekeeper
+from pymq.security.guard import Guard
+from pymq.security.identities import Users
+from pymq.security.policies import Policies
+from pymq.security.security import first_administrator, open_audit, open_security, server_credentials
+from pymq.security.sender_limits import SenderLimits
 
 if TYPE_CHECKING:
+    from pymq.broker.metadata.auth_manager import AuthManager
     from pymq.broker.parts import BrokerParts
+    from pymq.clock import Clock
     from pymq.config import BrokerConfig
     from pymq.net.client import Sign
     from pymq.net.server import FastPath
@@ -21,34 +31,96 @@ ACL_JOB = "ACL file"
 
 
 class BrokerSecurity:
-    """One broker's. Without security settings it changes nothing."""
+    """One broker's. Without security settings it changes nothing.
 
-    def __init__(self, config: BrokerConfig, credentials: Credentials | None = None) -> None:
-        """``credentials``: those of servers, in place of the file that the settings name.
+    Its users come from an ACL file of 4.x, or from the table that its metadata keep.
+    """
 
-        Raises ConfigError for a file that can't be used.
+    def __init__(self, config: BrokerConfig, clock: Clock, credentials: Credentials | None = None) -> None:
+        """``credentials``: those of servers, in place of those that the settings name.
+
+        Raises ConfigError for a file or a value that can't be used.
         """
         credentials = credentials or server_credentials(config)
         self.sign: Sign | None = credentials.sign if credentials is not None else None  # the broker's own requests
-        self._security = open_security(config, config.broker_cluster_name, credentials)
+        self._server_user = credentials.server_user() if credentials is not None else None
+        self._config = config
+        self._cluster = config.broker_cluster_name
+        self._acl = None
+        self._gatekeeper: Gatekeeper | None = None
+        self._on_users: list[Callable[[], None]] = []
+        if config.authentication_enabled:
+            self._gatekeeper = Gatekeeper(Guard(Users(), Policies(), self._cluster))
+        else:
+            self._acl = open_security(config, self._cluster, credentials)
+            self._gatekeeper = self._acl.gatekeeper if self._acl is not None else None
+        server = f"{config.broker_name}-{config.broker_id}"
+        self.audit = open_audit(config, clock, server, self._cluster)
+        self.peer_proof = PeerProof(
+            is_required=self._gatekeeper is not None, prove=credentials.prove if credentials is not None else None
+        )
         self._parts: BrokerParts | None = None
-        if self._security is not None:
-            self._security.gatekeeper.add_listener(self._changed)
+        if self._gatekeeper is not None:
+            self._gatekeeper.add_listener(self._changed)
+            self._gatekeeper.limits = SenderLimits(clock, config)
 
     def dispatcher(self, parts: BrokerParts) -> Dispatcher:
-        """Return the table of requests of a broker that serves with ``parts`` from now on."""
+        """Return the table of requests of a broker that serves with ``parts`` from now on.
+
+        Raises ConfigError when there would be no administrator, StoreError when the first one can't be saved.
+        """
         self._parts = parts
-        return broker_dispatcher(parts, None if self._security is None else self._security.gatekeeper)
+        auth = parts.metadata.auth
+        if auth.is_on:
+            self._begin(auth, is_master=parts.role.is_master)
+        return broker_dispatcher(parts, self._gatekeeper, self.audit)
 
     def fast_path(self, parts: BrokerParts) -> FastPath:
         """Return the fast path of ``parts``."""
-        if self._security is None:
+        if self._gatekeeper is None:
             return parts.requests.fast_path
-        return parts.requests.secured_fast_path(self._security.gatekeeper)
+        if self._gatekeeper.limits is not None and self._gatekeeper.limits.is_on:
+            return lambda connection, payload: False  # each request is counted
+        return parts.requests.secured_fast_path(self._gatekeeper)
 
     def jobs(self) -> list[Job]:
-        """Return the job that follows the ACL file."""
-        return [] if self._security is None else [Job(ACL_JOB, LOOK_PERIOD_MS, self._security.look)]
+        """Return the jobs that follow the ACL file, and tell what the audit log left out."""
+        jobs = [] if self._acl is None else [Job(ACL_JOB, LOOK_PERIOD_MS, self._acl.look)]
+        return jobs if self.audit is None else [*jobs, Job("audit log", LOOK_PERIOD_MS, self.audit.tick)]
+
+    def add_users_listener(self, listener: Callable[[], None]) -> None:
+        """Has ``listener`` called after each change of the users that the metadata keep."""
+        self._on_users.append(listener)
+
+    def _begin(self, auth: AuthManager, *, is_master: bool) -> None:
+        if is_master and not auth.table.has_administrator:
+            first = first_administrator(self._config)
+            if first is None:
+                raise ConfigError(
+                    "authenticationEnabled=true, and no enabled user of type Super is there that could make others: "
+                    "set initAuthenticationUser (pymq auth init DIR prints the settings)"
+                )
+            auth.ensure_administrator(first)
+        if self._server_user is not None:
+            auth.reserve(self._server_user)
+        auth.add_listener(lambda: self._take_users(auth))
+        self._take_users(auth)
+
+    def _take_users(self, auth: AuthManager) -> None:
+        if self._parts is None or self._parts.metadata.auth is not auth or self._gatekeeper is None:
+            return  # of another role, which has ended
+        server_user = self._server_user
+        users = [user for user in auth.table.users if server_user is None or user.name != server_user.name]
+        if server_user is not None:
+            users.append(server_user)
+        self._gatekeeper.replace(Guard(Users(users), auth.table.policies, self._cluster))
+        for listener in self._on_users:
+            listener()
+
+    def close(self) -> None:
+        """Close the audit log."""
+        if self.audit is not None:
+            self.audit.close()
 
     def _changed(self) -> None:
         if self._parts is not None:

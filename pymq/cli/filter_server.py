@@ -54,6 +54,10 @@ def filter_server(
         str | None,
         typer.Option("--acl", metavar="FILE", help="Check consumers by this 4.x ACL file (plain_acl.yml)."),
     ] = None,
+    auth_file: Annotated[
+        str | None,
+        typer.Option("--auth-file", metavar="FILE", help="Check them by a broker's users: its config/auth.json."),
+    ] = None,
     inner_credentials: Annotated[
         str | None,
         typer.Option(
@@ -75,15 +79,23 @@ def filter_server(
 
     from pymq.cli.servers import print_warnings, set_up_logging
     from pymq.config import check_exposure
+    from pymq.config.security import check_security, is_secured
     from pymq.net.runtime import run
 
     set_up_logging(log_level)
     host = host or "127.0.0.1"
     settings = _settings(broker, host, port, advertise, workers, on_error)
     settings = replace(
-        settings, acl_enable=bool(acl), plain_acl_file=acl or "", inner_credentials_file=inner_credentials or ""
+        settings,
+        acl_enable=bool(acl),
+        plain_acl_file=acl or "",
+        authentication_enabled=bool(auth_file),
+        authorization_enabled=bool(auth_file),
+        auth_file=auth_file or "",
+        inner_credentials_file=inner_credentials or "",
     )
-    print_warnings(check_exposure("--host", host, is_secured=settings.acl_enable, is_insecure=insecure))
+    check_security(settings)
+    print_warnings(check_exposure("--host", host, is_secured=is_secured(settings), is_insecure=insecure))
     metrics = None if metrics_port is None else MetricsPlace(host, metrics_port)
     run(_serve(settings, metrics, as_json))
 
@@ -120,10 +132,10 @@ async def _serve(settings: FilterServerSettings, metrics_place: MetricsPlace | N
     from pymq.filterserver.metrics import FilterServerMetrics
     from pymq.filterserver.server import FilterServer
     from pymq.net.runtime import StopSignals, begin_serving
-    from pymq.net.tls_settings import Tls
+    from pymq.net.tls_settings import TlsContexts
 
     clock = SystemClock()
-    tls = Tls.of(load_tls_config(os.environ), clock)
+    tls = TlsContexts.of(load_tls_config(os.environ), clock)
     with StopSignals() as signals:
         server = FilterServer(settings, clock=clock, tls=tls)
         async with serving_metrics(metrics_place, FilterServerMetrics(server)) as metrics:

@@ -140,8 +140,12 @@ def make_broker(config: BrokerConfig, credentials: Credentials | None = None) ->
 
     from pymq.broker.broker import Broker
     from pymq.clock import GuardedClock
+    from pymq.config.base import add_derived
+    from pymq.config.security import is_secured
     from pymq.store.disk.fs import RealFiles
 
+    if is_secured(config):
+        add_derived(config, "auditLogDir", f"{config.store_path_root_dir}/audit")
     return Broker(config, clock=GuardedClock(), files=RealFiles(), rng=random.Random(), credentials=credentials)
 
 

@@ -99,6 +99,7 @@ def standalone(
         defaults = {} if config_file is not None else DEFAULT_SETTINGS
         broker_config = build_broker_config(config_file, settings, flags, defaults)
         namesrv_config = load_namesrv_config(None, _shared_settings(broker_config) | {"listenPort": str(namesrv_port)})
+        namesrv_config.init_authentication_user = broker_config.init_authentication_user
         run(_serve(namesrv_config, broker_config, as_json))
     finally:
         if ephemeral:
@@ -114,6 +115,8 @@ async def _serve(namesrv_config: NamesrvConfig, broker_config: BrokerConfig, as_
         credentials = _credentials(broker_config)
         broker = make_broker(broker_config, credentials)
         namesrv = make_namesrv(namesrv_config, broker.budget, credentials)
+        if namesrv.security is not None:
+            broker.security.add_users_listener(namesrv.security.look)
         place = metrics_place(broker_config, broker_config.broker_ip1)
         async with serving_metrics(place, BrokerMetrics(broker)) as metrics:
             await start_namesrv(namesrv)
@@ -135,19 +138,22 @@ def _shared_settings(config: BrokerConfig) -> dict[str, str]:
     from pymq.config.base import format_value
     from pymq.config.tls import given_tls_keys
 
-    keys = ("bindAddress", "insecure", "aclEnable", "plainAclFile", "innerCredentialsFile")
-    return {key: format_value(config.get(key)) for key in keys} | given_tls_keys(config)
+    keys = ["bindAddress", "insecure", "aclEnable", "plainAclFile", "authenticationEnabled", "authorizationEnabled"]
+    shared = {key: format_value(config.get(key)) for key in keys} | given_tls_keys(config)
+    return shared | ({"authFile": config.auth_file} if config.authentication_enabled else {})
 
 
 def _credentials(config: BrokerConfig) -> Credentials | None:
-    """Return what the broker signs with at its name server: a secret of this process, unless a file is set."""
+    """Return what both servers sign with: a secret of this process, unless the settings have one."""
     import secrets
 
+    from pymq.config.security import is_secured
     from pymq.security.credentials import Credentials
+    from pymq.security.security import server_credentials
 
-    if not config.acl_enable or config.inner_credentials_file:
+    if not is_secured(config):
         return None
-    return Credentials("pymq-standalone", secrets.token_hex(32))
+    return server_credentials(config) or Credentials("pymq-standalone", secrets.token_hex(32))
 
 
 def _print_ready(namesrv: str, broker: Broker, metrics: str, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from typing import ClassVar
 from pymq.config.base import ORIGIN_DEFAULT, setting
 from pymq.config.metrics import METRICS_LABEL
 from pymq.config.replication import check_replication
-from pymq.config.security import check_security
+from pymq.config.security import AUTH_FILE_NAME, check_security
 from pymq.config.tls import TlsConfig
 from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import ConfigError
@@ -21,6 +21,7 @@ from pymq.units import parse_duration_ms
 _THREADS = "PyMQ serves requests on one event loop, without thread pools"
 _HOURS = (r"(2[0-3]|[01]?\d)(;(2[0-3]|[01]?\d))*;?", "hours from 0 to 23 separated by `;`, for example 04;16")
 _LATER = "this version does not have that part"
+_CHECKED_ALWAYS = "PyMQ checks each request, by users that it keeps in a file of its own"
 _PROMETHEUS_ALONE = "PyMQ exports metrics only to Prometheus"
 ADDRESS_SERVER_PREFIX = "http://"
 MIB = 1024 * 1024
@@ -53,6 +54,7 @@ class BrokerConfig(TlsConfig):
     broker_ip2: str = setting("brokerIP2", "", "Address that the broker gives to slaves; empty: brokerIP1.")
     ha_listen_port: int = setting("haListenPort", 0, "Port for slaves; 0: listenPort + 1, or any free port when that is taken.", minimum=0, maximum=65535)
     ha_master_address: str = setting("haMasterAddress", "", "Slave: its master's HA address (host:port); empty: ask the name servers.")
+    ha_unproven_slave_hosts: str = setting("haUnprovenSlaveHosts", "", "Master that checks requests: IP addresses, separated by `;`, of RocketMQ slaves that get the log without proving anything: each program there can.", runtime=True)
     ha_slave_hosts: str = setting("haSlaveHosts", "", "Master: IP addresses of slaves that name servers do not list or that connect from another address than brokerIP1, separated by `;`.", runtime=True)
     ha_truncation_max_bytes: int = setting("haTruncationMax", TRUNCATION_MAX_BYTES, "Slave: most bytes of its log that it truncates on its master's word; beyond, it stops following until `pymq broker rejoin`.", minimum=0, maximum=2**50, runtime=True, is_size=True)
     ha_full_sync: bool = setting("haFullSync", False, "Slave: when new, copy the master's whole log instead of starting at its last segment.")
@@ -166,6 +168,17 @@ class BrokerConfig(TlsConfig):
     acl_enable: bool = setting("aclEnable", False, "Check the signature and the permission of each request, by plainAclFile.")
     plain_acl_file: str = setting("plainAclFile", "", "RocketMQ 4.x ACL file (`plain_acl.yml`) that its owner alone can read; a change is noticed within 5 s.")
     inner_credentials_file: str = setting("innerCredentialsFile", "", "File with the accessKey and the secretKey that servers sign with among each other, which its owner alone can read.")
+    authentication_enabled: bool = setting("authenticationEnabled", False, "Check the signature of each request, by users that operators make (`pymq auth user`, mqadmin); needs authorizationEnabled.")
+    authorization_enabled: bool = setting("authorizationEnabled", False, "Check what the sender of each request may do; needs authenticationEnabled.")
+    init_authentication_user: str = setting("initAuthenticationUser", "", "The first user of type Super, made while no enabled one is there: `file:PATH`, `env:PREFIX`, or RocketMQ's JSON with username and password.", is_secret=True)
+    inner_client_credentials: str = setting("innerClientAuthenticationCredentials", "", "What servers sign with among each other, in place of innerCredentialsFile: `file:PATH`, `env:PREFIX`, or RocketMQ's JSON with accessKey and secretKey.", is_secret=True)
+    audit_log_dir: str = setting("auditLogDir", "", "Directory of the audit log, a JSON line for each change by an operator and each refusal; empty: `audit` in storePathRootDir when requests are checked, else none.")
+    audit_log_file_bytes: int = setting("auditLogFileSize", 10 * MIB, "Size at which a file of the audit log ends and the next one begins.", minimum=4096, maximum=1024 * MIB, is_size=True)
+    audit_log_file_count: int = setting("auditLogFileCount", 10, "Most files of the audit log; the oldest is deleted.", minimum=1, maximum=1000)
+    address_requests_per_second_max: int = setting("addressRequestsPerSecondMax", 0, "Most requests a second from one address to a server that checks them; 0: no limit.", minimum=0, maximum=1_000_000_000)
+    user_requests_per_second_max: int = setting("userRequestsPerSecondMax", 0, "Most requests a second of one user; 0: no limit.", minimum=0, maximum=1_000_000_000)
+    user_bytes_per_second_max: int = setting("userBytesPerSecondMax", 0, "Most bytes a second in the bodies of one user's requests; 0: no limit.", minimum=0, maximum=2**40, is_size=True)
+    user_connection_count_max: int = setting("userConnectionCountMax", 0, "Most connections of one user; 0: no limit.", minimum=0, maximum=1_000_000)
 
     # Limits: each one stops a way to exhaust the broker
     frame_size_bytes_max: int = setting("frameSizeBytesMax", 16 * MIB, "Largest frame; a longer one closes its connection.", minimum=65_536, maximum=256 * MIB, is_size=True)
@@ -208,6 +221,12 @@ class BrokerConfig(TlsConfig):
             metricGrpcExporterIntervalInMills metricLoggingExporterIntervalInMills metricsInDelta""".split(),
             _PROMETHEUS_ALONE,
         ),
+        **dict.fromkeys(
+            """authenticationProvider authorizationProvider authenticationMetadataProvider authorizationMetadataProvider
+            authenticationStrategy authorizationStrategy authenticationWhitelist authorizationWhitelist""".split(),
+            _CHECKED_ALWAYS,
+        ),
+        "migrateAuthFromV1Enabled": "users are not taken from an ACL file: make them with pymq auth user create",
     }
 
     FIXED: ClassVar[Mapping[str, str]] = {
@@ -251,6 +270,11 @@ class BrokerConfig(TlsConfig):
             )
 
     @property
+    def auth_file(self) -> str:
+        """The broker's own file of users and policies."""
+        return f"{self.store_path_root_dir}/config/{AUTH_FILE_NAME}"
+
+    @property
     def is_slave(self) -> bool:
         return self.broker_id != 0
 
@@ -276,6 +300,11 @@ class BrokerConfig(TlsConfig):
         """The hosts that the operator named for slaves, and the one of ``haMasterAddress``."""
         named = [*self.ha_slave_hosts.split(";"), self.ha_master_address.rpartition(":")[0].strip("[]")]
         return [part.strip() for part in named if part.strip()]
+
+    @property
+    def ha_unproven_slave_host_list(self) -> list[str]:
+        """The hosts of slaves that need not prove to have the servers' credentials."""
+        return [part.strip() for part in self.ha_unproven_slave_hosts.split(";") if part.strip()]
 
     @property
     def delete_hours(self) -> frozenset[int]:

@@ -17,7 +17,7 @@ from pymq.config.broker import BrokerConfig
 from pymq.config.environment import misspelled_in, settings_in, variable_of
 from pymq.config.namesrv import NamesrvConfig
 from pymq.config.replication import replication_warnings
-from pymq.config.security import check_exposure
+from pymq.config.security import check_exposure, check_where_secrets_are, is_secured
 from pymq.config.tls import CONFIG_FILE, ENFORCING, KEY_PREFIX, REQUIRE, TlsConfig, check_tls
 from pymq.config.values import SLAVE
 from pymq.errors import ConfigError, UsageError
@@ -46,6 +46,7 @@ def load_broker_config(
     for name, text in (defaults or {}).items():
         config.set(name, text, ORIGIN_DEFAULT)
     _fill(config, path, overrides, env)
+    check_where_secrets_are(config, path)
     _check_broker(config)
     add_derived(config, "storePathRootDir", str(Path.home() / ".pymq" / f"{config.broker_name}-{config.broker_id}"))
     _advertise(config)
@@ -62,6 +63,7 @@ def load_namesrv_config(
     """Return a name server's configuration; parameters and errors as for :func:`load_broker_config`."""
     config = NamesrvConfig()
     _fill(config, path, overrides, env)
+    check_where_secrets_are(config, path)
     config.check()
     check_tls(config)
     _check_exposure(config)
@@ -72,7 +74,7 @@ def _check_exposure(config: BrokerConfig | NamesrvConfig) -> None:
     config.warnings += check_exposure(
         "bindAddress",
         config.bind_address,
-        is_secured=config.acl_enable,
+        is_secured=is_secured(config),
         is_encrypted=config.tls_server_mode == ENFORCING,
         proves_clients=config.tls_server_need_client_auth == REQUIRE,
         is_insecure=config.insecure,

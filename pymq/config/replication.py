@@ -19,6 +19,7 @@ class ReplicationSettings(Protocol):
     ha_listen_port: int
     ha_master_address: str
     ha_slave_hosts: str
+    ha_unproven_slave_hosts: str
     ha_send_heartbeat_interval_ms: int
     ha_housekeeping_interval_ms: int
     ha_max_gap_not_in_sync_bytes: int
@@ -48,16 +49,25 @@ def check_replication(config: ReplicationSettings) -> None:
             f"haMasterAddress={config.ha_master_address[:60]}: write the master's HA address as host:port, or nothing "
             "to learn it from the name servers"
         )
-    for name in filter(None, (part.strip() for part in config.ha_slave_hosts.split(";"))):
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            raise ConfigError(f"haSlaveHosts: {name[:60]!r} is not an IP address: several are separated by ;") from None
+    for key, hosts in (
+        ("haSlaveHosts", config.ha_slave_hosts),
+        ("haUnprovenSlaveHosts", config.ha_unproven_slave_hosts),
+    ):
+        for name in filter(None, (part.strip() for part in hosts.split(";"))):
+            try:
+                ipaddress.ip_address(name)
+            except ValueError:
+                raise ConfigError(f"{key}: {name[:60]!r} is not an IP address: several are separated by ;") from None
 
 
 def replication_warnings(config: ReplicationSettings) -> list[str]:
     """Return one sentence for each combination that works but is probably a mistake."""
     found = []
+    if config.ha_unproven_slave_hosts:
+        found.append(
+            f"haUnprovenSlaveHosts={config.ha_unproven_slave_hosts}: every program on these hosts gets the whole log "
+            "from the HA port without credentials; it is meant for RocketMQ's slaves"
+        )
     heartbeat_ms, silence_ms = config.ha_send_heartbeat_interval_ms, config.ha_housekeeping_interval_ms
     if heartbeat_ms * 2 > silence_ms:
         found.append(

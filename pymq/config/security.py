@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Protocol
+from pathlib import Path
+from typing import Final, Protocol
 
+from pymq.config.base import ORIGIN_FILE, ORIGIN_FLAG, Config
 from pymq.errors import ConfigError
+from pymq.file_modes import is_open_to_others
+
+AUTH_FILE_NAME: Final = "auth.json"  # in a store's directory config/
+INIT_USER: Final = "initAuthenticationUser"
+INNER_CREDENTIALS: Final = "innerClientAuthenticationCredentials"
 
 
 class SecuritySettings(Protocol):
@@ -20,11 +27,94 @@ class SecuritySettings(Protocol):
     @property
     def inner_credentials_file(self) -> str: ...
 
+    @property
+    def authentication_enabled(self) -> bool: ...
+
+    @property
+    def authorization_enabled(self) -> bool: ...
+
+    @property
+    def init_authentication_user(self) -> str: ...
+
+    @property
+    def inner_client_credentials(self) -> str: ...
+
+    @property
+    def auth_file(self) -> str: ...
+
+
+def is_secured(settings: SecuritySettings) -> bool:
+    """True for a server that checks who sends each request, and what the sender may do."""
+    return settings.acl_enable or settings.authentication_enabled
+
+
+class AuditSettings(Protocol):
+    """The settings of the audit log, which brokers and name servers share."""
+
+    @property
+    def audit_log_dir(self) -> str: ...
+
+    @property
+    def audit_log_file_bytes(self) -> int: ...
+
+    @property
+    def audit_log_file_count(self) -> int: ...
+
+
+class SenderSettings(Protocol):
+    """The limits of users and addresses, which brokers and name servers share; 0 is no limit."""
+
+    @property
+    def address_requests_per_second_max(self) -> int: ...
+
+    @property
+    def user_requests_per_second_max(self) -> int: ...
+
+    @property
+    def user_bytes_per_second_max(self) -> int: ...
+
+    @property
+    def user_connection_count_max(self) -> int: ...
+
 
 def check_security(settings: SecuritySettings) -> None:
     """Raises ConfigError for security settings that exclude each other."""
     if settings.acl_enable and not settings.plain_acl_file:
         raise ConfigError("aclEnable=true needs the file of accounts: set plainAclFile=PATH/plain_acl.yml")
+    if settings.authentication_enabled != settings.authorization_enabled:
+        on, off = "authenticationEnabled", "authorizationEnabled"
+        if settings.authorization_enabled:
+            on, off = off, on
+        raise ConfigError(
+            f"{on}=true without {off}=true would protect nothing: without the one every user may do everything, "
+            "without the other nothing proves a user; set both"
+        )
+    if settings.acl_enable and settings.authentication_enabled:
+        raise ConfigError(
+            "aclEnable=true and authenticationEnabled=true are two sources of users: keep the one that you manage"
+        )
+    if settings.inner_credentials_file and settings.inner_client_credentials:
+        raise ConfigError(f"innerCredentialsFile and {INNER_CREDENTIALS} are the same thing twice: keep one")
+
+
+def check_where_secrets_are(config: Config, path: str | None) -> None:
+    """Raises ConfigError for a secret that others can see: on a command line, or in the open file ``path``.
+
+    A value that refers to a file or to variables holds no secret.
+    """
+    for key in (INIT_USER, INNER_CREDENTIALS):
+        if not str(config.get(key)).lstrip().startswith("{"):
+            continue
+        if config.origin(key) == ORIGIN_FLAG:
+            raise ConfigError(
+                f"{key} has a secret on the command line, where other users see it: write {key}=file:PATH, and change "
+                "the secret"
+            )
+        if path is not None and config.origin(key) == ORIGIN_FILE and is_open_to_others(Path(path).stat().st_mode):
+            raise ConfigError(
+                f"{path} holds a secret ({key}) and others than its owner can use it: run chmod 600 {path}, or write "
+                f"{key}=file:PATH"
+            )
 
 
 def check_exposure(
@@ -53,8 +143,9 @@ def check_exposure(
     if is_insecure:
         return [f"{open_to}, there is no authentication; use it only on a network where you trust all hosts"]
     raise ConfigError(
-        f"{open_to}: name the users in an ACL file (aclEnable=true, plainAclFile=FILE; a filter server's --acl FILE), "
-        "ask for certificates (tls.server.need.client.auth=require, tls.server.mode=enforcing), listen on 127.0.0.1, "
+        f"{open_to}: make users (pymq auth init DIR prints the settings), name them in an ACL file (aclEnable=true, "
+        "plainAclFile=FILE; a filter server's --acl FILE), ask for certificates (tls.server.need.client.auth=require, "
+        "tls.server.mode=enforcing), listen on 127.0.0.1, "
         "or accept it with --insecure (insecure=true)"
     )
 

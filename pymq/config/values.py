@@ -1,4 +1,4 @@
-"""RocketMQ's values for settings that other modules compare with."""
+"""RocketMQ's values and names of settings that other modules compare with."""
 
 from __future__ import annotations
 
@@ -12,3 +12,16 @@ SLAVE: Final = "SLAVE"
 MASTER_ROLES: Final = frozenset({ASYNC_MASTER, SYNC_MASTER})
 
 SYNC_FLUSH: Final = "SYNC_FLUSH"  # flushDiskType
+
+# Settings that decide how soon segments are deleted: to change one is to delete.
+RETENTION_KEYS: Final = frozenset(
+    {
+        "fileReservedTime",
+        "deleteWhen",
+        "diskMaxUsedSpaceRatio",
+        "diskSpaceCleanForciblyRatio",
+        "cleanFileForciblyEnable",
+        "commitLogBytesMax",
+        "diskFreeBytesMin",
+    }
+)

@@ -20,9 +20,11 @@ from pymq.model.hosts import format_address
 from pymq.net.client import RemotingClient
 from pymq.net.limits import make_budget
 from pymq.net.server import Server
-from pymq.net.tls_settings import Tls
+from pymq.net.ticker import Ticker
+from pymq.net.tls_settings import TlsContexts
 from pymq.security.acl_file import LOOK_PERIOD_MS
 from pymq.security.security import open_security, server_credentials
+from pymq.security.sender_limits import SenderLimits
 from pymq.wire.dispatch import Dispatcher
 
 log = logging.getLogger(__name__)
@@ -32,8 +34,8 @@ log = logging.getLogger(__name__)
 class FilterServerSettings:
     """``broker`` is "host:port".
 
-    Consumers connect to ``advertised_host``, by default the address that is listened on. The last three are
-    :class:`SecuritySettings <pymq.config.security.SecuritySettings>`.
+    Consumers connect to ``advertised_host``, by default the address that is listened on. The settings from
+    ``acl_enable`` on are :class:`SecuritySettings <pymq.config.security.SecuritySettings>`.
     """
 
     broker: str
@@ -45,6 +47,11 @@ class FilterServerSettings:
     acl_enable: bool = False
     plain_acl_file: str = ""
     inner_credentials_file: str = ""
+    authentication_enabled: bool = False
+    authorization_enabled: bool = False
+    init_authentication_user: str = ""
+    inner_client_credentials: str = ""
+    auth_file: str = ""
 
 
 class FilterServer:
@@ -56,13 +63,13 @@ class FilterServer:
         *,
         clock: Clock,
         worker_command: Sequence[str] = COMMAND,
-        tls: Tls | None = None,
+        tls: TlsContexts | None = None,
     ) -> None:
         """``tls``: of the port for consumers and of the connection to the broker.
 
         Raises ConfigError for a file of the security settings that can't be used.
         """
-        tls = tls or Tls(None, None)
+        tls = tls or TlsContexts(None, None)
         self.settings = settings
         self.address = ""
         self.workers = WorkerPool(settings.worker_count, command=worker_command)
@@ -71,7 +78,7 @@ class FilterServer:
         self.server = Server(Dispatcher([], "filter server"), clock=clock, budget=make_budget(), tls=tls.ports)
         credentials = server_credentials(settings)
         self._security = open_security(settings, EVERY_NAME, credentials)
-        self._acl_ticker: asyncio.TimerHandle | None = None
+        self._acl_ticker = Ticker(lambda: LOOK_PERIOD_MS, self._look_at_acl)
         sign = credentials.sign if credentials is not None else None
         self._client = RemotingClient(clock=clock, on_lost=lambda _: self._lost(), sign=sign, tls=tls.outgoing)
         self._link: BrokerLink | None = None
@@ -112,17 +119,16 @@ class FilterServer:
         gate = self._security.gatekeeper if self._security is not None else None
         self.server.dispatcher = Dispatcher(self._handlers.routes(), "filter server", gate=gate)
         if gate is not None:
+            gate.limits = SenderLimits(self._clock)
             gate.add_listener(self._handlers.dismiss_all)
-            self._look_at_acl()
+            self._acl_ticker.start()
         self._spawn(self._link.keep_registered())
         log.info("filter server of broker %s listens on %s", settings.broker, self.address)
         return self.address
 
     async def stop(self) -> None:
         """Leaves the broker, which drops this server from its routes, and ends connections and workers."""
-        if self._acl_ticker is not None:
-            self._acl_ticker.cancel()
-            self._acl_ticker = None
+        self._acl_ticker.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -148,11 +154,8 @@ class FilterServer:
             )
 
     def _look_at_acl(self) -> None:
-        """Follows changes of the ACL file from now on."""
         if self._security is not None:
             self._security.look()
-            loop = asyncio.get_running_loop()
-            self._acl_ticker = loop.call_later(LOOK_PERIOD_MS / 1000, self._look_at_acl)
 
     def _lost(self) -> None:
         if self._link is not None:

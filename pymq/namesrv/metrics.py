@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pymq
 from pymq.config.metrics import parse_labels
+from pymq.metrics.audit import AuditMetrics
 from pymq.metrics.connections import ConnectionMetrics
 from pymq.metrics.family import Collector, Family, Reading, bounded, counter, gauge, single
 from pymq.namesrv.server import NameServer
@@ -59,7 +60,7 @@ class TableMetrics:
         yield single(LOST, table.lost_count)
 
 
-NAMESRV_METRICS = (*TableMetrics.metrics, *ConnectionMetrics.metrics)
+NAMESRV_METRICS = (*TableMetrics.metrics, *ConnectionMetrics.metrics, *AuditMetrics.metrics)
 
 
 class NamesrvMetrics:
@@ -80,4 +81,8 @@ class NamesrvMetrics:
         }
 
     def collectors(self) -> list[Collector]:
-        return [TableMetrics(self._server), ConnectionMetrics(self._server.server)]
+        return [
+            TableMetrics(self._server),
+            ConnectionMetrics(self._server.server),
+            AuditMetrics(self._server.audit),
+        ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -18,10 +17,12 @@ from pymq.namesrv.table import RouteTable
 from pymq.net.limits import make_budget, server_limits
 from pymq.net.memory_budget import MemoryBudget
 from pymq.net.server import Connection, Server
+from pymq.net.ticker import Ticker
 from pymq.net.tls_settings import server_tls
 from pymq.security.acl_file import LOOK_PERIOD_MS
 from pymq.security.credentials import Credentials
-from pymq.security.security import open_security, server_credentials
+from pymq.security.security import open_audit, open_security, server_credentials
+from pymq.security.sender_limits import SenderLimits
 from pymq.wire.controller_codes import CONTROLLER_REFUSALS
 from pymq.wire.dispatch import Dispatcher
 
@@ -64,7 +65,10 @@ class NameServer:
         credentials = credentials or server_credentials(self.config)
         self.security = open_security(self.config, EVERY_NAME, credentials)
         gate = self.security.gatekeeper if self.security is not None else None
-        self.dispatcher = Dispatcher(routes, "name server", CONTROLLER_REFUSALS, gate)
+        if gate is not None:
+            gate.limits = SenderLimits(clock, self.config)
+        self.audit = open_audit(self.config, clock, "name server", EVERY_NAME)
+        self.dispatcher = Dispatcher(routes, "name server", CONTROLLER_REFUSALS, gate, self.audit)
         self.server = Server(
             self.dispatcher,
             clock=clock,
@@ -76,8 +80,11 @@ class NameServer:
         )
         self.config.add_listener(lambda changed: self.server.take_limits(server_limits(self.config)))
         self.address = ""
-        self._ticker: asyncio.TimerHandle | None = None
-        self._acl_ticker: asyncio.TimerHandle | None = None
+        self._tickers = [Ticker(lambda: self.config.scan_interval_ms, self._run_tick)]
+        if self.security is not None:
+            self._tickers.append(Ticker(lambda: LOOK_PERIOD_MS, self.security.look))
+        if self.audit is not None:
+            self._tickers.append(Ticker(lambda: LOOK_PERIOD_MS, self.audit.tick))
 
     async def start(self, host: str | None = None, port: int | None = None) -> int:
         """Listens on ``host:port``, by default as configured (port 0: any free port), and returns the port."""
@@ -85,42 +92,28 @@ class NameServer:
         host = self.config.bind_address if host is None else host
         bound = await self.server.start(host, self.config.listen_port if port is None else port)
         self.address = format_address(host, bound)
-        self._schedule_tick()
-        self._look_at_acl()
+        for ticker in self._tickers:
+            ticker.start()
         log.info("name server listens on %s", self.address)
         return bound
 
     async def stop(self) -> None:
         """Closes the listener and all connections. The registrations exist only in this object."""
-        if self._ticker is not None:
-            self._ticker.cancel()
-            self._ticker = None
-        if self._acl_ticker is not None:
-            self._acl_ticker.cancel()
-            self._acl_ticker = None
+        for ticker in self._tickers:
+            ticker.stop()
         await self.server.stop()
+        if self.audit is not None:
+            self.audit.close()
 
     def tick(self) -> None:
         """Removes the brokers that were silent for too long."""
         for identity in self.table.expire():
             log.warning("broker offline, no sign of life: %s", identity)
 
-    def _schedule_tick(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._ticker = loop.call_later(self.config.scan_interval_ms / 1000, self._run_tick)
-
     def _run_tick(self) -> None:
-        self._schedule_tick()
         begun_s = self.server.turns.begin()
         self.tick()
         self.server.turns.end(begun_s, "job: silent brokers")
-
-    def _look_at_acl(self) -> None:
-        """Follows changes of the ACL file from now on."""
-        if self.security is not None:
-            self.security.look()
-            loop = asyncio.get_running_loop()
-            self._acl_ticker = loop.call_later(LOOK_PERIOD_MS / 1000, self._look_at_acl)
 
     def _connection_closed(self, connection: Connection) -> None:
         for identity in self.table.connection_closed(connection):

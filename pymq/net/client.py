@@ -1,7 +1,7 @@
 """The client side of connections: one per address, many requests in flight, answers matched by their opaque.
 
-Frames written in one turn of the event loop leave in one write. ``data_received`` resolves the futures directly. A
-server's own requests (change notices, offset resets, ...) go to ``on_request``.
+Frames written in one turn of the event loop leave together, WRITE_FRAMES in a write. ``data_received`` resolves the
+futures directly. A server's own requests (change notices, offset resets, ...) go to ``on_request``.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 CONNECT_TIMEOUT_S = 3.0
 WRITE_BUFFER_HIGH_BYTES = 4 * 1024 * 1024
 SWEEP_INTERVAL_MIN_MS = 20
+# So many frames are written without waiting for the turn's end: a server works on them while the turn makes the next
+# ones. Fewer cost both sides more system calls.
+WRITE_FRAMES = 32
 CLOSED_TEXT = "the client is stopped: make a new one, a stopped client can't be started again"
 _NEVER_MS = 1 << 62
 
@@ -372,9 +375,12 @@ class _Connection(asyncio.Protocol):
         self._write(encode_command(command))
 
     def _write(self, frame: bytes) -> None:
-        if not self._out:
+        out = self._out
+        if not out:
             self._loop.call_soon(self._flush)
-        self._out.append(frame)
+        out.append(frame)
+        if len(out) == WRITE_FRAMES:
+            self._flush()
 
     def _flush(self) -> None:
         if self._out and self._transport is not None and not self.closed:

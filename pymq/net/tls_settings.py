@@ -9,14 +9,14 @@ from pymq.config.tls import DISABLED, ENFORCING, NONE, REQUIRE, TlsConfig
 from pymq.net.tls import Identity, ServerTls, WatchedContext, client_context, server_context
 
 
-class Tls(NamedTuple):
+class TlsContexts(NamedTuple):
     """The TLS of a server's ports, and of the connections that it opens; None where they are plain."""
 
     ports: ServerTls | None
     outgoing: WatchedContext | None
 
     @classmethod
-    def of(cls, config: TlsConfig, clock: Clock) -> Tls:
+    def of(cls, config: TlsConfig, clock: Clock) -> TlsContexts:
         """Return both as the settings say. Raises ConfigError."""
         return cls(server_tls(config, clock), outgoing_tls(config, clock))
 

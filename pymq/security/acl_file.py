@@ -1,31 +1,87 @@
-"""AclFile: the users and policies of a 4.x ACL file, read at the start and again whenever the file has changed."""
+"""AclFile: the users and policies of a file, read at the start and again whenever the file has changed.
+
+The file is RocketMQ's of 4.x (``plain_acl.yml``), or the one in which a broker of PyMQ keeps the users of 5.x.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from pymq.errors import ConfigError, UsageError
+from pymq.model import fastjson
+from pymq.security.addresses import AddressRange
 from pymq.security.guard import Guard
 from pymq.security.identities import User, Users
 from pymq.security.plain_acl import parse_plain_acl, users_and_policies
 from pymq.security.policies import Policies
 from pymq.security.private_file import read_private_file
+from pymq.security.user_table import from_json
 
 log = logging.getLogger(__name__)
 
 LOOK_PERIOD_MS: Final = 5000  # between two looks at the file, as RocketMQ's
+USER_FILE_SIZE_MAX_BYTES: Final = 16 * 1024 * 1024  # a file with as many users and entries as a broker keeps
+
+
+class Rules(NamedTuple):
+    """What a file says. ``notes``: what in it has no effect, or opens more than one may think."""
+
+    users: Sequence[User]
+    policies: Policies
+    trusted_from: Sequence[AddressRange] = ()
+    notes: Sequence[str] = ()
+
+
+def read_plain_acl(raw: bytes) -> Rules:
+    """Return the rules of a 4.x ACL file. Raises YamlError with line and column."""
+    acl = parse_plain_acl(raw)
+    users, policies = users_and_policies(acl)
+    return Rules(users, Policies(policies), acl.trusted_from(), acl.notes)
+
+
+def read_user_table(raw: bytes) -> Rules:
+    """Return the rules of a broker's file of users; none of an empty text. Raises UsageError."""
+    if len(raw) > USER_FILE_SIZE_MAX_BYTES:
+        raise UsageError(f"the file has more than {USER_FILE_SIZE_MAX_BYTES} bytes, the limit: is it a file of users?")
+    try:
+        content = fastjson.loads(raw) if raw else {}
+    except fastjson.JsonError as error:
+        raise UsageError(f"the file is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise UsageError("the file is no JSON object: name a broker's config/auth.json, or a copy of it")
+    table = from_json(content)
+    return Rules(list(table.users), table.policies)
+
+
+def read_user_file(path: str, *, is_optional: bool) -> bytes:
+    """Return the content of a broker's file of users; nothing of one that ``is_optional`` and not there yet."""
+    return read_private_file(path, USER_FILE_SIZE_MAX_BYTES, is_optional=is_optional)
 
 
 class AclFile:
     """One file and the guard that it makes."""
 
     def __init__(
-        self, path: str, cluster: str, server_user: User | None, read: Callable[[str], bytes] = read_private_file
+        self,
+        path: str,
+        cluster: str,
+        server_user: User | None,
+        read: Callable[[str], bytes] = read_private_file,
+        *,
+        key: str = "plainAclFile",
+        parse: Callable[[bytes], Rules] = read_plain_acl,
+        first_administrator: Callable[[], User | None] = lambda: None,
     ) -> None:
-        """``cluster``: the server's, see :class:`Guard`; ``server_user``: the user of servers, beside the file's."""
+        """``cluster``: the server's, see :class:`Guard`; ``server_user``: the user of servers, beside the file's.
+
+        ``key`` is the setting that names the file; ``first_administrator`` is asked for one when the file has none.
+        """
         self.path = path
+        self._key = key
+        self._parse = parse
+        self._first_administrator = first_administrator
         self._cluster = cluster
         self._server_user = server_user
         self._read = read
@@ -38,7 +94,7 @@ class AclFile:
             self._seen = self._read(self.path)
             return self._guard(self._seen)
         except UsageError as error:
-            raise ConfigError(f"plainAclFile: {self._named(error)}") from error
+            raise ConfigError(f"{self._key}: {self._named(error)}") from error
 
     def look(self) -> Guard | None:
         """Return another guard if the file has changed, None if it has not, or can't be used: the old rules stay."""
@@ -58,19 +114,26 @@ class AclFile:
         return guard
 
     def _guard(self, raw: bytes) -> Guard:
-        acl = parse_plain_acl(raw)
-        for note in acl.notes:
+        rules = self._parse(raw)
+        for note in rules.notes:
             log.warning("%s: %s", self.path, note)
-        users, policies = users_and_policies(acl)
+        users = list(rules.users)
+        if not any(user.is_administrator for user in users) and (first := self._first_administrator()) is not None:
+            users.append(first)
         if self._server_user is not None:
-            if any(user.name == self._server_user.name for user in users):
-                raise UsageError(
-                    f"the account {self._server_user.name} is the servers' own one, in innerCredentialsFile: give one "
-                    "of the two another accessKey"
-                )
+            check_server_name(users, self._server_user)
             users.append(self._server_user)
-        return Guard(Users(users, acl.trusted_from()), Policies(policies), self._cluster)
+        return Guard(Users(users, rules.trusted_from), rules.policies, self._cluster)
 
     def _named(self, error: UsageError) -> str:
         text = str(error)
         return text if text.startswith(self.path) else f"{self.path}: {text}"
+
+
+def check_server_name(users: Sequence[User], server_user: User) -> None:
+    """Raises UsageError when one of ``users`` has the name of the servers' own user."""
+    if any(user.name == server_user.name for user in users):
+        raise UsageError(
+            f"the account {server_user.name} is the servers' own one, in innerCredentialsFile: give one of the two "
+            "another accessKey"
+        )

@@ -91,9 +91,21 @@ class Credentials:
             ext = {**ext, SECURITY_TOKEN: self._security_token}
         command.ext = signed_fields(self.access_key, self._secret, ext, command.body)
 
+    def prove(self, content: bytes) -> bytes:
+        """Return 32 bytes that only a holder of the same secret can make of ``content``."""
+        return self._secret.prove(content)
+
     def server_user(self) -> User:
         """Return the user that servers are among each other when they sign with these credentials."""
-        return User(self.access_key, self._secret, UserType.INNER)
+        return self.user(UserType.INNER)
+
+    def user(self, kind: UserType) -> User:
+        """Return the user of that type that these credentials prove."""
+        return User(self.access_key, self._secret, kind)
+
+    def reveal(self) -> str:
+        """Return the secret, to be sent to a broker that makes the user."""
+        return self._secret.reveal()
 
     def __repr__(self) -> str:
         return f"Credentials({self.access_key!r}, ***)"

@@ -10,6 +10,8 @@ from pymq.model.sized_cache import SizedCache
 from pymq.security.addresses import Address, parse_address
 from pymq.security.guard import Guard
 from pymq.security.identities import Identity
+from pymq.security.sender_limits import SenderLimits
+from pymq.security.signature import ACCESS_KEY
 from pymq.wire.access import Access
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer
@@ -24,6 +26,10 @@ class Admitted(NamedTuple):
     guard: Guard
     identity: Identity
     address: Address
+
+    @property
+    def name(self) -> str:
+        return self.identity.name
 
     def check(self, access: Access, request: Command, header: Header | None) -> None:
         """Raises Refusal when the sender may not send this request."""
@@ -40,6 +46,7 @@ class Gatekeeper:
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
         self.refused_count = 0  # requests whose sender is not proven
+        self.limits: SenderLimits | None = None
         self._on_change: list[Callable[[], None]] = []
         # Peers' addresses by their text, "host:port".
         self._addresses = SizedCache[str, Address](
@@ -57,10 +64,24 @@ class Gatekeeper:
             listener()
 
     def admit(self, request: Command, peer: Peer) -> Admitted:
-        """Return the sender of a request. Raises Refusal(NO_PERMISSION)."""
-        guard, address = self.guard, self._addresses[peer.address]
+        """Return the sender of a request. Raises Refusal: NO_PERMISSION, or SYSTEM_BUSY beyond a limit."""
+        limits = self.limits
+        if limits is not None:
+            limits.check_address(self._addresses[peer.address])
         try:
-            return Admitted(guard, guard.identify(request, address), address)
+            admitted = self.prove(request, peer)
         except Refusal:
             self.refused_count += 1
+            if limits is not None and request.ext.get(ACCESS_KEY):
+                limits.failed_proofs.note(self._addresses[peer.address])
             raise
+        if limits is not None and limits.is_on:
+            limits.check_user(admitted.identity, request, peer)
+        return admitted
+
+    def prove(self, request: Command, peer: Peer) -> Admitted:
+        """As :meth:`admit`, but counts nothing: a fast path asks, and leaves what is refused to the plain path."""
+        guard, address, limits = self.guard, self._addresses[peer.address], self.limits
+        if limits is not None and limits.failed_proofs.has_blocked:
+            limits.failed_proofs.check(address)
+        return Admitted(guard, guard.identify(request, address), address)

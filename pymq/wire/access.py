@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -26,14 +26,19 @@ from pymq.model.pop import NORMAL, normal_topic
 from pymq.wire.command import Command
 from pymq.wire.header import Header
 
+CHANGES: Final = frozenset({Action.CREATE, Action.UPDATE, Action.DELETE})
 FindNeeds = Callable[[Command, Any, str], Iterable[Need]]
 
 
 class Claim(NamedTuple):
-    """One part of an access: finds needs in a request. ``fields`` are the header's attributes that it reads."""
+    """One part of an access: finds needs in a request. ``fields`` are the header's attributes that it reads.
+
+    ``actions``: those of which its needs want one each; empty when they are not the same for all requests.
+    """
 
     fields: tuple[str, ...]
     find: FindNeeds  # takes the request, its typed header and the server's cluster
+    actions: tuple[Action, ...] = ()
 
 
 class Access(NamedTuple):
@@ -42,6 +47,11 @@ class Access(NamedTuple):
     claims: tuple[Claim, ...]
     found_topic: tuple[Action, ...] = ()  # of these the sender needs one on the topic that the handler finds
     peers_only: bool = False  # for brokers and filter servers, which have the broker-to-broker credential
+
+    @property
+    def is_change(self) -> bool:
+        """True for requests of operators that create, change or delete something: an audit log names each of them."""
+        return any(claim.actions and CHANGES.issuperset(claim.actions) for claim in self.claims)
 
     def needs(self, request: Command, header: Header | None, cluster: str) -> list[Need]:
         """Return all needs of ``request``: the sender must be allowed each of them.
@@ -87,7 +97,7 @@ def topic(*actions: Action, field: str = "topic") -> Claim:
         name = _named(header, field)
         return () if name is None else (topic_need(name, *actions),)
 
-    return Claim((field,), find)
+    return Claim((field,), find, actions)
 
 
 def topics(*actions: Action, field: str, separator: str) -> Claim:
@@ -96,7 +106,7 @@ def topics(*actions: Action, field: str, separator: str) -> Claim:
     def find(request: Command, header: Any, cluster: str) -> Iterable[Need]:
         return (topic_need(name, *actions) for name in (getattr(header, field) or "").split(separator) if name)
 
-    return Claim((field,), find)
+    return Claim((field,), find, actions)
 
 
 def group(*actions: Action, field: str = "consumer_group") -> Claim:
@@ -106,7 +116,7 @@ def group(*actions: Action, field: str = "consumer_group") -> Claim:
         name = _named(header, field)
         return () if name is None else (group_need(name, *actions),)
 
-    return Claim((field,), find)
+    return Claim((field,), find, actions)
 
 
 def groups(*actions: Action, field: str, separator: str) -> Claim:
@@ -115,7 +125,7 @@ def groups(*actions: Action, field: str, separator: str) -> Claim:
     def find(request: Command, header: Any, cluster: str) -> Iterable[Need]:
         return (group_need(name, *actions) for name in (getattr(header, field) or "").split(separator) if name)
 
-    return Claim((field,), find)
+    return Claim((field,), find, actions)
 
 
 def popped_topic(*actions: Action) -> Claim:
@@ -127,12 +137,12 @@ def popped_topic(*actions: Action) -> Claim:
             return (group_need(of_group, *actions),)
         return (topic_need(name, *actions),)
 
-    return Claim(("topic", "consumer_group"), find)
+    return Claim(("topic", "consumer_group"), find, actions)
 
 
 def cluster(*actions: Action) -> Claim:
     """The server's own cluster; for a name server all clusters."""
-    return Claim((), lambda request, header, name: (cluster_need(name, *actions),))
+    return Claim((), lambda request, header, name: (cluster_need(name, *actions),), actions)
 
 
 def named_cluster(*actions: Action, field: str) -> Claim:
@@ -141,18 +151,18 @@ def named_cluster(*actions: Action, field: str) -> Claim:
     def find(request: Command, header: Any, cluster: str) -> Iterable[Need]:
         return (cluster_need(getattr(header, field) or EVERY_NAME, *actions),)
 
-    return Claim((field,), find)
+    return Claim((field,), find, actions)
 
 
 def every_topic(*actions: Action) -> Claim:
     """All topics at once."""
     every = Need(Resource(ResourceKind.TOPIC, EVERY_NAME), actions)
-    return Claim((), lambda request, header, name: (every,))
+    return Claim((), lambda request, header, name: (every,), actions)
 
 
-def in_body(find: Callable[[bytes, str], Iterable[Need]]) -> Claim:
+def in_body(find: Callable[[bytes, str], Iterable[Need]], *actions: Action) -> Claim:
     """Needs that the body names. ``find`` takes the body and the server's cluster. It raises Refusal."""
-    return Claim((), lambda request, header, name: find(request.body, name))
+    return Claim((), lambda request, header, name: find(request.body, name), actions)
 
 
 def _named(header: Header, field: str) -> str | None:

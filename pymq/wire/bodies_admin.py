@@ -7,7 +7,7 @@ fastjson writes a map by queue with whole JSON objects as keys; here those keys 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -107,39 +107,71 @@ class ConsumeOffset(msgspec.Struct, rename="camel", kw_only=True):
         return self.broker_offset - self.consumer_offset
 
 
+def sum_of_known(figures: Iterable[int | None]) -> int | None:
+    """Return the sum; None when one figure is unknown."""
+    total = 0
+    for figure in figures:
+        if figure is None:
+            return None
+        total += figure
+    return total
+
+
 class TopicLag(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
     """How far a group is behind in one topic of one broker, or of several.
 
     ``lag`` counts the messages in queues with a committed offset. ``unknown_queues`` have messages and no committed
-    offset. ``waiting_since_ms`` is the store time of the oldest message that waits, Unix ms, 0 when none does or it
-    was not asked for. ``committed`` is the sum of the committed offsets: it grows by what the group consumes.
+    offset. ``committed`` is the sum of the committed offsets: it grows by what the group consumes. ``pulled`` is the
+    sum of the pulled ones, none of which is below the committed one.
+
+    ``waiting_since_ms`` is the store time of the oldest message that waits, ``consumed_ms`` the earliest store time of
+    a last consumed message, of the queues with further ones; Unix ms, 0 without such a message. They and ``pulled`` are
+    only there when times were asked for. None is what a broker does not report: RocketMQ's don't count ``invisible``.
     """
 
     queues: int = 0
     lag: int = 0
-    committed: int = 0
-    invisible: int = 0
+    committed: int | None = None
+    pulled: int | None = None
+    invisible: int | None = 0
     unknown_queues: int = 0
     waiting_since_ms: int = 0
+    consumed_ms: int = 0
 
     def plus(self, other: TopicLag) -> TopicLag:
         """Return the sum with the same topic's figures on another broker."""
-        times = [ms for ms in (self.waiting_since_ms, other.waiting_since_ms) if ms]
         return TopicLag(
             queues=self.queues + other.queues,
             lag=self.lag + other.lag,
-            committed=self.committed + other.committed,
-            invisible=self.invisible + other.invisible,
+            committed=sum_of_known((self.committed, other.committed)),
+            pulled=sum_of_known((self.pulled, other.pulled)),
+            invisible=sum_of_known((self.invisible, other.invisible)),
             unknown_queues=self.unknown_queues + other.unknown_queues,
-            waiting_since_ms=min(times, default=0),
+            waiting_since_ms=_earlier(self.waiting_since_ms, other.waiting_since_ms),
+            consumed_ms=_earlier(self.consumed_ms, other.consumed_ms),
         )
 
 
+def _earlier(one_ms: int, other_ms: int) -> int:
+    """Return the earlier of two times, of which 0 stands for none."""
+    return min(one_ms, other_ms) if one_ms and other_ms else one_ms or other_ms
+
+
+def add_lag(lags: dict[str, TopicLag], topic: str, lag: TopicLag) -> None:
+    """Add the figures of a further broker or queue to those of the topic."""
+    known = lags.get(topic)
+    lags[topic] = lag if known is None else known.plus(lag)
+
+
 class ConsumeStats(msgspec.Struct, rename="camel", kw_only=True):
-    """GET_CONSUME_STATS (208). ``pymq_topics`` comes instead of the table from PyMQ's brokers, when asked for."""
+    """GET_CONSUME_STATS (208). ``pymq_topics`` comes instead of the table from PyMQ's brokers, when asked for.
+
+    ``pymq_counts_invisible`` is true from them: where a queue has no ``pymq_invisible``, it is 0.
+    """
 
     consume_tps: float = 0.0
     offset_table: dict[MessageQueue, ConsumeOffset] = {}
+    pymq_counts_invisible: bool | None = None
     pymq_topics: dict[str, TopicLag] | None = None
 
 
@@ -280,11 +312,12 @@ class StatsWindow(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class StatsData(msgspec.Struct, rename="camel", kw_only=True):
-    """VIEW_BROKER_STATS_DATA (315)."""
+    """VIEW_BROKER_STATS_DATA (315). ``pymq_keys`` has, from PyMQ's brokers when asked for, the windows by key."""
 
     stats_minute: StatsWindow = msgspec.field(default_factory=StatsWindow)
     stats_hour: StatsWindow = msgspec.field(default_factory=StatsWindow)
     stats_day: StatsWindow = msgspec.field(default_factory=StatsWindow)
+    pymq_keys: dict[str, StatsData] | None = None
 
 
 class ConsumeQueueEntry(msgspec.Struct, rename="camel", kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from pymq.errors import PymqError, Refusal, StoreUnavailableError
 from pymq.wire.access import Access
@@ -98,8 +98,28 @@ class Peer(Protocol):
         ...
 
 
+class _HeardPeer:
+    """A peer whose late answer to one request is heard. All else is the peer's own."""
+
+    def __init__(self, peer: Peer, hear: Callable[[Reply], None]) -> None:
+        self._peer = peer
+        self._hear = hear
+
+    def answer(self, request: Command, reply: Reply) -> None:
+        self._hear(reply)
+        self._peer.answer(request, reply)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._peer, name)
+
+
 class Sender(Protocol):
     """The proven sender of one request."""
+
+    @property
+    def name(self) -> str:
+        """The user's name, for an operator."""
+        ...
 
     def check(self, access: Access, request: Command, header: Header | None) -> None:
         """Raises Refusal when the sender may not send this request."""
@@ -115,6 +135,14 @@ class Gate(Protocol):
 
     def admit(self, request: Command, peer: Peer) -> Sender:
         """Return the sender of a request, as it arrived. Raises Refusal when nothing proves one."""
+        ...
+
+
+class Auditor(Protocol):
+    """Keeps what operators changed, and what was refused."""
+
+    def note(self, request: Command, peer: Peer, route: Route | None, sender: Sender | None, reply: Reply) -> None:
+        """Keep that this was answered. ``sender`` is None when nothing proves one."""
         ...
 
 
@@ -151,10 +179,11 @@ class Dispatcher:
         server_kind: str,
         refused: Mapping[int, str] | None = None,
         gate: Gate | None = None,
+        auditor: Auditor | None = None,
     ) -> None:
         """``server_kind`` ("broker") appears in remarks; ``refused`` maps known codes to why they aren't served.
 
-        Without a ``gate`` every peer may send every request.
+        Without a ``gate`` every peer may send every request. ``auditor`` hears of changes and refusals.
 
         Raises TypeError for a row whose access column is no access, or reads fields that its header does not have.
         """
@@ -162,10 +191,12 @@ class Dispatcher:
         self._server_kind = server_kind
         self._refused = dict(refused or {})
         self._gate = gate
+        self._auditor = auditor
         for route in routes:
             assert route.code not in self.routes, f"request code {route.code} has two handlers"
             _check_access(route)
             self.routes[route.code] = route
+        self._changes = frozenset(route.code for route in self.routes.values() if route.access.is_change)
 
     def dispatch(self, peer: Peer, command: Command) -> Reply | None:
         """Return the answer, or None when it comes later. For a one-way request the caller drops the answer."""
@@ -176,6 +207,7 @@ class Dispatcher:
                 f"the body of {request_name(command.code)} has {len(command.body)} bytes, the limit is "
                 f"{BODY_SIZE_MAX_BYTES}: send less at once",
             )
+        sender = None
         try:
             sender = self._gate.admit(command, peer) if self._gate is not None else None
             if route is None:
@@ -185,16 +217,30 @@ class Dispatcher:
                 sender.check(route.access, command, header)
                 if route.access.found_topic:
                     command.found_topic_check = partial(sender.check_found_topic, route.access)
-            return route.handler(command, header, peer)
+            reply = route.handler(command, header, self._heard(command, peer, route, sender))
         except PymqError as error:
-            return error_reply(error)
+            reply = error_reply(error)
         except Exception as error:
             name = request_name(command.code)
             log.exception("%s from %s failed", name, peer.address)
-            return Reply(
+            reply = Reply(
                 ResponseCode.SYSTEM_ERROR,
                 f"{name} failed inside the {self._server_kind}: {type(error).__name__}: {error}",
             )
+        if (
+            self._auditor is not None
+            and reply is not None
+            and (command.code in self._changes or reply.code == ResponseCode.NO_PERMISSION)
+        ):
+            self._auditor.note(command, peer, route, sender, reply)
+        return reply
+
+    def _heard(self, command: Command, peer: Peer, route: Route, sender: Sender | None) -> Peer:
+        """Return the peer for a handler: the auditor hears a late answer to a change."""
+        auditor = self._auditor
+        if auditor is None or command.code not in self._changes:
+            return peer
+        return cast(Peer, _HeardPeer(peer, lambda reply: auditor.note(command, peer, route, sender, reply)))
 
     def _not_served(self, code: int) -> Reply:
         why = self._refused.get(code, "it is not served here")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,11 @@ from pymq.security.guard import Guard
 from pymq.security.identities import Users
 from pymq.security.plain_acl import parse_plain_acl, users_and_policies
 from pymq.security.policies import Policies
+from pymq.wire.bodies_auth import AclEntryInfo
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import SERIALIZE_JSON, SERIALIZE_ROCKETMQ, Command, decode_command, encode_command
+from pymq.wire.ha import encode_report
 from tests.broker.fast.test_pull import fields as pull_fields
 from tests.broker.fast.test_send import TOPIC, opened, ordinary
 from tests.broker.handlers.test_clients import beat
@@ -254,12 +257,19 @@ def test_a_secured_cluster_serves_proven_users_and_follows_its_file(tmp_path: Pa
     }
 
     async def scenario() -> None:
-        namesrv = NameServer(clock=SystemClock(), config=load_namesrv_config(None, keys))
+        namesrv = NameServer(
+            clock=SystemClock(), config=load_namesrv_config(None, {**keys, "auditLogDir": str(tmp_path / "names")})
+        )
         await namesrv.start(port=0)
-        master = make_broker(tmp_path / "master", namesrv.address, haSlaveHosts="127.0.0.1", **keys)
+        directory = str(tmp_path / "audit")
+        master = make_broker(
+            tmp_path / "master", namesrv.address, haSlaveHosts="127.0.0.1", auditLogDir=directory, **keys
+        )
         await master.start()
         slave = make_broker(tmp_path / "slave", namesrv.address, brokerId="1", **keys)
         await slave.start()
+        stranger_reads, stranger_says = await asyncio.open_connection("127.0.0.1", master.config.ha_listen_port)
+        stranger_says.write(encode_report(0))  # haSlaveHosts names its host
         queue = MessageQueue("orders", "broker-a", 0)
         try:
             assert len(namesrv.table.brokers) == 2  # the servers sign
@@ -295,6 +305,72 @@ def test_a_secured_cluster_serves_proven_users_and_follows_its_file(tmp_path: Pa
                 private(acl, "accounts: 1")
                 master.run_jobs()  # the old rules stay
                 await producer.send(Message("orders", b"3"), queue=queue)
+        finally:
+            await slave.stop()
+            await master.stop()
+            await namesrv.stop()
+        assert await stranger_reads.read() == b""
+        stranger_says.close()
+
+    asyncio.run(scenario())
+    at_broker, at_names = (_refused(tmp_path / name) for name in ("audit", "names"))
+    assert ("broker-a-0", "consumer", True, "PULL_MESSAGE") in at_broker
+    assert {("name server", "", False), ("name server", "producer", False)} <= {line[:3] for line in at_names}
+
+
+def _refused(directory: Path) -> set[tuple[Any, ...]]:
+    """Return server, user, whether it was proven, and request of each refusal in an audit log."""
+    lines = [json.loads(line) for line in (directory / "audit.log").read_text().splitlines()]
+    return {(one["server"], one["user"], one["proven"], one["name"]) for one in lines if one["what"] == "refusal"}
+
+
+def test_users_of_a_broker_reach_its_slave_and_lose_their_rights_at_once(tmp_path: Path) -> None:
+    root = private(tmp_path / "root.yml", "accessKey: root\nsecretKey: root-secret\n")
+    inner = private(tmp_path / "inner.yml", "accessKey: servers\nsecretKey: inner-secret\n")
+    keys: dict[str, Any] = {
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+        "initAuthenticationUser": f"file:{root}",
+        "innerClientAuthenticationCredentials": f"file:{inner}",
+    }
+
+    async def scenario() -> None:
+        path = tmp_path / "master" / "config" / "auth.json"
+        namesrv = NameServer(clock=SystemClock(), config=load_namesrv_config(None, {**keys, "authFile": str(path)}))
+        await namesrv.start(port=0)
+        master = make_broker(tmp_path / "master", namesrv.address, haSlaveHosts="127.0.0.1", **keys)
+        await master.start()
+        slave = make_broker(tmp_path / "slave", namesrv.address, brokerId="1", **keys)
+        await slave.start()
+        assert path.stat().st_mode & 0o777 == 0o600  # also when it was made for the first administrator
+        queue = MessageQueue("orders", "broker-a", 0)
+        try:
+            async with Admin(namesrv.address, credentials=credentials("root")) as admin:
+                await admin.auth.create_user(master.address, "ada", "ada-secret")
+                names = ("Topic:ord*", "Group:G")
+                entries = [AclEntryInfo(resource=name, actions=["Sub"], decision="Allow") for name in names]
+                await admin.auth.put_acl(master.address, "ada", entries)
+                assert namesrv.security is not None
+                namesrv.security.look()
+                async with Producer("P", namesrv=namesrv.address, credentials=credentials("root")) as producer:
+                    await producer.send(Message("orders", b"0"), queue=queue)
+                async with PullConsumer("G", namesrv=namesrv.address, credentials=credentials("ada")) as consumer:
+                    assert [message.body for message in (await consumer.pull(queue, 0)).messages()] == [b"0"]
+                    waiting = asyncio.ensure_future(consumer.pull(queue, 1, suspend_ms=15_000))
+                    await until(lambda: master.parts is not None and master.parts.requests.long_polls.count == 1)
+                    await admin.auth.delete_user(master.address, "ada")
+                    assert (await waiting).messages() == []
+                    with pytest.raises(RefusedError, match="User:ada is not found"):
+                        await consumer.pull(queue, 1)
+                await admin.auth.create_user(master.address, "bob", "bob-secret")
+
+                def has_followed() -> bool:
+                    return slave.parts is not None and slave.parts.metadata.auth.table.users.get("bob") is not None
+
+                await until(has_followed)
+                await admin.auth.create_user(slave.address, "eve", "eve-secret")  # left to its master
+                found = await admin.auth.users(slave.address)
+                assert [user.username for user in found] == ["bob", "root"]
         finally:
             await slave.stop()
             await master.stop()

@@ -18,27 +18,12 @@ from pymq.config import load_broker_config, load_namesrv_config
 from pymq.errors import ConfigError, UnreachableError
 from pymq.filterserver.server import FilterServer, FilterServerSettings
 from pymq.namesrv.server import NameServer
-from pymq.net import tls_settings
+from pymq.net.tls_settings import TlsContexts
 from pymq.store.disk.fs import RealFiles
-from tests.certificates import certificates
+from tests.certificates import certificates, mutual_tls_settings
 
 DEADLINE_S = 30
 SMALL = {"mappedFileSizeCommitLog": "1MB", "maxHashSlotNum": "1000", "maxIndexNum": "4000", "listenPort": "0"}
-
-
-def tls_keys() -> dict[str, str]:
-    """The settings of a server whose own connections show its certificate, which every server asks for."""
-    files = certificates()
-    return {
-        "tls.server.mode": "enforcing",
-        "tls.server.certPath": str(files.server.cert_path),
-        "tls.server.keyPath": str(files.server.key_path),
-        "tls.server.need.client.auth": "require",
-        "tls.server.trustCertPath": files.ca_path,
-        "tls.client.trustCertPath": files.ca_path,
-        "tls.client.certPath": str(files.server.cert_path),
-        "tls.client.keyPath": str(files.server.key_path),
-    }
 
 
 def test_a_cluster_works_when_every_port_takes_only_mutual_tls(tmp_path: Path) -> None:
@@ -46,11 +31,11 @@ def test_a_cluster_works_when_every_port_takes_only_mutual_tls(tmp_path: Path) -
     tls = Tls(files.ca_path, str(files.client.cert_path), str(files.client.key_path))
 
     async def scenario() -> None:
-        namesrv = NameServer(clock=SystemClock(), config=load_namesrv_config(None, tls_keys()))
+        namesrv = NameServer(clock=SystemClock(), config=load_namesrv_config(None, mutual_tls_settings()))
         await namesrv.start(port=0)
         brokers = []
         for broker_id in ("0", "1"):
-            keys = {**SMALL, "brokerId": broker_id, "namesrvAddr": namesrv.address, **tls_keys()}
+            keys = {**SMALL, "brokerId": broker_id, "namesrvAddr": namesrv.address, **mutual_tls_settings()}
             keys |= {"storePathRootDir": str(tmp_path / broker_id), "metricsExporterType": "PROM"}
             config = load_broker_config(None, {**keys, "metricsPromExporterPort": "0"})
             brokers.append(Broker(config, clock=SystemClock(), files=RealFiles(), rng=random.Random(broker_id)))
@@ -71,7 +56,7 @@ def test_a_cluster_works_when_every_port_takes_only_mutual_tls(tmp_path: Path) -
                 filters = FilterServer(
                     FilterServerSettings(broker=address, host="127.0.0.1", port=0, worker_count=1),
                     clock=SystemClock(),
-                    tls=tls_settings.Tls.of(config, SystemClock()),
+                    tls=TlsContexts.of(config, SystemClock()),
                 )
                 await filters.start()
                 while not filters.is_registered:  # noqa: ASYNC110

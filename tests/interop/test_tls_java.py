@@ -12,7 +12,7 @@ import pytest
 from pymq.client import Admin, Tls
 from pymq.model.tables import TopicConfig
 from pymq.offline.certificates import PemFiles
-from tests.certificates import certificates
+from tests.certificates import certificates, mutual_tls_settings
 from tests.interop.support.maven import compiled
 from tests.interop.support.programs import ProgramOutput, run_program
 from tests.interop.support.pymq_server import PymqServer
@@ -24,18 +24,7 @@ CLIENTS = ["client-4.9.8", "client-5.3.3"]
 
 @pytest.fixture(scope="module")
 def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PymqServer]:
-    files = certificates()
-    settings = {
-        "tls.server.mode": "enforcing",
-        "tls.server.certPath": str(files.server.cert_path),
-        "tls.server.keyPath": str(files.server.key_path),
-        "tls.server.need.client.auth": "require",
-        "tls.server.trustCertPath": files.ca_path,
-        "tls.client.trustCertPath": files.ca_path,
-        "tls.client.certPath": str(files.server.cert_path),
-        "tls.client.keyPath": str(files.server.key_path),
-    }
-    started = PymqServer(tmp_path_factory.mktemp("tls-server"), settings)
+    started = PymqServer(tmp_path_factory.mktemp("tls-server"), mutual_tls_settings())
     yield started
     started.stop()
 

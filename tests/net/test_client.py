@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from types import SimpleNamespace
 from typing import Any, Never
 
 import pytest
@@ -11,10 +12,11 @@ import pytest
 from pymq.clock import SystemClock
 from pymq.errors import ClosedError, RefusedError, RequestTimeoutError, UnreachableError
 from pymq.model.route import BrokerData
-from pymq.net.client import RemotingClient
+from pymq.net.client import WRITE_FRAMES, RemotingClient
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import FLAG_ONEWAY, Command, request
 from pymq.wire.dispatch import Reply
+from pymq.wire.framing import FrameBuffer
 from tests.client.fake_broker import NO_ANSWER, FakeServer
 
 ECHO = 901
@@ -55,6 +57,26 @@ def test_answers_in_any_order_find_their_requests() -> None:
         answers = await asyncio.gather(*calls)
         assert [answer.ext["n"] for answer in answers] == [str(n) for n in range(50)]
         assert len({command.opaque for command in server.requests[ECHO]}) == 50
+
+    run(scenario)
+
+
+def test_the_first_frames_of_a_long_turn_leave_before_its_end(monkeypatch: Any) -> None:
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
+        await client.invoke(server.address, request(ECHO))
+        connection = client._connections[server.address]
+        transport: Any = connection._transport
+        writes: list[bytes] = []
+        recorder = SimpleNamespace(write=writes.append, close=transport.close, abort=transport.abort)
+        monkeypatch.setattr(connection, "_transport", recorder)
+        calls = [client.call(server.address, request(ECHO, {"n": f"{n:02}"}), 30) for n in range(2 * WRITE_FRAMES + 3)]
+        before_end = len(writes)
+        await asyncio.sleep(0)
+        counts = [len(FrameBuffer().feed(write)) for write in writes]
+        assert (before_end, counts) == (2, [WRITE_FRAMES, WRITE_FRAMES, 3])
+        transport.write(b"".join(writes))
+        answers = await asyncio.gather(*[call for call in calls if call is not None])
+        assert [int(answer.ext["n"]) for answer in answers] == list(range(2 * WRITE_FRAMES + 3))
 
     run(scenario)
 

@@ -16,7 +16,7 @@ from pymq.net.tls import Identity, WatchedContext
 from tests.certificates import certificates
 from tests.net import test_listener, test_tls
 from tests.net.test_listener import trusting
-from tests.planting import Bug, Seam, Text, does_nothing
+from tests.planting import Bug, Seam, Text, does_nothing, follow, is_caught
 
 run = test_listener.runner_on(asyncio.new_event_loop)
 
@@ -67,26 +67,16 @@ BUGS = [
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_seeded_bug_is_caught(
-    bug: Bug, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with bug.planted(), warnings.catch_warnings(action="ignore", category=ResourceWarning):
-        for module in (test_listener, test_tls):  # a bug is planted in the package, they imported from it
-            for name in ("client_context", "server_context"):
-                monkeypatch.setattr(module, name, getattr(tls, name), raising=False)
-        is_caught = not all(passes(TESTS[suite], tmp_path, caplog) for suite in bug.suites)
+def test_a_seeded_bug_is_caught(bug: Bug, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def run_suite(suite: str) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            for module in (test_listener, test_tls):
+                follow(module, patch)
+            TESTS[suite](tmp_path, caplog)
+
+    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+        assert is_caught(bug, run_suite), f"{bug} passed {bug.suites}"
         gc.collect()  # what a failing test left open
-    assert is_caught, f"{bug} passed {bug.suites}"
-
-
-def passes(
-    test: Callable[[Path, pytest.LogCaptureFixture], None], path: Path, caplog: pytest.LogCaptureFixture
-) -> bool:
-    try:
-        test(path, caplog)
-    except (Exception, pytest.fail.Exception):
-        return False
-    return True
 
 
 @pytest.mark.parametrize("name", TESTS)

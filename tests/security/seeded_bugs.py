@@ -7,25 +7,36 @@ from __future__ import annotations
 
 from pymq.broker.fast.secured import PlainCheck, SendCheck
 from pymq.broker.handlers import transactions
+from pymq.broker.handlers.auth import AuthHandlers
 from pymq.broker.handlers.query import QueryHandlers
 from pymq.broker.handlers.relay import RelayHandlers
+from pymq.broker.handlers.replicas import MasterReplicaHandlers
 from pymq.broker.messages.long_polls import LongPolls
 from pymq.broker.messages.retries import Retries
+from pymq.broker.metadata.auth_manager import AuthManager
 from pymq.broker.pop.pop_polls import PopPolls
+from pymq.broker.replication.master.ha_service import HaService
+from pymq.broker.replication.peer_proof import PeerProof
+from pymq.config import security as config_security
 from pymq.model import access as model
-from pymq.security import acl_5x, addresses, plain_acl, policies, signature
+from pymq.security import acl_5x, addresses, audit, plain_acl, policies, sender_limits, signature
 from pymq.security.addresses import AddressRange
+from pymq.security.audit import Audit
+from pymq.security.audit_file import AuditFile
 from pymq.security.identities import Users
 from pymq.security.plain_acl import Account
 from pymq.security.policies import Entry, Policies, ResourcePattern
+from pymq.security.sender_limits import Buckets, FailedProofs
 from pymq.security.signature import Secret
+from pymq.security.user_table import UserTable
 from pymq.security.yaml_tree import _Builder
 from pymq.wire import access as wire
-from pymq.wire import dispatch
+from pymq.wire import dispatch, ha
 from tests.planting import Bug, Seam, Text, does_nothing, gives
 
 _SIGNATURE, _POLICIES, _USERS, _ROWS = "test_signature", "test_policies", "test_identities", "test_rows"
-_BROKER = "test_security"
+_BROKER, _HA, _AUDIT, _LIMITS = "test_security", "test_ha_proof", "test_audit", "test_sender_limits"
+_TABLE, _AUTH = "test_user_table", "test_auth"
 _RULES = f"{_POLICIES}.test_each_rule"
 
 BUGS = [
@@ -200,6 +211,64 @@ BUGS = [
         Text(dispatch._check_access, "not isinstance(route.access, Access)", "False"),
         (f"{_ROWS}.test_a_row_whose_access_is_none_can_not_be_registered",),
     ),
+    # -- users that operators change
+    Bug(
+        "a normal user makes an administrator",
+        Text(UserTable.with_new_user, "user.kind is UserType.SUPER and not by.is_administrator", "False"),
+        (f"{_TABLE}.test_only_a_super_user_changes_super_users",),
+    ),
+    Bug(
+        "a normal user takes over an administrator",
+        Seam(UserTable._check_super, does_nothing),
+        (f"{_TABLE}.test_only_a_super_user_changes_super_users",),
+    ),
+    Bug(
+        "a deleted user leaves its rules to the next of its name",
+        Text(UserTable.without_user, "self.policies.with_policy(name, NO_POLICY)", "self.policies"),
+        (f"{_TABLE}.test_users_are_made_changed_and_deleted",),
+    ),
+    Bug(
+        "rules are given to a user that is not there",
+        Seam(UserTable._check_subject, does_nothing),
+        (f"{_TABLE}.test_what_a_request_has_wrong_is_refused_with_rocketmqs_text",),
+    ),
+    Bug(
+        "a deleted user keeps its rights",
+        Seam(AuthManager._changed, does_nothing),
+        (f"{_AUTH}.test_a_user_is_made_shown_changed_and_deleted",),
+    ),
+    Bug(
+        "a change counts before it is saved",
+        Text(
+            AuthManager.change,
+            "self._state.change(lambda holder: holder.apply(change), saved)",
+            "self._holder.apply(change); saved(None)",
+        ),
+        (
+            f"{_AUTH}.test_a_change_counts_and_is_answered_once_it_is_saved",
+            "test_auth_manager.test_a_power_loss_at_any_call_leaves_the_old_or_the_new_table",
+        ),
+    ),
+    Bug(
+        "a user has the servers' name",
+        Seam(AuthManager._check_reserved, does_nothing),
+        (f"{_AUTH}.test_the_name_of_the_servers_is_not_given_to_a_user",),
+    ),
+    Bug(
+        "who may read users is shown their passwords",
+        Text(AuthHandlers.list_users, "self._sender(request).is_administrator", "True"),
+        (f"{_AUTH}.test_who_may_read_users_is_not_shown_their_passwords",),
+    ),
+    Bug(
+        "users are changed where nothing proves a sender",
+        Text(AuthHandlers._sender, "if not self._auth.is_on:", "if False:"),
+        (f"{_AUTH}.test_a_broker_without_users_of_its_own_refuses",),
+    ),
+    Bug(
+        "a secret on a command line is taken",
+        Text(config_security.check_where_secrets_are, "config.origin(key) == ORIGIN_FLAG", "False"),
+        ("test_acl_file.test_security_settings_that_exclude_each_other",),
+    ),
     # -- enforcement
     Bug(
         "a proven sender may do everything",
@@ -260,5 +329,109 @@ BUGS = [
         "waiting pops outlive their permission",
         Seam(PopPolls.dismiss_all, does_nothing),
         (f"{_BROKER}.test_a_waiting_pull_gets_no_message_after_its_permission_was_taken",),
+    ),
+    Bug(
+        "any proof is right at the HA port",
+        Seam(PeerProof.is_right, gives(True)),
+        (f"{_HA}.test_a_wrong_proof_gets_nothing",),
+    ),
+    Bug(
+        "a proof covers no nonce",
+        Text(ha.proven_content, " + nonce", ""),
+        (f"{_HA}.test_a_proof_of_another_joining_is_wrong",),
+    ),
+    Bug(
+        "a proof works again and again",
+        Text(HaService.redeem, "self._join_tokens.take", "self._join_tokens.find"),
+        (f"{_HA}.test_a_proof_works_once",),
+    ),
+    Bug(
+        "a wrong proof voids the token of a slave",
+        Text(HaService.redeem, "self._join_tokens.find", "self._join_tokens.take"),
+        (f"{_HA}.test_a_peer_that_has_only_seen_a_token_takes_it_from_no_slave",),
+    ),
+    Bug(
+        "a host of haSlaveHosts needs no proof",
+        Text(HaService.may_follow, "if self.peer_proof.is_required:", "if False:"),
+        (f"{_HA}.test_a_peer_without_a_token_gets_nothing_whatever_else_names_its_host",),
+    ),
+    Bug(
+        "a master without credentials asks for none",
+        Text(MasterReplicaHandlers._admit, "proof.is_required and proof.prove is None", "False"),
+        (f"{_HA}.test_a_master_without_credentials_gives_no_token",),
+    ),
+    Bug(
+        "a flood of refusals fills the audit log",
+        Text(Audit._has_room, "kind.line_count >= LINES_MAX[what]", "False"),
+        (f"{_AUDIT}.test_a_flood_of_refusals_is_counted_and_leaves_other_kinds_alone",),
+    ),
+    Bug(
+        "what was left out of the audit log is not told",
+        Seam(Audit._tell_omitted, does_nothing),
+        (f"{_AUDIT}.test_the_last_minute_is_told_at_the_stop",),
+    ),
+    Bug(
+        "the audit log has secrets",
+        Text(audit.shown_fields, "MASK if is_secret else str(value)", "str(value)"),
+        (f"{_AUDIT}.test_secrets_and_signatures_are_not_in_a_line",),
+    ),
+    Bug(
+        "the audit log has no late answer",
+        Text(dispatch.Dispatcher._heard, "auditor is None", "True"),
+        (f"{_AUDIT}.test_a_change_is_one_line_that_says_who_where_what_and_how_it_ended",),
+    ),
+    Bug(
+        "an audit log that fails stops requests",
+        Text(Audit._write, "except OSError", "except ZeroDivisionError"),
+        (f"{_AUDIT}.test_a_failing_disk_stops_nothing_and_is_logged_once",),
+    ),
+    Bug(
+        "the audit log keeps every file",
+        Text(AuditFile._rotate, "range(1, self._count_max)", "range(1, 1000)"),
+        (f"{_AUDIT}.test_files_move_on_and_the_oldest_goes",),
+    ),
+    Bug(
+        "the audit log leaves a file to others",
+        Text(AuditFile._open, "stat.S_IMODE(found.st_mode) != FILE_MODE", "False"),
+        (f"{_AUDIT}.test_only_the_owner_can_use_the_files",),
+    ),
+    Bug(
+        "an address is never blocked",
+        Seam(FailedProofs.check, does_nothing),
+        (f"{_LIMITS}.test_an_address_is_blocked_after_so_many_failures_and_for_so_long",),
+    ),
+    Bug(
+        "an address is blocked one failure later",
+        Text(FailedProofs.note, "count + 1 < FAILED_PROOFS_MAX", "count < FAILED_PROOFS_MAX"),
+        (f"{_LIMITS}.test_an_address_is_blocked_after_so_many_failures_and_for_so_long",),
+    ),
+    Bug(
+        "what a blocked address sends prolongs it",
+        Text(FailedProofs.note, "if key in self._blocked:", "if False:"),
+        (f"{_LIMITS}.test_a_client_that_goes_on_is_not_blocked_for_ever",),
+    ),
+    Bug(
+        "failures count for ever",
+        Text(FailedProofs.note, "now_ms - began_ms >= FAILED_PROOFS_WINDOW_MS", "False"),
+        (f"{_LIMITS}.test_failures_that_are_spread_over_time_block_nothing",),
+    ),
+    Bug(
+        "each IPv6 address counts alone",
+        Text(sender_limits._key, "address.version == 4", "True"),
+        (f"{_LIMITS}.test_all_addresses_of_an_ipv6_network_are_one",),
+    ),
+    Bug(
+        "a bucket grows beyond its limit",
+        Text(
+            Buckets.take,
+            "min(left + (now_ms - at_ms) * rate / 1000, rate * _BURST_S)",
+            "left + (now_ms - at_ms) * rate / 1000",
+        ),
+        (f"{_LIMITS}.test_a_rate_allows_a_seconds_worth_at_once_and_then_so_many_a_second",),
+    ),
+    Bug(
+        "the table of addresses grows",
+        Text(sender_limits._keep, "len(table) >= count_max", "False"),
+        (f"{_LIMITS}.test_the_tables_of_addresses_are_bounded",),
     ),
 ]

@@ -88,3 +88,91 @@ def test_settings_say_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"innerCredentialsFile: .*none can't be read"):
         server_credentials(config)
     assert open_security(config, "C", None) is None
+
+
+ON = {"authenticationEnabled": "true", "authorizationEnabled": "true"}
+TABLE = b'{"users": {"ada": {"password": "ada-secret", "userType": "Super"}}, "acls": {}}'
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"authenticationEnabled": "true"}, "without authorizationEnabled=true would protect nothing"),
+        ({"authorizationEnabled": "true"}, "without authenticationEnabled=true would protect nothing"),
+        ({**ON, "aclEnable": "true", "plainAclFile": "x"}, "two sources of users"),
+        (
+            {**ON, "innerCredentialsFile": "x", "innerClientAuthenticationCredentials": "file:x"},
+            "the same thing twice: keep one",
+        ),
+        ({**ON, "initAuthenticationUser": '{"username": "u", "password": "p-secret"}'}, "on the command line"),
+    ],
+)
+def test_security_settings_that_exclude_each_other(settings: dict[str, str], problem: str) -> None:
+    for load in (load_broker_config, load_namesrv_config):
+        with pytest.raises(ConfigError, match=problem) as caught:
+            load(None, settings)
+        assert "p-secret" not in str(caught.value)
+
+
+def test_a_configuration_file_with_a_secret_is_its_owners_alone(tmp_path: Path) -> None:
+    text = b'innerClientAuthenticationCredentials={"accessKey":"s","secretKey":"s-secret"}\n'
+    path = write(tmp_path / "broker.conf", text, 0o640)
+    with pytest.raises(ConfigError, match="holds a secret") as caught:
+        load_broker_config(path)
+    assert "s-secret" not in str(caught.value)
+    config = load_broker_config(write(tmp_path / "private.conf", text))
+    credentials = server_credentials(config)
+    assert credentials is not None and credentials.access_key == "s"
+    assert "s-secret" not in str(config.as_properties())
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"accessKey": "s"}', '{"accessKey": 1, "secretKey": "s-secret"}', "s-secret", "file:/nowhere/x"]
+)
+def test_credentials_that_can_not_be_used_are_refused_without_a_secret(text: str) -> None:
+    config = load_broker_config(None, {})
+    config.inner_client_credentials = text
+    with pytest.raises(ConfigError, match=r"^innerClientAuthenticationCredentials: ") as caught:
+        server_credentials(config)
+    assert "s-secret" not in str(caught.value)
+
+
+def test_a_name_server_follows_a_brokers_users(tmp_path: Path) -> None:
+    administrator = write(tmp_path / "root.yml", b"accessKey: root\nsecretKey: root-secret\n")
+    path = tmp_path / "auth.json"
+    settings = {**ON, "authFile": str(path), "initAuthenticationUser": f"file:{administrator}"}
+    config = load_namesrv_config(None, settings)
+    security = open_security(config, "*", None)
+    assert security is not None and [user.name for user in security.gatekeeper.guard.users] == ["root"]
+    write(path, TABLE)
+    security.look()
+    assert [user.name for user in security.gatekeeper.guard.users] == ["ada"]
+    write(path, b'{"users": {"eve": {}}}')
+    security.look()
+    assert [user.name for user in security.gatekeeper.guard.users] == ["ada"]
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "problem"),
+    [
+        (None, 0, "can't be read: No such file"),
+        (TABLE, 0o644, "others than its owner can use it"),
+        (b"[]", 0o600, "the file is no JSON object"),
+        (b"{", 0o600, "the file is not JSON"),
+        (b'{"users": {"u": {}}}', 0o600, "the user 'u' can't be used"),
+    ],
+)
+def test_a_file_of_users_that_can_not_be_used_is_refused(
+    tmp_path: Path, content: bytes | None, mode: int, problem: str
+) -> None:
+    path = tmp_path / "auth.json"
+    if content is not None:
+        write(path, content, mode)
+    config = load_namesrv_config(None, {**ON, "authFile": str(path)})
+    with pytest.raises(ConfigError, match=rf"^authFile: .*{problem}"):
+        open_security(config, "*", None)
+
+
+def test_a_name_server_with_users_names_their_file() -> None:
+    with pytest.raises(ConfigError, match=r"set authFile to a broker's config/auth.json"):
+        open_security(load_namesrv_config(None, ON), "*", None)

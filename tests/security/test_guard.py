@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -10,12 +11,14 @@ from pymq.broker import row_access
 from pymq.errors import Refusal
 from pymq.model.access import EVERY_NAME
 from pymq.model.names import SCHEDULE_TOPIC, retry_topic
+from pymq.security.acl_5x import acl_info, user_info
 from pymq.security.addresses import parse_address, parse_pattern
 from pymq.security.gatekeeper import Gatekeeper
 from pymq.security.guard import Guard
 from pymq.security.identities import Identity, User, Users, UserType
 from pymq.security.policies import Policies
 from pymq.security.signature import Secret, signed_fields
+from pymq.security.user_table import UserTable, as_json, from_json
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
@@ -29,7 +32,8 @@ from tests.security.test_policies import custom, deny, entry
 
 HERE = parse_address("10.0.0.1")
 ANONYMOUS, WRONG = "anonymous", "wrong-signature"
-SECRETS = {name: Secret(f"secret of {name}") for name in SENDERS.values()}
+POLICY_ADMINISTRATOR = "policy-administrator"
+SECRETS = {name: Secret(f"secret of {name}") for name in (*SENDERS.values(), POLICY_ADMINISTRATOR)}
 TYPES = {"administrator": UserType.SUPER, "server": UserType.INNER}
 USERS = Users(User(name, secret, TYPES.get(name, UserType.NORMAL)) for name, secret in SECRETS.items())
 POLICIES = Policies(
@@ -77,6 +81,32 @@ def test_the_matrix_of_requests_and_senders(role: str) -> None:
         for row in ROLES[role]()
     }
     assert found == EXPECTED[role]
+
+
+def requested_guard(role: str) -> Guard:
+    """Return the guard of the same users and policies, made by AUTH_* requests and read again from their file."""
+    root = identity("administrator").user
+    assert root is not None
+    table = UserTable()
+    for user in USERS:
+        if user.kind is not UserType.INNER:
+            table = table.with_new_user(user.name, user_info(user, with_secret=True), root)
+    for name, policy in [*POLICIES, (POLICY_ADMINISTRATOR, custom(entry("*")))]:
+        table = table.with_acl(name, acl_info(name, policy))
+    table = from_json(json.loads(json.dumps(as_json(table))))
+    server = USERS.get("server")
+    assert server is not None
+    return Guard(Users([*table.users, server]), table.policies, EVERY_NAME if role == NAME_SERVER else CLUSTER)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_matrix_is_the_same_for_users_made_by_requests(role: str) -> None:
+    guard = requested_guard(role)
+    for row in ROLES[role]():
+        found = "".join(letter if passes(guard, row, sender) else "-" for letter, sender in SENDERS.items())
+        assert found == EXPECTED[role][row.name], row.name
+        # A user that may do everything by its policy is no server, and no user of type Super.
+        assert passes(guard, row, POLICY_ADMINISTRATOR) != row.access.peers_only
 
 
 def identity(name: str) -> Identity:

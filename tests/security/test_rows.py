@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from pymq.broker import row_access
-from pymq.broker.body_needs import RETENTION_SETTINGS
 from pymq.broker.replication.slave.rules import LEFT_TO_MASTER, REFUSED
 from pymq.broker.wiring import routes_in_role
 from pymq.config import BrokerConfig
+from pymq.config.values import RETENTION_KEYS
 from pymq.errors import PymqError
 from pymq.model.access import EVERY_NAME, Action
 from pymq.namesrv.routes import ROUTE
@@ -170,7 +170,7 @@ def test_no_empty_name_takes_a_need_away(row: Route) -> None:
         assert len(found) == len(full)
 
 
-@pytest.mark.parametrize("name", sorted(RETENTION_SETTINGS))
+@pytest.mark.parametrize("name", sorted(RETENTION_KEYS))
 def test_a_change_of_retention_needs_the_permission_to_delete(name: str) -> None:
     both = [f"Update on Cluster:{CLUSTER}", f"Delete on Cluster:{CLUSTER}"]
     assert name in BrokerConfig.settings()

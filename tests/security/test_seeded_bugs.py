@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import FunctionType, ModuleType
+import inspect
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.broker import test_security
+from tests.broker.handlers import test_auth
+from tests.broker.metadata import test_auth_manager
+from tests.broker.replication.master import test_ha_proof
 from tests.model import test_access
-from tests.planting import Bug
+from tests.planting import Bug, follow, is_caught
 from tests.security import (
     test_acl_5x,
+    test_acl_file,
     test_addresses,
+    test_audit,
     test_guard,
     test_identities,
     test_plain_acl,
     test_policies,
     test_rows,
+    test_sender_limits,
     test_signature,
+    test_user_table,
 )
 from tests.security.seeded_bugs import BUGS
 
@@ -29,54 +37,60 @@ MODULES = {
     for module in (
         test_access,
         test_acl_5x,
+        test_acl_file,
         test_addresses,
+        test_audit,
+        test_auth,
+        test_auth_manager,
         test_guard,
+        test_ha_proof,
         test_identities,
         test_plain_acl,
         test_policies,
         test_rows,
         test_security,
+        test_sender_limits,
         test_signature,
+        test_user_table,
     )
 }
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_seeded_bug_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
-    for suite in bug.suites:
-        module_name, _, name = suite.partition(".")
-        module = MODULES[module_name]
-        with bug.planted(), monkeypatch.context() as patch:
-            _follow(module, patch)
-            if not _passes(getattr(module, name)):
-                return
-    raise AssertionError(f"{bug.name} passed {bug.suites}")
+def test_a_seeded_bug_is_caught(bug: Bug) -> None:
+    assert is_caught(bug, _run), f"{bug.name} passed {bug.suites}"
 
 
 @pytest.mark.parametrize("name", sorted({suite for bug in BUGS for suite in bug.suites}))
 def test_without_a_bug_the_tests_pass(name: str) -> None:
-    module_name, _, function = name.partition(".")
-    assert _passes(getattr(MODULES[module_name], function))
+    _run(name)
 
 
-def _follow(module: ModuleType, patch: pytest.MonkeyPatch) -> None:
-    """Have a test module use the product's functions as they are now, with the bug."""
-    for name, value in list(vars(module).items()):
-        if isinstance(value, FunctionType) and value.__module__.startswith("pymq."):
-            patch.setattr(module, name, getattr(sys.modules[value.__module__], value.__name__, value))
-
-
-def _passes(test: Callable[..., Any]) -> bool:
+def _run(suite: str) -> None:
     """Run a test with each set of its parameters."""
+    module_name, _, name = suite.partition(".")
+    module = MODULES[module_name]
+    with pytest.MonkeyPatch.context() as patch:
+        follow(module, patch)
+        for arguments in _arguments(getattr(module, name)):
+            with tempfile.TemporaryDirectory() as directory:
+                getattr(module, name)(*_fixtures(getattr(module, name), Path(directory)), *arguments)
+
+
+def _fixtures(test: Callable[..., Any], directory: Path) -> Iterator[object]:
+    """Yield the fixtures that a test begins with."""
+    for name in inspect.signature(test).parameters:
+        if name == "tmp_path":
+            yield directory
+        elif name == "audited":
+            yield test_audit.Audited(directory / "audit")
+
+
+def _arguments(test: Callable[..., Any]) -> Iterator[Sequence[Any]]:
     marks = [mark.args for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
     assert len(marks) <= 1
     ((names, values),) = marks or [("", [()])]
     single = not isinstance(names, tuple) and "," not in names
-    try:
-        for value in values:
-            plain = value.values if hasattr(value, "values") and hasattr(value, "marks") else value
-            arguments = plain if hasattr(value, "marks") or not single or not names else (plain,)
-            test(*arguments)
-    except (Exception, pytest.fail.Exception):
-        return False
-    return True
+    for value in values:
+        plain = value.values if hasattr(value, "values") and hasattr(value, "marks") else value
+        yield plain if hasattr(value, "marks") or not single or not names else (plain,)

@@ -41,7 +41,7 @@ class PlainCheck:
         try:
             command = decode_command(payload)
             ext = command.ext
-            sender = self._gatekeeper.admit(command, connection)
+            sender = self._gatekeeper.prove(command, connection)
             decision = (sender.identity.name, connection.host, *[ext.get(field, "") for field in self._fields])
             if not sender.guard.was_allowed(decision):
                 sender.check(self._access, command, decode_header(self._header, ext))
@@ -61,7 +61,9 @@ class SendCheck:
     def allows(self, connection: Connection, payload: bytes, body_at: int, head: SendHead) -> bool:
         """True for a frame of a proven sender that may send to this topic."""
         ext = head.extFields
-        guard = self._gatekeeper.guard
+        guard, limits = self._gatekeeper.guard, self._gatekeeper.limits
+        if limits is not None and limits.failed_proofs.has_blocked:
+            return self._plain.allows(connection, payload)
         if not isinstance(ext, SignedSendExt):  # of a binary header
             return self._plain.allows(connection, payload)
         user = guard.users.get(ext.AccessKey)

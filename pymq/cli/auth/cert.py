@@ -52,7 +52,7 @@ def cert(
         print_data(record, output)
         return
     if authority.is_new:
-        print_note(f"made a new authority: keep {authority.files.key_path} secret, who has it can make certificates")
+        print_note(f"made a new authority: keep {authority.files.key_path} secret, it signs certificates")
     print_line(f"# {name}, valid for {days} days. For a server, in its configuration file:")
     for key, path in (
         ("tls.server.certPath", files.cert_path),

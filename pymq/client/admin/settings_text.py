@@ -9,6 +9,10 @@ from collections.abc import Mapping
 
 from pymq.errors import UsageError
 
+# RocketMQ's brokers answer these with the secrets in them.
+SECRET_KEYS = frozenset({"initAuthenticationUser", "innerClientAuthenticationCredentials"})
+MASK = "******"  # as PyMQ's brokers answer a secret
+
 
 def encode_settings(settings: Mapping[str, str]) -> bytes:
     """Returns the lines. Raises UsageError for a name or value with a line break, or a name with ``=`` or empty."""
@@ -19,10 +23,11 @@ def encode_settings(settings: Mapping[str, str]) -> bytes:
 
 
 def decode_settings(body: bytes) -> dict[str, str]:
-    """Returns name -> value of each line; lines without ``=`` and comments are skipped."""
+    """Returns name -> value of each line; lines without ``=`` and comments are skipped, secrets are masked."""
     settings = {}
     for line in body.decode("utf-8", "replace").splitlines():
         name, equals, value = line.partition("=")
         if equals and not line.startswith("#"):
-            settings[name.strip()] = value.strip()
+            name, value = name.strip(), value.strip()
+            settings[name] = MASK if name in SECRET_KEYS and value else value
     return settings

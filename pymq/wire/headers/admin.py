@@ -55,7 +55,7 @@ class ConsumeStatsHeader(Header, kw_only=True, frozen=True):
     """GET_CONSUME_STATS (208): for all topics of the group, or for one.
 
     ``topic_list`` holds several, joined by ``;``. ``pymq_summary`` asks a PyMQ broker for sums by topic instead of a
-    table of all queues, and ``pymq_times`` for the age of what waits; other brokers ignore both.
+    table of all queues, and ``pymq_times`` for pulled offsets and times, too; other brokers ignore both.
     """
 
     consumer_group: str
@@ -157,10 +157,14 @@ class CloneGroupOffsetHeader(Header, kw_only=True, frozen=True):
 
 
 class StatsDataHeader(Header, kw_only=True, frozen=True):
-    """VIEW_BROKER_STATS_DATA (315): for example ``TOPIC_PUT_NUMS`` and a topic."""
+    """VIEW_BROKER_STATS_DATA (315): for example ``TOPIC_PUT_NUMS`` and a topic.
+
+    ``pymq_all`` asks a PyMQ broker for all keys that counted something in the last day; other brokers ignore it.
+    """
 
     stats_name: str
     stats_key: str
+    pymq_all: bool | None = None
 
 
 class BrokerConsumeStatsHeader(Header, kw_only=True, frozen=True):

@@ -22,3 +22,8 @@ def test_comments_and_blank_lines_of_java_are_ignored() -> None:
 def test_nothing_can_be_smuggled_in(settings: dict[str, str]) -> None:
     with pytest.raises(UsageError):
         encode_settings(settings)
+
+
+def test_secrets_that_rocketmqs_brokers_show_are_masked() -> None:
+    body = b'initAuthenticationUser={"username":"u","password":"p"}\ninnerClientAuthenticationCredentials=\n'
+    assert decode_settings(body) == {"initAuthenticationUser": "******", "innerClientAuthenticationCredentials": ""}

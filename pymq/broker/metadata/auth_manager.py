@@ -1,0 +1,136 @@
+"""AuthManager: the users and policies of RocketMQ 5.x's form; saved in ``auth.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pymq.broker.metadata.saved_state import SavedState
+from pymq.broker.metadata.table_reading import read_version
+from pymq.broker.metadata.table_saver import Saved, TableSaver
+from pymq.clock import Clock
+from pymq.config.security import AUTH_FILE_NAME
+from pymq.errors import Refusal, StoreError, UsageError
+from pymq.model.tables import DataVersion
+from pymq.security.acl_file import check_server_name
+from pymq.security.identities import User
+from pymq.security.user_table import UserTable, as_json, from_json
+from pymq.wire.codes import ResponseCode
+
+Change = Callable[[UserTable], UserTable]
+
+
+class _Holder:
+    """What a save copies and a change replaces."""
+
+    def __init__(self, table: UserTable) -> None:
+        self.table = table
+
+    def copy(self) -> _Holder:
+        return _Holder(self.table)
+
+    def as_table(self, version: DataVersion) -> dict[str, Any]:
+        return {"dataVersion": version, **as_json(self.table)}
+
+    def apply(self, change: Change) -> None:
+        self.table = change(self.table)
+
+
+class AuthManager:
+    """All users and policies of a broker. A change takes effect, and is answered, once it is saved."""
+
+    def __init__(self, saver: TableSaver, *, clock: Clock, is_on: bool) -> None:
+        """``is_on``: the broker checks its requests by this table. Otherwise the file is neither read nor written."""
+        self.is_on = is_on
+        self._holder = _Holder(UserTable())
+        self._state = SavedState(self._holder, saver, clock=clock, copy=_Holder.copy, to_table=_Holder.as_table)
+        self._listeners: list[Callable[[], None]] = []
+        self.server_user: User | None = None  # signs for servers; it is not one of the table
+
+    def load(self) -> None:
+        """Read ``auth.json``. Raises StoreError for a file of which a part can't be used."""
+        try:
+            self._holder.table = from_json(self._state.load())
+        except UsageError as error:
+            raise StoreError(f"{AUTH_FILE_NAME}: {error}; put back a copy of the file, or mend the entry") from error
+
+    @property
+    def table(self) -> UserTable:
+        """The users and policies in effect."""
+        return self._holder.table
+
+    @property
+    def data_version(self) -> DataVersion:
+        """The version of the table in effect."""
+        return self._state.version
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Has ``listener`` called after each change, before it is answered."""
+        self._listeners.append(listener)
+
+    def change(self, change: Change, done: Saved) -> None:
+        """Make a change; ``done`` gets None once it is saved and in effect, or the error.
+
+        ``change`` is called for several tables, so it must do the same each time. Raises what it raises for the table
+        with all changes that wait.
+        """
+        planned = change(self._state.planned().table)
+        self._check_reserved(planned)
+
+        def saved(error: StoreError | OSError | None) -> None:
+            if error is None:
+                self._changed()
+            done(error)
+
+        self._state.change(lambda holder: holder.apply(change), saved)
+
+    def ensure_administrator(self, user: User) -> None:
+        """Add ``user`` and save it now if no enabled user of type Super is there. Raises StoreError."""
+        if self.is_on and not self.table.has_administrator:
+            table = self.table
+            self._holder.table = table._replace(users=table.users.with_user(user))
+            self._state.change_at_once(lambda holder: None)
+            self._state.save()
+
+    def reserve(self, server_user: User) -> None:
+        """Keep the name of the servers' own user free. Raises UsageError when a user has it."""
+        check_server_name(list(self.table.users), server_user)
+        self.server_user = server_user
+
+    def _check_reserved(self, planned: UserTable) -> None:
+        if self.server_user is not None and planned.users.get(self.server_user.name) is not None:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"the name {self.server_user.name} is the servers' own, in innerClientAuthenticationCredentials: "
+                "choose another",
+            )
+
+    def take_over(self, content: dict[str, Any]) -> None:
+        """Take a master's table in place of this one. Raises StoreError for one that can't be used."""
+        try:
+            taken = from_json(content)
+        except UsageError as error:
+            raise StoreError(f"the master's users can't be taken: {error}") from error
+        self._state.take_over(lambda holder: holder.apply(lambda table: taken), read_version(content))
+        self._changed()
+
+    def as_table(self) -> dict[str, Any]:
+        """Return the saved object, secrets included."""
+        return self._holder.as_table(self.data_version)
+
+    def tick(self) -> None:
+        """Try again to save what could not be saved."""
+        self._state.tick()
+
+    def stop(self) -> None:
+        """Ignore the result of a save that still runs."""
+        self._state.stop()
+
+    def save(self) -> None:
+        """Save now if anything is not saved. Raises StoreError."""
+        if self.is_on:
+            self._state.save()
+
+    def _changed(self) -> None:
+        for listener in self._listeners:
+            listener()

@@ -1,0 +1,216 @@
+"""``pymq auth acl``: list, show, create, update and delete the rules of users."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pymq.cli.auth.common import ResourceArgument, UserArgument, confirm_loss, run_change
+from pymq.cli.auth.users import RULE_COLUMNS
+from pymq.cli.lazy import examples, new_app
+from pymq.cli.options import (
+    DEFAULT_NAMESRV,
+    BrokersOption,
+    ClustersOption,
+    ConfirmOption,
+    DryRunOption,
+    NamesrvOption,
+    OutputOption,
+)
+from pymq.cli.output import OutputFormat, print_listing
+from pymq.cli.session import end_partial, with_partial_admin
+
+if TYPE_CHECKING:
+    from pymq.client.admin import Admin
+
+app = new_app("List, show, create, update and delete the rules of users.")
+
+ActionsOption = Annotated[
+    list[str],
+    typer.Option(
+        "--action", "-a", metavar="ACTION", help="Pub, Sub, Create, Update, Delete, Get, List or All; repeatable."
+    ),
+]
+SourcesOption = Annotated[
+    list[str] | None,
+    typer.Option("--from", metavar="ADDRESS|CIDR", help="Only from there; repeatable. Default: from everywhere."),
+]
+DenyOption = Annotated[bool, typer.Option("--deny", help="Forbid it. One rule that forbids outweighs all that allow.")]
+DefaultOption = Annotated[
+    bool, typer.Option("--default", help="A default rule: it counts where no custom rule is about the request.")
+]
+
+
+@app.callback(
+    epilog=examples(
+        "pymq auth acl list", "pymq auth acl create billing Topic:orders -a Sub", "pymq auth acl show billing"
+    )
+)
+def acl() -> None:
+    """List, show, create, update and delete the rules that say what users may do."""
+
+
+@app.command("list", epilog=examples("pymq auth acl list", "pymq auth acl list --resource orders"))
+def list_acls(
+    resource: Annotated[
+        str | None, typer.Option("--resource", metavar="TEXT", help="Only rules whose resource contains this text.")
+    ] = None,
+    clusters: ClustersOption = None,
+    brokers: BrokersOption = None,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """List the rules of all users."""
+    from pymq.cli.auth import work
+
+    where = work.Where(clusters or [], brokers or [])
+    records, unreached = with_partial_admin(namesrv, lambda admin: work.rules(admin, where, None, resource))
+    print_listing(records, RULE_COLUMNS, output, "no rules: only users of type Super may do anything")
+    end_partial(unreached)
+
+
+@app.command(epilog=examples("pymq auth acl show billing"))
+def show(
+    name: UserArgument,
+    clusters: ClustersOption = None,
+    brokers: BrokersOption = None,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Show the rules of a user."""
+    from pymq.cli.auth import work
+
+    where = work.Where(clusters or [], brokers or [])
+
+    async def run(admin: Admin) -> list[dict[str, Any]]:
+        await work.check_there(admin, where, name, is_there=True)
+        return await work.rules(admin, where, name)
+
+    records, unreached = with_partial_admin(namesrv, run)
+    print_listing(records, RULE_COLUMNS, output, f"{name} has no rules")
+    end_partial(unreached)
+
+
+@app.command(
+    epilog=examples(
+        "pymq auth acl create billing Topic:orders -a Sub",
+        "pymq auth acl create billing Group:billing* -a Sub -a Get --from 10.0.0.0/8",
+        "pymq auth acl create billing Topic:secret* -a All --deny",
+    )
+)
+def create(
+    name: UserArgument,
+    resource: ResourceArgument,
+    actions: ActionsOption,
+    sources: SourcesOption = None,
+    denies: DenyOption = False,
+    is_default: DefaultOption = False,
+    clusters: ClustersOption = None,
+    brokers: BrokersOption = None,
+    dry_run: DryRunOption = False,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Give a user a rule about a resource."""
+    _put(name, resource, actions, sources, denies, is_default, clusters, brokers, dry_run, output, namesrv, is_new=True)
+
+
+@app.command(epilog=examples("pymq auth acl update billing Topic:orders -a Pub -a Sub"))
+def update(
+    name: UserArgument,
+    resource: ResourceArgument,
+    actions: ActionsOption,
+    sources: SourcesOption = None,
+    denies: DenyOption = False,
+    is_default: DefaultOption = False,
+    clusters: ClustersOption = None,
+    brokers: BrokersOption = None,
+    dry_run: DryRunOption = False,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Replace a user's rule about a resource; its other rules stay."""
+    _put(name, resource, actions, sources, denies, is_default, clusters, brokers, dry_run, output, namesrv)
+
+
+@app.command(epilog=examples("pymq auth acl delete billing Topic:orders", "pymq auth acl delete billing --yes"))
+def delete(
+    name: UserArgument,
+    resource: Annotated[str | None, typer.Argument(metavar="[RESOURCE]", help="Without it, all rules go.")] = None,
+    is_default: DefaultOption = False,
+    clusters: ClustersOption = None,
+    brokers: BrokersOption = None,
+    yes: ConfirmOption = False,
+    dry_run: DryRunOption = False,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Take a rule from a user, or all of them."""
+    from pymq.cli.auth import work
+
+    where = work.Where(clusters or [], brokers or [])
+    level = work.DEFAULT if is_default else work.CUSTOM
+
+    async def run(admin: Admin) -> dict[str, Any]:
+        if resource is None:
+            await work.check_there(admin, where, name, is_there=True)
+        else:
+            await work.check_rule(admin, where, name, level, resource, is_there=True)
+        if resource is None and not dry_run:
+            confirm_loss(f"Delete all rules of user {name!r}?", yes=yes)
+        of = level if is_default or resource is not None else None
+        return await work.change(
+            admin,
+            where,
+            {"user": name, "level": of, "resource": resource},
+            lambda address: admin.auth.delete_acl(address, name, policy_type=of, resource=resource),
+            dry_run=dry_run,
+        )
+
+    what = f"{resource or 'all rules'} of {name}"
+    run_change(namesrv, run, output, f"deleted {what}", f"would delete {what}")
+
+
+def _put(
+    name: str,
+    resource: str,
+    actions: list[str],
+    sources: list[str] | None,
+    denies: bool,
+    is_default: bool,
+    clusters: list[str] | None,
+    brokers: list[str] | None,
+    dry_run: bool,
+    output: OutputFormat,
+    namesrv: str,
+    *,
+    is_new: bool = False,
+) -> None:
+    from pymq.cli.auth import work
+
+    where = work.Where(clusters or [], brokers or [])
+    level = work.DEFAULT if is_default else work.CUSTOM
+    given = [action for one in actions for action in one.split(",")]
+    entry = work.entry(resource, given, sources or [], denies=denies)
+    what = {
+        "user": name,
+        "level": level,
+        "resource": entry.resource,
+        "actions": entry.actions,
+        "sources": entry.source_ips or [],
+        "effect": entry.decision,
+    }
+
+    async def run(admin: Admin) -> dict[str, Any]:
+        await work.check_rule(admin, where, name, level, str(entry.resource), is_there=not is_new)
+        return await work.change(
+            admin,
+            where,
+            what,
+            lambda address: admin.auth.put_acl(address, name, [entry], policy_type=level),
+            dry_run=dry_run,
+        )
+
+    text = f"{entry.decision} {', '.join(entry.actions or [])} on {entry.resource} for {name}"
+    run_change(namesrv, run, output, text, f"would be: {text}")

@@ -1,0 +1,205 @@
+"""``pymq auth user``: list, show, create, update and delete the users of brokers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pymq.cli.auth.common import SecretFromOption, UserArgument, WriteOption, confirm_loss, run_change, secret_of
+from pymq.cli.lazy import examples, new_app
+from pymq.cli.options import (
+    DEFAULT_NAMESRV,
+    BrokersOption,
+    ClustersOption,
+    ConfirmOption,
+    DryRunOption,
+    NamesrvOption,
+    OutputOption,
+)
+from pymq.cli.output import Column, OutputFormat, print_data, print_fields, print_listing, print_section
+from pymq.cli.session import end_partial, with_partial_admin
+
+if TYPE_CHECKING:
+    from pymq.client.admin import Admin
+
+app = new_app("List, show, create, update and delete users.")
+
+USER_COLUMNS = [Column("user"), Column("type"), Column("enabled"), Column("brokers")]
+RULE_COLUMNS = [
+    Column("user"),
+    Column("resource"),
+    Column("actions"),
+    Column("effect"),
+    Column("sources", show=lambda sources: ", ".join(sources) or "everywhere"),
+    Column("level"),
+    Column("brokers"),
+]
+
+
+@app.callback(epilog=examples("pymq auth user list", "pymq auth user create billing --write billing.yml"))
+def user() -> None:
+    """List, show, create, update and delete users of brokers that keep them (authenticationEnabled)."""
+
+
+@app.command("list", epilog=examples("pymq auth user list", "pymq auth user list bill -o json"))
+def list_users(
+    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Only names that contain this text.")] = None,
+    clusters: ClustersOption = None,
+    brokers: BrokersOption = None,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """List users. No password is shown."""
+    from pymq.cli.auth import work
+
+    where = work.Where(clusters or [], brokers or [])
+    records, unreached = with_partial_admin(namesrv, lambda admin: work.users(admin, where, text))
+    print_listing(records, USER_COLUMNS, output, "no users: pymq auth user create makes one")
+    end_partial(unreached)
+
+
+@app.command(epilog=examples("pymq auth user show billing"))
+def show(
+    name: UserArgument,
+    clusters: ClustersOption = None,
+    brokers: BrokersOption = None,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Show a user and its rules."""
+    from pymq.cli.auth import work
+
+    where = work.Where(clusters or [], brokers or [])
+    record, unreached = with_partial_admin(namesrv, lambda admin: work.user(admin, where, name))
+    if not print_data(record, output):
+        print_fields({key: record[key] for key in ("user", "type", "enabled", "brokers", "differs")})
+        print_section("rules", record["rules"], RULE_COLUMNS[1:], "none: it may do nothing")
+    end_partial(unreached)
+
+
+@app.command(
+    epilog=examples(
+        "pymq auth user create billing --write ~/.config/pymq/billing.yml",
+        "pymq auth user create billing --secret-from file:/etc/pymq/billing.yml",
+        "pymq auth user create second-admin --super --write admin2.yml",
+    )
+)
+def create(
+    name: UserArgument,
+    is_super: Annotated[bool, typer.Option("--super", help="An administrator: it may do everything.")] = False,
+    secret_from: SecretFromOption = None,
+    write: WriteOption = None,
+    clusters: ClustersOption = None,
+    brokers: BrokersOption = None,
+    dry_run: DryRunOption = False,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Make a user on every broker of a cluster (-c), or on single brokers (-b). It may do nothing yet."""
+    from pymq.cli.auth import work
+    from pymq.errors import UsageError
+
+    secret, file = secret_of(name, secret_from, write)
+    if secret is None:
+        raise UsageError("the user needs a secret: give --write FILE for a new one, or --secret-from")
+    where = work.Where(clusters or [], brokers or [])
+
+    async def run(admin: Admin) -> dict[str, Any]:
+        await work.check_there(admin, where, name, is_there=False)
+        kind = "Super" if is_super else "Normal"
+        if file is not None and not dry_run:
+            from pymq.offline.auth_files import write_credentials
+
+            write_credentials(file, name, secret)  # first: a user whose secret nobody has is of no use
+        what = {"user": name, "type": kind, "credentials_file": str(file) if file else None}
+        return await work.change(
+            admin,
+            where,
+            what,
+            lambda address: admin.auth.create_user(address, name, secret, user_type=kind),
+            dry_run=dry_run,
+        )
+
+    run_change(namesrv, run, output, f"made user {name}", f"would make user {name}")
+
+
+@app.command(
+    epilog=examples(
+        "pymq auth user update billing --disable",
+        "pymq auth user update billing --write billing-2.yml",
+        "pymq auth user update billing --type Super",
+    )
+)
+def update(
+    name: UserArgument,
+    kind: Annotated[str | None, typer.Option("--type", metavar="Normal|Super", help="Its type.")] = None,
+    enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Whether it may do anything.")] = None,
+    secret_from: SecretFromOption = None,
+    write: WriteOption = None,
+    clusters: ClustersOption = None,
+    brokers: BrokersOption = None,
+    dry_run: DryRunOption = False,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Change secret, type or state of a user. It counts at once, for waiting pulls too."""
+    from pymq.cli.auth import work
+    from pymq.errors import UsageError
+
+    if kind is not None and (kind := kind.capitalize()) not in ("Normal", "Super"):
+        raise UsageError(f"--type {kind[:40]}: write Normal or Super")
+    secret, file = secret_of(name, secret_from, write)
+    if kind is None and enabled is None and secret is None:
+        raise UsageError("nothing to change is given: pymq auth user update --help lists the options")
+    where = work.Where(clusters or [], brokers or [])
+    status = None if enabled is None else ("enable" if enabled else "disable")
+
+    async def run(admin: Admin) -> dict[str, Any]:
+        await work.check_there(admin, where, name, is_there=True)
+        if file is not None and secret is not None and not dry_run:
+            from pymq.offline.auth_files import write_credentials
+
+            write_credentials(file, name, secret)
+        what = {
+            "user": name,
+            "type": kind,
+            "enabled": enabled,
+            "is_secret_new": secret is not None,
+            "credentials_file": str(file) if file else None,
+        }
+        return await work.change(
+            admin,
+            where,
+            what,
+            lambda address: admin.auth.update_user(address, name, password=secret, user_type=kind, status=status),
+            dry_run=dry_run,
+        )
+
+    run_change(namesrv, run, output, f"changed user {name}", f"would change user {name}")
+
+
+@app.command(epilog=examples("pymq auth user delete billing --yes"))
+def delete(
+    name: UserArgument,
+    clusters: ClustersOption = None,
+    brokers: BrokersOption = None,
+    yes: ConfirmOption = False,
+    dry_run: DryRunOption = False,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Delete a user with its rules. It loses its rights at once."""
+    from pymq.cli.auth import work
+
+    where = work.Where(clusters or [], brokers or [])
+
+    async def run(admin: Admin) -> dict[str, Any]:
+        await work.check_there(admin, where, name, is_there=True)
+        if not dry_run:
+            confirm_loss(f"Delete user {name!r} with its rules?", yes=yes)
+        return await work.change(
+            admin, where, {"user": name}, lambda address: admin.auth.delete_user(address, name), dry_run=dry_run
+        )
+
+    run_change(namesrv, run, output, f"deleted user {name}", f"would delete user {name}")

@@ -1,0 +1,177 @@
+"""What one address and one user may ask of a server: attempts to prove itself, requests, bytes and connections."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from pymq.clock import Clock
+from pymq.config.security import SenderSettings
+from pymq.errors import Refusal
+from pymq.security.addresses import Address
+from pymq.security.identities import Identity, UserType
+from pymq.wire.codes import ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer
+
+# So many requests of one address that name a user and are not proven, within a window, block the address for a while.
+FAILED_PROOFS_MAX: Final = 50
+FAILED_PROOFS_WINDOW_MS: Final = 10_000
+BLOCKED_MS: Final = 10_000
+# Addresses that are remembered, of each kind; the one that came first is forgotten. An IPv6 network of 64 bits is one.
+ADDRESSES_MAX: Final = 10_000
+_IPV6_NETWORK_SHIFT: Final = 64
+_BURST_S: Final = 1  # a bucket holds what may come in this time
+
+
+class FailedProofs:
+    """Counts failed proofs by address. A blocked address gets a refusal without the work of a check."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._failed: dict[object, tuple[int, int]] = {}  # by address: when its window began, failures in it
+        self._blocked: dict[object, int] = {}  # until when
+        self._last_until_ms = 0
+
+    @property
+    def has_blocked(self) -> bool:
+        """False when no address is blocked: nothing needs to be looked up."""
+        if self._blocked and self._clock.monotonic_ms() >= self._last_until_ms:
+            self._blocked.clear()
+        return bool(self._blocked)
+
+    def check(self, address: Address) -> None:
+        """Raises Refusal(NO_PERMISSION) for an address that is blocked now."""
+        key = _key(address)
+        until_ms = self._blocked.get(key)
+        if until_ms is None:
+            return
+        if self._clock.monotonic_ms() >= until_ms:
+            del self._blocked[key]
+            return
+        raise Refusal(
+            ResponseCode.NO_PERMISSION,
+            f"{FAILED_PROOFS_MAX} requests from {address} failed to prove their user within "
+            f"{FAILED_PROOFS_WINDOW_MS // 1000} s: its requests are refused for {BLOCKED_MS // 1000} s; correct the "
+            "credentials of the clients there",
+        )
+
+    def note(self, address: Address) -> None:
+        """Note a request that named a user and was not proven. What a blocked address sends does not prolong that."""
+        key, now_ms = _key(address), self._clock.monotonic_ms()
+        if key in self._blocked:
+            return
+        began_ms, count = self._failed.pop(key, (now_ms, 0))
+        if now_ms - began_ms >= FAILED_PROOFS_WINDOW_MS:
+            began_ms, count = now_ms, 0
+        if count + 1 < FAILED_PROOFS_MAX:
+            _keep(self._failed, key, (began_ms, count + 1))
+        else:
+            self._last_until_ms = now_ms + BLOCKED_MS
+            _keep(self._blocked, key, self._last_until_ms)
+
+
+class Buckets:
+    """Token buckets by key: so many units a second, and at most so many at once."""
+
+    def __init__(self, clock: Clock, key_count_max: int) -> None:
+        self._clock = clock
+        self._key_count_max = key_count_max
+        self._found: dict[object, tuple[int, float]] = {}  # when it was looked at, and units in it then
+
+    def take(self, key: object, units: int, rate: int) -> bool:
+        """Take ``units``; False when there are none. One request may take more than a bucket holds, as a debt."""
+        now_ms = self._clock.monotonic_ms()
+        at_ms, left = self._found.pop(key, (now_ms, float(rate * _BURST_S)))
+        left = min(left + (now_ms - at_ms) * rate / 1000, rate * _BURST_S)
+        has_room = left > 0
+        _keep(self._found, key, (now_ms, left - units if has_room else left), self._key_count_max)
+        return has_room
+
+
+Value = TypeVar("Value")
+
+
+@dataclass
+class _Connections:
+    peers: weakref.WeakSet[Peer] = field(default_factory=weakref.WeakSet)
+
+    def count(self) -> int:
+        for peer in [peer for peer in self.peers if peer.closed]:
+            self.peers.discard(peer)
+        return len(self.peers)
+
+
+class SenderLimits:
+    """The limits of one server's senders. Servers among each other have none."""
+
+    def __init__(self, clock: Clock, settings: SenderSettings | None = None) -> None:
+        """Without ``settings`` only failed proofs are limited."""
+        self.failed_proofs = FailedProofs(clock)
+        self.refused_count = 0  # requests beyond a limit of their user or address
+        self._settings = settings
+        self._addresses = Buckets(clock, ADDRESSES_MAX)
+        self._requests = Buckets(clock, ADDRESSES_MAX)
+        self._bytes = Buckets(clock, ADDRESSES_MAX)
+        self._connections: dict[str, _Connections] = {}
+
+    @property
+    def is_on(self) -> bool:
+        """True when each request must be counted."""
+        settings = self._settings
+        return settings is not None and bool(
+            settings.address_requests_per_second_max
+            or settings.user_requests_per_second_max
+            or settings.user_bytes_per_second_max
+            or settings.user_connection_count_max
+        )
+
+    def check_address(self, address: Address) -> None:
+        """Raises Refusal(SYSTEM_BUSY) when ``address`` sends more than it may."""
+        settings = self._settings
+        if settings is not None and (rate := settings.address_requests_per_second_max):
+            self._take(self._addresses, _key(address), 1, rate, f"address {address}", "addressRequestsPerSecondMax")
+
+    def check_user(self, identity: Identity, request: Command, peer: Peer) -> None:
+        """Raises Refusal(SYSTEM_BUSY) when the proven sender asks for more than its user may."""
+        settings, user = self._settings, identity.user
+        if settings is None or user is None or user.kind is UserType.INNER:
+            return
+        if rate := settings.user_requests_per_second_max:
+            self._take(self._requests, user.name, 1, rate, f"user {user.name}", "userRequestsPerSecondMax")
+        if rate := settings.user_bytes_per_second_max:
+            self._take(self._bytes, user.name, len(request.body), rate, f"user {user.name}", "userBytesPerSecondMax")
+        if limit := settings.user_connection_count_max:
+            self._check_connections(user.name, peer, limit)
+
+    def _take(self, buckets: Buckets, key: object, units: int, rate: int, who: str, setting: str) -> None:
+        if not buckets.take(key, units, rate):
+            what = "bytes" if buckets is self._bytes else "requests"
+            self._refuse(f"{who} sent more than {rate} {what} in a second, the limit is {setting}={rate}: send less")
+
+    def _check_connections(self, name: str, peer: Peer, limit: int) -> None:
+        mine = self._connections.setdefault(name, _Connections())
+        if peer not in mine.peers:
+            if len(mine.peers) >= limit and (count := mine.count()) >= limit:
+                self._refuse(
+                    f"user {name} has {count} connections to this server, the limit is userConnectionCountMax={limit}: "
+                    "close some"
+                )
+            mine.peers.add(peer)
+
+    def _refuse(self, text: str) -> None:
+        self.refused_count += 1
+        raise Refusal(ResponseCode.SYSTEM_BUSY, text)
+
+
+def _key(address: Address) -> object:
+    """Return what counts as one address: all of an IPv6 network of 64 bits are one machine's to choose from."""
+    return address if address.version == 4 else int(address) >> _IPV6_NETWORK_SHIFT
+
+
+def _keep(table: dict[object, Value], key: object, value: Value, count_max: int = ADDRESSES_MAX) -> None:
+    """Set a value as the newest of at most ``count_max``."""
+    if key not in table and len(table) >= count_max:
+        del table[next(iter(table))]
+    table[key] = value

@@ -1,0 +1,154 @@
+"""Requests about users and ACLs, signed, through the dispatcher: bodies, codes, and when a change counts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pymq.broker.security import BrokerSecurity
+from pymq.broker.upkeep.worker_threads import WorkOutcome
+from pymq.client import Credentials
+from pymq.errors import ConfigError
+from pymq.wire.codes import RequestCode as Code
+from pymq.wire.codes import ResponseCode
+from pymq.wire.dispatch import Dispatcher
+from tests.broker.world import Caller, World
+
+ROOT = '{"username": "root", "password": "root-secret"}'
+SERVERS = '{"accessKey": "servers", "secretKey": "servers-secret"}'
+ENTRY = {"resource": "Topic:orders", "actions": ["Pub"], "sourceIps": ["10.0.0.0/8"], "decision": "Allow"}
+
+
+def secured(world: World | None = None, **settings: Any) -> tuple[World, Dispatcher]:
+    """Return a broker with one administrator, and the table of requests that checks them."""
+    keys: dict[str, Any] = {"authenticationEnabled": "true", "authorizationEnabled": "true"}
+    world = world or World(**keys, **settings)
+    world.config.init_authentication_user, world.config.inner_client_credentials = ROOT, SERVERS
+    return world, BrokerSecurity(world.config, world.clock).dispatcher(world.parts)
+
+
+def caller(world: World, dispatcher: Dispatcher, name: str = "root", secret: str | None = None) -> Caller:
+    return Caller(world, "10.0.0.1:5", credentials=Credentials(name, secret or f"{name}-secret"), dispatcher=dispatcher)
+
+
+def make_user(root: Caller, name: str, **members: str) -> None:
+    root.ok(Code.AUTH_CREATE_USER, json.dumps({"password": f"{name}-secret", **members}).encode(), username=name)
+
+
+def acl(name: str, *entries: dict[str, Any], level: str = "Custom") -> bytes:
+    return json.dumps({"subject": f"User:{name}", "policies": [{"policyType": level, "entries": entries}]}).encode()
+
+
+def test_a_user_is_made_shown_changed_and_deleted() -> None:
+    world, table = secured()
+    root = caller(world, table)
+    make_user(root, "ada")
+    assert json.loads(root.ok(Code.AUTH_GET_USER, username="ada").body) == {
+        "username": "ada",
+        "password": "ada-secret",
+        "userType": "Normal",
+        "userStatus": "enable",
+    }
+    assert [user["username"] for user in json.loads(root.ok(Code.AUTH_LIST_USER).body)] == ["ada", "root"]
+    assert [user["username"] for user in json.loads(root.ok(Code.AUTH_LIST_USER, filter="ad").body)] == ["ada"]
+    ada = caller(world, table, "ada")
+    assert ada.ok(Code.CHECK_CLIENT_CONFIG, b"{}").code == ResponseCode.SUCCESS
+    root.ok(Code.AUTH_UPDATE_USER, b'{"userStatus": "disable"}', username="ada")
+    assert ada.refused(Code.CHECK_CLIENT_CONFIG, b"{}") == (ResponseCode.NO_PERMISSION, "User:ada is disabled.")
+    root.ok(Code.AUTH_DELETE_USER, username="ada")
+    assert ada.refused(Code.CHECK_CLIENT_CONFIG, b"{}") == (ResponseCode.NO_PERMISSION, "User:ada is not found.")
+    assert root.ok(Code.AUTH_GET_USER, username="ada").body == b""
+    root.ok(Code.AUTH_DELETE_USER, username="ada")
+
+
+def test_an_acl_is_merged_shown_and_deleted() -> None:
+    world, table = secured()
+    root = caller(world, table)
+    make_user(root, "ada")
+    subject = "User:ada"
+    root.ok(Code.AUTH_CREATE_ACL, acl("ada", ENTRY), subject=subject)
+    root.ok(Code.AUTH_UPDATE_ACL, acl("ada", {**ENTRY, "resource": "Group:g"}, level="Default"), subject=subject)
+    found = json.loads(root.ok(Code.AUTH_GET_ACL, subject=subject).body)
+    assert found == {
+        "subject": subject,
+        "policies": [
+            {"policyType": "Custom", "entries": [ENTRY]},
+            {"policyType": "Default", "entries": [{**ENTRY, "resource": "Group:g"}]},
+        ],
+    }
+    assert json.loads(root.ok(Code.AUTH_LIST_ACL).body) == [found]
+    [filtered] = json.loads(root.ok(Code.AUTH_LIST_ACL, subjectFilter="ad", resourceFilter="Group").body)
+    assert [part["policyType"] for part in filtered["policies"]] == ["Default"]
+    assert root.ok(Code.AUTH_LIST_ACL, subjectFilter="nobody").body == b""
+    root.ok(Code.AUTH_DELETE_ACL, subject=subject, policyType="Default", resource="Group:g")
+    root.ok(Code.AUTH_DELETE_ACL, subject=subject)
+    assert root.ok(Code.AUTH_GET_ACL, subject=subject).body == b""
+    code, _ = root.refused(Code.AUTH_DELETE_ACL, subject=subject)
+    assert code == ResponseCode.NO_PERMISSION
+
+
+def test_who_may_read_users_is_not_shown_their_passwords() -> None:
+    world, table = secured()
+    root = caller(world, table)
+    make_user(root, "eva")
+    root.ok(
+        Code.AUTH_CREATE_ACL, acl("eva", {**ENTRY, "resource": "Cluster:*", "actions": ["Get"]}), subject="User:eva"
+    )
+    for reader in (caller(world, table, "eva"), caller(world, table, "servers")):
+        shown = json.loads(reader.ok(Code.AUTH_LIST_USER).body)
+        assert {user["username"] for user in shown} == {"eva", "root"}
+        assert (
+            b"secret" not in reader.ok(Code.AUTH_LIST_USER).body + reader.ok(Code.AUTH_GET_USER, username="root").body
+        )
+        code, _ = reader.refused(Code.AUTH_CREATE_USER, b'{"password": "x"}', username="x")
+        assert code == ResponseCode.NO_PERMISSION
+
+
+def test_a_change_counts_and_is_answered_once_it_is_saved() -> None:
+    world, table = secured()
+    root = caller(world, table)
+    waiting: list[tuple[Any, Any]] = []
+    world.run_in_thread = lambda work, done: waiting.append((work, done))
+    assert root.ask(Code.AUTH_CREATE_USER, b'{"password": "ada-secret"}', username="ada") is None
+    ada = caller(world, table, "ada")
+    assert ada.refused(Code.CHECK_CLIENT_CONFIG, b"{}")[1] == "User:ada is not found."
+    [(work, done)] = waiting
+    done(WorkOutcome(work))
+    assert root.peer.answers[-1].code == ResponseCode.SUCCESS
+    assert ada.ok(Code.CHECK_CLIENT_CONFIG, b"{}")
+
+
+def test_users_survive_a_restart_and_the_first_administrator_is_not_made_again() -> None:
+    world, table = secured()
+    root = caller(world, table)
+    make_user(root, "other", userType="Super")
+    root.ok(Code.AUTH_DELETE_USER, username="root")
+    again, table = secured(world.reopened(authenticationEnabled="true", authorizationEnabled="true"))
+    other = caller(again, table, "other")
+    assert [user["username"] for user in json.loads(other.ok(Code.AUTH_LIST_USER).body)] == ["other"]
+    code, remark = other.refused(Code.AUTH_DELETE_USER, username="other")
+    assert code == ResponseCode.NO_PERMISSION and "no enabled user of type Super" in remark
+
+
+def test_a_master_without_an_administrator_does_not_start() -> None:
+    world = World(authenticationEnabled="true", authorizationEnabled="true")
+    with pytest.raises(ConfigError, match="set initAuthenticationUser \\(pymq auth init DIR"):
+        BrokerSecurity(world.config, world.clock).dispatcher(world.parts)
+
+
+def test_the_name_of_the_servers_is_not_given_to_a_user() -> None:
+    world, table = secured()
+    code, remark = caller(world, table).refused(Code.AUTH_CREATE_USER, b'{"password": "x"}', username="servers")
+    assert code == ResponseCode.NO_PERMISSION and "the name servers is the servers' own" in remark
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"), [({}, "authenticationEnabled is off"), ({"aclEnable": "true"}, "change that file")]
+)
+def test_a_broker_without_users_of_its_own_refuses(settings: dict[str, Any], why: str) -> None:
+    if settings:
+        settings = {**settings, "plainAclFile": "/nowhere"}
+    code, remark = Caller(World(**settings)).refused(Code.AUTH_LIST_USER)
+    assert code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and why in remark
