@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pymq.cli.broker_status import shown_bytes, shown_count
+from pymq.cli.confirm import confirm
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, ConfirmOption, NamesrvOption, OutputOption
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_note, print_section
 from pymq.cli.session import with_admin
-from pymq.errors import UsageError
 
 if TYPE_CHECKING:
     from pymq.client.admin import Admin
@@ -73,7 +73,8 @@ def promote(
         plan.check(force=force)
         if dry_run:
             return record
-        _confirm(plan.target.address, yes=yes)
+        if not yes:
+            confirm(f"Make {plan.target.address} the master?")
         tell = print_note if for_people else (lambda text: None)
         return record | await work.carry_out(admin, plan, force=force, timeout_s=timeout_s, tell=tell)
 
@@ -102,13 +103,3 @@ def _show(record: dict[str, Any]) -> None:
     if not record["risks"] and not record["obstacles"]:
         print_line("  nothing is lost")
     print_line()
-
-
-def _confirm(target: str, *, yes: bool) -> None:
-    import sys
-
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise UsageError("stdin is not a terminal, so no question can be asked: give --yes")
-    typer.confirm(f"Make {target} the master?", abort=True, err=True)

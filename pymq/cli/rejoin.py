@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pymq.cli.confirm import confirm
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, ConfirmOption, DryRunOption, NamesrvOption
 from pymq.cli.output import print_line
 from pymq.cli.session import with_admin
-from pymq.errors import UsageError
 
 if TYPE_CHECKING:
     from pymq.client.admin import Admin
@@ -38,7 +38,8 @@ def rejoin(
     if dry_run:
         print_line(with_admin(namesrv, lambda admin: _plan(admin, broker, truncate_to)))
         return
-    _confirm(broker, truncate_to, yes=yes)
+    if not yes:
+        confirm(f"Truncate the log of {broker} to end at {truncate_to}?")
 
     async def run(admin: Admin) -> RoleAnswer:
         from pymq.wire.bodies_replication import TRUNCATE, RoleRequest
@@ -55,13 +56,3 @@ async def _plan(admin: Admin, broker: str, truncate_to: int) -> str:
     log_end = (await admin.replication.status(broker)).log_end
     gone = max(0, log_end - truncate_to)
     return f"would truncate the log of {broker} from {log_end} to {truncate_to}: {format_bytes(gone)}"
-
-
-def _confirm(broker: str, truncate_to: int, *, yes: bool) -> None:
-    import sys
-
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise UsageError("stdin is not a terminal, so no question can be asked: give --yes")
-    typer.confirm(f"Truncate the log of {broker} to end at {truncate_to}?", abort=True, err=True)

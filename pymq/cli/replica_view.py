@@ -105,6 +105,9 @@ async def ask(admin: Admin, views: Iterable[BrokerView]) -> list[BrokerView]:
     return list(await asyncio.gather(*map(one, views)))
 
 
+UNPROVEN = "sends its log without a proof of credentials to {}: every program there gets it"
+
+
 def master_of(view: BrokerView, views: Iterable[BrokerView]) -> BrokerView | None:
     """Returns the master of the same name, None when there is none or it does not answer."""
     for other in views:
@@ -180,6 +183,11 @@ def problems_of(view: BrokerView) -> list[str]:
     elif status.in_sync_slaves < status.required_slaves and _TOO_FEW not in found[1]:
         found.append(_in_sync_text(status))
     return [problem for problem in dict.fromkeys(found) if problem]
+
+
+def unproven_slaves(status: ReplicationStatus) -> list[str]:
+    """Returns the addresses of slaves that a secured master lets follow by their host alone."""
+    return [slave.address for slave in status.slaves if slave.is_unproven and slave.is_connected]
 
 
 def _in_sync_text(status: ReplicationStatus) -> str:

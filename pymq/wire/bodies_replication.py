@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from pymq.wire.ha import OFFSET_MAX
+from pymq.wire.ha import NONCE_SIZE_BYTES, OFFSET_MAX
 
 PROTOCOL_VERSION = 1
 NO_TOKEN = 0  # in a JoinAnswer: the slave must truncate its log first
@@ -70,7 +70,8 @@ class JoinAnswer(msgspec.Struct, rename="camel", kw_only=True):
     ``token`` is a negative number, the first eight bytes that the slave sends to ``ha_address``. ``start`` is the first
     offset the master will send. When ``start`` is below the slave's log end, the token is NO_TOKEN: the slave first
     truncates its log at ``start`` and joins again. ``master_role`` is ASYNC_MASTER or SYNC_MASTER; a slave that becomes
-    the master keeps that role. ``log_end`` is the end of the master's log now.
+    the master keeps that role. ``log_end`` is the end of the master's log now. ``nonce`` (32 bytes in hex) asks for a
+    proof after the token, see :func:`pymq.wire.ha.proven_content`; empty asks for none.
     """
 
     protocol_version: int = PROTOCOL_VERSION
@@ -80,6 +81,7 @@ class JoinAnswer(msgspec.Struct, rename="camel", kw_only=True):
     epoch_history: list[EpochEntryBody] = []
     master_role: Text = ""
     log_end: Annotated[int, msgspec.Meta(ge=-1, le=OFFSET_MAX)] = -1
+    nonce: Annotated[str, msgspec.Meta(pattern=f"^([0-9a-f]{{{2 * NONCE_SIZE_BYTES}}})?$")] = ""
 
 
 class MetadataVersions(msgspec.Struct, rename="camel", kw_only=True):
@@ -117,7 +119,7 @@ class SlaveState(msgspec.Struct, rename="camel", kw_only=True):
     ``broker_id`` is -1 for a RocketMQ slave, which does not send it. ``lag_ms`` is how long the oldest byte that the
     slave lacks has been in the master's log. ``problem`` says why the slave does not follow, and is empty otherwise.
     ``state`` is connected, catching-up, following, ahead, gone, or refused (a peer that was rejected lately and never
-    was a slave).
+    was a slave). ``is_unproven``: the master of a secured group lets it follow by its host alone.
     """
 
     address: str
@@ -131,6 +133,7 @@ class SlaveState(msgspec.Struct, rename="camel", kw_only=True):
     bytes_per_second: int = 0
     state: str = ""
     problem: str = ""
+    is_unproven: bool = False
 
     @property
     def is_connected(self) -> bool:

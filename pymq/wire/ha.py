@@ -1,7 +1,9 @@
 """The byte protocol of the HA connection, both directions, without I/O. Java: DefaultHAConnection, DefaultHAClient.
 
-A slave sends 64-bit numbers: the end of its log. A master sends frames: a physical offset, a size, and that many bytes
-of the log; an empty frame is a heartbeat. Everything is big endian. Frames need not start or end at a record.
+A slave sends 64-bit numbers: the end of its log. Before them, PyMQ's slave sends its join token, and the proof that it
+has the servers' credentials when the master asked for one. A master sends frames: a physical offset, a size, and that
+many bytes of the log; an empty frame is a heartbeat. Everything is big endian. Frames need not start or end at a
+record.
 """
 
 from __future__ import annotations
@@ -14,6 +16,11 @@ from pymq.errors import ProtocolViolation
 _REPORT = struct.Struct(">q")
 _HEAD = struct.Struct(">qi")
 REPORT_SIZE_BYTES = _REPORT.size
+NONCE_SIZE_BYTES = 32
+PROOF_SIZE_BYTES = 32  # HMAC-SHA256
+# Begins what a proof covers, so that a proof for another purpose is none here.
+_PROOF_LABEL = b"PyMQ HA slave 1\0"
+_PROVEN = struct.Struct(">qq")
 HEAD_SIZE_BYTES = _HEAD.size
 # RocketMQ's slave waits for whole frames in a buffer of 4 MiB: a longer frame would hang it forever.
 BODY_BYTES_MAX = 4 * 1024 * 1024 - HEAD_SIZE_BYTES
@@ -31,16 +38,22 @@ def encode_head(start: int, size: int) -> bytes:
     return _HEAD.pack(start, size)
 
 
+def proven_content(token: int, start: int, nonce: bytes) -> bytes:
+    """Return what a slave proves: that it was given ``token`` and ``nonce``, to continue at log offset ``start``."""
+    return _PROOF_LABEL + _PROVEN.pack(token, start) + nonce
+
+
 class Reports(NamedTuple):
     """What a slave sent, None for each part that did not come.
 
-    ``token`` is the negative number that a connection may begin with. ``offset`` is the newest report. ``went_back`` is
-    true when a report was below an earlier one.
+    ``token`` is the negative number that a connection may begin with, and ``proof`` the bytes after it, empty when none
+    are asked for. ``offset`` is the newest report. ``went_back`` is true when a report was below an earlier one.
     """
 
     token: int | None
     offset: int | None
     went_back: bool = False
+    proof: bytes = b""
 
 
 NO_REPORTS = Reports(None, None)
@@ -49,9 +62,11 @@ NO_REPORTS = Reports(None, None)
 class ReportReader:
     """Reads a slave's reports on the master's side."""
 
-    __slots__ = ("_is_first", "_last", "_rest")
+    __slots__ = ("_is_first", "_last", "_proof_size", "_rest")
 
-    def __init__(self) -> None:
+    def __init__(self, proof_size: int = 0) -> None:
+        """``proof_size``: bytes of the proof that follows a join token."""
+        self._proof_size = proof_size
         self._rest = b""
         self._is_first = True
         self._last = 0
@@ -63,17 +78,30 @@ class ReportReader:
         """
         if self._rest:
             data = self._rest + data
+        if self._is_first and len(data) >= REPORT_SIZE_BYTES:
+            (token,) = _REPORT.unpack_from(data)
+            if token < 0:
+                return self._begin(token, data)
+        return self._read(data, None, b"")
+
+    def _begin(self, token: int, data: bytes) -> Reports:
+        at = REPORT_SIZE_BYTES + self._proof_size
+        if len(data) < at:
+            self._rest = data
+            return NO_REPORTS
+        self._is_first = False
+        self._rest = b""
+        return self._read(data[at:], token, data[REPORT_SIZE_BYTES:at])
+
+    def _read(self, data: bytes, token: int | None, proof: bytes) -> Reports:
         whole = len(data) // REPORT_SIZE_BYTES * REPORT_SIZE_BYTES
         self._rest = data[whole:]
         if not whole:
-            return NO_REPORTS
+            return NO_REPORTS if token is None else Reports(token, None, proof=proof)
         offsets = struct.unpack_from(f">{whole // REPORT_SIZE_BYTES}q", data)
-        token = None
         if self._is_first:
             self._is_first = False
-            if offsets[0] < 0:
-                token, offsets = offsets[0], offsets[1:]
-            elif offsets[0] > OFFSET_MAX:
+            if offsets[0] > OFFSET_MAX:
                 raise ProtocolViolation("ha-report", f"it began with {_hex_and_text(data)}, and no slave does that")
         went_back = False
         for offset in offsets:
@@ -81,7 +109,7 @@ class ReportReader:
                 raise ProtocolViolation("ha-report", f"a slave reported offset {offset}, allowed are 0 to {OFFSET_MAX}")
             went_back = went_back or offset < self._last
             self._last = offset
-        return Reports(token, self._last if offsets else None, went_back)
+        return Reports(token, self._last, went_back, proof)
 
 
 def _hex_and_text(data: bytes) -> str:

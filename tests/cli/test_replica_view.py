@@ -11,7 +11,7 @@ from pymq.cli import main as cli
 from pymq.cli.broker_status_work import describe
 from pymq.cli.cluster_work import list_brokers
 from pymq.cli.replica_view import BrokerView, SlaveLag, lag_of, problems_of
-from pymq.errors import NotFoundError, UnreachableError
+from pymq.errors import EXIT_PARTIAL, NotFoundError, UnreachableError
 from pymq.wire.bodies_replication import HaClientState, ReplicationStatus, SlaveState
 
 from .worlds import CLUSTER, WorldAdmin, master, slave_of
@@ -108,13 +108,14 @@ def test_every_broker_is_listed_even_if_unreachable() -> None:
     admin.add("broker-a", 0, leader)
     admin.add("broker-a", 1, follower)
     admin.add("broker-b", 0, None)
-    first, second, third = asyncio.run(list_brokers(admin, None))  # type: ignore[arg-type]
+    (first, second, third), silent = asyncio.run(list_brokers(admin, None))  # type: ignore[arg-type]
     assert (first["broker"], first["role"], first["version"]) == ("broker-a", "ASYNC_MASTER", "V5_3_3")
     assert first["log_end"] == leader.parts.store.physical_max_offset and first["in_per_second"] is not None
     assert (second["broker_id"], second["role"], second["lag_messages"]) == (1, "SLAVE", 1)
     assert second["lag_bytes"] == first["log_end"] - second["log_end"] > 0
     assert third["role"] is None and "can't be reached" in third["problems"][0]
-    assert asyncio.run(list_brokers(admin, CLUSTER)) == [first, second, third]  # type: ignore[arg-type]
+    assert silent == {"broker-b:0": third["problems"][0]}
+    assert asyncio.run(list_brokers(admin, CLUSTER))[0] == [first, second, third]  # type: ignore[arg-type]
     with pytest.raises(NotFoundError, match="east"):
         asyncio.run(list_brokers(admin, "west"))  # type: ignore[arg-type]
 
@@ -136,18 +137,24 @@ def test_a_broker_is_described_by_name_or_address() -> None:
         asyncio.run(describe(admin, "10.9.9.9:1"))  # type: ignore[arg-type]
 
 
-def test_problems_stand_below_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_problems_stand_below_the_table_and_silent_brokers_are_named_on_stderr(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     admin = WorldAdmin()
     admin.add("broker-a", 0, master())
     dead = admin.add("broker-a", 1, None)
-    records = asyncio.run(list_brokers(admin, None))  # type: ignore[arg-type]
-    monkeypatch.setattr("pymq.cli.cluster.with_admin", lambda namesrv, run: records)
-    assert cli.run(["cluster", "list"]) == 0
-    table, below = capsys.readouterr().out.split("\n\nproblems\n")
+    found = asyncio.run(list_brokers(admin, None))  # type: ignore[arg-type]
+    found[0][0]["problems"] = ["its disk is full"]
+    monkeypatch.setattr("pymq.cli.cluster.with_admin", lambda namesrv, run: found)
+    assert cli.run(["cluster", "list"]) == EXIT_PARTIAL
+    printed = capsys.readouterr()
+    table, below = printed.out.split("\n\nproblems\n")
     assert [line.split()[2] for line in table.splitlines()] == ["ID", "0", "1"] and table.splitlines()[1].endswith(
         "0/0"
     )
-    assert below == f"  broker-a 1 at {dead}: {dead} can't be reached\n"
-    monkeypatch.setattr("pymq.cli.cluster.with_admin", lambda namesrv, run: records[:1])
+    assert below == f"  broker-a 0 at {found[0][0]['address']}: its disk is full\n"
+    assert printed.err == f"pymq: the part of broker-a:1 is missing: {dead} can't be reached\n"
+    found[0][0]["problems"] = []
+    monkeypatch.setattr("pymq.cli.cluster.with_admin", lambda namesrv, run: (found[0][:1], {}))
     assert cli.run(["cluster", "list"]) == 0
     assert "problems" not in capsys.readouterr().out

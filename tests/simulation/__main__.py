@@ -17,6 +17,7 @@ from tests.simulation.tally import Tally
 SEED_FIRST = 1
 ADDITIONS = {  # to the plans of all seeds
     "--liar": "has_liar", "--timers": "has_timers", "--batches": "has_batches", "--pieces": "has_pieces",
+    "--proofs": "has_proofs",
 }  # fmt: skip
 
 
@@ -31,6 +32,7 @@ def main() -> int:
     parser.add_argument("--timers", action="store_true", help="send timer messages in every seed")
     parser.add_argument("--batches", action="store_true", help="send inner batches in every seed")
     parser.add_argument("--pieces", action="store_true", help="copy tables in small pieces in every seed")
+    parser.add_argument("--proofs", action="store_true", help="have slaves prove themselves in every seed")
     parser.add_argument("--mutations", action="store_true", help="instead: plant each seeded bug and look for it")
     options = parser.parse_args()
     if options.mutations:

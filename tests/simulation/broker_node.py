@@ -17,6 +17,7 @@ from typing import Any
 import pymq.broker.broker as composition
 from pymq.broker.broker import Broker
 from pymq.broker.parts import BrokerParts
+from pymq.broker.replication.peer_proof import PeerProof
 from pymq.broker.replication.roles.role_file import RoleRecord
 from pymq.broker.replication.table_pieces import PieceSizes
 from pymq.broker.upkeep.jobs import Job, log
@@ -24,6 +25,7 @@ from pymq.clock import Clock
 from pymq.config import load_broker_config
 from pymq.errors import PymqError, UsageError
 from pymq.net.turn_watch import TurnWatch
+from pymq.security.credentials import Credentials
 from pymq.store.store import MessageStore
 from tests.simulation.disk import SimDisk
 from tests.simulation.history import History
@@ -164,8 +166,11 @@ class SimBroker:
         network: SimNetwork,
         rng: random.Random,
         history: History,
+        has_proofs: bool = False,
     ) -> None:
+        """``has_proofs``: its slaves prove to have the servers' credentials."""
         self.name = name
+        self._credentials = Credentials("servers", "of-the-simulation") if has_proofs else None
         self.host = host
         self.address = f"{host}:{PORT}"
         self.configured_id = configured_id
@@ -268,7 +273,10 @@ class SimBroker:
             files=self.disk.files,
             rng=random.Random(chance.getrandbits(64)),
             now_s=self._timeline.now_s,
+            credentials=self._credentials,
         )
+        if self._credentials is not None:  # simulated clients don't sign, so there is no ACL file
+            broker.security.peer_proof = PeerProof(is_required=True, prove=self._credentials.prove)
         self._broker, self._loop = broker, loop
         self._serving = start(loop, self._serve(broker))
 

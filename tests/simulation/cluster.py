@@ -93,6 +93,7 @@ class Cluster:
             SimBroker(
                 f"broker{i}", f"10.0.0.{i + 1}", i, settings,
                 timeline=self.timeline, network=self.network, rng=self._fork(), history=self.history,
+                has_proofs=plan.has_proofs,
             )
             for i in range(plan.slave_count + 1)
         ]  # fmt: skip
@@ -272,6 +273,8 @@ class Cluster:
         for client in (*self.consumers, *self.batch_readers, *self.poppers, self.operator):
             client.is_stopping = True
         self.timeline.run_until(self.timeline.now_us + 15 * SECOND)
+        # Brokers write on their own, too: how transactions ended, say. A slave dispatches what came a moment later.
+        self._until(self.plan.quiet_us, self._has_converged, "the slaves have not all there is at the end")
 
     def _end_all_deals(self) -> None:
         """Wait until the broker's questions have ended every transaction. A clock that is behind asks late: set it."""
@@ -307,8 +310,10 @@ class Cluster:
         return len(recent) >= 3
 
     def _has_converged(self) -> bool:
-        ends = {broker.parts.store.physical_max_offset if broker.parts else -1 for broker in self.brokers}
-        return len(ends) == 1 and -1 not in ends
+        """Return True when all brokers have the same log, and have dispatched all of it."""
+        stores = [broker.parts.store for broker in self.brokers if broker.parts is not None]
+        ends = {end for store in stores for end in (store.physical_max_offset, store.dispatched_end)}
+        return len(stores) == len(self.brokers) and len(ends) == 1
 
     def end(self) -> None:
         """Kills every process."""

@@ -24,6 +24,7 @@ WITH: dict[str, Any] = {
     "pops": {"has_popper": True},
     "batches": {"has_batches": True},
     "pieces": {"has_pieces": True},
+    "proofs": {"has_proofs": True},
 }
 FAIL_OVERS = (
     "kill the master", "power loss of the master", "fail over", "hand over", "kill a broker", "cut connections",
@@ -51,6 +52,7 @@ def hunting_plan(seed: int) -> Plan:
         has_popper=False,
         has_batches=False,
         has_pieces=False,
+        has_proofs=False,
     )
 
 

@@ -23,6 +23,7 @@ DEALS_EVERY = 4  # seeds
 LOG_BYTES_MAX = 48 * 1024 * 1024  # that one plan's producers write, about: each broker keeps it twice in memory
 POPPER_EVERY = 4  # seeds
 PIECES_EVERY = 4
+PROOFS_EVERY = 5
 MIN_ENTRIES_MAX = 5  # a shorter epoch history can't be merged
 
 # kind of fault -> how often it happens, relative to the others
@@ -78,6 +79,7 @@ class Plan:
     has_popper: bool = False  # see pops.py
     has_batches: bool = False  # see batches.py
     has_pieces: bool = False  # see pieces.py
+    has_proofs: bool = False  # slaves prove to have the credentials of servers
 
     @property
     def warm_up_us(self) -> int:
@@ -168,5 +170,6 @@ def _storm(seed: int) -> Plan:
         dealer_count=0 if seed % DEALS_EVERY else 1 + own_chance.getrandbits(1),
         has_popper=seed % POPPER_EVERY == 2,
         has_pieces=seed % PIECES_EVERY == 3,
+        has_proofs=seed % PROOFS_EVERY == 4,
         epoch_entries_max=own_chance.choice((MIN_ENTRIES_MAX, 12, epoch_history.ENTRIES_MAX)),
     )

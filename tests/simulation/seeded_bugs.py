@@ -210,11 +210,6 @@ BUGS = (
     Bug("timers that roll over are lost",
         Text(TimerDelivery._stage_due, "if due.is_roll:", "if due.is_roll and now_ms % 2:"), ("timers 1",)),
     Bug("recalls are stored and never read", Seam(TimerDelivery.read_deletions, _reads_no_recall), ("timers 1",)),
-    Bug("a recall of a message that rolls over does not roll with it",
-        Text(TimerDelivery._stage_due, "if due.is_roll:",
-             "if due.is_roll and _CANCELS in message.properties:\n"
-             "        return topic, _Fate.DROPPED\n    if due.is_roll:"),
-        ("timers 1",)),
     # -- inner batches
     Bug("an inner batch that a slave follows takes one offset", Seam(BatchQueue.append_record, _appends_one),
         ("batches 1",)),

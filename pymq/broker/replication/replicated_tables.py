@@ -18,10 +18,12 @@ from pymq.config.values import ASYNC_MASTER, SYNC_MASTER
 from pymq.model.names import HALF_TOPIC, OP_HALF_TOPIC
 from pymq.model.tables import DataVersion
 from pymq.model.transactions import TRANSACTION_GROUP
+from pymq.security.user_table import USERS as USERS_MEMBER
 from pymq.store.disk.timer_checkpoint import FIELDS, LAST_READ_TIME, QUEUE_OFFSET_OF_MASTER
 
 if TYPE_CHECKING:
     from pymq.broker.messages.delays import DelayService
+    from pymq.broker.metadata.auth_manager import AuthManager
     from pymq.broker.metadata.cursors import CursorManager
     from pymq.broker.metadata.metadata import Metadata
     from pymq.broker.metadata.order_infos import OrderInfos
@@ -44,6 +46,7 @@ DELETIONS = "deletedTopics"
 POP_OFFSETS = "popOffsets"
 TRANSACTIONS = "transactions"
 MASTER_ROLE = "masterRole"
+USERS = "auth"
 
 
 # Compared in every turn; converted to text only for an answer to a slave.
@@ -120,8 +123,10 @@ def replicated_tables(
     def row(name: str, member: str, side: _Side, *, waits_for_log: bool = False) -> ReplicatedTable:
         return ReplicatedTable(name, member, start_id, side.stamp, side.read, side.take, waits_for_log)
 
+    auth = [row(USERS, USERS_MEMBER, _Auth(metadata.auth))] if metadata.auth.is_on else []
     return [
-        # First: offsets of a deleted topic must go before those of a new topic of its name come.
+        *auth,
+        # First of the others: offsets of a deleted topic must go before those of a new topic of its name come.
         row(DELETIONS, DELETIONS, _Deletions(store, metadata)),
         row(TOPICS, "topicConfigTable", _Topics(metadata, stats, start_id, piece_sizes.entries)),
         row(GROUPS, "subscriptionGroupTable", _Groups(metadata, stats, start_id, piece_sizes.entries)),
@@ -245,6 +250,22 @@ class _RequestModes:
 
     def take(self, table: dict[str, Any], is_part: bool) -> None:
         self._modes.take_over(table)
+
+
+class _Auth:
+    """Users and policies, secrets included; always sent whole. Only brokers that check their requests copy them."""
+
+    def __init__(self, auth: AuthManager) -> None:
+        self._auth = auth
+
+    def stamp(self) -> Stamp:
+        return (self._auth.data_version,)
+
+    def read(self, known: str) -> TableRead:
+        return TableRead(self._auth.as_table())
+
+    def take(self, table: dict[str, Any], is_part: bool) -> None:
+        self._auth.take_over(table)
 
 
 class _Offsets:

@@ -10,6 +10,7 @@ from pymq.broker.handlers.replicas import MasterReplicaHandlers
 from pymq.broker.replication.epoch_file import EpochFile
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.table_requests import TableRequests
+from pymq.broker.replication.peer_proof import NO_PROOF, PeerProof, Prove
 from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.broker.replication.slave.ha_client import HaClient
@@ -65,7 +66,14 @@ class Node:
 class Master(Node):
     """Answers join requests at ``MASTER`` and takes HA connections at ``MASTER_HA``."""
 
-    def __init__(self, cable: Cable, clock: ManualClock, files: MemoryFiles | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        cable: Cable,
+        clock: ManualClock,
+        files: MemoryFiles | None = None,
+        peer_proof: PeerProof = NO_PROOF,
+        **settings: Any,
+    ) -> None:
         super().__init__(clock, files, **{**MASTER_SETTINGS, **settings})
         self.cable = cable
         self.epoch_file.open_as_master(
@@ -75,7 +83,12 @@ class Master(Node):
         )
         self.known_peers = KnownPeers(self.config, clock)
         self.ha_service = HaService(
-            store=self.store, clock=clock, config=self.config, rng=self.rng, known_peers=self.known_peers
+            store=self.store,
+            clock=clock,
+            config=self.config,
+            rng=self.rng,
+            known_peers=self.known_peers,
+            peer_proof=peer_proof,
         )
         handlers = MasterReplicaHandlers(
             config=self.config,
@@ -121,7 +134,13 @@ class Slave(Node):
     """Follows the broker that answers at ``MASTER``."""
 
     def __init__(
-        self, cable: Cable, clock: ManualClock, files: MemoryFiles | None = None, broker_id: int = 1, **settings: Any
+        self,
+        cable: Cable,
+        clock: ManualClock,
+        files: MemoryFiles | None = None,
+        broker_id: int = 1,
+        prove: Prove | None = None,
+        **settings: Any,
     ) -> None:
         super().__init__(clock, files, **{"brokerId": broker_id, "listenPort": 20910 + broker_id, **settings})
         self.cable = cable
@@ -139,6 +158,7 @@ class Slave(Node):
             role=Role(broker_id),
             change_role=self.role_changes.append,
             request_sync=self._note_sync_request,
+            prove=prove,
         )
 
     def _note_sync_request(self) -> None:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from pymq.broker.replication.log_end import last_segment_start
 from pymq.broker.replication.master.join_tokens import NOT_JOINED, JoinedSlave
+from pymq.broker.replication.peer_proof import PeerProof
 from pymq.broker.replication.rates import LogTimes, Rate
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
@@ -44,12 +45,22 @@ class HaConnectionOwner(Protocol):
         """The peer's address is known now."""
         ...
 
-    def redeem(self, connection: HaConnection, token: int) -> JoinedSlave | None:
-        """Return the slave that the token was given to; None when it was never given, or is too old."""
+    @property
+    def peer_proof(self) -> PeerProof:
+        """What slaves must prove."""
+        ...
+
+    def redeem(self, connection: HaConnection, token: int, proof: bytes) -> JoinedSlave | str:
+        """Return the slave that the token was given to, or why the peer is not that slave."""
         ...
 
     def may_follow(self, connection: HaConnection) -> bool:
         """Return True when a peer that sent no token may be a slave: RocketMQ's are known by their host."""
+        ...
+
+    @property
+    def why_not_without_token(self) -> str:
+        """Why a peer without a token may not follow, with what to do."""
         ...
 
     def note_slave(self, connection: HaConnection) -> None:
@@ -88,7 +99,7 @@ class HaConnection:
         self._clock = clock
         self._config = config
         self._stream: Stream | None = None
-        self._reader = ReportReader()
+        self._reader = ReportReader(owner.peer_proof.size_bytes)
         self.joined_slave = NOT_JOINED
         self.sent_offset: int | None = None  # the log is sent up to here; None before the first report
         self.ack_offset = 0
@@ -120,7 +131,7 @@ class HaConnection:
         try:
             reports = self._reader.feed(data)
             if reports.token is not None:
-                self._take_token(reports.token)
+                self._take_token(reports.token, reports.proof)
             if reports.offset is not None and not self._is_closed:
                 self._take_report(reports)
         except ProtocolViolation as violation:
@@ -136,10 +147,10 @@ class HaConnection:
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
-    def _take_token(self, token: int) -> None:
-        joined_slave = self._owner.redeem(self, token)
-        if joined_slave is None:
-            self.close("its token is unknown or too old: it must join again")
+    def _take_token(self, token: int, proof: bytes) -> None:
+        joined_slave = self._owner.redeem(self, token, proof)
+        if isinstance(joined_slave, str):
+            self.close(joined_slave)
         else:
             self.joined_slave = joined_slave
 
@@ -275,10 +286,7 @@ class HaConnection:
         if self.sent_offset is not None or self._is_closed:
             return not self._is_closed
         if now_ms - self._opened_ms >= PROOF_MS_MAX:
-            self.close(
-                f"it sent no join token within {PROOF_MS_MAX} ms, and no name server lists a RocketMQ slave on its "
-                "host: register the slave, or add its host to haSlaveHosts"
-            )
+            self.close(f"it sent no join token within {PROOF_MS_MAX} ms, and {self._owner.why_not_without_token}")
         return False
 
     def _beat(self) -> None:
@@ -353,6 +361,7 @@ class HaConnection:
             bytes_per_second=self._rate.per_second,
             state=self._state_name(),
             problem=self.problem,
+            is_unproven=self._owner.peer_proof.is_required and self.joined_slave is NOT_JOINED,
         )
 
     def _state_name(self) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pymq.broker.replication.master.ha_connection import HaConnection, HaStore
 from pymq.broker.replication.master.join_tokens import JoinedSlave, JoinTokens
 from pymq.broker.replication.master.rejected_peers import RejectedPeers
+from pymq.broker.replication.peer_proof import NO_PROOF, PeerProof
 from pymq.broker.replication.rates import LogTimes
 from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.clock import Clock
@@ -19,6 +20,7 @@ from pymq.config import BrokerConfig
 from pymq.model.hosts import host_of
 from pymq.rate_limited_log import RateLimitedLog, printable
 from pymq.wire.bodies_replication import GONE, SlaveState
+from pymq.wire.ha import proven_content
 from pymq.wire.streams import Stream, StreamHandler
 
 log = logging.getLogger(__name__)
@@ -37,12 +39,20 @@ class HaService:
     """The slaves of one master. Belongs to the event loop's thread."""
 
     def __init__(
-        self, *, store: HaStore, clock: Clock, config: BrokerConfig, rng: random.Random, known_peers: KnownPeers
+        self,
+        *,
+        store: HaStore,
+        clock: Clock,
+        config: BrokerConfig,
+        rng: random.Random,
+        known_peers: KnownPeers,
+        peer_proof: PeerProof = NO_PROOF,
     ) -> None:
         # Gets the id and address of each slave before it is sent anything; may raise StoreUnavailableError.
         self.on_slave: Callable[[int, str], None] = lambda broker_id, address: None
         # Called when a slave has confirmed a part of the log for the first time: name servers may list it now.
         self.on_member: Callable[[], None] = lambda: None
+        self.peer_proof = peer_proof
         self._known_peers = known_peers
         self._ack_listeners: list[Callable[[], None]] = []
         self._store = store
@@ -104,11 +114,25 @@ class HaService:
         self._rate_limited_log.write("all", f"{connection.name} ended: {connection.problem}")
 
     def may_follow(self, connection: HaConnection) -> bool:
-        """Return True for a RocketMQ slave. A peer on another host has the name servers asked soon."""
+        """Return True for a RocketMQ slave. A peer on another host has the name servers asked soon.
+
+        RocketMQ's slaves can prove nothing: of a secured master the operator names their hosts.
+        """
+        if self.peer_proof.is_required:
+            return self._known_peers.may_follow_unproven(connection.address)
         if self._known_peers.may_follow_without_token(connection.address):
             return True
         self._known_peers.on_hint()
         return False
+
+    @property
+    def why_not_without_token(self) -> str:
+        if self.peer_proof.is_required:
+            return (
+                "this master sends its log only to slaves that prove to have the servers' credentials: run PyMQ with "
+                "the same innerCredentialsFile there, or add the host of a RocketMQ slave to haUnprovenSlaveHosts"
+            )
+        return "no name server lists a RocketMQ slave on its host: register the slave, or add its host to haSlaveHosts"
 
     def note_slave(self, connection: HaConnection) -> None:
         """Note a slave that joined. Raises StoreUnavailableError."""
@@ -120,7 +144,14 @@ class HaService:
     def joined_slave(self, broker_id: int, address: str, start: int) -> int:
         """Return the token that a slave's connection begins with, to continue at ``start``."""
         self._rejected_peers.forget(broker_id, address)
-        return self._join_tokens.give(JoinedSlave(broker_id, address, start), self._clock.monotonic_ms())
+        nonce = self._join_tokens.nonce() if self.peer_proof.is_required else b""
+        joined_slave = JoinedSlave(broker_id, address, start, nonce)
+        return self._join_tokens.give(joined_slave, self._clock.monotonic_ms())
+
+    def nonce_of(self, token: int) -> bytes:
+        """Return the nonce for the proof that follows a token; empty when none does."""
+        joined_slave = self._join_tokens.find(token, self._clock.monotonic_ms())
+        return joined_slave.nonce if joined_slave is not None else b""
 
     def live_address(self, broker_id: int) -> str:
         """Return the address of the connected slave with this id; empty without one."""
@@ -133,12 +164,21 @@ class HaService:
             "",
         )
 
-    def redeem(self, connection: HaConnection, token: int) -> JoinedSlave | None:
-        joined_slave = self._join_tokens.take(token, self._clock.monotonic_ms())
-        if joined_slave is not None:
-            for other in list(self._connections):
-                if other is not connection and other.joined_slave.broker_id == joined_slave.broker_id:
-                    other.close("the same slave has connected again")
+    def redeem(self, connection: HaConnection, token: int, proof: bytes) -> JoinedSlave | str:
+        joined_slave = self._join_tokens.find(token, self._clock.monotonic_ms())
+        if joined_slave is None:
+            return "its token is unknown or too old: it must join again"
+        content = proven_content(token, joined_slave.start, joined_slave.nonce)
+        if self.peer_proof.is_required and not self.peer_proof.is_right(content, proof):
+            # The token stays good: its slave may come after a peer that has only seen it.
+            return (
+                "it has the token of a slave, but did not prove to have the servers' credentials: give both brokers "
+                "the same innerCredentialsFile"
+            )
+        self._join_tokens.take(token, self._clock.monotonic_ms())
+        for other in list(self._connections):
+            if other is not connection and other.joined_slave.broker_id == joined_slave.broker_id:
+                other.close("the same slave has connected again")
         return joined_slave
 
     def refused(self, broker_id: int, address: str, why: str) -> None:
@@ -153,6 +193,8 @@ class HaService:
         self._rate_limited_log.write(_source(broker_id, address), f"{name} was refused: {why}")
 
     def on_following(self, connection: HaConnection) -> None:
+        if self.peer_proof.is_required and connection.joined_slave.broker_id < 0:
+            self.warn(connection, "it gets the whole log without a proof, because haUnprovenSlaveHosts names its host")
         self._log(connection, f"{connection.name} follows from offset {connection.sent_offset} on", logging.INFO)
 
     def on_closed(self, connection: HaConnection, why: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from pymq.wire.ha import OFFSET_MAX
+from pymq.wire.ha import NONCE_SIZE_BYTES, OFFSET_MAX
 
 # More than the slaves of any group. The oldest token goes, and its slave joins again.
 JOIN_TOKENS_MAX = 64
@@ -13,11 +13,12 @@ TOKEN_BITS = OFFSET_MAX.bit_length() - 1
 
 
 class JoinedSlave(NamedTuple):
-    """A slave's ``broker_id``, its ``address`` ("host:port"), and the log offset where it continues."""
+    """A slave's ``broker_id``, its ``address`` ("host:port"), the log offset where it continues, and its nonce."""
 
     broker_id: int
     address: str
     start: int
+    nonce: bytes = b""
 
 
 NOT_JOINED = JoinedSlave(-1, "", 0)  # a peer without a token, for instance a RocketMQ slave
@@ -45,7 +46,17 @@ class JoinTokens:
         self._open[token] = (joined_slave, now_ms)
         return token
 
-    def take(self, token: int, now_ms: int) -> JoinedSlave | None:
-        """Return the slave that the token was given to, once; None for an unknown or old token."""
-        joined_slave, given_ms = self._open.pop(token, (None, 0))
+    def find(self, token: int, now_ms: int) -> JoinedSlave | None:
+        """Return the slave that the token was given to; None for an unknown or old token."""
+        joined_slave, given_ms = self._open.get(token, (None, 0))
         return joined_slave if now_ms - given_ms < self._lifetime_ms else None
+
+    def take(self, token: int, now_ms: int) -> JoinedSlave | None:
+        """As :meth:`find`, once."""
+        joined_slave = self.find(token, now_ms)
+        self._open.pop(token, None)
+        return joined_slave
+
+    def nonce(self) -> bytes:
+        """Return bytes that no slave was given before."""
+        return self._rng.randbytes(NONCE_SIZE_BYTES)

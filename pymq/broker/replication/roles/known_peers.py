@@ -167,6 +167,10 @@ class KnownPeers:
         host = _host(peer_address)
         return self._is_named(host) or any(_is_same_host(host, other) for other in self._rocketmq_hosts)
 
+    def may_follow_unproven(self, peer_address: str) -> bool:
+        """Return True when the operator named the host of ``peer_address`` for slaves that can prove nothing."""
+        return _host(peer_address) in self._config.ha_unproven_slave_host_list
+
     def is_known_host(self, peer_address: str) -> bool:
         """Return True when a known broker is on the host of ``peer_address``."""
         host = _host(peer_address)

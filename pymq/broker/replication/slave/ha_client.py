@@ -17,6 +17,7 @@ from pymq.broker.replication.epoch_file import EpochFile
 from pymq.broker.replication.epoch_history import EpochHistory, common_point
 from pymq.broker.replication.log_end import tail_size
 from pymq.broker.replication.log_proof import OwnLog
+from pymq.broker.replication.peer_proof import Prove
 from pymq.broker.replication.rates import Rate
 from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
 from pymq.broker.replication.slave.ha_client_session import FollowedStore, FollowingLog, HaClientSession
@@ -77,8 +78,11 @@ class HaClient:
         request_sync: Callable[[], None],
         on_master_role: Callable[[str], None] = lambda master_role: None,
         wake_in: Callable[[int], None] = lambda delay_ms: None,
+        prove: Prove | None = None,
     ) -> None:
         """``request_sync`` starts an fsync of the log; a call of :meth:`end_turn` follows it.
+
+        ``prove`` answers a master that asks for a proof; None without the servers' credentials.
 
         ``on_master_role`` gets the master's role each time this slave has joined. ``wake_in`` schedules an early call
         of :meth:`tick` in so many milliseconds.
@@ -95,6 +99,7 @@ class HaClient:
         self._request_sync = request_sync
         self._on_master_role = on_master_role
         self._wake_in = wake_in
+        self._prove = prove
         self._master_address = role.master_address
         self._ha_address = ""  # from the name servers
         self._address = own_address(config)
@@ -248,6 +253,12 @@ class HaClient:
             self._begin_truncation(outcome, outcome.start, end)
         else:
             self._truncate_to, self._other_log = -1, ""
+            if outcome.nonce and self._prove is None:
+                self._refuse(
+                    f"the master at {self._master_address} wants a proof of the servers' credentials, and this broker "
+                    "has none: set innerCredentialsFile to the file that the master has"
+                )
+                return
             self._connect(outcome)
 
     def _begin_truncation(self, joined: Joined, start: int, end: int) -> None:
@@ -299,6 +310,7 @@ class HaClient:
             self._store,
             self._epoch_file,
             joined=joined,
+            prove=self._prove,
             clock=self._clock,
             config=self._config,
             request_sync=self._request_sync,

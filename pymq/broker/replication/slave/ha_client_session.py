@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from pymq.broker.replication.epoch_file import EpochFile
+from pymq.broker.replication.peer_proof import Prove
 from pymq.broker.replication.slave.joining import Joined
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
 from pymq.errors import ProtocolViolation, StoreError
-from pymq.wire.ha import FrameReader, encode_report
+from pymq.wire.ha import FrameReader, encode_report, proven_content
 from pymq.wire.streams import Stream
 
 # The first byte of every log, the highest of the four bytes of the first record's size. With it the slave reports 1 and
@@ -54,6 +55,7 @@ class HaClientSession:
         epoch_file: EpochFile,
         *,
         joined: Joined,
+        prove: Prove | None,
         clock: Clock,
         config: BrokerConfig,
         request_sync: Callable[[], None],
@@ -66,6 +68,7 @@ class HaClientSession:
         self._joined = joined
         self._clock = clock
         self._config = config
+        self._prove = prove
         self._request_sync = request_sync
         self._dispatch = dispatch
         self._on_end = on_end
@@ -98,10 +101,17 @@ class HaClientSession:
             self.end(f"the log can't be prepared: {error}")
             return
         if token is not None:
-            stream.write(encode_report(token))
+            stream.write(encode_report(token) + self._proof(token))
         self.began_at = self._follower.end
         # A RocketMQ master answers a report of 0 with its last segment.
         self._report(0 if start is None and self._is_empty else self._follower.end)
+
+    def _proof(self, token: int) -> bytes:
+        """Return the proof that the master asked for, empty for none."""
+        nonce, start = self._joined.nonce, self._joined.start
+        if not nonce or self._prove is None or start is None:
+            return b""
+        return self._prove(proven_content(token, start, nonce))
 
     def received(self, data: bytes) -> None:
         if self._is_over:

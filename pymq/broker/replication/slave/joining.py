@@ -32,7 +32,8 @@ class Joined(NamedTuple):
     ``start`` is the offset to continue at. If it is below the slave's log end, the slave must truncate its log first.
     None means that a RocketMQ master decides, see :class:`HaClientSession`. Of a RocketMQ master ``token`` is None and
     ``epoch_history`` empty. ``ha_address`` is empty when the master did not give it. ``log_end`` is the end of the
-    master's log, -1 if unknown. ``unproven`` says why the master could not show that it has our log.
+    master's log, -1 if unknown. ``unproven`` says why the master could not show that it has our log. A ``nonce`` asks
+    for a proof that this slave has the servers' credentials.
     """
 
     token: int | None
@@ -42,6 +43,7 @@ class Joined(NamedTuple):
     master_role: str = ""  # ASYNC_MASTER or SYNC_MASTER; empty if unknown
     log_end: int = -1
     unproven: str = ""
+    nonce: bytes = b""
 
 
 class NotJoined(NamedTuple):
@@ -135,7 +137,15 @@ class Joining:
             self._fail(f"the epoch history of {self._address} can't be true: {why}; check which broker is there")
             return
         self._prove(
-            Joined(answer.token, answer.ha_address, answer.start, epoch_history, answer.master_role, answer.log_end)
+            Joined(
+                answer.token,
+                answer.ha_address,
+                answer.start,
+                epoch_history,
+                answer.master_role,
+                answer.log_end,
+                nonce=bytes.fromhex(answer.nonce),
+            )
         )
 
     def _prove(self, joined: Joined) -> None:

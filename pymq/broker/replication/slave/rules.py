@@ -47,6 +47,14 @@ CHANGES: Final = (
     RequestCode.CLONE_GROUP_OFFSET,
     RequestCode.SET_MESSAGE_REQUEST_MODE,
 )
+USER_CHANGES: Final = (
+    RequestCode.AUTH_CREATE_USER,
+    RequestCode.AUTH_UPDATE_USER,
+    RequestCode.AUTH_DELETE_USER,
+    RequestCode.AUTH_CREATE_ACL,
+    RequestCode.AUTH_UPDATE_ACL,
+    RequestCode.AUTH_DELETE_ACL,
+)
 
 # Request code -> (response code, what the slave does not do).
 REFUSED: Final[dict[int, tuple[int, str]]] = {
@@ -59,7 +67,7 @@ REFUSED: Final[dict[int, tuple[int, str]]] = {
 }
 
 # mqadmin sends these to every broker of a cluster and stops at the first refusal.
-LEFT_TO_MASTER: Final = frozenset({RequestCode.CLEAN_UNUSED_TOPIC})
+LEFT_TO_MASTER: Final = frozenset({RequestCode.CLEAN_UNUSED_TOPIC, *USER_CHANGES})
 
 SERVED: Final = frozenset(
     {
@@ -109,6 +117,11 @@ SERVED: Final = frozenset(
         RequestCode.QUERY_TOPICS_BY_CONSUMER,
         RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER,
         RequestCode.VIEW_BROKER_STATS_DATA,
+        # Users, as the master has them.
+        RequestCode.AUTH_GET_USER,
+        RequestCode.AUTH_LIST_USER,
+        RequestCode.AUTH_GET_ACL,
+        RequestCode.AUTH_LIST_ACL,
         # This broker itself: its settings, its disk, its role.
         RequestCode.GET_BROKER_CONFIG,
         RequestCode.UPDATE_BROKER_CONFIG,

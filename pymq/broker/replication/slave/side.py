@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pymq.broker.messages.messages import Messages
 from pymq.broker.metadata.config_tables import ConfigTables
 from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.replication.peer_proof import Prove
 from pymq.broker.replication.replicated_tables import ReplicatedTable
 from pymq.broker.replication.replication import Replication
 from pymq.broker.replication.roles.role import ChangeRole, Role
@@ -45,6 +46,7 @@ class SlaveSide:
         config_tables: ConfigTables,
         change_role: ChangeRole,
         hasten_job: HastenJob,
+        prove: Prove | None,
     ) -> None:
         self._delays = messages.delays
         self._timers = messages.timers
@@ -62,6 +64,7 @@ class SlaveSide:
             request_sync=messages.flusher.request,
             on_master_role=replication.master_role.note,
             wake_in=lambda delay_ms: hasten_job(HA_CLIENT_JOB, delay_ms),
+            prove=prove,
         )
         self.metadata_copy = metadata_copy(
             config=config,
