@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
+from typing import NamedTuple
 
 from pymq.model import sysflag
 
@@ -107,14 +108,29 @@ BATCH_COUNT_MAX = 32767
 UNIFORM_ENTRIES_MAX = 1024  # that one Struct takes apart
 
 
-@lru_cache(maxsize=32)  # of 100 KB each at most
-def uniform_batch_entries(body_size: int, area_size: int, count: int) -> struct.Struct:
-    """Return what takes ``count`` entries of equal sizes apart: of each the head before the body, and what follows it.
+class UniformEntries(NamedTuple):
+    """What reads entries of equal sizes at once.
 
-    ``area_size``: of the properties with their length.
+    ``lengths`` takes three lengths out of each: its own, its body's and its properties'; ``wanted`` is what they are in
+    a sound batch. ``areas`` takes out the properties with their length.
     """
+
+    lengths: struct.Struct
+    wanted: tuple[int, ...]
+    areas: struct.Struct
+
+
+@lru_cache(maxsize=32)  # of 100 KB each at most
+def uniform_batch_entries(body_size: int, properties_size: int, count: int) -> UniformEntries:
+    """Return what reads ``count`` entries with these sizes."""
     assert count <= UNIFORM_ENTRIES_MAX
-    return struct.Struct(f"{BATCH_ENTRY_BODY_AT}s{body_size}x{area_size}s" * count)
+    before = BATCH_ENTRY_BODY_AT + body_size
+    area_size = PROPERTIES_LENGTH_BYTES + properties_size
+    return UniformEntries(
+        struct.Struct(">" + f"i12xi{body_size}xH{properties_size}x" * count),
+        (before + area_size, body_size, properties_size) * count,
+        struct.Struct(f"{before}x{area_size}s" * count),
+    )
 
 
 # -- consume queue unit -----------------------------------------------------------------------------------------------

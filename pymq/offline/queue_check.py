@@ -153,13 +153,24 @@ class QueueCheck:
             return queue
         queue.directory = reader.directory
         queue.from_offset = self._deleted_ends.get(reader.topic, 0)
-        queue.next = queue.start = -1 if queue.ignored else reader.first_in_log(self._log.start)
-        if not queue.ignored and queue.next < reader.end:
+        queue.next = queue.start = -1
+        if not queue.ignored:
+            self._find_start(queue, reader)
+        return queue
+
+    def _find_start(self, queue: _Queue, reader: QueueFilesReader) -> None:
+        """Find the queue's first record in the log. A damaged unit may lead there from among those of deleted ones."""
+        queue.next = reader.first_in_log(self._log.start)
+        while queue.next < reader.end:
             physical_offset, _, _ = reader.unit(queue.next)
             first = record_at(self._log, physical_offset)
             if first is not None and _is_of(first, queue, queue.next):
                 queue.from_offset = physical_offset
-        return queue
+                break
+            if not reader.is_before_log(queue.next + 1, self._log.start):
+                break
+            queue.next = reader.first_in_log(self._log.start, queue.next)
+        queue.start = queue.next
 
     def _doubt(self, reader: QueueFilesReader) -> str | None:
         """Return why a queue's files can't be what they were; None when they can. A start asks the same."""

@@ -159,15 +159,26 @@ class QueueFilesReader:
                 return one.path, (offset - one.first) * self.unit_size_bytes
         return self.directory, None
 
-    def first_in_log(self, log_start: int) -> int:
-        """Return the first unit that stands for a record at or above ``log_start``; :attr:`end` when there is none."""
-        for offset in range(self.base, self.end, _SEARCH_COUNT):
+    def first_in_log(self, log_start: int, after: int = -1) -> int:
+        """Return the first unit that stands for a record at or above ``log_start``; :attr:`end` when there is none.
+
+        Units up to ``after`` don't count.
+        """
+        for offset in range(max(self.base, after + 1), self.end, _SEARCH_COUNT):
             units = self.read(offset, min(_SEARCH_COUNT, self.end - offset))
             for at in range(len(units) // self.unit_size_bytes):
                 physical_offset, size, _ = UNIT.unpack_from(units, at * self.unit_size_bytes)
                 if physical_offset >= log_start and 0 < size < BLANK_UNIT_SIZE:
                     return offset + at
         return self.end
+
+    def is_before_log(self, offset: int, log_start: int) -> bool:
+        """True when the first unit from ``offset`` on that stands for a record leads below ``log_start``."""
+        for at in range(offset, self.end):
+            physical_offset, size, _ = self.unit(at)
+            if 0 < size < BLANK_UNIT_SIZE:
+                return 0 <= physical_offset < log_start
+        return False
 
     def close(self) -> None:
         if self._open is not None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -13,13 +12,7 @@ from tests.planting import Bug, Seam
 
 BUG_COUNT_MIN = 50
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Silence the log: broken stores log a lot."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet_log")
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)

@@ -38,7 +38,9 @@ class JsonTable:
     :meth:`save` may run in another thread than the other methods; one save runs at a time.
     """
 
-    def __init__(self, files: Files, path: str, requires: str | None = None) -> None:
+    def __init__(self, files: Files, path: str, requires: str | None = None, *, may_go_back: bool = True) -> None:
+        """``may_go_back``: False for a table whose newest change must not be lost, so that no backup is loaded."""
+        self._may_go_back = may_go_back
         self._files = files
         self._path = path
         self._backup_path = path + ".bak"
@@ -54,13 +56,18 @@ class JsonTable:
         Falls back to the backup with a warning. Raises StoreError when files exist but none can be used: with an empty
         table every consumer would start over, or topics would vanish.
         """
-        problems = []
+        problems: list[str] = []
         for path in (self._path, self._backup_path):
             raw = None
             try:
                 raw = self._read(path)
                 if raw is None:
                     continue
+                if path == self._backup_path and not self._may_go_back:
+                    raise StoreError(
+                        f"{'; '.join(problems) or f'{self._path} is missing'}: {path} lacks the newest change and is "
+                        f"not used; put back a copy of {self._path}, or copy {path} there if what it says may count"
+                    )
                 table = self._parse(path, raw)
             except _Damaged as damage:
                 problems.append(str(damage))

@@ -75,15 +75,16 @@ class IndexService:
             self._delete_newest()
             clean = False
         start = self._load_known(checkpoint, log_min_offset, clean=clean)
+        # Else a flipped bit of the number in the checkpoint would stay in every later one.
+        self._sealed_ms = min(self._sealed_ms, max([0, *(file.end_ms for file in self.files)]))
         doubt = find_doubt(self.files, self._log)
         if doubt is None:
             return start
-        number, why = doubt
-        while len(self.files) > number:
+        while len(self.files) > doubt[0]:
             self._delete_newest()
         start = max(next_offset(self.files[-1], self._log) if self.files else log_min_offset, log_min_offset)
         self._sealed_ms = self.files[-1].end_ms if self.files else 0
-        self.notes.append(f"{why}: keys of records from {start} on are inserted again")
+        self.notes.append(f"{doubt[1]}: keys of records from {start} on are inserted again")
         return start
 
     def _load_known(self, checkpoint: Checkpoint, log_min_offset: int, *, clean: bool) -> int:
@@ -132,7 +133,6 @@ class IndexService:
         """Keep files by RocketMQ's rule where PyMQ's checkpoint does not vouch for them. The others are made again."""
         while not clean and self.files and self.files[-1].end_ms > checkpoint.index_ms:
             self._delete_newest()
-        self._sealed_ms = min(self._sealed_ms, self.files[-1].end_ms if self.files else 0)
         start = next_offset(self.files[-1], self._log) if self.files else log_min_offset
         return max(start, log_min_offset)
 

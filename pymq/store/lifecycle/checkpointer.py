@@ -92,6 +92,12 @@ class Checkpointer:
         with self._sums_lock:
             self._written = (*self._log.visible_end, self._queues.note_ends(), position)
 
+    def note_round(self, visible_end: tuple[int, int]) -> None:
+        """Note that all units that were visible at a round's begin, with this end, are in queue files now."""
+        position = self._index.position() if self._index is not None else (0, 0, 0, 0)
+        with self._sums_lock:
+            self._written = (*visible_end, self._queues.note_round(), position)
+
     def note_deleted(self, queues: list[ConsumeQueue]) -> None:
         """Note that queues were deleted. The next checkpoint, which is due now, does not count their units.
 

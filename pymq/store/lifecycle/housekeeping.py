@@ -17,10 +17,12 @@ from pymq.store.write.appender import Appender
 
 TAILS_A_TICK = 200  # queues whose files a tick opens, makes and writes at most: 5 ms, more on a slow file system
 TAILS_A_TICK_MIN = 20  # of more than that
-# The tails of many queues are written over so many ticks, 30 s: each then has more units, and sends have more time.
+# The tails of many queues are written over so many ticks, 30 s: each then has more units, and sends have more time. The
+# checkpoint moves at a round's end.
 TICKS_A_ROUND = 600
-WHOLE_WRITE_INTERVAL_MS = 60_000  # no checkpoint moves before a whole write
 DISTRUST_INTERVAL_MS = 600_000  # a block of units is compared with its checksum again after so long
+
+_LogState = tuple[tuple[int, int], int, int]
 
 
 class Housekeeping:
@@ -50,8 +52,8 @@ class Housekeeping:
         self._clock = clock
         self._settings = settings
         self._next_write_ms = 0
-        self._whole_write_due_ms: int | None = None  # set while tails are written some at a time
-        self._written_state: tuple[object, ...] | None = None  # None: keys were inserted since
+        self._round_state: _LogState = ((0, 0), 0, 0)  # at the begin of a round of tails
+        self._written_state: _LogState | None = None  # None: keys were inserted since
 
     def tick(self) -> None:
         """Do what has become due since the last call."""
@@ -68,25 +70,32 @@ class Housekeeping:
         if now_ms >= self._next_distrust_ms:
             self._next_distrust_ms = now_ms + DISTRUST_INTERVAL_MS
             self._queues.distrust_sums()
-        if now_ms >= self._next_write_ms and (self._is_written() or self._write_in_ticks(now_ms)):
+        if now_ms >= self._next_write_ms and (self._is_written() or self._write_in_ticks()):
             self._next_write_ms = now_ms + self._settings.queue_write_interval_ms()
 
-    def _write_in_ticks(self, now_ms: int) -> bool:
-        """Write some tails. Once few queues have one, :meth:`write` what is left, and return True.
-
-        While many queues get messages all the time, that happens ``WHOLE_WRITE_INTERVAL_MS`` after the first tick.
-        """
-        due_ms = self._whole_write_due_ms
-        if due_ms is None or now_ms < due_ms:
-            try:
-                if not self._queues.write_some_tails(self._tails_a_tick):
-                    self._whole_write_due_ms = due_ms or now_ms + WHOLE_WRITE_INTERVAL_MS
-                    return False
-            except OSError:
-                pass  # the same error comes again, and becomes a problem
-        self._whole_write_due_ms = None
-        self.write()
+    def _write_in_ticks(self) -> bool:
+        """Write some tails. Return True once all are in files that there were at the begin of the round."""
+        if not self._queues.is_in_round:
+            self._round_state = self._log_state()
+        try:
+            if not self._queues.write_some_tails(self._tails_a_tick):
+                return False
+        except OSError:
+            self.write()  # the same error comes again, and becomes a problem
+            return True
+        if self._log_state() == self._round_state or not self._queues.is_in_round:
+            self.write()  # no tail is left
+        else:
+            self._note_round()
         return True
+
+    def _note_round(self) -> None:
+        """Let the checkpoint vouch for the units of the round's begin. Those that came since wait for the next one."""
+        if self._digests is not None:
+            self._digests.write()
+        self._checkpoints.note_round(self._round_state[0])
+        self._written_state = self._round_state
+        self._appender.queue_problem = None
 
     @staticmethod
     def _tails_a_tick(waiting_count: int) -> int:
@@ -114,6 +123,6 @@ class Housekeeping:
             return False
         return self._digests is None or self._digests.is_written
 
-    def _log_state(self) -> tuple[object, ...]:
+    def _log_state(self) -> _LogState:
         """Figures that change when units are added, a segment may settle, or a segment is deleted."""
         return self._log.visible_end, self._log.synced_offset, self._log.min_offset

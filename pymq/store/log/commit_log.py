@@ -100,7 +100,7 @@ class CommitLog:
 
     @property
     def visible_end(self) -> tuple[int, int]:
-        """(offset, store time of the newest record before it). Records below it are dispatched to queues and index."""
+        """The offset up to which queues and index name all records, and the store time of the newest of them."""
         return self.unconfirmed_from or (self.max_offset, self.last_store_ms)
 
     @property

@@ -215,8 +215,10 @@ class BatchQueue:
     def listed(units: bytes) -> bytes:
         """The units as a consume queue has them: one of 20 bytes for each message."""
         return b"".join(
-            units[at : at + UNIT_SIZE_BYTES] * BATCH_UNIT_RANGE.unpack_from(units, at)[1]
-            for at in range(0, len(units), BATCH_UNIT_SIZE_BYTES)
+            [
+                units[at : at + UNIT_SIZE_BYTES] * BATCH_UNIT_RANGE.unpack_from(units, at)[1]
+                for at in range(0, len(units), BATCH_UNIT_SIZE_BYTES)
+            ]
         )
 
     # -- reading ------------------------------------------------------------------------------------------------

@@ -434,7 +434,7 @@ class ConsumeQueue:
         self.min_offset = first
 
     def skip_blank_units(self, offset: int, end: int) -> int:
-        """The offset of the first unit from ``offset`` on that is not blank; ``end`` when all before it are."""
+        """Return where the first unit from ``offset`` on is that is not blank; ``end`` if all before it are blank."""
         count = 1  # blank units are rare, and come in long runs
         while offset < end:
             units = self.read(offset, min(count, end - offset))

@@ -21,6 +21,7 @@ from pymq.store.queue.queue_files import QueueFiles, UnitGuard
 from pymq.store.queue.removed_queues import DELETED_QUEUES_DIRECTORY, RemovedQueues
 from pymq.store.queue.settling import settle
 from pymq.store.queue.sums_file import FileSizes, SavedQueue, SavedQueues, SumsFile
+from pymq.store.queue.tail_round import TailRound
 from pymq.store.scan.scanner import record_in
 from pymq.store.settings import StoreSettings
 
@@ -58,8 +59,7 @@ class QueueTable:
         self.deleted = deleted
         self.removed = RemovedQueues(files, f"{root.rpartition('/')[0]}/{DELETED_QUEUES_DIRECTORY}")
         self.deleted_unit_count = 0  # of deleted topics that the saved sums still count
-        self._tails: list[ConsumeQueue] = []  # queues whose tails are being written some at a time
-        self._tails_a_call = 1
+        self._round: TailRound | None = None  # while tails are written some at a time
         self._lock = Lock()
 
     @classmethod
@@ -174,6 +174,7 @@ class QueueTable:
                 batch.append_record(record, code)
         batch.skip_to(queue.max_offset)
         self.delete_queues([(topic, queue_id)])
+        self._round = None  # it knows no end of this queue, which has units
         self._put(batch)
         return batch
 
@@ -222,6 +223,7 @@ class QueueTable:
         """Note every queue's end, for :meth:`save_sums`: all units are in files now. Returns their sum."""
         total = 0
         with self._lock:
+            self._round = None  # its ends are older
             for queue in self._units.values():
                 queue.noted_end = queue.max_offset
                 total += queue.max_offset
@@ -274,23 +276,32 @@ class QueueTable:
                     queue.write_tail()
 
     def write_some_tails(self, share: Callable[[int], int]) -> bool:
-        """Write some tails, those of all queues in turn. Return True when no other queue had one.
+        """Write some of the tails of one moment, a round's begin; the first call begins it. Return True at its end.
 
-        ``share`` says at the begin of a round how many of that many tails each call writes. Raises OSError; then the
-        rest stays in memory for the next call.
+        ``share`` says at the begin how many of that many tails each call writes. Raises OSError; then the rest stays in
+        memory, and no round is on.
         """
         with self._lock:
-            is_all = False
-            if not self._tails:
-                self._tails = [queue for queue in self._units.values() if queue.tail]
-                self._tails_a_call = max(share(len(self._tails)), 1)
-                is_all = len(self._tails) <= self._tails_a_call
-            batch = self._tails[-self._tails_a_call :]
-            del self._tails[-self._tails_a_call :]
-            for queue in batch:
-                if self._units.get((queue.topic, queue.queue_id)) is queue:  # not deleted since
-                    queue.write_tail()
-        return is_all
+            round_, self._round = self._round, None
+            round_ = round_ or TailRound(self._units.values(), self.batch_queues(), share)
+            is_over = round_.write_some(self._is_there)
+            self._round = round_
+        return is_over
+
+    @property
+    def is_in_round(self) -> bool:
+        """True while tails are written some at a time, until :meth:`note_round`, or what ends it without a note."""
+        return self._round is not None
+
+    def note_round(self) -> int:
+        """End a round and note every queue's end of its begin, as :meth:`note_ends` does that of now."""
+        assert self._round is not None
+        with self._lock:
+            round_, self._round = self._round, None
+            return round_.note(self._is_there)
+
+    def _is_there(self, queue: ConsumeQueue) -> bool:
+        return self._units.get((queue.topic, queue.queue_id)) is queue
 
     def write_tail(self, queue: AnyQueue) -> None:
         with self._lock:

@@ -8,7 +8,6 @@ with tags gets an inner batch only when all of it has that tag.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 from pymq.errors import CorruptRecordError, UnreadableError
 from pymq.model.layout import BATCH_UNIT, BLANK_UNIT_SIZE, RECORD_PLACE
@@ -27,18 +26,15 @@ from pymq.store.read.reading import (
     refusal,
     segment_of,
 )
-from pymq.store.read.windows import CHUNK_SHIFT, NO_WINDOW, Unit, WindowReader
+from pymq.store.read.windows import CHUNK_SHIFT, NO_WINDOW, WindowReader
 from pymq.store.settings import StoreSettings
 
 _STEP_UNITS = 128  # read together
 _unpack_place = RECORD_PLACE.unpack_from
 
 
-class _Step(NamedTuple):
-    """Some units: ``ranges`` holds the first offset and the number of messages of each."""
-
-    units: list[Unit]
-    ranges: list[tuple[int, int]]
+# Physical offset, size, tags code, store time, first queue offset, number of messages, and two that are not used.
+_BatchUnit = tuple[int, int, int, int, int, int, int, int]
 
 
 def get_batches(
@@ -74,7 +70,7 @@ def get_batches(
     step_units = min(_STEP_UNITS, limits.count // max(queue.offset_of(number + 1) - queue.offset_of(number), 1) + 1)
     while number < units.max_offset and number - first < scan_max:
         step = _step(queue, number, step_units)
-        if not step.units:  # a file that was deleted by hand
+        if not step:  # a file that was deleted by hand
             number = min(units.max_offset, (number // units.units_per_file + 1) * units.units_per_file)
             result.next_offset = queue.offset_of(number)
             result.status = GetStatus.FOUND if result.count else GetStatus.OFFSET_FOUND_NULL
@@ -82,7 +78,7 @@ def get_batches(
         taken = reader.take(step)
         number += taken
         step_units = _STEP_UNITS
-        if taken < len(step.units) or (pace is not None and pace.is_over()):
+        if taken < len(step) or (pace is not None and pace.is_over()):
             break
     else:
         if number >= units.max_offset:
@@ -94,10 +90,9 @@ def get_batches(
     return result
 
 
-def _step(queue: BatchQueue, number: int, count: int) -> _Step:
+def _step(queue: BatchQueue, number: int, count: int) -> list[_BatchUnit]:
     raw = bytes(queue.units.read(number, count))
-    fields = list(BATCH_UNIT.iter_unpack(raw[: len(raw) - len(raw) % BATCH_UNIT.size]))
-    return _Step([each[:3] for each in fields], [each[4:6] for each in fields])
+    return list(BATCH_UNIT.iter_unpack(raw[: len(raw) - len(raw) % BATCH_UNIT.size]))
 
 
 class _BatchReader:
@@ -120,17 +115,21 @@ class _BatchReader:
         self._accept = accept
         self._window = NO_WINDOW
 
-    def take(self, step: _Step) -> int:
-        """Take units until the result is full. Return how many were taken."""
-        result, limits, accept, tag_codes = self._result, self._limits, self._accept, self._tag_codes
-        queue_id, magic = self._queue.queue_id, self._queue.magic
+    def take(self, step: list[_BatchUnit]) -> int:
+        """Take units until the result is full. Return how many were taken.
+
+        The hot loop of every pull: local names, and as few calls as possible.
+        """
+        result, accept, tag_codes = self._result, self._accept, self._tag_codes
+        count_max, bytes_max = self._limits.count, self._limits.size_bytes
+        queue_id, magic, kept = self._queue.queue_id, self._queue.magic, self._windows.chunks.get
         data, start, stop, doubts = self._window
-        for number, (unit, (base, count)) in enumerate(zip(step.units, step.ranges, strict=True)):
-            place, size, code = unit
-            end = base + count
-            if result.count and (result.size_bytes + size > limits.size_bytes or result.count + count > limits.count):
+        for number, (place, size, code, _, base, count, _, _) in enumerate(step):
+            if result.count and (result.size_bytes + size > bytes_max or result.count + count > count_max):
                 return number
             if tag_codes is None or may_match(code, tag_codes):
+                if place < start or place + size > stop:
+                    self._window = data, start, stop, doubts = kept(place >> CHUNK_SHIFT) or NO_WINDOW
                 try:
                     at = place - start
                     if (
@@ -141,7 +140,7 @@ class _BatchReader:
                     ):
                         record: memoryview | None = data[at : at + size]  # what :meth:`_record` returns for most
                     else:
-                        record = self._record(step.units, number, base, end - 1)
+                        record = self._record(step, number)
                         data, start, stop, doubts = self._window
                     if record is not None and (accept is None or accept(record)):
                         result.chunks.append(record)
@@ -149,32 +148,31 @@ class _BatchReader:
                         result.size_bytes += size
                 except (CorruptRecordError, UnreadableError, MalformedRecordError, struct.error) as error:
                     if not result.count:
-                        raise refusal(self._windows.log, self._queue, end - 1, error) from None
+                        raise refusal(self._windows.log, self._queue, base + count - 1, error) from None
                     return number
-            result.next_offset = end
-        return len(step.units)
+            result.next_offset = base + count
+        return len(step)
 
-    def _record(self, units: list[Unit], number: int, base: int, last: int) -> memoryview | None:
-        """The record of a unit; None when it was deleted with its segment. ``last``: the last offset that it has."""
-        physical_offset, size, _ = units[number]
+    def _record(self, step: list[_BatchUnit], number: int) -> memoryview | None:
+        """The record of a unit; None when it was deleted with its segment."""
+        physical_offset, size, _, _, base, count, _, _ = step[number]
         data, start, end, doubts = self._window
         if physical_offset < start or physical_offset + size > end:
-            data, start, end, doubts = self._windows.chunks.get(physical_offset >> CHUNK_SHIFT) or NO_WINDOW
-            if physical_offset < start or physical_offset + size > end:
-                segment = segment_of(self._windows.log, physical_offset, size) if size != BLANK_UNIT_SIZE else None
-                if segment is None:
-                    if not self._result.count:
-                        self._result.status = GetStatus.MESSAGE_WAS_REMOVING
-                    return None
-                left = self._limits.size_bytes - self._result.size_bytes
-                data, start, end, doubts = self._windows.window(segment, units, number, left)
-            self._window = data, start, end, doubts
+            segment = segment_of(self._windows.log, physical_offset, size) if size != BLANK_UNIT_SIZE else None
+            if segment is None:
+                if not self._result.count:
+                    self._result.status = GetStatus.MESSAGE_WAS_REMOVING
+                return None
+            left = self._limits.size_bytes - self._result.size_bytes
+            units = [each[:3] for each in step[number:]]
+            self._window = data, start, end, doubts = self._windows.window(segment, units, 0, left)
         at = physical_offset - start
         real_size, magic, queue_id, queue_offset, real_physical = RECORD_PLACE.unpack_from(data, at)
         place = queue_offset, real_size, real_physical, queue_id
+        last = base + count - 1
         if place != (base, size, physical_offset, self._queue.queue_id) or magic not in MAGICS:
             raise corrupt_error(self._queue, last, physical_offset)
         record = data[at : at + size]
-        if doubts is not None and is_damaged(record, doubts, self._queue, units[number]):
+        if doubts is not None and is_damaged(record, doubts, self._queue, step[number][:3]):
             raise corrupt_error(self._queue, last, physical_offset)
         return record

@@ -119,8 +119,12 @@ class PlainStager:
         )  # fmt: skip
         if not queue.staged:
             batch.queues.append(queue)
-        queue.stage(at, size, tags_code_of(keyed), store_ms, queue_offset, count)
-        batch.keys.add(queue.topic, keyed, at, store_ms)
+        queue.stage(at, size, tags_code_of(keyed) if _TAGS in keyed else 0, store_ms, queue_offset, count)
+        keys = batch.keys
+        keys.topics.append(queue.topic)
+        keys.properties.append(keyed)
+        keys.offsets.append(at)
+        keys.times_ms.append(store_ms)
         return at, size, queue_offset
 
     def stage(

@@ -185,6 +185,22 @@ def test_an_edited_file_says_what_to_do(files: MemoryFiles, caplog: pytest.LogCa
     assert JsonTable(files, PATH).load() == {"n": 5}
 
 
+@pytest.mark.parametrize("content", [None, b"", b'{"a": 1', b'{"pymqCrc32": "00000000", "a": 1}'])
+def test_a_table_that_may_not_go_back_loads_no_backup(files: MemoryFiles, content: bytes | None) -> None:
+    table = JsonTable(files, PATH, may_go_back=False)
+    table.save({"a": 1})
+    table.save({"a": 2})
+    assert JsonTable(files, PATH, may_go_back=False).load() == {"a": 2}
+    files.remove(PATH)
+    if content is not None:
+        files.open(PATH, create=True).pwrite(0, content)
+    with pytest.raises(StoreError, match=f"{PATH}.bak lacks the newest change and is not used; put back a copy"):
+        JsonTable(files, PATH, may_go_back=False).load()
+    files.remove(PATH + ".bak")
+    if content is None:
+        assert JsonTable(files, PATH, may_go_back=False).load() == {}
+
+
 @pytest.mark.parametrize("content", [b"", b"\0" * 40, b'{"a":', b"[1]", b'{"other":{}}', b'{"offsetTable":[]}'])
 @pytest.mark.parametrize("backup", [b"", b"{", None])
 def test_two_bad_files_are_an_error(files: MemoryFiles, content: bytes, backup: bytes | None) -> None:

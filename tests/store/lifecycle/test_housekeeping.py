@@ -12,11 +12,10 @@ from pymq.store.lifecycle.housekeeping import (
     TAILS_A_TICK,
     TAILS_A_TICK_MIN,
     TICKS_A_ROUND,
-    WHOLE_WRITE_INTERVAL_MS,
     Housekeeping,
 )
 from pymq.store.store import MessageStore
-from tests.store.support import make_store, put
+from tests.store.support import die, make_store, put
 
 MESSAGE_COUNT = 20  # more than one segment
 TICK_MS = 1000  # long enough that every tick may write
@@ -144,17 +143,61 @@ def test_a_tick_writes_a_share_of_the_tails_of_many_queues(waiting: int, written
     assert Housekeeping._tails_a_tick(waiting) == written
 
 
-def test_a_whole_write_comes_in_time_while_many_queues_get_messages() -> None:
-    clock = ManualClock()
-    store = make_store(MemoryFiles(), clock)
+def test_a_round_counts_what_it_began_with_while_many_queues_get_messages() -> None:
+    """No tick writes all tails. The checkpoint vouches for the units of the round's begin; a start adds the rest."""
+    files, clock = MemoryFiles(), ManualClock()
+    store = make_store(files, clock)
     store.open()
-    ticks = 0
+    count, ticks, begin = TAILS_A_TICK + 1, 0, (0, 0)
     while store._checkpoints._written[2] == 0:
-        for number in range(TAILS_A_TICK + 1):
+        for number in range(count):
             put(store, "T", number, b"x")
+        begin = begin if ticks else store._log.visible_end
         tick(clock, store)
         ticks += 1
-    assert ticks == 1 + WHOLE_WRITE_INTERVAL_MS // TICK_MS and tails(store) == 0
+        assert tails(store) >= count - TAILS_A_TICK_MIN
+    assert ticks == -(-count // TAILS_A_TICK_MIN)
+    assert store._checkpoints._written[:3] == (*begin, count)
+    store.sync()
+    store.checkpoint()
+    die(store)
+    restarted = make_store(files, clock)
+    report = restarted.open()
+    assert not report.lost and report.scan_start <= begin[0]
+    assert {restarted.max_offset("T", number) for number in range(count)} == {ticks}
+    restarted.close()
+
+
+def test_a_round_forgets_queues_that_are_deleted_meanwhile() -> None:
+    files, clock = MemoryFiles(), ManualClock()
+    store = make_store(files, clock)
+    store.open()
+    count = TAILS_A_TICK + 1
+    for number in range(count):
+        put(store, "T", number, b"x")
+        put(store, "Gone", number, b"x")
+    tick(clock, store)
+    store.delete_topics("Gone")
+    put(store, "Gone", 0, b"of a new topic")
+    while store._checkpoints._written[2] == 0:
+        tick(clock, store)
+    assert store._checkpoints._written[2] == count
+    store.close()
+
+
+def test_a_whole_write_ends_a_round() -> None:
+    """A round's ends are older than those of a write of everything: they would take the checkpoint back."""
+    store = make_store(MemoryFiles(), clock := ManualClock())
+    store.open()
+    count = TAILS_A_TICK + 1
+    for number in range(count):
+        put(store, "T", number, b"x")
+    tick(clock, store)
+    put(store, "T", 0, b"x")
+    store._housekeeping.write()
+    assert store._checkpoints._written[2] == count + 1 and tails(store) == 0
+    tick(clock, store, 20)
+    assert store._checkpoints._written[2] == count + 1
     store.close()
 
 

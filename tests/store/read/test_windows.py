@@ -122,6 +122,26 @@ def test_a_piece_that_one_pull_mostly_reads_is_kept_at_once() -> None:
     assert files.bytes_read - first <= 2 * CHUNK_BYTES + 8 * 2 * BLOCK_SIZE_BYTES
 
 
+def test_batch_queues_read_the_same_from_kept_pieces() -> None:
+    queues, count, per_batch = 8, 25, 3
+    store = make_store(MemoryFiles(), queue_file_size_bytes=20_000)
+    store.open()
+    for number in range(queues * count):
+        body = b"%04d" % number * 500
+        store.stage_inner(
+            "B", number % queues, body=body, properties=b"", message_count=per_batch, born_timestamp_ms=1,
+            born_host=b"\x7f\0\0\1\0\0\0\1",
+        )  # fmt: skip
+    store.commit()
+    for _ in range(2):  # the second time most records lie in kept pieces
+        for queue_id in range(queues):
+            result = store.get("B", queue_id, 0, 10 * per_batch, 1 << 20)
+            numbers = [int(message.body[:4]) for message in decode_records(b"".join(result.chunks))]
+            assert numbers == list(range(queue_id, 10 * queues, queues))
+            assert (result.count, result.next_offset) == (10 * per_batch, 10 * per_batch)
+    assert store._windows.chunks
+
+
 def test_the_number_of_kept_pieces_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows_module, "CHUNK_COUNT_MAX", 3)
     store, _ = sealed_store(20, GAP_BYTES_MAX // 15)
