@@ -16,8 +16,8 @@ from pymq.model import sysflag
 from pymq.model.compression import InflateError
 from pymq.model.layout import (
     BATCH_ENTRY_BODY_AT,
+    BATCH_ENTRY_OVERHEAD_BYTES,
     BATCH_ENTRY_SIZES,
-    I16,
     INNER_COUNT_MAX,
     PROPERTIES_LENGTH_BYTES,
     PROPERTIES_SIZE_MAX_BYTES,
@@ -60,53 +60,59 @@ def message_count(sys_flag: int, properties: bytes) -> int:
     return min(max(int(text), 1), INNER_COUNT_MAX)
 
 
-def own_properties(entries: bytes) -> tuple[int, int, bytes]:
-    """Return the number of entries of a batch request's body, the bytes of the longest properties, and all of them.
+def sized_entries(entries: bytes) -> tuple[int, int]:
+    """Return the number of entries of a batch request's body, and the bytes of the longest properties.
 
-    They stand back to back, each behind its two bytes of length. Zeros when the entries don't add up, or there is none:
-    then :func:`~pymq.model.record.decode_batch` says why.
+    Zeros when the entries don't add up, or there is none: then :func:`~pymq.model.record.decode_batch` says why.
     """
-    try:
-        size, _, body_size = BATCH_ENTRY_SIZES.unpack_from(entries)
-        area_size = size - BATCH_ENTRY_BODY_AT - body_size
-        count = len(entries) // size if size > 0 else 0
-        if 0 < count <= UNIFORM_ENTRIES_MAX and count * size == len(entries) and body_size >= 0:
-            found = _uniform_areas(entries, body_size, area_size, count)
-            if found is not None:
-                return count, area_size - PROPERTIES_LENGTH_BYTES, found
+    uniform = _uniform(entries)
+    return _areas(entries)[:2] if uniform is None else uniform[:2]
+
+
+def own_properties(entries: bytes) -> tuple[int, int, bytes]:
+    """Return what :func:`sized_entries` returns, and all properties: back to back, each behind its length."""
+    uniform = _uniform(entries)
+    if uniform is None:
         return _areas(entries)
-    except (struct.error, IndexError):
-        return _NO_ENTRIES
+    count, longest, areas = uniform
+    return count, longest, b"".join(areas.unpack(entries))
 
 
-def _uniform_areas(entries: bytes, body_size: int, area_size: int, count: int) -> bytes | None:
-    """Return the properties with their lengths when the heads of all entries are equal, as most batches have it."""
-    if not PROPERTIES_LENGTH_BYTES <= area_size <= PROPERTIES_LENGTH_BYTES + PROPERTIES_SIZE_MAX_BYTES:
+def _uniform(entries: bytes) -> tuple[int, int, struct.Struct] | None:
+    """Return the number of entries, the bytes of each one's properties, and what takes these out.
+
+    None unless all entries have the same lengths, as in most batches.
+    """
+    if len(entries) < BATCH_ENTRY_OVERHEAD_BYTES:
         return None
-    parts = uniform_batch_entries(body_size, area_size, count).unpack(entries)
-    if b"".join(parts[::2]) != parts[0] * count:
+    size, _, body_size = BATCH_ENTRY_SIZES.unpack_from(entries)
+    own_size = size - BATCH_ENTRY_OVERHEAD_BYTES - body_size
+    if body_size < 0 or not 0 <= own_size <= PROPERTIES_SIZE_MAX_BYTES:
         return None
-    areas = b"".join(parts[1::2])
-    high, low = I16.pack(area_size - PROPERTIES_LENGTH_BYTES)
-    if areas[::area_size].count(high) != count or areas[1::area_size].count(low) != count:
+    count, rest = divmod(len(entries), size)
+    if rest or count > UNIFORM_ENTRIES_MAX:
         return None
-    return areas
+    found = uniform_batch_entries(body_size, own_size, count)
+    return (count, own_size, found.areas) if found.lengths.unpack(entries) == found.wanted else None
 
 
 def _areas(entries: bytes) -> tuple[int, int, bytes]:
-    """Do as :func:`own_properties`, entry by entry. Raises struct.error, IndexError when the last one is cut short."""
+    """Do as :func:`own_properties`, entry by entry."""
     areas: list[bytes] = []
     longest = at = 0
     end = len(entries)
-    while at < end:
-        size, _, body_size = BATCH_ENTRY_SIZES.unpack_from(entries, at)
-        area_at = at + BATCH_ENTRY_BODY_AT + body_size
-        at += size
-        own_size = entries[area_at] << 8 | entries[area_at + 1]
-        if body_size < 0 or at > end or area_at + PROPERTIES_LENGTH_BYTES + own_size != at:
-            return _NO_ENTRIES
-        longest = max(longest, own_size)
-        areas.append(entries[area_at:at])
+    try:
+        while at < end:
+            size, _, body_size = BATCH_ENTRY_SIZES.unpack_from(entries, at)
+            area_at = at + BATCH_ENTRY_BODY_AT + body_size
+            at += size
+            own_size = entries[area_at] << 8 | entries[area_at + 1]
+            if body_size < 0 or at > end or area_at + PROPERTIES_LENGTH_BYTES + own_size != at:
+                return _NO_ENTRIES
+            longest = max(longest, own_size)
+            areas.append(entries[area_at:at])
+    except (struct.error, IndexError):
+        return _NO_ENTRIES
     return len(areas), longest, b"".join(areas)
 
 

@@ -134,9 +134,12 @@ def decode_handle(text: str) -> RecallHandle:
     try:
         parts = urlsafe_b64decode(padded).decode().split(" ")
     except ValueError as error:
-        raise ValueError(f"the recall handle is not base64 of a text: {error}") from error
+        raise ValueError("the recall handle is base64, but of no text: give the text that the send returned") from error
     if parts[0] != _HANDLE_VERSION or len(parts) < _HANDLE_PARTS:
-        raise ValueError("the recall handle does not hold version v1, topic, broker, time and key")
+        raise ValueError(
+            "the recall handle does not hold version v1, topic, broker, time and key: give the text that the send "
+            "returned"
+        )
     _, topic, broker_name, time_text, unique_key = parts[:_HANDLE_PARTS]
     deliver_ms = int(time_text) if re.fullmatch(r"[0-9]{1,18}", time_text) else -1
     return RecallHandle(topic, broker_name, deliver_ms, unique_key)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pymq.client import ConsumeResult, Message, StoredMessage
-from pymq.client.sync import SyncProducer, SyncPushConsumer
+from pymq.client import ConsumeResult, Message, StoredMessage, TransactionState
+from pymq.client.sync import SyncProducer, SyncPushConsumer, SyncTransactionProducer
 from pymq.errors import EXIT_NOT_FOUND, EXIT_OK
 from pymq.model.names import TRACE_TOPIC
 from pymq.testing.standalone import StandaloneProcess
@@ -78,3 +78,28 @@ def test_a_stored_message_without_traces_says_why(pymq: Pymq) -> None:
 def test_nothing_at_all_is_not_found(pymq: Pymq) -> None:
     outcome = pymq("message", "trace", "AB" * 16)
     assert outcome.code == EXIT_NOT_FOUND and "--topic" in outcome.err and "trace=True" in outcome.err
+
+
+class _Commits:
+    def execute(self, message: Message, arg: object) -> TransactionState:
+        return TransactionState.COMMIT
+
+    def check(self, message: StoredMessage) -> TransactionState:
+        return TransactionState.COMMIT
+
+
+def test_the_end_of_a_transaction_and_a_recall_are_shown(pymq: Pymq, server: StandaloneProcess) -> None:
+    pymq("topic", "create", "decided", "--wq", "1", "--rq", "1")
+    with SyncTransactionProducer("deciders", listener=_Commits(), namesrv=server.namesrv, trace=True) as producer:
+        half = producer.send_in_transaction(Message("decided", b"x"), timeout_s=30)
+        timer = producer.send(Message("decided", b"y", delay_ms=600_000), timeout_s=30)
+        producer.recall("decided", timer.recall_handle)
+    events = {event["event"]: event for event in pymq("message", "trace", half.message_id, "--json").json()["events"]}
+    assert events["transaction"]["group"] == "deciders" and "COMMIT_MESSAGE" in events["transaction"]["detail"]
+    assert "half message" in events["produced"]["detail"] and "decided broker-a/0@0" in events["stored"]["detail"]
+    [recalled] = [
+        event
+        for event in pymq("message", "trace", timer.message_id, "--json").json()["events"]
+        if event["event"] == "recalled"
+    ]
+    assert recalled["ok"] and recalled["group"] == "deciders"

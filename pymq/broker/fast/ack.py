@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from pymq.broker.fast.head import head_forms
 from pymq.broker.pop.check_points import CheckPoint, CheckPointKey
 from pymq.errors import ProtocolViolation, StoreError
 from pymq.model import pop
@@ -20,12 +19,9 @@ from pymq.wire.command import (
     FLAG_RESPONSE,
     FRAME_HEAD,
     SERIALIZE_JSON,
-    SERIALIZE_ROCKETMQ,
     Command,
-    decode_binary_header,
     encode_command,
 )
-from pymq.wire.header import Int32
 from pymq.wire.headers.pop import AckMessageHeader
 
 if TYPE_CHECKING:
@@ -36,35 +32,12 @@ if TYPE_CHECKING:
     from pymq.net.server import Connection
     from pymq.store.store import MessageStore
 
-# How the header begins. A binary one has the lower 16 bits of the code.
-_STARTS = {
-    SERIALIZE_JSON: b'{"code":%d,' % RequestCode.ACK_MESSAGE,
-    SERIALIZE_ROCKETMQ: (RequestCode.ACK_MESSAGE & 0xFFFF).to_bytes(2, "big"),
-}
+_FORMS = head_forms(RequestCode.ACK_MESSAGE, AckMessageHeader)
 UNKNOWN = -1
 _ANSWER = (
     b'{"code":0,"extFields":{},"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
     b'"version":' + str(VERSION_5_3_3).encode() + b"}"
 )
-
-
-class AckHead(msgspec.Struct, gc=False):
-    """The members of an acknowledgement's header that are needed; ``extFields`` is the wire's name."""
-
-    code: int
-    opaque: Int32
-    extFields: AckMessageHeader
-    flag: int = 0
-
-
-_decode_json = msgspec.json.Decoder(AckHead, strict=False).decode
-
-
-def _decode_binary(header: bytes) -> AckHead:
-    """Return a binary header. Raises ProtocolViolation, ValueError."""
-    command = decode_binary_header(header, b"")
-    ext = msgspec.convert(command.ext, AckMessageHeader, strict=False)
-    return AckHead(command.code, command.opaque, ext, command.flag)
 
 
 class _HandOut:
@@ -109,14 +82,14 @@ class FastAcks:
 
     def __call__(self, connection: Connection, payload: bytes) -> bool:
         serialize = payload[0]
-        start = _STARTS.get(serialize)
-        if start is None or not payload.startswith(start, 4):
+        form = _FORMS.get(serialize)
+        if form is None or not payload.startswith(form.start, 4):
             return self._otherwise(connection, payload)
         end = 4 + (payload[1] << 16 | payload[2] << 8 | payload[3])
         if end != len(payload):
             return False
         try:
-            head = (_decode_json if serialize == SERIALIZE_JSON else _decode_binary)(payload[4:])
+            head = form.decode(payload[4:])
         except (ValueError, RecursionError, ProtocolViolation):
             return False
         header, hand_out = head.extFields, self._newest

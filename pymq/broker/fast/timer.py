@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from pymq.broker.timers.timer_puts import UNLIMITED_COUNT
 from pymq.model import sysflag
+from pymq.model.javahash import tags_code
 from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES
 from pymq.model.names import TIMER_TOPIC
-from pymq.model.properties import tags_code_of
 from pymq.model.timers import ADDED_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _NO_TRANSACTION = ~sysflag.TRANSACTION_MASK
 _SIZE_MAX_BYTES = PROPERTIES_SIZE_MAX_BYTES - ADDED_BYTES_MAX
 _TAGS = b"TAGS\x01"
 _SEPARATOR = 2  # closes a property
-_DELAY = re.compile(rb"DEL(AY_SEC|AY_MS|IVER_MS)\x01([0-9]{1,15})\x02")
+_DELAY = re.compile(rb"TIMER_DEL(AY_SEC|AY_MS|IVER_MS)\x01([0-9]{1,15})\x02")
 _SECONDS, _TIME = b"AY_SEC", b"IVER_MS"
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _KNOWN_COUNT_MAX = 1024  # many messages wait for one slot: those of a common delay
@@ -57,6 +57,7 @@ class FastTimerPuts:
         self._targets = targets
         self._enrichment = writer.enrichment
         self._known: dict[tuple[Target, int], tuple[bytes, bytes]] = {}
+        self._delays: dict[bytes, tuple[bool, int]] = {}  # durations by their property
 
     def put(
         self, connection: Connection, body: bytes, ext: SendExt, raw: bytes, unique_key: bytes
@@ -69,23 +70,23 @@ class FastTimerPuts:
         topic, config = ext.b, self._config
         target = self._targets.get((topic, ext.e)) or self._targets.find(topic, ext.e)
         wheel = self._targets.waiting_queue(TIMER_TOPIC)
-        before, _, behind = raw.partition(b"TIMER_")
-        delay = _DELAY.match(behind)
+        at = raw.find(b"TIMER_")
+        end = raw.find(b"\x02", at) + 1
+        delay = self._delays.get(raw[at:end]) or self._read_delay(raw[at:end])
         if (
             target is None
             or wheel is None
             or delay is None
-            or (before and before[-1] != _SEPARATOR)
-            or b"TIMER_" in behind
+            or (at and raw[at - 1] != _SEPARATOR)
+            or raw.find(b"TIMER_", end) >= 0
             or not config.timer_wheel_enable
             or config.timer_congest_num_each_slot < UNLIMITED_COUNT
         ):
             return None
-        kind, number = delay.groups()
-        deliver_ms = int(number)
+        is_time, deliver_ms = delay
         now_ms = self._clock.now_ms()
-        if kind != _TIME:
-            deliver_ms = now_ms + (deliver_ms * 1000 if kind == _SECONDS else deliver_ms)
+        if not is_time:
+            deliver_ms += now_ms
         precision_ms = config.timer_precision_ms
         slot_ms = (deliver_ms - 1) // precision_ms * precision_ms  # out_ms, written out
         known = self._known.get((target, slot_ms))
@@ -93,10 +94,16 @@ class FastTimerPuts:
         properties = raw + added
         if not 0 < deliver_ms - now_ms <= config.timer_max_delay_s * 1000 or len(properties) > _SIZE_MAX_BYTES:
             return None
+        code = 0
+        at = raw.rfind(_TAGS)
+        if at >= 0:
+            tags = raw[at + 5 : raw.find(b"\x02", at)]
+            if not tags or (at and raw[at - 1] != _SEPARATOR):
+                return None
+            code = tags_code(tags.decode())
         queue_offset = wheel.next_offset
         physical_offset, size = self._stage(
-            wheel, body, properties, raw, tags_code_of(raw) if _TAGS in raw else 0, ext.h,
-            ext.f & _NO_TRANSACTION, ext.g, connection.host_bytes,
+            wheel, body, properties, raw, code, ext.h, ext.f & _NO_TRANSACTION, ext.g, connection.host_bytes
         )  # fmt: skip
         self._service.note_put(queue_offset, physical_offset, size, topic, deliver_ms, now_ms)
         meter = target.meter
@@ -108,6 +115,19 @@ class FastTimerPuts:
             return physical_offset, queue_offset, b""
         # As RecallHandle.encode.
         return physical_offset, queue_offset, b2a_base64(handle + unique_key, newline=False).translate(_URL_SAFE)
+
+    def _read_delay(self, text: bytes) -> tuple[bool, int] | None:
+        """Return whether a property of a delay has a time and not a duration, and its ms; None for another one."""
+        found = _DELAY.fullmatch(text)
+        if found is None:
+            return None
+        kind, number = found.groups()
+        if kind == _TIME:
+            return True, int(number)
+        if len(self._delays) >= _KNOWN_COUNT_MAX:
+            self._delays.clear()
+        self._delays[text] = delay = False, int(number) * (1000 if kind == _SECONDS else 1)
+        return delay
 
     def _learn(self, target: Target, slot_ms: int) -> tuple[bytes, bytes]:
         """Return what messages of a target and a slot share: properties behind theirs, the begin of the handle."""

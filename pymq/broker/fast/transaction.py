@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from pymq.broker.fast.head import head_forms
 from pymq.broker.transactions.kept_halves import KeptHalf
 from pymq.broker.transactions.open_halves import Outcome
 from pymq.errors import ProtocolViolation, StoreError
@@ -23,13 +22,9 @@ from pymq.wire.codes import RequestCode
 from pymq.wire.command import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
-    SERIALIZE_JSON,
-    SERIALIZE_ROCKETMQ,
     Command,
-    decode_binary_header,
     encode_command,
 )
-from pymq.wire.header import Int32
 from pymq.wire.headers.transaction import EndTransactionHeader
 
 if TYPE_CHECKING:
@@ -45,8 +40,7 @@ _TRUE = b"TRAN_MSG\x01true\x02"
 _SEPARATOR = 2  # closes a property
 _NO_TRANSACTION = ~sysflag.TRANSACTION_MASK
 _SIZE_MAX_BYTES = PROPERTIES_SIZE_MAX_BYTES - ADDED_LATER_BYTES
-_JSON_END = b'{"code":37,'
-_BINARY_END = RequestCode.END_TRANSACTION.to_bytes(2, "big")
+_FORMS = head_forms(RequestCode.END_TRANSACTION, EndTransactionHeader)
 
 
 class FastHalves:
@@ -117,19 +111,6 @@ class FastHalves:
         return physical_offset, queue_offset, b""
 
 
-class EndHead(msgspec.Struct, gc=False):
-    """The members of an END_TRANSACTION's header that are needed; ``extFields`` is the wire's name."""
-
-    code: int
-    opaque: Int32
-    extFields: EndTransactionHeader
-    flag: int = 0
-
-
-# Decodes a JSON header. Raises ValueError or RecursionError when it can't, also for bad UTF-8.
-_decode_json = msgspec.json.Decoder(EndHead, strict=False).decode
-
-
 class FastEnds:
     """A master calls it for frames that are neither sends nor pulls. It returns True when it has ended a transaction.
 
@@ -152,11 +133,16 @@ class FastEnds:
         self.count = 0
 
     def __call__(self, connection: Connection, payload: bytes) -> bool:
+        serialize = payload[0]
+        form = _FORMS.get(serialize)
+        if form is None or not payload.startswith(form.start, 4):
+            return False
+        size = payload[1] << 16 | payload[2] << 8 | payload[3]
         try:
-            head = _decode(payload)
+            head = form.decode(payload[4 : 4 + size])
         except (ValueError, RecursionError, ProtocolViolation):
             return False
-        if head is None or head.flag & FLAG_RESPONSE:
+        if head.flag & FLAG_RESPONSE:
             return False
         header, transactions = head.extFields, self._transactions
         kept = transactions.kept.get(header.commit_log_offset)
@@ -175,7 +161,7 @@ class FastEnds:
             return False  # nothing is staged: the plain path meets the same error and answers with it
         self.count += 1
         if not head.flag & FLAG_ONEWAY:
-            answer = Command(0, opaque=head.opaque, flag=FLAG_RESPONSE, serialize=payload[0])
+            answer = Command(0, opaque=head.opaque, flag=FLAG_RESPONSE, serialize=serialize)
             self._writer.hold(connection, encode_command(answer))
         return True
 
@@ -209,16 +195,3 @@ class FastEnds:
         self._writer.staged_count += 1
         self._transactions.end_kept(kept, Outcome.COMMITTED)
         return True
-
-
-def _decode(payload: bytes) -> EndHead | None:
-    """Return the header of a frame that ends a transaction, None of another. Raises ValueError, RecursionError or
-    ProtocolViolation for a bad one."""
-    serialize = payload[0]
-    if serialize == SERIALIZE_JSON and payload.startswith(_JSON_END, 4):
-        return _decode_json(payload[4 : 4 + (payload[1] << 16 | payload[2] << 8 | payload[3])])
-    if serialize == SERIALIZE_ROCKETMQ and payload.startswith(_BINARY_END, 4):
-        command = decode_binary_header(payload[4 : 4 + (payload[1] << 16 | payload[2] << 8 | payload[3])], b"")
-        header = msgspec.convert(command.ext, EndTransactionHeader, strict=False)
-        return EndHead(command.code, command.opaque, header, command.flag)
-    return None

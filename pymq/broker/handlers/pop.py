@@ -56,6 +56,8 @@ INVISIBLE_MAX_MS = 3 * 24 * 3600 * 1000
 LATE_MS = 500
 # The answer to a waiting pop leaves this long before the client gives up.
 ANSWER_MARGIN_MS = 50
+# Of an orderly pop; each queue of each group keeps its last one. Java's clients send a UUID.
+ATTEMPT_ID_LENGTH_MAX = 255
 
 
 class PopHandlers:
@@ -147,6 +149,11 @@ class PopHandlers:
         if not 1 <= header.max_msg_nums <= COUNT_MAX:
             raise _invalid(f"maxMsgNums={header.max_msg_nums}: ask for 1 to {COUNT_MAX} messages")
         _check_invisible(header.invisible_time)
+        if len(header.attempt_id or "") > ATTEMPT_ID_LENGTH_MAX:
+            raise _invalid(
+                f"attemptId has {len(header.attempt_id or '')} characters, the limit is {ATTEMPT_ID_LENGTH_MAX}: "
+                "use a UUID"
+            )
         topic = self._check_target(header.topic, header.consumer_group, header.queue_id)
         problem = pop.retry_topic_problem(header.consumer_group, header.topic)
         if problem:

@@ -15,7 +15,7 @@ from pymq.broker.timers.timer_records import (
     is_of_slot,
     recalled_name,
 )
-from pymq.errors import CorruptRecordError, NotFoundError, StoreUnavailableError, UnreadableError
+from pymq.errors import CorruptRecordError, NotFoundError, StoreError, StoreUnavailableError, UnreadableError
 from pymq.model import timers
 from pymq.model.names import TIMER_TOPIC
 from pymq.model.properties import REAL_QUEUE_ID, REAL_TOPIC
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pymq.store.store import MessageStore
 
 _CANCELS = timers.DELETE_KEY.decode()
+_ROLL_TIMES = timers.ROLL_TIMES.decode()
+_FOUND_MAX = 64
 
 
 class _Fate(Enum):
@@ -92,14 +94,32 @@ class TimerDelivery:
             return "" if _CANCELS in message.properties else topic, _Fate.ROLLED
         if slot.deleted and cancelled_name(message) in slot.deleted:
             return topic, _Fate.RECALLED
+        if self._was_recalled(message):
+            return topic, _Fate.RECALLED
         return topic, _Fate.DELIVERED if self._stage(message, due.write_ms, now_ms) else _Fate.DROPPED
 
     def stage_late(self, message: StoredMessage, recalled: set[str], now_ms: int) -> None:
         """Stage a message that is due before it reached the wheel. Raises StoreUnavailableError."""
-        if recalled and cancelled_name(message) in recalled:
+        if (recalled and cancelled_name(message) in recalled) or self._was_recalled(message):
             self.recalled_count += 1
         elif self._stage(message, NEVER_ENQUEUED_MS, now_ms):
             self.delivered_count += 1
+
+    def _was_recalled(self, message: StoredMessage) -> bool:
+        """Return whether a recall stands in the log, for a message that rolled over; others share a slot with theirs.
+
+        The recall may be out of the wheel: with a slot that is done with, on a broker that rolls a message again
+        because a master whose clock was behind took its place for a while. It may not be in it yet: with slaves that
+        don't confirm the record of the recall that rolled over, too.
+        """
+        if _ROLL_TIMES not in message.properties:
+            return False
+        try:
+            found = self._store.find_by_key(TIMER_TOPIC, message.properties.get("UNIQ_KEY", ""), _FOUND_MAX)
+        except StoreError:  # its time is over: it is rather delivered than kept for an index that is made again
+            return False
+        name = cancelled_name(message)
+        return any(recalled_name(decode_record(raw)) == name for raw in found)
 
     def commit(self) -> bool:
         """Store what is staged."""

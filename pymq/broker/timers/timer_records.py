@@ -6,8 +6,10 @@ Java: TimerMessageStore.doEnqueue, convert.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from pymq.broker.timers.noted_puts import Put
 from pymq.model import timers
 from pymq.model.javahash import tags_code
 from pymq.model.names import TIMER_TOPIC
@@ -81,21 +83,26 @@ def plan(message: StoredMessage, write_ms: int, times: WheelTimes, begin_ms: int
     return Planned(unit, real_topic)
 
 
-def plan_put(
-    physical_offset: int, size_bytes: int, real_topic: str, deliver_ms: int, now_ms: int, times: WheelTimes
-) -> PackedUnit | None:
-    """Return the unit that :func:`plan` returns for a message that is stored now; None for one that rolls over.
+def noted_delay_max_ms(times: WheelTimes) -> int:
+    """Return the longest delay of a message that surely doesn't roll over, whenever in a slot it is put."""
+    return times.window_ms - 2 * times.precision_ms
 
-    ``deliver_ms``: when it is due.
-    """
-    precision_ms, window_ms = times
-    slot_ms = (deliver_ms - 1) // precision_ms * precision_ms  # out_ms, written out
-    write_ms = now_ms // precision_ms * precision_ms
-    if slot_ms - write_ms >= window_ms - precision_ms:
-        return None
-    topic_hash, after_ms = tags_code(real_topic), (deliver_ms - slot_ms) % precision_ms
-    fields = _pack(MAGIC_DEFAULT, write_ms, slot_ms - write_ms, physical_offset, size_bytes, topic_hash, after_ms)
-    return slot_ms, 1, fields
+
+def plan_puts(puts: Sequence[Put], times: WheelTimes) -> list[PackedUnit]:
+    """Return the units that :func:`plan` returns for messages when they are put. None of them rolls over."""
+    precision_ms = times.precision_ms
+    units: list[PackedUnit] = []
+    last: tuple[str, int, int] | None = None
+    slot_ms = write_ms = topic_hash = after_ms = 0
+    for physical_offset, size_bytes, real_topic, deliver_ms, now_ms in puts:
+        if (real_topic, deliver_ms, now_ms) != last:  # many have the same
+            last = real_topic, deliver_ms, now_ms
+            slot_ms = (deliver_ms - 1) // precision_ms * precision_ms  # out_ms, written out
+            write_ms = now_ms // precision_ms * precision_ms
+            topic_hash, after_ms = tags_code(real_topic), (deliver_ms - slot_ms) % precision_ms
+        fields = _pack(MAGIC_DEFAULT, write_ms, slot_ms - write_ms, physical_offset, size_bytes, topic_hash, after_ms)
+        units.append((slot_ms, 1, fields))
+    return units
 
 
 def _target(raw: bytes) -> tuple[int, str]:

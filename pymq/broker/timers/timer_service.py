@@ -15,7 +15,7 @@ from pymq.broker.timers.noted_puts import NotedPuts
 from pymq.broker.timers.open_slot import DueMessage, OpenSlot
 from pymq.broker.timers.timer_counts import TimerCounts
 from pymq.broker.timers.timer_delivery import TimerDelivery
-from pymq.broker.timers.timer_records import Planned, WheelTimes, plan, plan_put, recalled_name
+from pymq.broker.timers.timer_records import Planned, WheelTimes, noted_delay_max_ms, plan, plan_puts, recalled_name
 from pymq.clock import Clock
 from pymq.errors import CorruptRecordError, StoreError, StoreUnavailableError, UnreadableError
 from pymq.model.names import TIMER_TOPIC
@@ -89,6 +89,7 @@ class TimerService:
         if not 2 <= window_slots <= timers.slot_count - RESERVED_SLOTS:
             window_slots = timers.slot_count - RESERVED_SLOTS
         self.times = WheelTimes(timers.precision_ms, window_slots * timers.precision_ms)
+        self._noted_delay_max_ms = noted_delay_max_ms(self.times)
         self._slot: OpenSlot | None = None
         self._noted = NotedPuts()
         self._is_open = False
@@ -180,8 +181,7 @@ class TimerService:
 
     def stamp(self) -> tuple[int, int, int]:
         """Return what changes with the progress; the time alone changes it once a minute."""
-        progress = self.progress
-        return progress.queue_offset, self.change_count, progress.read_ms // STAMP_INTERVAL_MS
+        return self.progress.queue_offset, self.change_count, self.progress.read_ms // STAMP_INTERVAL_MS
 
     def take_over(self, read_ms: int, queue_offset: int, version: tuple[int, int, int]) -> None:
         """Take a master's progress: what it has delivered is delivered here too."""
@@ -203,9 +203,9 @@ class TimerService:
         self, queue_offset: int, physical_offset: int, size: int, real_topic: str, deliver_ms: int, now_ms: int
     ) -> None:
         """Take note of a message for the wheel's topic that was staged and is due later."""
-        unit = plan_put(physical_offset, size, real_topic, deliver_ms, now_ms, self.times)
-        if unit is not None:
-            self._noted.note(queue_offset, unit, real_topic, self._writer.failed_commit_count, deliver_ms - now_ms)
+        if (left_ms := deliver_ms - now_ms) <= self._noted_delay_max_ms:
+            put = physical_offset, size, real_topic, deliver_ms, now_ms
+            self._noted.note(queue_offset, put, self._writer.failed_commit_count, left_ms)
 
     def slot_count(self, slot_ms: int) -> int:
         """Return how many messages wait in the slot that begins then."""
@@ -273,9 +273,10 @@ class TimerService:
 
     def _fill_noted(self, limit: int) -> None:
         """Move records whose units were noted when they were put; one whose slot is over is read, to be delivered."""
-        units, topics = self._noted.take(self.progress.queue_offset, limit, self._writer.failed_commit_count)
+        puts = self._noted.take(self.progress.queue_offset, limit, self._writer.failed_commit_count)
+        units = plan_puts(puts, self.times)
         if units and min(units)[0] >= self.progress.read_ms:
-            self._add(units, topics)
+            self._add(units, [real_topic for _, _, real_topic, _, _ in puts])
             self.progress.queue_offset += len(units)
 
     def _fill_some(self, count: int) -> bool:
@@ -294,7 +295,8 @@ class TimerService:
                 self._skip(message.queue_offset, str(error))
                 continue
             if not self._is_done_with(message, each):
-                (late if each.unit.slot_ms < self.progress.read_ms else planned).append((message, each))
+                late_ms = self.progress.read_ms if self._is_master else 0
+                (late if each.unit.slot_ms < late_ms else planned).append((message, each))
         units = [each.unit for _, each in planned]
         topics = [each.real_topic for _, each in planned if not each.unit.magic & MAGIC_DELETE]
         self._add([pack_unit(unit) for unit in units], topics)  # first: one that stands in its slot twice counts once
@@ -322,10 +324,10 @@ class TimerService:
             self._wake(1)
 
     def _is_done_with(self, message: StoredMessage, each: Planned) -> bool:
-        """True for a record that was delivered, or rolled: by the master that a slave follows, or before wheel and log
-        were made again."""
+        """True for a record that was delivered or rolled: by a slave's master, or before the files were made again."""
         if not self._is_master and each.unit.slot_ms < self.progress.read_ms:
-            return True
+            # A recall stays with its message: both may be read again.
+            return not (each.unit.magic & MAGIC_DELETE and self._timers.wheel.slot(each.unit.slot_ms) is not None)
         if message.queue_offset >= self._remade_below:
             return False
         stored_ms = message.store_timestamp_ms // self.times.precision_ms * self.times.precision_ms

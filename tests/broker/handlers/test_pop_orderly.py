@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pymq.broker.handlers.pop import ATTEMPT_ID_LENGTH_MAX
 from pymq.model import fastjson
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
@@ -100,6 +101,18 @@ def test_the_same_attempt_gets_the_same_messages_again_and_no_other_one_does() -
     assert again.bodies == first.bodies and again.ext["orderCountInfo"] == "0 0 0"
     assert p.ack(first.receipt()) == 0 and p.committed == 0  # of the earlier hand-out
     assert p.ack(again.receipt()) == 0 and p.committed == 1
+
+
+def test_an_attempt_has_an_id_of_bounded_length() -> None:
+    """It is kept for each queue of each group."""
+    p = Ordered()
+    p.fill(1)
+    long = {**p.fields(1, 1000, 0), "attemptId": "a" * (ATTEMPT_ID_LENGTH_MAX + 1)}
+    code, remark = p.caller.refused(Code.POP_MESSAGE, **long)
+    assert code == ResponseCode.INVALID_PARAMETER
+    assert remark.startswith("attemptId has 256 characters, the limit is 255")
+    assert p.world.parts.metadata.order_infos.get("T", "g", 0) is None
+    assert p.pop(attemptId="a" * ATTEMPT_ID_LENGTH_MAX).bodies == [b"0"]
 
 
 def test_a_new_invisible_time_hides_one_message_and_keeps_its_receipt() -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pymq.broker.timers import noted_puts, open_slot, timer_service
-from pymq.broker.timers.noted_puts import NotedPuts
-from pymq.broker.timers.timer_records import plan
+from pymq.broker.timers.noted_puts import NotedPuts, Put
+from pymq.broker.timers.timer_records import WheelTimes, noted_delay_max_ms, plan, plan_puts
 from pymq.model.names import TIMER_TOPIC
 from pymq.model.properties import encode_properties
+from pymq.model.record import StoredMessage
 from pymq.model.tables import TopicConfig
 from pymq.model.timers import RecallHandle, decode_handle
-from pymq.store.timer.timer_store import TimerUnit, pack_unit, unpack_unit
+from pymq.store.timer.timer_store import PackedUnit, TimerUnit, pack_unit, unpack_unit
 from pymq.wire.codes import RequestCode, ResponseCode
 from tests.broker.world import Caller, World
 
@@ -256,39 +261,120 @@ def test_recalls_of_messages_that_reach_the_wheel_late() -> None:
     assert bodies(world) == [b"first", b"kept"]
 
 
+def test_a_recall_counts_for_a_message_that_rolls_again_after_its_slot_is_done_with() -> None:
+    """As on a broker that was a slave when the message rolled, and gets the progress of a master with an old clock."""
+    world = world_with_topic(timerRollWindowSlot="10")
+    timers, now_ms = world.parts.messages.timers, world.clock.now_ms()
+    send(world, b"kept", TIMER_DELAY_MS="12000", UNIQ_KEY="K1")
+    handle = send(world, b"gone", TIMER_DELAY_MS="12000", UNIQ_KEY="K2")["recallHandle"]
+    settle(world)
+    ((roll_ms, roll_slot),) = timers._timers.wheel.slots()
+    run(world, now_ms + 9000, 100)
+    Caller(world).ask(RequestCode.RECALL_MESSAGE, topic="T", recallHandle=handle)
+    world.parts.messages.writer.commit()
+    run(world, now_ms + 15_000, 100)
+    assert bodies(world) == [b"kept"] and timers.delivery.recalled_count == 1
+    timers._timers.wheel.put(roll_ms, roll_slot)
+    timers.progress.read_ms = roll_ms
+    run(world, now_ms + 18_000, 100)
+    assert bodies(world) == [b"kept", b"kept"] and timers.delivery.recalled_count == 2
+
+
+def test_a_recall_counts_for_a_message_that_rolled_before_the_wheel_has_the_recall() -> None:
+    """As with slaves that don't confirm the recall's record in time."""
+    world = world_with_topic(timerRollWindowSlot="10")
+    timers, now_ms = world.parts.messages.timers, world.clock.now_ms()
+    handle = send(world, b"gone", TIMER_DELAY_MS="12000", UNIQ_KEY="K2")["recallHandle"]
+    run(world, now_ms + 9000, 100)
+    Caller(world).ask(RequestCode.RECALL_MESSAGE, topic="T", recallHandle=handle)
+    world.parts.messages.writer.commit()
+    timers.progress.queue_offset += 1
+    run(world, now_ms + 15_000, 100)
+    assert bodies(world) == [] and timers.delivery.recalled_count == 1
+
+
+def test_a_recall_rolls_with_its_message_and_needs_no_index() -> None:
+    """The index may be off, and retention may have deleted the record of the recall."""
+    world = world_with_topic(timerRollWindowSlot="10", messageIndexEnable="false")
+    timers, now_ms = world.parts.messages.timers, world.clock.now_ms()
+    send(world, b"kept", TIMER_DELAY_MS="22000", UNIQ_KEY="K1")
+    handle = send(world, b"gone", TIMER_DELAY_MS="22000", UNIQ_KEY="K2")["recallHandle"]
+    Caller(world).ask(RequestCode.RECALL_MESSAGE, topic="T", recallHandle=handle)
+    world.parts.messages.writer.commit()
+    run(world, now_ms + 23_000, 100)
+    assert bodies(world) == [b"kept"] and timers.delivery.recalled_count == 1
+
+
 @pytest.mark.parametrize("properties", [{"TIMER_DELAY_MS": "2345"}, {"TIMER_DELAY_SEC": "7"}, {"TIMER_DELIVER_MS": ""}])
 def test_a_unit_noted_at_its_put_is_that_of_its_record(properties: dict[str, str]) -> None:
     world = world_with_topic()
     values: dict[str, Any] = {name: value or str(world.clock.now_ms() + 3000) for name, value in properties.items()}
     send(world, **values)
-    units, topics = world.parts.messages.timers._noted.take(0, 1, 0)
+    puts = world.parts.messages.timers._noted.take(0, 1, 0)
     (record,) = world.messages(TIMER_TOPIC)
     times = world.parts.messages.timers.times
     planned = plan(record, world.clock.now_ms() // 1000 * 1000, times)
-    assert [unpack_unit(unit) for unit in units] == [planned.unit] and topics == [planned.real_topic]
+    assert [unpack_unit(unit) for unit in plan_puts(puts, times)] == [planned.unit]
+    assert [put[2] for put in puts] == [planned.real_topic]
+
+
+@cache
+def some_record() -> StoredMessage:
+    world = world_with_topic()
+    send(world, TIMER_DELAY_SEC="9")
+    return world.messages(TIMER_TOPIC)[0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("AB"), st.integers(1, 6000), st.integers(0, 3)), min_size=1, max_size=6))
+def test_puts_are_planned_together_as_their_records_are_one_by_one(wanted: list[tuple[str, int, int]]) -> None:
+    times, some = WheelTimes(1000, 8000), some_record()
+    puts: list[Put] = []
+    plain: list[PackedUnit] = []
+    now_ms = 1_700_000_000_000
+    for number, (topic, delay_ms, step_ms) in enumerate(wanted):
+        now_ms += step_ms
+        deliver_ms = now_ms + delay_ms
+        assert delay_ms <= noted_delay_max_ms(times)
+        puts.append((1000 * number, 400 + number, topic, deliver_ms, now_ms))
+        slot_ms, precise = (deliver_ms - 1) // 1000 * 1000, f"TIMER_DELIVER_MS\x01{deliver_ms}\x02"
+        raw = f"{precise}TIMER_OUT_MS\x01{slot_ms}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x010\x02".encode()
+        stored = replace(some, raw_properties=raw, store_timestamp_ms=now_ms, _properties=None)
+        record = replace(stored, physical_offset=1000 * number, size_bytes=400 + number)
+        plain.append(pack_unit(plan(record, now_ms // 1000 * 1000, times).unit))
+    assert plan_puts(puts, times) == plain
+
+
+def test_what_may_lie_beyond_the_wheel_is_not_planned_when_it_is_put() -> None:
+    times = WheelTimes(1000, 8000)
+    for now_ms in range(1_000_000, 1_001_000, 37):
+        for delay_ms in range(5000, 9000, 41):
+            slot_ms = (now_ms + delay_ms - 1) // 1000 * 1000
+            rolls = slot_ms - now_ms // 1000 * 1000 >= times.window_ms - times.precision_ms
+            assert delay_ms > noted_delay_max_ms(times) or not rolls
 
 
 def test_units_of_a_failed_commit_are_not_taken_for_others() -> None:
-    noted, units = NotedPuts(), [pack_unit(TimerUnit(-1, 1, 0, 0, number, 0, 0, 0)) for number in range(5)]
-    noted.note(7, units[0], "T", 0, 9000)
-    noted.note(8, units[1], "T", 0, 9000)
-    assert noted.take(7, 8, 0) == ([units[0]], ["T"]) and noted.take(7, 9, 0) == ([], [])
-    noted.note(9, units[2], "T", 1, 9000)  # a commit failed: what was noted at 8 is gone
-    assert noted.take(8, 10, 1) == ([], []) and noted.take(9, 10, 1) == ([units[2]], ["T"])
-    noted.note(10, units[3], "T", 1, 9000)
-    assert noted.take(10, 11, 2) == ([], [])
-    noted.note(20, units[4], "T", 2, 9000)
-    assert noted.take(20, 20, 2) == ([], []) and noted.take(20, 21, 2) == ([units[4]], ["T"])
+    noted, puts = NotedPuts(), [(number, 400, "T", 9000, 0) for number in range(5)]
+    noted.note(7, puts[0], 0, 9000)
+    noted.note(8, puts[1], 0, 9000)
+    assert noted.take(7, 8, 0) == [puts[0]] and noted.take(7, 9, 0) == []
+    noted.note(9, puts[2], 1, 9000)  # a commit failed: what was noted at 8 is gone
+    assert noted.take(8, 10, 1) == [] and noted.take(9, 10, 1) == [puts[2]]
+    noted.note(10, puts[3], 1, 9000)
+    assert noted.take(10, 11, 2) == []
+    noted.note(20, puts[4], 2, 9000)
+    assert noted.take(20, 20, 2) == [] and noted.take(20, 21, 2) == [puts[4]]
 
 
 def test_a_full_run_of_noted_units_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(noted_puts, "NOTED_MAX", 2)
-    noted, units = NotedPuts(), [pack_unit(TimerUnit(-1, 1, 0, 0, number, 0, 0, 0)) for number in range(5)]
+    noted, puts = NotedPuts(), [(number, 400, "T", 9000, 0) for number in range(5)]
     for number in range(4):
-        noted.note(number, units[number], "T", 0, 9000)
-    assert noted.end == 2 and noted.take(0, 4, 0) == (units[:2], ["T", "T"])
-    noted.note(4, units[4], "T", 0, 9000)
-    assert noted.take(2, 5, 0) == ([], []) and noted.take(4, 5, 0) == ([units[4]], ["T"])
+        noted.note(number, puts[number], 0, 9000)
+    assert noted.end == 2 and noted.take(0, 4, 0) == puts[:2]
+    noted.note(4, puts[4], 0, 9000)
+    assert noted.take(2, 5, 0) == [] and noted.take(4, 5, 0) == [puts[4]]
 
 
 def test_only_messages_that_are_due_soon_or_not_noted_hasten_the_wheel() -> None:

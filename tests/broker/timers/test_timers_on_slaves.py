@@ -78,3 +78,23 @@ def test_a_slave_chooses_its_master_s_slot_for_a_message_that_rolls_over() -> No
     follow(pair)
     wheels = [world.parts.messages.timers._timers.wheel for world in (pair.master, pair.slave)]
     assert dict(wheels[0].slots()) == dict(wheels[1].slots()) != {}
+
+
+def test_a_recall_that_reaches_a_slave_late_stays_with_its_message() -> None:
+    """Both are read again when the progress goes back, as after a master whose clock was behind."""
+    pair = Pair()
+    pair.master.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4)])
+    now_ms = pair.clock.now_ms()
+    handle = send(pair.master, b"gone", TIMER_DELAY_MS="4000", UNIQ_KEY="K")["recallHandle"]
+    settle(pair.master)
+    follow(pair)
+    Caller(pair.master).ask(RequestCode.RECALL_MESSAGE, topic="T", recallHandle=handle)
+    pair.master.parts.messages.writer.commit()
+    run(pair.master, now_ms + 9000)
+    follow(pair)
+    timers = pair.slave.parts.messages.timers
+    assert timers.progress.queue_offset == 2 and timers.progress.read_ms > now_ms + 5000
+    timers.take_over(now_ms // 1000 * 1000, 2, timers._timers.version)
+    promoted = pair.promote()
+    settle(promoted, 50)
+    assert bodies(promoted) == [] and promoted.parts.messages.timers.delivery.recalled_count == 1

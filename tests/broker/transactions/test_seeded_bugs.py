@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
-from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
@@ -13,26 +11,14 @@ import pytest
 from tests.broker.transactions.driver import TransactionProducer, world_with_topic
 from tests.broker.transactions.seeded_bugs import BUGS
 from tests.broker.transactions.story import search
-from tests.planting import Bug
+from tests.planting import Bug, is_caught
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Silence the log: broken transactions log a lot."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet_log")
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_seeded_bug_is_caught(bug: Bug) -> None:
-    for suite in bug.suites:
-        with bug.planted():
-            try:
-                _run(suite)
-            except (Exception, pytest.fail.Exception):
-                return
-    raise AssertionError(f"{bug.name} passed {bug.suites}")
+    assert is_caught(bug, _run), f"{bug.name} passed {bug.suites}"
 
 
 def _run(suite: str) -> None:
