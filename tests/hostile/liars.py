@@ -133,7 +133,7 @@ def forged_joining(number: int) -> bytes:
         cluster=CLUSTER,
         broker_name=GROUP,
         broker_id=number,
-        address=f"10.66.0.{number}:10911",
+        address=f"10.66.{number // 256}.{number % 256}:10911",
         segment_size_bytes=SEGMENT_BYTES,
         log_start=0,
         log_end=0,

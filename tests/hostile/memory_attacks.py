@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import random
 import selectors
 import time
 from collections.abc import Iterator, Sequence
 
-from tests.hostile.harness import MIB, PULL, V2, Peer, Victim, ask, eventually, many_peers
+from tests.hostile.harness import MIB, PULL, SOCKET_TIMEOUT_S, V2, Peer, Victim, ask, eventually, many_peers
 
 TOPIC = "T"
 SMALL_BUFFER_BYTES = 4096
 SUSPEND_MS = 30_000
+NUMBER = b"@@@@@@"
 WAITING_PULL = {**PULL, "sysFlag": "6", "suspendTimeoutMillis": str(SUSPEND_MS)}
 
 
@@ -25,7 +27,7 @@ def make_topic(victim: Victim) -> int:
         return int(answer.ext["queueOffset"]) + 1
 
 
-def flood(peers: Sequence[Peer], frames: Sequence[bytes], within_s: float = 60.0) -> int:
+def flood(peers: Sequence[Peer], frames: Sequence[bytes], within_s: float = SOCKET_TIMEOUT_S) -> int:
     """Send each peer its frame, all at the same time. Return how many the server closed meanwhile."""
     selector = selectors.DefaultSelector()
     for peer, raw in zip(peers, frames, strict=True):
@@ -79,10 +81,7 @@ def woken_pulls(victim: Victim, count: int) -> Iterator[list[Peer]]:
     """Long polls of peers that read nothing, woken by one message of nearly 4 MiB."""
     offset = make_topic(victim)
     raw = ask(11, {**WAITING_PULL, "queueOffset": str(offset), "maxMsgBytes": str(4 * MIB)})
-    with contextlib.ExitStack() as stack:
-        peers = [
-            stack.enter_context(Peer(victim.broker, receive_buffer_bytes=SMALL_BUFFER_BYTES)) for _ in range(count)
-        ]
+    with many_peers(victim.broker, count, SMALL_BUFFER_BYTES) as peers:
         for peer in peers:
             peer.send(raw)
         eventually(lambda: victim.metric("pymq_pulls_parked") >= count)
@@ -104,18 +103,25 @@ def tag_lists(victim: Victim, count: int, tag_count: int = 130_000) -> Iterator[
 
 def heartbeat(number: int, size_bytes: int) -> bytes:
     """Return a heartbeat of about ``size_bytes`` with names that no other number has: 256 topics with many tags."""
-    tag_count = size_bytes // 256 // 14
+    return heartbeat_pattern(size_bytes).replace(NUMBER, b"%06d" % number)
+
+
+@functools.cache
+def heartbeat_pattern(size_bytes: int) -> bytes:
+    """Return a heartbeat that has ``NUMBER`` in all of its names."""
+    tag_count = size_bytes // 256 // 16
+    name = NUMBER.decode()
     topics = [
         {
-            "topic": f"Topic{number}x{i}",
+            "topic": f"Topic{name}x{i}",
             "subString": "*",
             "subVersion": 1,
-            "tagsSet": [f"{number}-{i}-{j}" for j in range(tag_count)],
+            "tagsSet": [f"{name}-{i}-{j}" for j in range(tag_count)],
         }
         for i in range(256)
     ]
-    consumer = {"groupName": f"heartbeat-group-{number}", "subscriptionDataSet": topics}
-    return json.dumps({"clientID": f"client{number}", "consumerDataSet": [consumer]}, separators=(",", ":")).encode()
+    consumer = {"groupName": f"heartbeat-group-{name}", "subscriptionDataSet": topics}
+    return json.dumps({"clientID": f"client{name}", "consumerDataSet": [consumer]}, separators=(",", ":")).encode()
 
 
 @contextlib.contextmanager
@@ -139,10 +145,7 @@ def unread_answers(victim: Victim, count: int) -> Iterator[list[Peer]]:
     raw = b"".join(
         ask(11, {**PULL, "queueOffset": str(offset), "maxMsgBytes": str(4 * MIB)}, opaque=i) for i in range(8)
     )
-    with contextlib.ExitStack() as stack:
-        peers = [
-            stack.enter_context(Peer(victim.broker, receive_buffer_bytes=SMALL_BUFFER_BYTES)) for _ in range(count)
-        ]
+    with many_peers(victim.broker, count, SMALL_BUFFER_BYTES) as peers:
         for _ in range(4):
             for peer in peers:
                 peer.send(raw)
@@ -157,10 +160,7 @@ def viewed_messages(victim: Victim, count: int) -> Iterator[list[Peer]]:
         answer = sender.call(ask(310, V2, random.randbytes(4 * MIB - 1024)))
         assert answer.code == 0, answer
     raw = b"".join(ask(33, {"offset": str(int(answer.ext["msgId"][16:], 16))}, opaque=i) for i in range(8))
-    with contextlib.ExitStack() as stack:
-        peers = [
-            stack.enter_context(Peer(victim.broker, receive_buffer_bytes=SMALL_BUFFER_BYTES)) for _ in range(count)
-        ]
+    with many_peers(victim.broker, count, SMALL_BUFFER_BYTES) as peers:
         for peer in peers:
             peer.send(raw)
         yield peers

@@ -42,11 +42,15 @@ from pymq.net.memory_budget import MemoryBudget
 from pymq.net.rounds import Rounds
 from pymq.net.turn_watch import TurnWatch
 from pymq.rate_limited_log import RateLimitedLog
+from pymq.store.disk.fs import RealFiles
 from pymq.store.index import entry_proof, index_file, index_lookup
 from pymq.store.lifecycle.checkpointer import Checkpointer
 from pymq.store.lifecycle.expiry import Expiry
+from pymq.store.lifecycle.housekeeping import Housekeeping
 from pymq.store.lifecycle.pauses import Pauses
 from pymq.store.log.commit_log import CommitLog
+from pymq.store.queue.queue_table import QueueTable
+from pymq.store.queue.tail_round import TailRound
 from pymq.store.replica.follower import Follower
 from pymq.store.write import store_time
 from tests.planting import Bug, Seam, Text, does_nothing, gives
@@ -61,6 +65,7 @@ HISTORY = "tests/broker/replication/test_epoch_history.py"
 REPLIES = "tests/broker/handlers/test_replies.py"
 PROMOTION = "tests/client/admin/test_promotion.py"
 BUDGET = "tests/net/test_memory_budget.py"
+MODES, HOUSEKEEPING = "tests/store/disk/test_fs.py", "tests/store/lifecycle/test_housekeeping.py"
 SETTINGS, CONFIG_REQUESTS = "tests/test_config_runtime.py", "tests/broker/handlers/test_broker_admin.py"
 
 
@@ -229,6 +234,21 @@ BUGS = (
     Bug("the proof of index files has no limit",
         Text(entry_proof.Prover.prove_in_steps, "if bytes_max <= 0:", "if False:"),
         ("tests/store/index/test_entry_proof.py",)),
+    # -- the tails of many queues
+    Bug("all tails are written in one turn",
+        Text(TailRound.__init__, "max(share(len(self._tails)), 1)", "len(self._tails)"), (HOUSEKEEPING,)),
+    Bug("a checkpoint vouches for units that came during a round",
+        Text(Housekeeping._note_round, "self._round_state[0]", "self._log.visible_end"), (HOUSEKEEPING,)),
+    Bug("a whole write leaves a round on",
+        Text(QueueTable.note_ends, "self._round = None", "pass"), (HOUSEKEEPING,)),
+    Bug("a round counts queues that were deleted meanwhile", Seam(QueueTable._is_there, gives(True)), (HOUSEKEEPING,)),
+    # -- other users of the machine
+    Bug("a store's directories are open", Text(RealFiles.makedirs, "os.mkdir(path, DIRECTORY_MODE)", "os.mkdir(path)"),
+        (MODES,)),
+    Bug("directories above a store are open",
+        Text(RealFiles._make_missing, "each.mkdir(DIRECTORY_MODE, exist_ok=True)", "each.mkdir(exist_ok=True)"),
+        (MODES,)),
+    Bug("a store's files are open", Text(RealFiles.open, "os.O_EXCL, FILE_MODE)", "os.O_EXCL, 0o644)"), (MODES,)),
     # -- log lines
     Bug("peers fill the log",
         Text(RateLimitedLog.write, "if self._line_count >= LINES_MAX:", "if False:"),

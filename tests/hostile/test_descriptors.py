@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.hostile.harness import SOCKET_TIMEOUT_S, V2, Peer, Victim, ask
+from tests.hostile.harness import SOCKET_TIMEOUT_S, V2, Peer, Victim, ask, sized
 
 DESCRIPTOR_COUNT = 1024
+CONNECTION_COUNT = sized(DESCRIPTOR_COUNT, 1020)
 RESERVED_COUNT = 256
 NONE_ACCEPTED_S = 1.0  # then it takes no more
 
@@ -51,7 +52,7 @@ def test_sends_go_on_beside_as_many_idle_connections_as_there_are_descriptors(sm
     addresses = {"broker": small.broker, "namesrv": small.namesrv, "metrics": small.process.metrics}
     host, _, number = small.broker.rpartition(":")
     addresses["ha"] = f"{host}:{int(number) + 1}"
-    with connections(addresses[port], DESCRIPTOR_COUNT):
+    with connections(addresses[port], CONNECTION_COUNT):
         assert small.open_file_count() < DESCRIPTOR_COUNT - RESERVED_COUNT // 4
         with Peer(small.broker) as good:  # the same address, on another connection
             for queue in range(20):
@@ -67,7 +68,7 @@ def test_sends_go_on_beside_as_many_idle_connections_as_there_are_descriptors(sm
 
 def test_one_address_leaves_connections_to_others(small: Victim) -> None:
     with (
-        connections(small.broker, DESCRIPTOR_COUNT),
+        connections(small.broker, CONNECTION_COUNT),
         connections(small.broker, 1, "127.0.0.2") as [other],
     ):
         other.sendall(ask(310, {**V2, "b": "Other"}, b"x"))

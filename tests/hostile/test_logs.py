@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from pymq.log_limit import LINES_MAX
-from tests.hostile.harness import PULL, SCALE, V2, Peer, Victim, ask
+from tests.hostile.harness import PULL, V2, Peer, Victim, ask, sized
 
-REQUEST_COUNT = 20_000 * SCALE
+REQUEST_COUNT = sized(20_000, 20_000)
 LOG_BYTES_MAX = 64 * 1024
 
 

@@ -16,11 +16,11 @@ from pymq.errors import EXIT_USAGE
 from pymq.wire.bodies_replication import EpochEntryBody
 from pymq.wire.codes import RequestCode, ResponseCode
 from tests.cli.brokers import Brokers
-from tests.hostile.harness import Peer, eventually, many_peers
+from tests.hostile.harness import Peer, eventually, many_peers, sized
 from tests.hostile.liars import LyingPeer, claim, forged_joining, status_of
 
-CLAIM_COUNT = 1000
-STRANGER_COUNT = 64
+CLAIM_COUNT = sized(1000, 1000)
+STRANGER_COUNT = sized(64, 64)
 
 
 @pytest.fixture

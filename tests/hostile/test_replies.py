@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pymq.net.limits import ServerLimits
-from tests.hostile.harness import MIB, SCALE, V2, Health, Peer, Victim, ask, eventually
+from tests.hostile.harness import MIB, V2, Health, Peer, Victim, ask, eventually, sized
 
 BUDGET_BYTES = 64 * MIB
 ABOVE_BYTES_MAX = 64 * MIB
@@ -40,7 +40,7 @@ def test_replies_to_a_requester_that_reads_nothing_are_refused_at_once(victim: V
     before = victim.rss_bytes()
     victim.reset_peak()
     with Health(victim.broker) as health, requester(victim, "deaf", 4096), Peer(victim.broker) as replier:
-        count = 200 * SCALE
+        count = sized(200, 200)
         answers = 0
         for number in range(count):
             assert replier.send(reply("deaf", bytes(BODY_BYTES), number))
