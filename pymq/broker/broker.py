@@ -49,7 +49,7 @@ from pymq.net.machine import memory_bytes
 from pymq.net.memory_budget import MemoryBudget
 from pymq.net.server import Connection, Server
 from pymq.net.streams import SocketNetwork, StreamServer
-from pymq.net.tls_settings import Tls
+from pymq.net.tls_settings import TlsContexts
 from pymq.security.credentials import Credentials
 from pymq.store.disk.fs import Files
 from pymq.store.replica.divergent_tail import truncate_log
@@ -81,7 +81,7 @@ class Broker:
         self.address = ""
         self.recovery: RecoveryReport | None = None
         self.budget = budget or make_budget(config.memory_budget_bytes)
-        self._tls = Tls.of(config, clock)
+        self._tls = TlsContexts.of(config, clock)
         self.server = Server(
             ClosedDispatcher("the broker is starting"),
             clock=clock,
@@ -98,10 +98,9 @@ class Broker:
         self._files = files
         self._rng = rng
         self._front = front
-        self._security = BrokerSecurity(config, credentials)
-        self._known_peers = KnownPeers(
-            config, clock, known_peers_table(files, config.store_path_root_dir)
-        )  # kept when the role changes
+        self.security = BrokerSecurity(config, clock, credentials)
+        # Kept when the role changes.
+        self._known_peers = KnownPeers(config, clock, known_peers_table(files, config.store_path_root_dir))
         self.parts: BrokerParts | None = None
         # Recovered parts that do not serve yet: their log is being recovered from other members.
         self._recovered: BrokerParts | None = None
@@ -138,7 +137,7 @@ class Broker:
         self._runtime_settings = broker_runtime_settings(config, self._clock, self._files, threads)
         self._runtime_settings.load()
         self._client = RemotingClient(
-            clock=self._clock, on_lost=self._connection_lost, sign=self._security.sign, tls=self._tls.outgoing
+            clock=self._clock, on_lost=self._connection_lost, sign=self.security.sign, tls=self._tls.outgoing
         )
         self._network = SocketNetwork(self._client)
         await self._discovery.look()
@@ -197,6 +196,7 @@ class Broker:
             await self._client.close()
             self._client = None
         await self.server.stop()
+        self.security.close()
         if parts is not None:
             await self._close_parts(parts)
         if self._recovered is not None:
@@ -276,6 +276,7 @@ class Broker:
             ),
             known_peers=self._known_peers,
             runtime_settings=self._runtime_settings,
+            peer_proof=self.security.peer_proof,
         )
         self.recovery = parts.recover(is_stopping)
         self.server.note_time()
@@ -375,13 +376,13 @@ class Broker:
     def _serve(self, parts: BrokerParts) -> Registrar:
         """Answer requests with these parts from now on; return what registers them."""
         assert self._bulk_work is not None
-        self.server.dispatcher = self._security.dispatcher(parts)
-        self.server.fast_path = self._security.fast_path(parts)
+        self.server.dispatcher = self.security.dispatcher(parts)
+        self.server.fast_path = self.security.fast_path(parts)
         if self._front is not None:
             self._front.stand_before(self.server)
         jobs = [
             *parts.jobs(),
-            *self._security.jobs(),
+            *self.security.jobs(),
             Job("bulk work", TICK_PERIOD_MS, self._bulk_work.tick),
             Job(REGISTRATION_JOB, TICK_PERIOD_MS, self._register_soon),
         ]

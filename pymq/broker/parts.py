@@ -17,6 +17,7 @@ from pymq.broker.pop.topic_routes import TopicRoutes
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.side import MasterSide
 from pymq.broker.replication.master.sync_mode import NoSlaves
+from pymq.broker.replication.peer_proof import NO_PROOF, PeerProof
 from pymq.broker.replication.read_advice import ReadAdvice
 from pymq.broker.replication.replicated_tables import replicated_tables
 from pymq.broker.replication.replication import Replication
@@ -75,12 +76,14 @@ class BrokerParts:
         runtime_settings: RuntimeSettings | None = None,
         timer_slot_count: int = WHEEL_SLOTS,
         piece_sizes: PieceSizes = PieceSizes(),  # noqa: B008 - it does not change
+        peer_proof: PeerProof = NO_PROOF,
     ) -> None:
         """``change_role`` closes these parts later and opens others in another role; ``on_master_role`` gets the role
         of the group's master, each time it is seen; ``memory_bytes``: the machine's; ``budget``: the process's; without
         ``sliced_work``, long work is done at once; ``known_peers``: those that earlier parts of this broker knew;
         without ``runtime_settings``, no change of settings outlives the process;
-        ``timer_slot_count``: half of the timer wheel's slots; ``piece_sizes``: of large tables that slaves copy."""
+        ``timer_slot_count``: half of the timer wheel's slots; ``piece_sizes``: of large tables that slaves copy;
+        ``peer_proof``: what slaves and their master prove to each other."""
         budget = budget or MemoryBudget()
         assert role.broker_id == config.broker_id
         self.config = config
@@ -108,7 +111,7 @@ class BrokerParts:
         )
         known_peers = known_peers or KnownPeers(config, clock)
         slaves = (
-            HaService(store=store, clock=clock, config=config, rng=rng, known_peers=known_peers)
+            HaService(store=store, clock=clock, config=config, rng=rng, known_peers=known_peers, peer_proof=peer_proof)
             if role.is_master
             else NoSlaves()
         )
@@ -197,6 +200,7 @@ class BrokerParts:
                 config_tables=config_tables,
                 change_role=change_role,
                 hasten_job=hasten_job,
+                prove=peer_proof.prove,
             )
         self.master_monitor = MasterMonitor(
             group_probe=self.replication.group_probe,
@@ -339,6 +343,7 @@ class BrokerParts:
             steps.callback(self.messages.timers.close)
             steps.callback(metadata.cursors.save)
             steps.callback(metadata.pending_offsets.save)
+            steps.callback(metadata.auth.save)
             steps.callback(metadata.request_modes.save)
             steps.callback(metadata.order_infos.save)
             steps.callback(metadata.groups.save)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pymq.broker.addresses import own_address
 from pymq.broker.handlers.assignments import AssignmentHandlers
+from pymq.broker.handlers.auth import AuthHandlers
 from pymq.broker.handlers.broker_admin import BrokerAdminHandlers
 from pymq.broker.handlers.clients import ClientHandlers
 from pymq.broker.handlers.connections import ConnectionHandlers
@@ -30,23 +31,23 @@ from pymq.broker.parts import BrokerParts
 from pymq.broker.replication.master.side import MasterSide
 from pymq.broker.replication.roles.promotion import RoleRequests
 from pymq.broker.replication.roles.write_fence import routes_with_fence
-from pymq.broker.replication.slave.rules import CHANGES, POPS, refusal_text, routes_on_slave
+from pymq.broker.replication.slave.rules import CHANGES, POPS, USER_CHANGES, refusal_text, routes_on_slave
 from pymq.broker.replication.status import StatusReport, TruncationHistory
 from pymq.broker.report.runtime_info import RuntimeInfo
 from pymq.broker.routes import broker_routes
-from pymq.wire.dispatch import Dispatcher, Gate, Route
+from pymq.wire.dispatch import Auditor, Dispatcher, Gate, Route
 
 
-def broker_dispatcher(parts: BrokerParts, gate: Gate | None = None) -> Dispatcher:
+def broker_dispatcher(parts: BrokerParts, gate: Gate | None = None, auditor: Auditor | None = None) -> Dispatcher:
     """Return the table of requests, ready to answer in the role of ``parts``; ``gate`` checks their senders."""
-    return Dispatcher(routes_in_role(parts), "broker", REFUSED_CODES, gate)
+    return Dispatcher(routes_in_role(parts), "broker", REFUSED_CODES, gate, auditor)
 
 
 def routes_in_role(parts: BrokerParts) -> list[Route]:
     """Return the table of requests, with what a slave refuses, or a master while it hands over."""
     routes = broker_routes(make_handlers(parts))
     if parts.role.is_master:
-        return routes_with_fence(routes, (*CHANGES, *POPS), lambda: parts.replication.write_fence.is_on)
+        return routes_with_fence(routes, (*CHANGES, *USER_CHANGES, *POPS), lambda: parts.replication.write_fence.is_on)
     name, broker_id = parts.config.broker_name, parts.role.broker_id
     return routes_on_slave(routes, lambda what: refusal_text(name, broker_id, parts.side.master_address, what))
 
@@ -200,6 +201,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
         ),
         log_copy=LogCopyHandlers(config=config, store=store),
         filter_servers=FilterServerHandlers(config=config, filter_servers=metadata.filter_servers),
+        auth=AuthHandlers(config=config, auth=metadata.auth),
     )
 
 

@@ -6,7 +6,17 @@ from typing import Any
 
 import msgspec
 
-from pymq.cli.replica_view import BrokerView, ask, brokers, lag_of, master_of, named, problems_of
+from pymq.cli.replica_view import (
+    UNPROVEN,
+    BrokerView,
+    ask,
+    brokers,
+    lag_of,
+    master_of,
+    named,
+    problems_of,
+    unproven_slaves,
+)
 from pymq.client.admin import Admin
 from pymq.errors import PymqError, UnreachableError
 
@@ -33,6 +43,11 @@ async def _master(admin: Admin, view: BrokerView, asked: list[BrokerView]) -> Br
     return master_of(view, await ask(admin, others))
 
 
+def _unproven(view: BrokerView) -> list[str]:
+    found = unproven_slaves(view.status) if view.status is not None else []
+    return [UNPROVEN.format(", ".join(found))] if found else []
+
+
 def _record(view: BrokerView, master: BrokerView | None) -> dict[str, Any]:
     head = {
         "broker": view.name,
@@ -41,7 +56,7 @@ def _record(view: BrokerView, master: BrokerView | None) -> dict[str, Any]:
         "address": view.address,
         "reachable": view.status is not None,
         "role": view.status.role if view.status else None,
-        "problems": problems_of(view),
+        "problems": problems_of(view) + _unproven(view),
     }
     status = view.status
     if status is None:

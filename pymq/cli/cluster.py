@@ -11,7 +11,7 @@ from pymq.cli.lazy import examples, new_app
 from pymq.cli.name_servers.clients import clients
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing
-from pymq.cli.session import with_admin
+from pymq.cli.session import end_partial, with_admin
 
 app = new_app("Show all brokers of all clusters.")
 
@@ -52,12 +52,18 @@ def list_brokers(
     """
     from pymq.cli import cluster_work as work
 
-    records = with_admin(namesrv, lambda admin: work.list_brokers(admin, cluster))
-    if print_data(records, output):
-        return
+    records, silent = with_admin(namesrv, lambda admin: work.list_brokers(admin, cluster))
+    if not print_data(records, output):
+        _print_brokers(records, output)
+    end_partial(silent)
+
+
+def _print_brokers(records: list[dict[str, Any]], output: OutputFormat) -> None:
+    """Prints a table, and below it the problems of brokers that answer."""
     shown = [record | {"in_sync": _in_sync_text(record)} for record in records]
     print_listing(shown, columns_for(records), output, "no broker is registered: start one, or wait for it to register")
-    problems = [(record, problem) for record in records for problem in record["problems"]]
+    answering = [record for record in records if record["role"] is not None]
+    problems = [(record, problem) for record in answering for problem in record["problems"]]
     if problems:
         print_line("\nproblems")
     for record, problem in problems:

@@ -10,15 +10,19 @@ from pymq.client.admin import Admin
 from pymq.errors import NotFoundError
 
 
-async def list_brokers(admin: Admin, cluster: str | None) -> list[dict[str, Any]]:
-    """Returns the brokers sorted by cluster, name and id. Raises NotFoundError for a cluster without brokers."""
+async def list_brokers(admin: Admin, cluster: str | None) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Returns the brokers sorted by cluster, name and id; and for those that don't answer ``name:id`` and the reason.
+
+    Raises NotFoundError for a cluster without brokers.
+    """
     registered = await brokers(admin)
     chosen = [view for view in registered if cluster is None or view.cluster == cluster]
     if cluster is not None and not chosen:
         names = ", ".join(sorted({view.cluster for view in registered})) or "none"
         raise NotFoundError(f"no cluster {cluster!r}: there are {names}")
     asked = await ask(admin, chosen)
-    return [_record(view, asked) for view in asked]
+    silent = {f"{view.name}:{view.broker_id}": view.error for view in asked if view.status is None}
+    return [_record(view, asked) for view in asked], silent
 
 
 def _record(view: BrokerView, views: Sequence[BrokerView]) -> dict[str, Any]:

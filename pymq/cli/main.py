@@ -35,7 +35,7 @@ COMMANDS: CommandTable = {
     "offset": ("pymq.cli.offset", "Show where consumer groups are, and move them."),
     "dlq": ("pymq.cli.dlq", "List, show, resend, export and delete dead letters."),
     "config": ("pymq.cli.config.commands", "Show, change and check settings of brokers and name servers."),
-    "auth": ("pymq.cli.auth.command", "Make certificates for TLS."),
+    "auth": ("pymq.cli.auth.command", "Users, what they may do, and certificates for TLS."),
     "send": ("pymq.cli.send", "Send messages: an argument, lines or JSON lines."),
     "tail": ("pymq.cli.tail", "Show messages from any point on, and new ones as they arrive."),
     "mirror": ("pymq.cli.mirror.command", "Copy topics to another cluster, resumable and in order."),
@@ -44,6 +44,7 @@ COMMANDS: CommandTable = {
     "store": ("pymq.cli.store", "Verify, inspect, dump, repair or rebuild a data directory."),
     "bench": ("pymq.cli.bench", "Load a broker with sends, pulls or round trips."),
     "spark-export": ("pymq.cli.spark_export", "Export topics to Parquet, JSON or CSV with Spark."),
+    "spark-compact": ("pymq.cli.spark_compact", "Merge the small Parquet files of an export."),
 }
 EXIT_INTERRUPTED = 130
 
@@ -132,7 +133,9 @@ def run(arguments: list[str]) -> int:
             return _fail(_usage_text(error), EXIT_USAGE)
         if isinstance(error, OSError):
             return _fail(_os_error_text(error), EXIT_FAILED)
-        return _fail(f"internal error: {type(error).__name__}: {error} (PYMQ_DEBUG=1 shows where)", EXIT_FAILED)
+        return _fail(
+            f"internal error: {type(error).__name__}: {_text_of(error)} (PYMQ_DEBUG=1 shows where)", EXIT_FAILED
+        )
 
 
 def _invoke(arguments: list[str]) -> Any:
@@ -154,6 +157,14 @@ def _fail(text: str, exit_code: int) -> int:
 
         print_note(f"pymq: {one_line}")
     return exit_code
+
+
+def _text_of(error: Exception) -> str:
+    """Returns an error's text; an error of PySpark has none after its JVM has ended."""
+    try:
+        return str(error)
+    except Exception as second:
+        return f"without a text ({type(second).__name__})"
 
 
 def _usage_text(error: Any) -> str:

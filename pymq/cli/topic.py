@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pymq.cli.confirm import confirm
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.name_servers.order import order
 from pymq.cli.options import (
@@ -21,7 +22,6 @@ from pymq.cli.options import (
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note
 from pymq.cli.session import end_partial, with_admin, with_partial_admin, with_whole_admin
 from pymq.cli.topic_resize import expand, shrink
-from pymq.errors import EXIT_FAILED
 
 if TYPE_CHECKING:
     from pymq.client.admin import Admin
@@ -47,6 +47,7 @@ CONFIG_COLUMNS = [
     Column("write_queues", "WRITE QUEUES", right=True),
     Column("perm"),
 ]
+BEFORE = Column("before")
 
 
 @app.command("list", epilog=examples("pymq topic list", "pymq topic list --all -o json", "pymq topic list -c ClusterA"))
@@ -187,7 +188,8 @@ def update(
             admin, topic, clusters or [], brokers or [], changes, force=force, is_dry=dry_run
         ),
     )
-    columns = [*CONFIG_COLUMNS, Column("before")]
+    shows_type = message_type is not None
+    columns = [*CONFIG_COLUMNS, *([Column("attributes", "TYPE", show=work.type_text)] if shows_type else []), BEFORE]
     print_listing(records, columns, output)
     _warn_of_unread_queues(records)
     _note_dry_run(dry_run)
@@ -275,10 +277,7 @@ def delete(
 
     It shows what would be lost and which groups still read the topic, and asks.
     """
-    import sys
-
     from pymq.cli import topic_delete_work as work
-    from pymq.errors import UsageError
 
     async def run(admin: Admin) -> tuple[list[str], dict[str, Any]]:
         plan = await work.plan(admin, name, clusters or [], brokers or [], with_retries=with_retries)
@@ -288,11 +287,11 @@ def delete(
             plan.check(is_forced=force)
         else:
             print_note(plan.text())
-            if not sys.stdin.isatty():
-                raise UsageError(f"deleting {name!r} deletes its messages: give --yes to confirm")
-            if not typer.confirm(f"Delete topic {name!r}?", err=True):
-                print_note("nothing is deleted")
-                raise typer.Exit(EXIT_FAILED)
+            confirm(
+                f"Delete topic {name!r}?",
+                unasked=f"deleting {name!r} deletes its messages: give --yes to confirm",
+                on_no="nothing is deleted",
+            )
         return await work.delete(admin, plan), plan.record(applied=True)
 
     (lines, record), unreached = with_whole_admin(namesrv, run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pymq.cli.topic_resize_work import refuse_hiding
@@ -127,11 +127,21 @@ async def update_topic(
     if changes["read_queues"] is not None and not force:
         await refuse_hiding(admin, topic, targets, changes["read_queues"])
     changed = await admin.topics.update(topic, targets, **changes, is_dry=is_dry)
-    return [
-        config_record(target, after)
-        | {"before": f"{before.read_queue_nums}/{before.write_queue_nums} {perm_text(before.perm)}"}
-        for target, before, after in changed
+    return [config_record(target, after) | {"before": _before_text(before)} for target, before, after in changed]
+
+
+def _before_text(config: TopicConfig) -> str:
+    parts = [
+        f"{config.read_queue_nums}/{config.write_queue_nums}",
+        perm_text(config.perm),
+        type_text(config.attributes),
     ]
+    return " ".join(filter(None, parts))
+
+
+def type_text(attributes: Mapping[str, str] | None) -> str:
+    """Returns the type that a topic takes; empty for a topic that never had one."""
+    return (attributes or {}).get(TYPE_ATTRIBUTE, "")
 
 
 async def describe_topic(admin: Admin, name: str) -> dict[str, Any]:

@@ -55,11 +55,14 @@ __all__ = [
 class _Client(Protocol):
     @property
     def inherited(self) -> bool: ...
+    @property
+    def client_id(self) -> str: ...
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
 
 
 ClientT = TypeVar("ClientT", bound=_Client)
+ProducerT = TypeVar("ProducerT", bound=Producer)
 
 
 class _Blocking(Generic[ClientT]):
@@ -103,6 +106,11 @@ class _Blocking(Generic[ClientT]):
         self.start()
         return self
 
+    @property
+    def client_id(self) -> str:
+        """The id under which brokers list this client."""
+        return self._client.client_id
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -119,13 +127,8 @@ class _Blocking(Generic[ClientT]):
         shared.call(self._made.stop())
 
 
-class SyncProducer(_Blocking[Producer]):
-    """:class:`~pymq.client.producer.Producer` with blocking methods; takes the same arguments."""
-
-    def __init__(
-        self, group: str, *, namesrv: str | Sequence[str] | None = None, **options: Unpack[ProducerOptions]
-    ) -> None:
-        super().__init__(lambda: Producer(group, namesrv=namesrv, **options))
+class _Sending(_Blocking[ProducerT]):
+    """What both blocking producers do."""
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Returns the writable queues of ``topic``."""
@@ -195,6 +198,15 @@ class SyncProducer(_Blocking[Producer]):
         return shared.call(self._client.send_copy(message, topic, properties, timeout_s=timeout_s))
 
 
+class SyncProducer(_Sending[Producer]):
+    """:class:`~pymq.client.producer.Producer` with blocking methods; takes the same arguments."""
+
+    def __init__(
+        self, group: str, *, namesrv: str | Sequence[str] | None = None, **options: Unpack[ProducerOptions]
+    ) -> None:
+        super().__init__(lambda: Producer(group, namesrv=namesrv, **options))
+
+
 def _copy(done: asyncio.Future[SendResult], result: Future[SendResult]) -> None:
     if done.cancelled():
         result.cancel()
@@ -204,7 +216,7 @@ def _copy(done: asyncio.Future[SendResult], result: Future[SendResult]) -> None:
         result.set_result(done.result())
 
 
-class SyncTransactionProducer(_Blocking[TransactionProducer]):
+class SyncTransactionProducer(_Sending[TransactionProducer]):
     """:class:`~pymq.client.transactions.TransactionProducer` with blocking methods; takes the same arguments.
 
     The listener's plain functions run in threads of the producer, so they may use blocking clients.
@@ -230,10 +242,6 @@ class SyncTransactionProducer(_Blocking[TransactionProducer]):
     ) -> TransactionResult:
         """Sends a message in a transaction. Raises what TransactionProducer.send_in_transaction raises."""
         return shared.call(self._client.send_in_transaction(message, arg, timeout_s=timeout_s))
-
-    def send(self, message: Message, **options: Unpack[SendOptions]) -> SendResult:
-        """Sends an ordinary message. Raises what Producer.send raises."""
-        return shared.call(self._client.send(message, **options))
 
 
 class SyncPushConsumer(_Blocking[PushConsumer]):
@@ -286,6 +294,10 @@ class SyncPushConsumer(_Blocking[PushConsumer]):
         """Stores the offsets reached so far."""
         shared.call(self._client.commit())
 
+    def wait(self) -> None:
+        """Waits until the consumer stops. Raises what made it stop, as PushConsumer.wait does."""
+        shared.call(self._client.wait())
+
 
 class SyncSimpleConsumer(_Blocking[SimpleConsumer]):
     """:class:`~pymq.client.simple_consumer.SimpleConsumer` with blocking methods; takes the same arguments."""
@@ -296,9 +308,10 @@ class SyncSimpleConsumer(_Blocking[SimpleConsumer]):
         *,
         namesrv: str | Sequence[str] | None = None,
         from_end: bool = False,
+        trace: bool = False,
         **options: Unpack[ClientOptions],
     ) -> None:
-        super().__init__(lambda: SimpleConsumer(group, namesrv=namesrv, from_end=from_end, **options))
+        super().__init__(lambda: SimpleConsumer(group, namesrv=namesrv, from_end=from_end, trace=trace, **options))
 
     def receive(
         self,

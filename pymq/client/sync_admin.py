@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from pymq.client.admin import Admin
+from pymq.client.admin.auth import AuthAdmin
 from pymq.client.admin.brokers import BrokerAdmin
 from pymq.client.admin.cluster import ClusterAdmin
 from pymq.client.admin.connection import DEFAULT_TIMEOUT_S
@@ -110,6 +111,7 @@ class SyncGroupAdmin(_Part[GroupAdmin]):
     lag = _blocking(GroupAdmin.lag)
     topic_lags = _blocking(GroupAdmin.topic_lags)
     topic_lags_at = _blocking(GroupAdmin.topic_lags_at)
+    all_topic_lags_at = _blocking(GroupAdmin.all_topic_lags_at)
     waiting_since = _blocking(GroupAdmin.waiting_since)
     online = _blocking(GroupAdmin.online)
     subscription = _blocking(GroupAdmin.subscription)
@@ -132,6 +134,7 @@ class SyncBrokerAdmin(_Part[BrokerAdmin]):
     plan_config = _blocking(BrokerAdmin.plan_config)
     ha_status = _blocking(BrokerAdmin.ha_status)
     stats = _blocking(BrokerAdmin.stats)
+    all_stats = _blocking(BrokerAdmin.all_stats)
     consume_stats = _blocking(BrokerAdmin.consume_stats)
     group_offsets = _blocking(BrokerAdmin.group_offsets)
     producers = _blocking(BrokerAdmin.producers)
@@ -215,6 +218,20 @@ class SyncTraceAdmin(_Part[TraceAdmin]):
     of_message = _blocking(TraceAdmin.of_message)
 
 
+class SyncAuthAdmin(_Part[AuthAdmin]):
+    """The blocking form of :class:`~pymq.client.admin.auth.AuthAdmin`."""
+
+    users = _blocking(AuthAdmin.users)
+    user = _blocking(AuthAdmin.user)
+    create_user = _blocking(AuthAdmin.create_user)
+    update_user = _blocking(AuthAdmin.update_user)
+    delete_user = _blocking(AuthAdmin.delete_user)
+    acls = _blocking(AuthAdmin.acls)
+    acl = _blocking(AuthAdmin.acl)
+    put_acl = _blocking(AuthAdmin.put_acl)
+    delete_acl = _blocking(AuthAdmin.delete_acl)
+
+
 class SyncAdmin:
     """:class:`~pymq.client.admin.Admin` with blocking calls: ``admin.topics.put(...)`` and so on.
 
@@ -248,6 +265,7 @@ class SyncAdmin:
         self.replication = SyncReplicationAdmin(lambda: self._admin.replication)
         self.messages = SyncMessageAdmin(lambda: self._admin.messages)
         self.traces = SyncTraceAdmin(lambda: self._admin.traces)
+        self.auth = SyncAuthAdmin(lambda: self._admin.auth)
 
     @property
     def unreached(self) -> dict[str, str]:

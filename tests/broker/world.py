@@ -25,7 +25,7 @@ from pymq.security.credentials import Credentials
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.store import Placed
 from pymq.wire.command import FLAG_ONEWAY, Command, decode_command
-from pymq.wire.dispatch import Gate, Reply
+from pymq.wire.dispatch import Dispatcher, Gate, Reply
 from pymq.wire.header import Header, encode_header
 from pymq.wire.streams import Network, StreamHandler
 
@@ -191,14 +191,15 @@ class Caller:
         version: int = 479,
         gate: Gate | None = None,
         credentials: Credentials | None = None,
+        dispatcher: Dispatcher | None = None,
     ) -> None:
-        """``gate``: that of a secured broker; ``credentials`` sign the requests."""
+        """``gate``: that of a secured broker; ``credentials`` sign the requests; ``dispatcher``: one made already."""
         self.peer = FakePeer(address)
         self._world = world
         self._language = language
         self._version = version
         self._credentials = credentials
-        self._dispatcher = broker_dispatcher(world.parts, gate)
+        self._dispatcher = dispatcher or broker_dispatcher(world.parts, gate)
 
     def ask(self, code: int, body: bytes = b"", oneway: bool = False, **ext: object) -> Reply | None:
         """Return the reply; None when it comes later or waits for the commit. ``ext`` has wire names."""

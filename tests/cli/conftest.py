@@ -31,8 +31,14 @@ Pymq = Callable[..., Outcome]
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with StandaloneProcess(tmp_path_factory.mktemp("standalone") / "data") as process:
+def data_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of the session's server."""
+    return tmp_path_factory.mktemp("standalone") / "data"
+
+
+@pytest.fixture(scope="session")
+def server(data_directory: Path) -> Iterator[StandaloneProcess]:
+    with StandaloneProcess(data_directory) as process:
         yield process
 
 

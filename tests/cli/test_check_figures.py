@@ -14,15 +14,13 @@ from pymq.cli.check.replica import as_result
 from pymq.client.admin.asking import BrokerTarget
 from pymq.clock import ManualClock
 from pymq.errors import NotFoundError, UnreachableError
-from pymq.model.message import MessageQueue
-from pymq.wire.bodies_admin import ConsumeOffset
+from pymq.wire.bodies_admin import TopicLag
 from tests.machine import NOWHERE
 
 from .conftest import Pymq
 from .worlds import WorldAdmin, master
 
 NO_LIMITS = Limits()
-QUEUE = MessageQueue("orders", "broker-a", 0)
 
 
 def run(work: Any) -> Result:
@@ -100,15 +98,18 @@ def test_disks_are_compared_with_the_limits_and_a_silent_one_is_unknown() -> Non
 class Groups:
     """Masters with groups: ``None`` in place of a table for one that does not answer."""
 
-    def __init__(self, **tables: dict[str, dict[MessageQueue, ConsumeOffset]] | None) -> None:
+    def __init__(self, **tables: dict[str, dict[str, TopicLag]] | None) -> None:
         self.cluster = SimpleNamespace(masters=self._masters)
-        self.brokers = SimpleNamespace(group_offsets=self._offsets)
+        self.groups = SimpleNamespace(topic_lags_at=self._lags, all_topic_lags_at=self._all_lags)
         self._tables = tables
 
     async def _masters(self) -> list[BrokerTarget]:
         return [BrokerTarget(name, "east", name) for name in self._tables]
 
-    async def _offsets(self, address: str) -> dict[str, dict[MessageQueue, ConsumeOffset]]:
+    async def _lags(self, address: str, group: str, *, with_times: bool) -> dict[str, TopicLag]:
+        return (await self._all_lags(address, with_times=with_times)).get(group, {})
+
+    async def _all_lags(self, address: str, *, with_times: bool) -> dict[str, dict[str, TopicLag]]:
         table = self._tables[address]
         if table is None:
             raise UnreachableError("no answer in time")
@@ -117,9 +118,10 @@ class Groups:
 
 def test_lag_is_judged_in_messages_and_in_time() -> None:
     clock = ManualClock(10_000_000)
-    slow = {QUEUE: ConsumeOffset(broker_offset=100, consumer_offset=40, last_timestamp=10_000_000 - 90_000)}
-    done = {QUEUE: ConsumeOffset(broker_offset=100, consumer_offset=100, last_timestamp=1)}
-    admin: Any = Groups(a={"slow": slow, "done": done})
+    slow = {"orders": TopicLag(queues=1, lag=60, committed=40, consumed_ms=10_000_000 - 90_000)}
+    done = {"orders": TopicLag(queues=1, committed=100)}
+    fresh = {"orders": TopicLag(queues=4, committed=0, unknown_queues=2)}
+    admin: Any = Groups(a={"slow": slow, "done": done, "fresh": fresh})
 
     def check(group: str | None, limits: Limits, limits_ms: Limits = NO_LIMITS, topic: str | None = None) -> Result:
         return run(check_lag(admin, group, topic, limits=limits, limits_ms=limits_ms, clock=clock))
@@ -133,12 +135,17 @@ def test_lag_is_judged_in_messages_and_in_time() -> None:
         "LAG WARNING - slow: 60 messages behind, the last one consumed is 1m 30s old | "
         "'slow'=60;;;0 'slow time'=90s;60;90;0"
     ]
+    [unread] = check("fresh", Limits(0, 0)).parts
+    assert unread.level is Level.UNKNOWN, "messages wait, and it is not known for which of them it will begin"
+    assert unread.text.endswith("; in 2 queues with messages it has committed nothing: no lag is known there")
     with pytest.raises(NotFoundError, match="group 'slow' has no place in topic 'other'"):
         check("slow", NO_LIMITS, topic="other")
     admin = Groups(a={"slow": slow}, b=None)
     assert check("slow", Limits(100, 100)).level is Level.UNKNOWN, "the other broker may have more"
     assert check("slow", Limits(1, 10)).level is Level.CRITICAL
     assert check("elsewhere", NO_LIMITS).level is Level.UNKNOWN
+    admin = Groups(a={"slow": slow}, b={"slow": slow})
+    assert check("slow", NO_LIMITS).figures[0].value == 120, "a sum over brokers"
 
 
 def test_problems_of_replicas_are_critical_and_their_lag_has_limits() -> None:

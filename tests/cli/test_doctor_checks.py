@@ -77,6 +77,15 @@ def only(findings: Iterable[Finding]) -> Finding:
     return found
 
 
+def test_a_group_on_a_broker_that_reports_no_committed_offsets_is_not_called_stuck() -> None:
+    found = group()
+    found.lags = found.later = {"orders": TopicLag(queues=1, lag=5)}
+    state = cluster(groups=[found], observed_ms=6000)
+    behind = only(groups.check_stuck_groups(state))
+    assert (behind.severity, behind.values["taken"]) == (Severity.NOTE, None)
+    assert "update the brokers" in behind.next_step
+
+
 def test_a_sound_cluster_has_no_finding() -> None:
     assert run_checks(OWN_CHECKS, cluster(groups=[group(lag=0)])) == []
 
@@ -287,6 +296,12 @@ def test_under_replication_is_found() -> None:
     assert (found.severity, found.values) == (Severity.PROBLEM, {"in_sync": 1, "required": 2})
     alone = only(replication.check_replication(cluster(broker())))
     assert (alone.severity, alone.text) == (Severity.NOTE, "has no slave: what its disk loses is lost")
+
+
+def test_a_slave_without_a_proof_is_a_warning() -> None:
+    slave = SlaveState(address="10.0.0.9:7", state="following", is_unproven=True)
+    found = only(replication.check_replication(cluster(broker(slaves=[slave]))))
+    assert (found.severity, found.values) == (Severity.WARNING, {"slaves": ["10.0.0.9:7"]})
 
 
 def test_a_slave_that_is_behind_and_one_that_does_not_follow_are_found() -> None:

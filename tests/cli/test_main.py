@@ -21,7 +21,7 @@ from pymq.errors import (
 )
 
 SUBCOMMANDS = {
-    "auth": ["cert"],
+    "auth": ["init", "user", "acl", "check", "reset", "cert"],
     "broker": ["", "status", "promote", "drain", "undrain", "rejoin"],  # without arguments it runs a broker
     "namesrv": ["", "status", "kv"],  # without arguments it runs a name server
     "context": ["add", "use", "list", "show", "remove"],
@@ -202,3 +202,22 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYMQ_DEBUG", "1")
     with pytest.raises(UnreachableError):
         cli.run(["topic", "list", "--namesrv", "127.0.0.1:1"])
+
+
+def test_an_error_that_has_no_text_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """PySpark asks its JVM for the text, and the JVM may have ended."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise AssertionError
+
+    def fail(arguments: list[str]) -> None:
+        raise Mute
+
+    monkeypatch.setattr(cli, "_invoke", fail)
+    monkeypatch.delenv("PYMQ_DEBUG", raising=False)
+    assert cli.run(["x"]) == EXIT_FAILED
+    expected = "pymq: internal error: Mute: without a text (AssertionError) (PYMQ_DEBUG=1 shows where)\n"
+    assert capsys.readouterr().err == expected

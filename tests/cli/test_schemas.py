@@ -94,6 +94,19 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 # Commands that need clients or further servers: the file that checks their fields with assert_documented.
 TRIED_ELSEWHERE = {
+    "auth acl create": "test_auth_users.py",
+    "auth acl delete": "test_auth_users.py",
+    "auth acl list": "test_auth_users.py",
+    "auth acl show": "test_auth_users.py",
+    "auth acl update": "test_auth_users.py",
+    "auth check": "test_auth_users.py",
+    "auth init": "test_auth_users.py",
+    "auth reset": "test_auth_users.py",
+    "auth user create": "test_auth_users.py",
+    "auth user delete": "test_auth_users.py",
+    "auth user list": "test_auth_users.py",
+    "auth user show": "test_auth_users.py",
+    "auth user update": "test_auth_users.py",
     "broker promote": "test_promote.py",
     "cluster clients": "test_name_servers.py",
     "config check": "test_config.py",
@@ -121,6 +134,7 @@ WITHOUT_OUTPUT_FORMATS = {
     "namesrv kv delete": "says one sentence",
     "namesrv kv get": "prints the value alone",
     "namesrv kv set": "says one sentence",
+    "spark-compact": "merges files; --json prints the summary",
     "spark-export": "writes files, and --output names their directory; --json prints the summary",
     "standalone": "a server: --json prints its addresses",
 }

@@ -18,7 +18,7 @@ from pymq.cli.top import live
 from pymq.cli.top.keys import split_keys
 from pymq.cli.top.live import Screen, watch
 from pymq.cli.top.rates import HISTORY_LENGTH, Rates, Row
-from pymq.cli.top.sample import BrokerSample, GroupSample, Sample, Sampler, TopicSample
+from pymq.cli.top.sample import LISTED_EVERY_MS, BrokerSample, GroupSample, Sample, Sampler, TopicSample
 from pymq.cli.top.screen import (
     ASCII_SPARKS,
     Choice,
@@ -36,7 +36,7 @@ from pymq.errors import EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE, UnreachableError
 from pymq.model.message import MessageQueue
 from pymq.model.route import BrokerData
 from pymq.model.tables import TopicConfig
-from pymq.wire.bodies_admin import Connection, ConsumeOffset, ConsumerConnections, TopicOffset
+from pymq.wire.bodies_admin import Connection, ConsumerConnections, TopicLag, TopicOffset
 from pymq.wire.bodies_route import ClusterInfo
 from tests.machine import NOWHERE
 
@@ -230,9 +230,15 @@ class Brokers:
         self.end = 0
         self.topic_count = topic_count
         self.cluster = SimpleNamespace(info=self._info)
-        self.brokers = SimpleNamespace(runtime_info=self._runtime, group_offsets=self._offsets)
+        self.brokers = SimpleNamespace(runtime_info=self._runtime)
         self.topics = SimpleNamespace(configs=self._configs, system_names=self._system, stats=self._stats)
-        self.groups = SimpleNamespace(connections=self._connections)
+        self.group_names = ["TOOLS_CONSUMER", "g"]
+        self.asked_groups: list[str] = []
+        self.answer_ms = 0
+        self.clock = ManualClock(1_000_000)
+        self.groups = SimpleNamespace(
+            connections=self._connections, configs=self._group_configs, topic_lags_at=self._lags
+        )
 
     async def _info(self) -> ClusterInfo:
         data = BrokerData(cluster="east", broker_name="a", broker_addrs={0: "h:1", 1: "h:2"})
@@ -243,12 +249,17 @@ class Brokers:
             raise UnreachableError("no answer")
         return {"msgPutTotalTodayNow": str(self.end), "commitLogDiskRatio": "nonsense"}
 
-    async def _offsets(self, address: str) -> dict[str, Any]:
-        def place(queue_id: int) -> dict[MessageQueue, ConsumeOffset]:
-            at = ConsumeOffset(broker_offset=self.end, consumer_offset=self.end // 2, last_timestamp=1)
-            return {MessageQueue("t0", "a", queue_id): at}
+    async def _group_configs(self, address: str) -> list[str]:
+        return self.group_names
 
-        return {"g": {**place(0), **place(1)}, "TOOLS_CONSUMER": place(0)}
+    async def _lags(self, address: str, group: str, *, with_times: bool) -> dict[str, TopicLag]:
+        self.asked_groups.append(group)
+        self.clock.advance(self.answer_ms)
+        half = self.end // 2
+        return {
+            "t0": TopicLag(queues=2, lag=2 * (self.end - half), committed=2 * half, consumed_ms=1),
+            "%RETRY%g": TopicLag(queues=1, committed=0),
+        }
 
     async def _configs(self, address: str) -> dict[str, TopicConfig]:
         return {f"t{number}": TopicConfig(topic_name=f"t{number}") for number in range(self.topic_count)}
@@ -265,14 +276,14 @@ class Brokers:
 
 
 def test_a_sample_adds_queues_up_and_keeps_what_a_silent_broker_does_not_answer() -> None:
-    admin, clock = Brokers(), ManualClock(1_000_000)
-    sampler = Sampler(admin, clock)  # type: ignore[arg-type]
+    admin = Brokers()
+    sampler = Sampler(admin, admin.clock)  # type: ignore[arg-type]
     admin.end = 100
     found = asyncio.run(sampler.sample())
     master, slave = found.brokers
     assert (master.put, master.got, master.disk, slave.error) == (100, None, None, "no answer")
     assert found.topics["t1", "a"] == TopicSample(0, 100, 100)
-    assert found.groups == {("g", "t0", "a"): GroupSample(0, 100, 100, 999_999)}, "a sum over queues, no system group"
+    assert found.groups == {("g", "t0", "a"): GroupSample(0, 100, 100, 999_999)}, "no system group, no unused retries"
     assert found.members == {"g": 2}
 
 
@@ -287,6 +298,25 @@ def test_a_broker_that_hangs_does_not_hold_the_others_up() -> None:
     sampler = Sampler(admin, ManualClock(), answer_time_max_s=0.05)  # type: ignore[arg-type]
     found = asyncio.run(sampler.sample())
     assert [(one.put, one.error) for one in found.brokers] == [(1, ""), (None, "no answer within 0.05 s")]
+
+
+def test_places_of_groups_take_turns_and_the_others_keep_theirs() -> None:
+    """The first sample asks for all; later ones end after a time, and the next goes on there."""
+    admin = Brokers()
+    admin.group_names, admin.answer_ms, admin.end = [f"g{number}" for number in range(6)], 150, 100
+    sampler = Sampler(admin, admin.clock)  # type: ignore[arg-type]
+    first = asyncio.run(sampler.sample())
+    assert (sorted({group for group, _, _ in first.groups}), admin.asked_groups) == (admin.group_names,) * 2
+    admin.asked_groups, admin.end = [], 200
+    second = asyncio.run(sampler.sample())
+    assert admin.asked_groups == ["g0", "g1", "g2", "g3"], "two at once, until 400 ms are over"
+    assert [at.committed for _, at in sorted(second.groups.items())] == [200] * 4 + [100] * 2
+    admin.asked_groups = []
+    asyncio.run(sampler.sample())
+    assert admin.asked_groups == ["g4", "g5", "g0", "g1"]
+    admin.group_names = ["g5"]
+    admin.clock.advance(LISTED_EVERY_MS)
+    assert {group for group, _, _ in asyncio.run(sampler.sample()).groups} == {"g5"}, "deleted groups are gone"
 
 
 def test_requests_for_topics_are_bounded_and_take_turns() -> None:

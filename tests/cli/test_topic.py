@@ -24,6 +24,11 @@ def test_a_topic_with_a_type_takes_only_messages_of_it(pymq: Pymq) -> None:
     outcome = pymq("send", "typed", "now")
     assert outcome.code == EXIT_REFUSED and "DELAY" in outcome.err
     assert pymq("send", "typed", "later", "--delay-level", "1").code == EXIT_OK
+    [changed] = pymq("topic", "update", "typed", "--type", "normal", "-o", "json").json()
+    assert changed["attributes"] == {"message.type": "NORMAL"}
+    line = pymq("topic", "update", "typed", "--type", "mixed").out.splitlines()[1]
+    assert "MIXED" in line and line.endswith("8/8 RW- NORMAL")
+    assert pymq("send", "typed", "now").code == EXIT_OK
     outcome = pymq("topic", "create", "mistyped", "--type", "slow")
     assert outcome.code == EXIT_USAGE and "transaction" in outcome.err
 

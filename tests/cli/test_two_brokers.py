@@ -212,6 +212,8 @@ def stopped(world: World, broker: str) -> Iterator[None]:
     [
         ["group", "list"],
         ["group", "lag"],
+        ["cluster", "list"],
+        ["stats"],
         ["topic", "stats", "halves"],
         ["topic", "describe", "halves"],
         ["config", "show", "listenPort"],

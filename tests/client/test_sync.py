@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pymq.client import Message, MessageQueue
+from pymq import client as asyncio_clients
+from pymq.client import Message, MessageQueue, sync
 from pymq.client.sync import LoopThread, SyncAdmin, SyncProducer, SyncPullConsumer, SyncPushConsumer
 from pymq.errors import ClosedError, UnreachableError, UsageError
 
@@ -83,3 +84,16 @@ def test_name_servers_come_from_the_environment(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("NAMESRV_ADDR", "a")
     with pytest.raises(UsageError, match=r"'a' is not an address.*from NAMESRV_ADDR"):
         SyncProducer("P")
+
+
+# Of other parts of this package, or what a blocking client has in another form.
+_NOT_BLOCKING = {"inherited", "commit_copy", "failure", "leave_message", "messages", "running_info", "pull_as"}
+
+
+@pytest.mark.parametrize("name", ["Producer", "TransactionProducer", "PushConsumer", "PullConsumer", "SimpleConsumer"])
+def test_a_blocking_client_has_all_that_its_asyncio_client_has(name: str) -> None:
+    public = [
+        {member for member in dir(getattr(module, prefix + name)) if not member.startswith("_")} - _NOT_BLOCKING
+        for module, prefix in ((asyncio_clients, ""), (sync, "Sync"))
+    ]
+    assert public[0] == public[1] - {"messages"}

@@ -13,6 +13,7 @@ from pymq.errors import ClosedError, UnreachableError
 
 NO_SERVER = "127.0.0.1:1"
 PARTS = [
+    "auth",
     "namesrv",
     "cluster",
     "topics",

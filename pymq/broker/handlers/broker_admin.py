@@ -13,6 +13,7 @@ from pymq.broker.report.runtime_info import RuntimeInfo
 from pymq.clock import Clock
 from pymq.config.runtime import BusyError, Change, RuntimeSettings, StaleError
 from pymq.errors import ConfigError, PymqError, Refusal
+from pymq.wire.admin_text import encode_in_steps
 from pymq.wire.bodies_admin import (
     ConsumeQueueAnswer,
     ConsumeQueueEntry,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 QUEUE_ENTRY_COUNT_MAX = 1000
+STATISTICS_AT_ONCE = 100  # that are read before the next rest: some 1 ms
 QUEUES_AT_ONCE = 100  # that are deleted before the next rest: some 4 ms
 
 
@@ -136,13 +138,24 @@ class BrokerAdminHandlers:
         """Return the broker's figures."""
         return Reply(body=encode_body(KvTable(table=self._runtime_info.table())))
 
-    def stats_data(self, request: Command, header: StatsDataHeader, peer: Peer) -> Reply:
-        """Return one statistic over the last minute, hour and day."""
+    def stats_data(self, request: Command, header: StatsDataHeader, peer: Peer) -> Reply | None:
+        """Return one statistic over the last minute, hour and day, for one key or for all."""
+        if header.pymq_all:
+            return self._sliced_work.answer(request, peer, self._all_stats(header.stats_name))
         found = self._stats.view(header.stats_name, header.stats_key)
         if found is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"The stats <{header.stats_name}> <{header.stats_key}> not exist")
-        minute, hour, day = map(_window, found)
-        return Reply(body=encode_admin_body(StatsData(stats_minute=minute, stats_hour=hour, stats_day=day)))
+        return Reply(body=encode_admin_body(_as_data(found)))
+
+    def _all_stats(self, name: str) -> Steps[Reply]:
+        found: dict[str, StatsData] = {}
+        for number, key in enumerate(self._stats.keys(name)):
+            windows = self._stats.view(name, key)
+            if windows is not None and windows[-1].total:
+                found[key] = _as_data(windows)
+            if number % STATISTICS_AT_ONCE == 0:
+                yield
+        return Reply(body=(yield from encode_in_steps(StatsData(pymq_keys=found))))
 
     def queue_entries(self, request: Command, header: QueryConsumeQueueHeader, peer: Peer) -> Reply:
         """Return raw units of a consume queue, and for each whether a group's filter accepts it."""
@@ -226,6 +239,11 @@ def _refusal_code(error: ConfigError) -> int:
     if isinstance(error, BusyError):
         return ResponseCode.SYSTEM_BUSY
     return ResponseCode.SYSTEM_ERROR if isinstance(error, StaleError) else ResponseCode.NO_PERMISSION
+
+
+def _as_data(windows: tuple[RateWindow, RateWindow, RateWindow]) -> StatsData:
+    minute, hour, day = map(_window, windows)
+    return StatsData(stats_minute=minute, stats_hour=hour, stats_day=day)
 
 
 def _window(window: RateWindow) -> StatsWindow:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pymq.broker.report.oldest import older_place
 from pymq.clock import Clock
 from pymq.errors import Refusal
 from pymq.model.message import MessageQueue
@@ -92,7 +93,7 @@ class ConsumptionHandlers:
         topics = wanted or self._consumed_topics(header.consumer_group)
         if header.pymq_summary:
             return (yield from self._summary(header.consumer_group, topics, with_times=bool(header.pymq_times)))
-        stats = ConsumeStats()
+        stats = ConsumeStats(pymq_counts_invisible=True)
         for topic in topics:
             yield from self._add_topic(stats, header.consumer_group, topic)
         return Reply(body=(yield from encode_in_steps(stats)))
@@ -108,30 +109,40 @@ class ConsumptionHandlers:
         return Reply(body=(yield from encode_in_steps(ConsumeStats(pymq_topics=found))))
 
     def _topic_lag(self, group: str, topic: TopicConfig, *, with_times: bool) -> Steps[TopicLag]:
-        name, store = topic.topic_name, self._store
-        lag = invisible = unknown = taken = 0
-        waiting_ms: list[int] = []
+        name = topic.topic_name
+        lag = invisible = unknown = taken = pulled = 0
+        oldest_waiting = oldest_consumed = -1  # in the log: one record of it is read for all queues
         for queue_id in range(topic.queue_count):
-            committed, end = self._cursors.query(group, name, queue_id), store.max_offset(name, queue_id)
+            committed, end = self._cursors.query(group, name, queue_id), self._store.max_offset(name, queue_id)
             invisible += self._invisible.get((name, group, queue_id), 0)
             if committed >= 0:
                 lag += max(0, end) - committed
                 taken += committed
-            elif end > store.min_offset(name, queue_id):
+            elif end > self._store.min_offset(name, queue_id):
                 unknown += 1
-            if with_times and 0 <= committed < end:
-                first = max(committed, store.min_offset(name, queue_id))
-                waiting_ms.append(store.store_time(name, queue_id, first))
+            if with_times and committed >= 0:
+                pulled += max(committed, self._cursors.pulled(group, name, queue_id))
+                queue = self._store.queue_view(name, queue_id) if committed < end else None
+                if queue is not None:
+                    oldest_waiting = older_place(oldest_waiting, queue, committed)
+                    if committed > queue.min_offset:
+                        oldest_consumed = older_place(oldest_consumed, queue, committed - 1)
             if queue_id % QUEUES_AT_ONCE == QUEUES_AT_ONCE - 1:
                 yield
         return TopicLag(
             queues=topic.queue_count,
             lag=lag,
             committed=taken,
+            pulled=pulled if with_times else None,
             invisible=invisible,
             unknown_queues=unknown,
-            waiting_since_ms=min((ms for ms in waiting_ms if ms > 0), default=0),
+            waiting_since_ms=self._store_ms(oldest_waiting),
+            consumed_ms=self._store_ms(oldest_consumed),
         )
+
+    def _store_ms(self, offset: int) -> int:
+        """Return the store time (Unix ms) of the record at an offset of the log, 0 where there is none."""
+        return max(0, self._store.store_time_at(offset)) if offset >= 0 else 0
 
     def broker_consume_stats(self, request: Command, header: BrokerConsumeStatsHeader, peer: Peer) -> Reply | None:
         """Return the same for every group, with the number of messages that are not consumed yet."""

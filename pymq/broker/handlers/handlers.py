@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pymq.broker.handlers.assignments import AssignmentHandlers
+from pymq.broker.handlers.auth import AuthHandlers
 from pymq.broker.handlers.broker_admin import BrokerAdminHandlers
 from pymq.broker.handlers.clients import ClientHandlers
 from pymq.broker.handlers.connections import ConnectionHandlers
@@ -70,3 +71,4 @@ class Handlers:
     role_change: RoleChangeHandlers
     log_copy: LogCopyHandlers
     filter_servers: FilterServerHandlers
+    auth: AuthHandlers

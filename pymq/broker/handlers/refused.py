@@ -10,7 +10,6 @@ from pymq.wire.controller_codes import CONTROLLER_REFUSALS, NO_CONTROLLER
 _CONTAINER = "there is no broker container: start one process for each broker"
 _COLD_DATA = "cold data is not throttled: reads of old messages have the limits of all reads"
 _ROCKSDB = "the store does not use RocksDB"
-_AUTH = "there are no users and no access rules"
 
 REFUSED_CODES: Final[dict[int, str]] = {
     Code.REGISTER_MESSAGE_FILTER_CLASS: (
@@ -30,5 +29,4 @@ REFUSED_CODES: Final[dict[int, str]] = {
     Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: _COLD_DATA,
     Code.GET_COLD_DATA_FLOW_CTR_INFO: _COLD_DATA,
     Code.SET_COMMITLOG_READ_MODE: "the read-ahead of the log can't be changed: it is the operating system's",
-    **dict.fromkeys(range(Code.AUTH_CREATE_USER, Code.AUTH_LIST_ACL + 1), _AUTH),
 }

@@ -66,8 +66,10 @@ class MasterReplicaHandlers:
             raise
         self._check_sender(request, peer)
         must_truncate = request.log_start < request.log_end and start < request.log_end
+        token = NO_TOKEN if must_truncate else self._admit(request, start)
         answer = JoinAnswer(
-            token=NO_TOKEN if must_truncate else self._admit(request, start),
+            token=token,
+            nonce=ha_service.nonce_of(token).hex(),
             ha_address=own_ha_address(config),
             start=start,
             epoch_history=history_to_body(own.epoch_history),
@@ -98,7 +100,15 @@ class MasterReplicaHandlers:
         )
 
     def _admit(self, request: JoinRequest, start: int) -> int:
-        """Return the token of a slave that goes on from ``start``. Raises StoreUnavailableError."""
+        """Return the token of a slave that goes on from ``start``.
+
+        Raises StoreUnavailableError, and Refusal when no slave can prove anything here.
+        """
+        proof = self._ha_service.peer_proof
+        if proof.is_required and proof.prove is None:
+            why = "this master checks its requests, but has no credentials of servers: set innerCredentialsFile there"
+            self._ha_service.refused(request.broker_id, request.address, why)
+            raise Refusal(ResponseCode.NO_PERMISSION, why)
         if start > max(request.log_end, self._store.synced_offset):
             # After a power loss the slave could not give back what is before ``start``, which it never had.
             self._store.sync(log_only=True)

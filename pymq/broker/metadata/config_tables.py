@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.upkeep.flusher import RunInThread
+from pymq.errors import StoreError
+from pymq.file_modes import FILE_MODE, is_open_to_others
 from pymq.store.disk.fs import Files
 from pymq.store.disk.json_table import JsonTable
 
@@ -18,10 +20,21 @@ class ConfigTables:
         self._root = root
         self._run_in_thread = run_in_thread
 
-    def table(self, file_name: str, member: str | None = None) -> JsonTable:
+    def table(self, file_name: str, member: str | None = None, *, may_go_back: bool = True) -> JsonTable:
         """Return the table in ``file_name``; ``member`` names an object that it must have unless it is empty."""
-        return JsonTable(self._files, f"{self._root}/config/{file_name}", member)
+        return JsonTable(self._files, f"{self._root}/config/{file_name}", member, may_go_back=may_go_back)
 
-    def saver(self, file_name: str, member: str, before: Callable[[], object] = lambda: None) -> TableSaver:
+    def check_private(self, file_name: str) -> None:
+        """Raises StoreError when others than the owner can use a table that holds secrets, or its backup."""
+        for path in (f"{self._root}/config/{file_name}", f"{self._root}/config/{file_name}.bak"):
+            if self._files.exists(path) and is_open_to_others(mode := self._files.mode(path)):
+                raise StoreError(
+                    f"{path} holds secrets and has mode {mode:04o}, the limit is {FILE_MODE:04o}: run chmod 600, "
+                    "and change the secrets if others could have read them"
+                )
+
+    def saver(
+        self, file_name: str, member: str, before: Callable[[], object] = lambda: None, *, may_go_back: bool = True
+    ) -> TableSaver:
         """Return the saver of that table; ``before`` as in :class:`TableSaver`."""
-        return TableSaver(self.table(file_name, member), self._run_in_thread, before)
+        return TableSaver(self.table(file_name, member, may_go_back=may_go_back), self._run_in_thread, before)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
+from pymq.broker.metadata.auth_manager import AuthManager
 from pymq.broker.metadata.clients import ClientManager
 from pymq.broker.metadata.config_tables import ConfigTables
 from pymq.broker.metadata.cursors import CursorManager
@@ -22,9 +23,11 @@ from pymq.broker.replication.slave.pending_offsets import PendingOffsets
 from pymq.broker.upkeep.jobs import SLOW_TICK_PERIOD_MS, Job
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
+from pymq.config.security import AUTH_FILE_NAME
 from pymq.errors import StoreUnavailableError
 from pymq.model.inner_batch import has_batch_queues
 from pymq.net.memory_budget import MemoryBudget
+from pymq.security.user_table import USERS as USERS_MEMBER
 from pymq.store.store import MessageStore
 
 
@@ -50,6 +53,7 @@ class Metadata:
                 store.sync(log_only=True)
 
         self._role = role
+        self._config_tables = config_tables
         self.topics = TopicManager(config_tables.saver("topics.json", "topicConfigTable"), clock=clock, config=config)
 
         def set_queue_kinds(changed: list[str]) -> None:
@@ -75,6 +79,12 @@ class Metadata:
         self.order_infos = OrderInfos(
             config_tables.saver("consumerOrderInfo.json", ORDER_INFOS_MEMBER), clock=clock, config=config
         )
+        self.auth = AuthManager(
+            # An older file would bring back users that were deleted, and what they were allowed.
+            config_tables.saver(AUTH_FILE_NAME, USERS_MEMBER, may_go_back=False),
+            clock=clock,
+            is_on=config.authentication_enabled,
+        )
         self.leaser = Leaser(clock=clock, config=config)
         self.clients = ClientManager(clock=clock, config=config, groups=self.groups, budget=budget)
         self.filter_servers = FilterServers(clock, on_filter_servers)
@@ -86,6 +96,9 @@ class Metadata:
         self.cursors.load()
         self.request_modes.load()
         self.order_infos.load()
+        if self.auth.is_on:
+            self._config_tables.check_private(AUTH_FILE_NAME)
+            self.auth.load()
 
     def jobs(self) -> list[Job]:
         """Return the jobs that save and expire entries."""
@@ -93,6 +106,7 @@ class Metadata:
             Job("topics", SLOW_TICK_PERIOD_MS, self.topics.tick),
             Job("groups", SLOW_TICK_PERIOD_MS, self.groups.tick),
             Job("request modes", SLOW_TICK_PERIOD_MS, self.request_modes.tick),
+            Job("users", SLOW_TICK_PERIOD_MS, self.auth.tick),
             Job("cursors", SLOW_TICK_PERIOD_MS, self.cursors.tick),
             Job("order information", SLOW_TICK_PERIOD_MS, self.order_infos.tick),
             Job("clients", SLOW_TICK_PERIOD_MS, self.clients.tick),
@@ -105,3 +119,4 @@ class Metadata:
         self.topics.stop()
         self.groups.stop()
         self.request_modes.stop()
+        self.auth.stop()

@@ -184,8 +184,22 @@ class StatsManager:
         found = self._find(name, key)
         if found is None:
             return None
-        self._totals_now()
+        if name.startswith("BROKER_"):
+            self._totals_now()
         return found.windows(self._clock.monotonic_ms(), of_bytes=name.endswith("_SIZE"))
+
+    def keys(self, name: str) -> list[str]:
+        """Return the keys of a statistic by RocketMQ's name; empty when there is no such statistic."""
+        match name:
+            case "TOPIC_PUT_NUMS" | "TOPIC_PUT_SIZE":
+                return list(self.topic_put)
+            case "GROUP_GET_NUMS" | "GROUP_GET_SIZE":
+                return [f"{topic}@{group}" for topic, group in self.group_get]
+            case "SNDBCK_PUT_NUMS":
+                return [f"{topic}@{group}" for topic, group in self.send_back]
+            case "BROKER_PUT_NUMS" | "BROKER_PUT_SIZE" | "BROKER_GET_NUMS" | "BROKER_GET_SIZE":
+                return [self._config.broker_cluster_name]
+        return []
 
     def put_per_second(self, topic: str) -> float:
         """Return messages a second sent to a topic, over the last minute."""

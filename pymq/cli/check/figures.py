@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pymq.cli.check.line import Figure, Level, Limits, Part, Result, worst
@@ -11,10 +11,9 @@ from pymq.cli.replica_view import BrokerView, brokers
 from pymq.client.admin import Admin
 from pymq.clock import Clock
 from pymq.errors import NotFoundError, PymqError
-from pymq.model.message import MessageQueue
 from pymq.model.names import is_system_group
 from pymq.units import format_count, format_duration_ms
-from pymq.wire.bodies_admin import ConsumeOffset
+from pymq.wire.bodies_admin import TopicLag, add_lag
 
 
 class Asked(NamedTuple):
@@ -75,37 +74,49 @@ async def check_lag(
     The time is the age of the last consumed message, in queues that have further ones. Raises NotFoundError for a group
     that has no place, in the topic if one is named; a master that does not answer makes the result unknown.
     """
-    offsets, errors = await _group_offsets(admin)
-    names = [name for name in sorted(offsets) if not is_system_group(name)] if group is None else [group]
+    is_timed = limits_ms != Limits()
+    lags, errors = await _lags(admin, group, with_times=is_timed)
+    names = sorted(name for name in lags if not is_system_group(name)) if group is None else [group]
     result = Result("lag", format_count(len(names), "group") + " within the limits")
     result.parts += [Part(name, Level.UNKNOWN, f"does not answer: {error}") for name, error in errors]
     now_ms = clock.now_ms()
     for name in names:
-        queues = {queue: at for queue, at in offsets.get(name, {}).items() if topic in (None, queue.topic)}
-        if group is not None and not queues and not errors:
+        places = [lag for of, lag in lags.get(name, {}).items() if topic in (None, of)]
+        if group is not None and not places and not errors:
             where = f" in topic {topic!r}" if topic else ""
             raise NotFoundError(f"group {group!r} has no place{where}: pymq group list shows all groups")
-        lag, age_ms = _behind(queues, now_ms)
+        lag, age_ms = sum(place.lag for place in places), _age_ms(places, now_ms)
         figures = [Figure(name, lag, "", limits), Figure(f"{name} time", age_ms / 1000, "s", _in_seconds(limits_ms))]
         level = worst([limits.level(lag), limits_ms.level(age_ms)])
         text = f"{lag} messages behind" + (
-            f", the last one consumed is {format_duration_ms(age_ms)} old" if lag else ""
+            f", the last one consumed is {format_duration_ms(age_ms)} old" if lag and is_timed else ""
         )
+        unknown = sum(place.unknown_queues for place in places)
+        if unknown:
+            text += (
+                f"; in {format_count(unknown, 'queue')} with messages it has committed nothing: no lag is known there"
+            )
+        if unknown and group and not any(place.lag or place.committed for place in places):
+            level = worst([level, Level.UNKNOWN])
         result.parts.append(Part(name, level, text))
-        result.figures += figures if limits_ms != Limits() else figures[:1]
+        result.figures += figures if is_timed else figures[:1]
     result.parts.sort(key=lambda part: part.subject)
     return result
 
 
-async def _group_offsets(
-    admin: Admin,
-) -> tuple[dict[str, dict[MessageQueue, ConsumeOffset]], list[tuple[str, str]]]:
-    """Returns the places of all groups on the masters that answer, and (name, error) of those that don't."""
+async def _lags(
+    admin: Admin, group: str | None, *, with_times: bool
+) -> tuple[dict[str, dict[str, TopicLag]], list[tuple[str, str]]]:
+    """Returns group -> topic -> lag on the masters that answer, and (name, error) of those that don't."""
+
+    async def ask(address: str) -> dict[str, dict[str, TopicLag]]:
+        if group is None:
+            return await admin.groups.all_topic_lags_at(address, with_times=with_times)
+        return {group: await admin.groups.topic_lags_at(address, group, with_times=with_times)}
+
     masters = await admin.cluster.masters()
-    answers = await asyncio.gather(
-        *(admin.brokers.group_offsets(target.address) for target in masters), return_exceptions=True
-    )
-    found: dict[str, dict[MessageQueue, ConsumeOffset]] = {}
+    answers = await asyncio.gather(*(ask(target.address) for target in masters), return_exceptions=True)
+    found: dict[str, dict[str, TopicLag]] = {}
     errors = []
     for target, answer in zip(masters, answers, strict=True):
         if isinstance(answer, PymqError):
@@ -113,16 +124,15 @@ async def _group_offsets(
         elif isinstance(answer, BaseException):
             raise answer
         else:
-            for group, offsets in answer.items():
-                found.setdefault(group, {}).update(offsets)
+            for name, lags in answer.items():
+                for topic, lag in lags.items():
+                    add_lag(found.setdefault(name, {}), topic, lag)
     return found, errors
 
 
-def _behind(queues: dict[MessageQueue, ConsumeOffset], now_ms: int) -> tuple[int, int]:
-    """Returns the lag in messages, and the age in ms of the last consumed message where there are further ones."""
-    behind = [at for at in queues.values() if at.lag > 0]
-    ages = [max(0, now_ms - at.last_timestamp) for at in behind if at.last_timestamp > 0]
-    return sum(at.lag for at in behind), max(ages, default=0)
+def _age_ms(places: Iterable[TopicLag], now_ms: int) -> int:
+    """Returns the age of the last consumed message where there are further ones, 0 where there are none."""
+    return max((now_ms - place.consumed_ms for place in places if place.consumed_ms), default=0)
 
 
 async def _ask(admin: Admin, name: str | None, clock: Clock, *, may_be_empty: bool = False) -> list[Asked]:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pymq.file_modes import DIRECTORY_MODE
+
 if TYPE_CHECKING:
     from pymq.client.admin import Admin
 
@@ -123,7 +125,7 @@ def _write_cache(path: Path, now_s: float, names: list[str]) -> None:
     """Writes the cache if it can: without one the next completion asks again."""
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         new.write_text(json.dumps({"at_s": now_s, "names": names}))
         new.replace(path)
     except OSError:

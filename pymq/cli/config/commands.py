@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pymq.cli.confirm import confirm
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import (
     DEFAULT_NAMESRV,
@@ -230,20 +231,10 @@ def _change(wanted: Wanted, targets: Targets, dry_run: bool, yes: bool, output: 
         print_note("nothing is changed: --dry-run")
         return
     if not yes and (question := with_admin(namesrv, lambda admin: work.what_goes(admin, targets, wanted))):
-        _confirm(question)
+        confirm(f"{question}. Change it?", unasked=f"{question}; nothing is changed: give --yes to confirm")
     found = with_admin(namesrv, lambda admin: work.change(admin, targets, wanted))
     found.raise_if_all_failed()
     print_listing(found.records, CHANGE_COLUMNS, output)
     for note in found.notes:
         print_note(note)
     found.raise_if_some_failed()
-
-
-def _confirm(question: str) -> None:
-    import sys
-
-    from pymq.errors import UsageError
-
-    if not sys.stdin.isatty():
-        raise UsageError(f"{question}; nothing is changed: give --yes to confirm")
-    typer.confirm(f"{question}. Change it?", abort=True, err=True)

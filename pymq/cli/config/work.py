@@ -12,21 +12,10 @@ from pymq.cli.config.servers import Found, Server, Targets, find, read_all
 from pymq.client.admin import Admin
 from pymq.client.admin.settings import ServerSettings
 from pymq.config import BrokerConfig, Config, NamesrvConfig, load_broker_config, load_namesrv_config
+from pymq.config.values import RETENTION_KEYS
 from pymq.errors import ConfigError, NotFoundError, PymqError, UnsafeError
 from pymq.units import format_bytes
 
-# Settings that may delete segments when they change.
-DELETING_KEYS = frozenset(
-    {
-        "fileReservedTime",
-        "deleteWhen",
-        "diskMaxUsedSpaceRatio",
-        "diskSpaceCleanForciblyRatio",
-        "cleanFileForciblyEnable",
-        "commitLogBytesMax",
-        "diskFreeBytesMin",
-    }
-)
 # Settings that say which server it is, and where: they differ between any two.
 OWN_KEYS = frozenset(
     {
@@ -124,7 +113,7 @@ async def what_goes(admin: Admin, targets: Targets, wanted: Wanted) -> str:
 
     Raises NotFoundError, RefusedError.
     """
-    deleting = DELETING_KEYS.intersection(wanted.keys)
+    deleting = RETENTION_KEYS.intersection(wanted.keys)
     if not deleting or targets.is_namesrv:
         return ""
     found = []

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from pymq.errors import ConfigError, NotFoundError, UsageError
+from pymq.file_modes import DIRECTORY_MODE, FILE_MODE
 
 NAME_LENGTH_MAX = 64
 _NAME = re.compile(rf"[A-Za-z0-9_.-]{{1,{NAME_LENGTH_MAX}}}")
-_FILE_MODE, _DIRECTORY_MODE = 0o600, 0o700
 
 
 @dataclass(slots=True)
@@ -41,10 +41,10 @@ class Contexts:
             lines.append(f"\n[contexts.{_text(name)}]\nnamesrv = {_text(servers)}\n")
             if name in self.credentials:
                 lines.append(f"credentials = {_text(self.credentials[name])}\n")
-        self.path.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        self.path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         new = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
         try:
-            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE), "w") as stream:
+            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "w") as stream:
                 stream.write("".join(lines).lstrip("\n"))
             new.replace(self.path)
         finally:

@@ -13,14 +13,14 @@ from typing import Protocol, TypeVar
 from pymq.cli.doctor.state import Broker, ClusterState, Group, Lags, NameServer, Port, Skew, number
 from pymq.cli.replica_view import BrokerView, ask
 from pymq.client.admin import Admin
+from pymq.client.admin.groups import LAGS_AT_ONCE
 from pymq.clock import Clock
 from pymq.errors import PymqError, UnreachableError
 from pymq.model.hosts import format_address, host_of, is_address_server, parse_address
 from pymq.model.names import is_system_group
-from pymq.wire.bodies_admin import TopicLag
+from pymq.wire.bodies_admin import add_lag
 
 AT_ONCE = 16  # brokers refuse with 2 when 64 such requests wait
-LAGS_AT_ONCE = 2  # a broker makes large answers one slice at a time: more at once only make each of them late
 PORT_TIMEOUT_S = 2.0
 FAST_PORT_DISTANCE = 2  # RocketMQ's brokers also listen on listenPort - 2
 OBSERVED_MS = 6000  # Java's consumers commit every 5 s
@@ -230,7 +230,7 @@ async def _lags(admin: Admin, masters: Sequence[str], groups: Sequence[str]) -> 
             failed[address] = str(error)
             return
         for topic, lag in lags.items():
-            found[group][topic] = found[group].get(topic, TopicLag()).plus(lag)
+            add_lag(found[group], topic, lag)
 
     for address in masters:
         await _for_each(groups, partial(ask, address), LAGS_AT_ONCE)

@@ -60,7 +60,9 @@ def _behind(group: Group, observed_ms: int) -> Finding:
         return note(
             group.name,
             f"{lag} messages of {of} wait; whether the group gets on was not observed",
-            "run this again without --observe 0",
+            "update the brokers: they do not report committed offsets"
+            if observed_ms
+            else "run this again without --observe 0",
             **values,
         )
     if taken <= 0:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pymq.cli.doctor.finding import Finding, note, problem, unknown, warning
 from pymq.cli.doctor.state import Broker, ClusterState
-from pymq.cli.replica_view import lag_of, problems_of
+from pymq.cli.replica_view import UNPROVEN, lag_of, problems_of, unproven_slaves
 from pymq.units import format_bytes
 
 
@@ -52,6 +52,13 @@ def check_replication(state: ClusterState) -> Iterator[Finding]:
                     broker.label,
                     "has no slave: what its disk loses is lost",
                     f"pymq broker --name {name} --id 1 starts one",
+                )
+            if unproven := unproven_slaves(status):
+                yield warning(
+                    broker.label,
+                    UNPROVEN.format(", ".join(unproven)),
+                    "replace RocketMQ's slaves by PyMQ's, then empty haUnprovenSlaveHosts",
+                    slaves=unproven,
                 )
             if not broker.view.is_master:
                 yield from _slave(broker, members)

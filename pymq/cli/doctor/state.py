@@ -94,11 +94,17 @@ class Group:
         return sum(topic.lag for topic in self.lags.values())
 
     def taken(self) -> int | None:
-        """Returns how many messages the group committed during the observation, None without one."""
-        if self.later is None:
-            return None
-        both = self.lags.keys() & self.later.keys()
-        return sum(self.later[topic].committed - self.lags[topic].committed for topic in both)
+        """Returns how many messages the group committed during the observation.
+
+        None without an observation, and when a broker does not report what groups have committed.
+        """
+        taken = 0
+        for topic in self.lags.keys() & (self.later or {}).keys():
+            before, after = self.lags[topic].committed, (self.later or {})[topic].committed
+            if before is None or after is None:
+                return None
+            taken += after - before
+        return None if self.later is None else taken
 
 
 @dataclass(slots=True)

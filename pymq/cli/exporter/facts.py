@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from pymq.cli.replica_view import BrokerView, ask, brokers
 from pymq.client.admin import Admin, BrokerTarget
+from pymq.client.admin.groups import LAGS_AT_ONCE
 from pymq.clock import Clock
 from pymq.errors import PymqError, UsageError
 from pymq.model.names import is_system_group
@@ -128,27 +130,21 @@ class FactsCollector:
         topics = await self._or_none(admin.topics.configs(address)) or {}
         groups = await self._or_none(admin.groups.configs(address)) or {}
         broker.topic_count, broker.group_count = len(topics), len(groups)
-        await self._places(broker)
+        await self._for_each(sorted(groups), lambda group: self._places(broker, group), LAGS_AT_ONCE)
         await self._for_each(sorted(topics), lambda topic: self._end(broker, topic))
         names = [name for name in sorted(groups) if not is_system_group(name)]
         await self._for_each(names, lambda name: self._members(broker, name))
         if self._with_stats:
-            await self._for_each(sorted(_statistics(broker)), lambda one: self._statistic(broker, *one))
+            await self._statistics(broker)
 
-    async def _places(self, broker: BrokerFacts) -> None:
+    async def _places(self, broker: BrokerFacts, group: str) -> None:
+        lags = await self._or_none(self._admin.groups.topic_lags_at(broker.view.address, group, with_times=True))
         now_ms = self._clock.now_ms()
-        found = await self._or_none(self._admin.brokers.group_offsets(broker.view.address))
-        for group, offsets in (found or {}).items():
-            for queue, at in offsets.items():
-                before = broker.places.get((group, queue.topic), Place(0, 0, 0, 0))
-                age_ms = max(0, now_ms - at.last_timestamp) if at.lag > 0 and at.last_timestamp > 0 else 0
-                broker.places[group, queue.topic] = Place(
-                    before.end + at.broker_offset,
-                    before.committed + at.consumer_offset,
-                    # RocketMQ before 5 doesn't report the pulled offset.
-                    before.pulled + max(at.pull_offset, at.consumer_offset),
-                    max(before.age_ms, age_ms),
-                )
+        for topic, lag in (lags or {}).items():
+            committed = lag.committed or 0
+            pulled = committed if lag.pulled is None else lag.pulled
+            age_ms = max(0, now_ms - lag.consumed_ms) if lag.consumed_ms else 0
+            broker.places[group, topic] = Place(committed + lag.lag, committed, pulled, age_ms)
 
     async def _end(self, broker: BrokerFacts, topic: str) -> None:
         target = BrokerTarget(broker.view.name, broker.view.cluster, broker.view.address)
@@ -166,6 +162,15 @@ class FactsCollector:
             if report is not None:
                 broker.members[group, member.client_id] = (member.client_addr, report)
 
+    async def _statistics(self, broker: BrokerFacts) -> None:
+        """Asks for each kind of statistics, PyMQ's brokers for all keys at once, others for each key."""
+        for name, keys in _statistics(broker):
+            found = await self._or_none(self._admin.brokers.all_stats(broker.view.address, name))
+            if found is None:
+                await self._for_each(sorted(keys), partial(self._statistic, broker, name))
+            else:
+                broker.stats |= {(name, key): found[key] for key in keys & found.keys()}
+
     async def _statistic(self, broker: BrokerFacts, name: str, key: str) -> None:
         found = await self._or_none(self._admin.brokers.stats(broker.view.address, name, key))
         if found is not None:
@@ -178,21 +183,18 @@ class FactsCollector:
             self._failures += 1
             return None
 
-    async def _for_each(self, items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
+    async def _for_each(self, items: Iterable[T], work: Callable[[T], Awaitable[None]], at_once: int = AT_ONCE) -> None:
         waiting = list(items)
-        for at in range(0, len(waiting), AT_ONCE):
-            await asyncio.gather(*map(work, waiting[at : at + AT_ONCE]))
+        for at in range(0, len(waiting), at_once):
+            await asyncio.gather(*map(work, waiting[at : at + at_once]))
 
 
-def _statistics(broker: BrokerFacts) -> set[tuple[str, str]]:
-    """Returns the statistics that the old exporter asks a broker for."""
-    cluster = broker.view.cluster
-    found = {("BROKER_PUT_NUMS", cluster), ("BROKER_GET_NUMS", cluster)}
-    for topic in broker.ends:
-        found |= {("TOPIC_PUT_NUMS", topic), ("TOPIC_PUT_SIZE", topic)}
-    for group, topic in broker.places:
-        found |= {(name, f"{topic}@{group}") for name in ("GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS")}
-    return found
+def _statistics(broker: BrokerFacts) -> Iterator[tuple[str, set[str]]]:
+    """Yields each statistic that the old exporter asks a broker for, and its keys."""
+    places = {f"{topic}@{group}" for group, topic in broker.places}
+    yield from ((name, {broker.view.cluster}) for name in ("BROKER_PUT_NUMS", "BROKER_GET_NUMS"))
+    yield from ((name, set(broker.ends)) for name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE"))
+    yield from ((name, places) for name in ("GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS"))
 
 
 def _size(text: str) -> float | None:

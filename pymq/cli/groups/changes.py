@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pymq.cli.confirm import confirm
 from pymq.cli.options import (
     DEFAULT_NAMESRV,
     BrokersOption,
@@ -18,7 +19,7 @@ from pymq.cli.options import (
 )
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note
 from pymq.cli.session import end_partial, with_partial_admin, with_whole_admin
-from pymq.errors import EXIT_FAILED, UsageError
+from pymq.errors import UsageError
 
 if TYPE_CHECKING:
     from pymq.cli.groups.changes_work import Deletion
@@ -193,17 +194,15 @@ def delete(
 
 
 def _confirm(plan: Deletion, *, yes: bool, force: bool) -> None:
-    import sys
-
     if yes:
         plan.check(is_forced=force)
         return
     print_note(plan.text())
-    if not sys.stdin.isatty():
-        raise UsageError(f"deleting group {plan.group!r} loses its place: give --yes to confirm")
-    if not typer.confirm(f"Delete group {plan.group!r}?", err=True):
-        print_note("nothing is deleted")
-        raise typer.Exit(EXIT_FAILED)
+    confirm(
+        f"Delete group {plan.group!r}?",
+        unasked=f"deleting group {plan.group!r} loses its place: give --yes to confirm",
+        on_no="nothing is deleted",
+    )
 
 
 def _put(

@@ -1,7 +1,7 @@
 """The work of ``pymq group lag``: how far groups are behind, in messages and in time.
 
 A figure is None where it is unknown: a group without a committed offset has read nothing yet, and where it will begin
-is its members' choice.
+is its members' choice; RocketMQ's brokers do not count invisible messages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pymq.clock import SystemClock
 from pymq.errors import NotFoundError, PymqError, UnreachableError
 from pymq.model import pop
 from pymq.model.names import RETRY_PREFIX, check_group, check_topic, is_system_group
-from pymq.wire.bodies_admin import ConsumeOffset, TopicLag
+from pymq.wire.bodies_admin import ConsumeOffset, TopicLag, sum_of_known
 
 GROUPS_AT_ONCE = 4  # a broker makes large answers one slice at a time, so more at once only make each of them late
 TOPICS_AT_ONCE = 8
@@ -55,7 +55,7 @@ def topic_records(group: str, lags: Mapping[str, TopicLag], now_ms: int) -> list
         if name.startswith(RETRY_PREFIX) and flag == pop.NORMAL and not (lag.lag or lag.invisible):
             continue  # every group has such a topic, most of them unused
         record = records.setdefault(topic, _empty_record(topic))
-        record["invisible"] += lag.invisible
+        record["invisible"] = sum_of_known((record["invisible"], lag.invisible))
         if flag == pop.NORMAL:
             record["queues"] += lag.queues
             record["unknown_queues"] += lag.unknown_queues
@@ -85,7 +85,7 @@ def totals(records: Iterable[Mapping[str, Any]]) -> dict[str, int | None]:
     known = [record["lag"] + record["retry"] for record in records if record["lag"] is not None]
     return {
         "lag": sum(known) if known else None,
-        "invisible": sum(record["invisible"] for record in records),
+        "invisible": sum_of_known(record["invisible"] for record in records),
     }
 
 
@@ -139,7 +139,7 @@ def _queue_record(
         "committed": None if is_unknown else at.consumer_offset,
         "lag": None if is_unknown and at.broker_offset else at.lag,
         "lag_ms": 0 if at.lag == 0 else max(now_ms - since_ms, 0) if since_ms else None,
-        "invisible": at.pymq_invisible or 0,
+        "invisible": at.pymq_invisible,
         "last_consumed_ms": at.last_timestamp,
     }
 
@@ -152,10 +152,12 @@ def totals_text(records: list[dict[str, Any]]) -> str:
     retry = sum(record["lag"] or 0 for record in records if record["topic"].startswith(RETRY_PREFIX))
     oldest_ms = max((record["lag_ms"] or 0 for record in records), default=0)
     unknown = sum(record["lag"] is None for record in records)
+    is_uncounted = any(record["invisible"] is None for record in records)
     parts = [
         f"total lag {lag}",
         f"{retry} of it in retry" if retry else "",
         f"{invisible} invisible" if invisible else "",
+        "invisible messages are not counted by RocketMQ's brokers" if is_uncounted else "",
         f"the oldest waits for {shown_ms(oldest_ms)}" if oldest_ms else "",
         f"unknown in {unknown} queues without a committed offset" if unknown else "",
     ]

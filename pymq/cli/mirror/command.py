@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,10 @@ from pymq.cli.output import OutputFormat, print_data, print_line, print_note
 from pymq.cli.serving_metrics import MetricsPlace, MetricsPortOption, serving_metrics
 from pymq.cli.tail_start import StartKind, parse_start
 from pymq.errors import UsageError
+
+if TYPE_CHECKING:
+    from pymq.cli.mirror.mirror import Mirror
+    from pymq.security.credentials import Credentials
 
 app = new_app()
 
@@ -89,22 +93,14 @@ def mirror(
     if on_error not in ON_ERROR:
         raise UsageError(f"--on-error {on_error!r}: use {' or '.join(ON_ERROR)}")
 
-    from pymq.cli.contexts.file import load_contexts
     from pymq.cli.mirror.mirror import Mirror, MirrorOptions
-    from pymq.cli.session import until_done_or_stopped
-    from pymq.net.runtime import run
-    from pymq.security.credentials import Credentials
 
-    if ":" not in target:
-        contexts = load_contexts(os.environ)
-        to_credentials = to_credentials or contexts.credentials.get(target)
-        target = contexts.find(target)
-    target_credentials = Credentials.find(to_credentials) if to_credentials else request_credentials.get()
+    place, target_credentials = _target(target, to_credentials)
     work = Mirror(
         MirrorOptions(
             topics=topics,
             source=namesrv,
-            target=target,
+            target=place,
             target_credentials=target_credentials,
             group=group,
             progress=progress,
@@ -118,6 +114,26 @@ def mirror(
             target_name=target_name,
         )
     )
+
+    _run(work, metrics_port, output)
+
+
+def _target(target: str, credentials: str | None) -> tuple[str, Credentials | None]:
+    """Returns the name servers of a place or context, and what requests to them are signed with."""
+    from pymq.cli.contexts.file import load_contexts
+    from pymq.security.credentials import Credentials
+
+    if ":" not in target:
+        contexts = load_contexts(os.environ)
+        credentials = credentials or contexts.credentials.get(target)
+        target = contexts.find(target)
+    return target, Credentials.find(credentials) if credentials else request_credentials.get()
+
+
+def _run(work: Mirror, metrics_port: int | None, output: OutputFormat) -> None:
+    """Copies until it is done or stopped, and shows the counts, also after an error."""
+    from pymq.cli.session import until_done_or_stopped
+    from pymq.net.runtime import run
 
     async def serve() -> None:
         place = None if metrics_port is None else MetricsPlace("127.0.0.1", metrics_port)

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from pymq.client.admin import Admin, BrokerTarget
 from pymq.errors import NotFoundError
-from pymq.model.message import MessageQueue
 from pymq.model.names import is_system_group, is_user_topic
-from pymq.wire.bodies_admin import ConsumeOffset, StatsData
+from pymq.wire.bodies_admin import StatsData
 
-AT_ONCE = 16  # topics; each takes a request for each of its groups at once
+AT_ONCE = 16  # brokers refuse with 2 when 64 such requests wait
 IN, OUT, BACK = "in", "out", "back"
 
 T = TypeVar("T")
@@ -63,51 +62,48 @@ async def topic_statistics(admin: Admin, names: Sequence[str]) -> list[dict[str,
     if not names:
         system = await admin.topics.system_names()
         chosen = [name for name in chosen if name not in system]
-    groups = await _readers(admin, masters)
-    found: list[dict[str, Any]] = []
-
-    async def one(topic: str) -> list[dict[str, Any]]:
-        return await _topic(admin, masters, topic, groups.get(topic, {}))
-
-    for records in await _for_each(chosen, one):
-        found += records
-    return found
+    readers = await _readers(admin, masters)
+    groups = {topic: sorted(readers.get(topic, {}).items()) for topic in chosen}
+    pairs = [f"{topic}@{group}" for topic in chosen for group, _ in groups[topic]]
+    sent = await _sums(admin, masters, "TOPIC_PUT_NUMS", chosen)
+    got = await _sums(admin, masters, "GROUP_GET_NUMS", pairs)
+    back = await _sums(admin, masters, "SNDBCK_PUT_NUMS", pairs)
+    records: list[dict[str, Any]] = []
+    for topic in chosen:
+        records.append({"topic": topic, "group": None, "direction": IN, **sent[topic].as_record(), "lag": None})
+        for group, lag in groups[topic]:
+            key, names_of = f"{topic}@{group}", {"topic": topic, "group": group}
+            records.append({**names_of, "direction": OUT, **got[key].as_record(), "lag": lag})
+            if back[key].day:
+                records.append({**names_of, "direction": BACK, **back[key].as_record(), "lag": None})
+    return records
 
 
 async def _readers(admin: Admin, masters: Sequence[BrokerTarget]) -> dict[str, dict[str, int]]:
     """Returns topic -> group -> lag."""
     found: dict[str, dict[str, int]] = {}
-    answers = await admin.cluster.asking.each(masters, admin.brokers.group_offsets)
-    for _, table in answers:
-        for group, offsets in table.items():
-            if not is_system_group(group):
-                _add_lags(found, group, offsets)
+    for _, groups in await admin.cluster.asking.each(masters, admin.groups.all_topic_lags_at):
+        for group, lags in groups.items():
+            if is_system_group(group):
+                continue
+            for topic, lag in lags.items():
+                of_topic = found.setdefault(topic, {})
+                of_topic[group] = of_topic.get(group, 0) + lag.lag
     return found
 
 
-def _add_lags(found: dict[str, dict[str, int]], group: str, offsets: dict[MessageQueue, ConsumeOffset]) -> None:
-    for queue, at in offsets.items():
-        lags = found.setdefault(queue.topic, {})
-        lags[group] = lags.get(group, 0) + at.lag
+async def _sums(admin: Admin, masters: Sequence[BrokerTarget], name: str, keys: Sequence[str]) -> dict[str, Windows]:
+    """Returns the sums of a statistic over brokers; PyMQ's send all keys at once, others are asked for each."""
 
+    async def ask(address: str) -> dict[str, StatsData]:
+        found = await admin.brokers.all_stats(address, name)
+        if found is None:
+            answers = await _for_each(keys, lambda key: admin.brokers.stats(address, name, key))
+            found = {key: data for key, data in zip(keys, answers, strict=True) if data is not None}
+        return found
 
-async def _topic(
-    admin: Admin, masters: Sequence[BrokerTarget], topic: str, groups: dict[str, int]
-) -> list[dict[str, Any]]:
-    sent = await _sum(admin, masters, "TOPIC_PUT_NUMS", topic)
-    records = [{"topic": topic, "group": None, "direction": IN, **sent.as_record(), "lag": None}]
-    for group, lag in sorted(groups.items()):
-        got = await _sum(admin, masters, "GROUP_GET_NUMS", f"{topic}@{group}")
-        records.append({"topic": topic, "group": group, "direction": OUT, **got.as_record(), "lag": lag})
-        back = await _sum(admin, masters, "SNDBCK_PUT_NUMS", f"{topic}@{group}")
-        if back.day:
-            records.append({"topic": topic, "group": group, "direction": BACK, **back.as_record(), "lag": None})
-    return records
-
-
-async def _sum(admin: Admin, masters: Sequence[BrokerTarget], name: str, key: str) -> Windows:
-    answers = await admin.cluster.asking.each(masters, lambda address: admin.brokers.stats(address, name, key))
-    return sum((windows(data) for _, data in answers), Windows())
+    answers = await admin.cluster.asking.each(masters, ask) if keys else []
+    return {key: sum((windows(found.get(key)) for _, found in answers), Windows()) for key in keys}
 
 
 async def broker_statistics(admin: Admin, name: str | None) -> list[dict[str, Any]]:

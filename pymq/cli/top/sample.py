@@ -1,7 +1,7 @@
 """Samples of a cluster's counters, through requests that every RocketMQ broker answers.
 
-A broker's totals and the places of all its groups take a request each; the ends of a topic's queues and the members of
-a group take one for each topic or group. Of the latter, a sample asks for a bounded number in turn.
+A broker's totals take a request; the ends of a topic's queues, a group's places and its members take one for each topic
+or group. Of these, a sample asks for a bounded number in turn.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from typing import NamedTuple, TypeVar
 
 from pymq.cli.replica_view import BrokerView, brokers
 from pymq.client.admin import Admin, BrokerTarget
+from pymq.client.admin.groups import LAGS_AT_ONCE
 from pymq.clock import Clock
 from pymq.errors import PymqError
-from pymq.model.names import is_system_group
+from pymq.model.names import RETRY_PREFIX, is_system_group
+from pymq.wire.bodies_admin import TopicLag
 
-REQUESTS_MAX = 400  # for topics, and as many for members, of one sample
+REQUESTS_MAX = 400  # for topics, and as many for places and for members, of one sample
+PLACES_TIME_MAX_MS = 400  # how long a sample asks for places; the first asks for all that it may
 AT_ONCE = 16  # brokers refuse with 2 when 64 such requests wait
 ANSWER_TIME_MAX_S = 2.0  # a broker that takes longer is shown as silent, and does not hold the others up
-LISTED_EVERY_MS = 30_000  # the names of topics: a long answer
+LISTED_EVERY_MS = 10_000  # the names of topics and groups: long answers
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -89,8 +92,10 @@ class Sampler:
         self._answer_time_max_s = answer_time_max_s
         self._listed_at_ms: int | None = None
         self._listed: list[tuple[str, BrokerTarget]] = []
+        self._listed_groups: list[tuple[str, BrokerTarget]] = []
         self._system: frozenset[str] = frozenset()
         self._topic_turn = 0
+        self._place_turn = 0
         self._member_turn = 0
         self._last = Sample()
 
@@ -106,7 +111,7 @@ class Sampler:
             for one in found.brokers
             if one.view.is_master and not one.error
         ]
-        await self._list_topics(masters)
+        await self._list(masters)
         found.system_topics = self._system
         await asyncio.gather(self._add_topics(found), self._add_groups(found, masters))
         self._last = found
@@ -128,7 +133,7 @@ class Sampler:
         )
         return BrokerSample(view, self._clock.monotonic_ms(), put, got, log_end, disk)
 
-    async def _list_topics(self, masters: Sequence[BrokerTarget]) -> None:
+    async def _list(self, masters: Sequence[BrokerTarget]) -> None:
         now_ms = self._clock.monotonic_ms()
         if self._listed_at_ms is not None and now_ms - self._listed_at_ms < LISTED_EVERY_MS and self._listed:
             return
@@ -136,8 +141,17 @@ class Sampler:
         tables = await asyncio.gather(
             *(_or_none(self._admin.topics.configs(target.address)) for target in masters),
         )
+        groups = await asyncio.gather(
+            *(_or_none(self._admin.groups.configs(target.address)) for target in masters),
+        )
         self._listed = sorted(
             (topic, target) for target, table in zip(masters, tables, strict=True) for topic in table or ()
+        )
+        self._listed_groups = sorted(
+            (group, target)
+            for target, found in zip(masters, groups, strict=True)
+            for group in found or ()
+            if not is_system_group(group)
         )
         self._system = frozenset(await _or_none(self._admin.topics.system_names()) or ())
 
@@ -162,24 +176,7 @@ class Sampler:
         await _for_each(turn, ask)
 
     async def _add_groups(self, found: Sample, masters: Sequence[BrokerTarget]) -> None:
-        answers = await asyncio.gather(
-            *(_or_none(self._admin.brokers.group_offsets(target.address)) for target in masters)
-        )
-        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
-        for target, answer in zip(masters, answers, strict=True):
-            for group, offsets in (answer or {}).items():
-                if is_system_group(group):
-                    continue
-                for queue, at in offsets.items():
-                    key = (group, queue.topic, target.name)
-                    before = found.groups.get(key) or GroupSample(now_ms, 0, 0, 0)
-                    age_ms = max(0, wall_ms - at.last_timestamp) if at.lag > 0 and at.last_timestamp > 0 else 0
-                    found.groups[key] = GroupSample(
-                        now_ms,
-                        before.committed + at.consumer_offset,
-                        before.lag + at.lag,
-                        max(before.age_ms, age_ms),
-                    )
+        await self._add_places(found)
         names = sorted({group for group, _, _ in found.groups})
         found.members = {name: self._last.members[name] for name in names if name in self._last.members}
         turn, self._member_turn = _turn(names, self._member_turn, max(1, self._requests_max // max(len(masters), 1)))
@@ -189,6 +186,41 @@ class Sampler:
             found.members[group] = len({one.client_id for each in online if each for one in each.connection_set})
 
         await _for_each(turn, count)
+
+    async def _add_places(self, found: Sample) -> None:
+        """Asks for the places of the next groups in turn; the others keep theirs."""
+        answering = {one.view.name for one in found.brokers if not one.error}
+        known = {(group, target.name) for group, target in self._listed_groups if target.name in answering}
+        answered: dict[tuple[str, str], dict[str, TopicLag]] = {}
+        begun_ms = self._clock.monotonic_ms()
+
+        async def ask(item: tuple[str, BrokerTarget]) -> None:
+            group, target = item
+            if target.name in answering:
+                lags = await _or_none(self._admin.groups.topic_lags_at(target.address, group, with_times=True))
+                if lags is not None:
+                    answered[group, target.name] = lags
+
+        turn, self._place_turn = _turn(self._listed_groups, self._place_turn, self._requests_max)
+        asked = 0
+        while asked < len(turn):
+            await asyncio.gather(*map(ask, turn[asked : asked + LAGS_AT_ONCE]))
+            asked += LAGS_AT_ONCE
+            if self._last.groups and self._clock.monotonic_ms() - begun_ms > PLACES_TIME_MAX_MS:
+                self._place_turn -= max(0, len(turn) - asked)
+                break
+        found.groups = {
+            place: at
+            for place, at in self._last.groups.items()
+            if (place[0], place[2]) in known and (place[0], place[2]) not in answered
+        }
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+        for (group, broker), lags in answered.items():
+            for topic, lag in lags.items():
+                if topic.startswith(RETRY_PREFIX) and not (lag.lag or lag.committed):
+                    continue  # every group has such a topic, most of them unused
+                age_ms = max(0, wall_ms - lag.consumed_ms) if lag.consumed_ms else 0
+                found.groups[group, topic, broker] = GroupSample(now_ms, lag.committed or 0, lag.lag, age_ms)
 
 
 def _turn(items: Sequence[T], begin: int, count_max: int) -> tuple[list[T], int]:

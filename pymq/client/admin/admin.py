@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from pymq.client.admin.asking import Asking
+from pymq.client.admin.auth import AuthAdmin
 from pymq.client.admin.brokers import BrokerAdmin
 from pymq.client.admin.cluster import ClusterAdmin
 from pymq.client.admin.connection import DEFAULT_TIMEOUT_S, AdminConnection
@@ -29,7 +30,8 @@ from pymq.security.credentials import Credentials
 
 class Admin:
     """Admin calls by noun: ``cluster``, ``topics``, ``groups``, ``offsets``, ``draining``, ``filters``, ``brokers``,
-    ``instances``, ``permissions``, ``settings``, ``replication``, ``messages``, ``traces``, ``namesrv``.
+    ``instances``, ``permissions``, ``settings``, ``replication``, ``messages``, ``traces``, ``auth``,
+    ``namesrv``.
 
     ``namesrv``: "host:port" texts, or one text with several joined by ``;``; without them NAMESRV_ADDR from the
     environment, else 127.0.0.1:9876. ``tls``: without it the environment's. ``timeout_s``: for each request.
@@ -68,6 +70,7 @@ class Admin:
         self.replication = ReplicationAdmin(self._connection, self.brokers)
         self.messages = MessageAdmin(self._connection, self.topics)
         self.traces = TraceAdmin(self.messages)
+        self.auth = AuthAdmin(self._connection)
 
     @property
     def unreached(self) -> dict[str, str]:

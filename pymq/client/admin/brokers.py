@@ -36,6 +36,7 @@ from pymq.wire.headers.admin import (
 
 # Java answers SYSTEM_ERROR for unknown statistics and for a group without producers.
 _NOTHING_THERE = frozenset({ResponseCode.SYSTEM_ERROR})
+_NO_KEY = "-"  # where the broker shall take all
 _NO_GROUP = frozenset({ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, ResponseCode.TOPIC_NOT_EXIST})
 
 
@@ -88,6 +89,16 @@ class BrokerAdmin:
         code = RequestCode.VIEW_BROKER_STATS_DATA
         answer = await self._connection.ask_or_none(address, code, header, _NOTHING_THERE)
         return None if answer is None else decode_admin_body(StatsData, answer.body)
+
+    async def all_stats(self, address: str, name: str) -> dict[str, StatsData] | None:
+        """Returns one statistic for all keys that counted something in the last day; PyMQ's brokers only.
+
+        None when the broker can't: then ask with :meth:`stats` for each key.
+        """
+        header = StatsDataHeader(stats_name=name, stats_key=_NO_KEY, pymq_all=True)
+        code = RequestCode.VIEW_BROKER_STATS_DATA
+        answer = await self._connection.ask_or_none(address, code, header, _NOTHING_THERE)
+        return None if answer is None else decode_admin_body(StatsData, answer.body).pymq_keys
 
     async def consume_stats(self, address: str, *, ordered: bool = False) -> BrokerConsumeStats:
         """Returns the lag of all groups on the broker."""

@@ -6,6 +6,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from pymq.client.admin.asking import BrokerTarget
 from pymq.client.admin.cluster import ClusterAdmin
 from pymq.client.admin.connection import AdminConnection
@@ -29,6 +31,7 @@ from pymq.wire.bodies_admin import (
     QueueTimeSpan,
     SubscriptionAnswer,
     TopicLag,
+    add_lag,
     decode_admin_body,
 )
 from pymq.wire.bodies_client import SubscriptionData
@@ -53,6 +56,7 @@ from pymq.wire.headers.admin import (
     TopicGroupHeader,
 )
 
+LAGS_AT_ONCE = 2  # a broker makes large answers one slice at a time: more at once only make each of them late
 MEMBERS_ASKED_MAX = 64  # of a group; each answers through its broker
 _NOT_ONLINE = frozenset({ResponseCode.CONSUMER_NOT_ONLINE})
 _UNKNOWN = frozenset({ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, ResponseCode.TOPIC_NOT_EXIST})
@@ -194,11 +198,15 @@ class GroupAdmin:
     async def lag(self, group: str, topic: str | None = None) -> dict[MessageQueue, ConsumeOffset]:
         """Returns end, committed offset and time of every queue the group has read, sorted; empty when it read none.
 
-        Queues of retry topics are among them, of a pop group also ``%RETRY%group_topic``.
+        Queues of retry topics are among them, of a pop group also ``%RETRY%group_topic``. ``pymq_invisible`` of a place
+        is None where the broker does not count what pops got: RocketMQ's.
         """
         header = ConsumeStatsHeader(consumer_group=group, topic=topic)
         found: dict[MessageQueue, ConsumeOffset] = {}
         for stats in await self._stats(header):
+            if stats.pymq_counts_invisible:
+                for at in stats.offset_table.values():
+                    at.pymq_invisible = at.pymq_invisible or 0
             found |= stats.offset_table
         return dict(sorted(found.items()))
 
@@ -212,21 +220,38 @@ class GroupAdmin:
         found: dict[str, TopicLag] = {}
         for stats in await self._stats(header):
             is_summary = stats.pymq_topics is not None
-            lags = stats.pymq_topics if stats.pymq_topics is not None else _sums(stats.offset_table)
-            for topic, lag in lags.items():
-                found[topic] = found.get(topic, TopicLag()).plus(lag)
-                if with_times and not is_summary and lag.lag > 0:
-                    found[topic] = found[topic].plus(TopicLag(waiting_since_ms=await self._oldest(group, topic)))
+            for topic, lag in _topic_lags(stats).items():
+                has_no_time = with_times and not is_summary and lag.lag > 0
+                since_ms = await self._oldest(group, topic) if has_no_time else lag.waiting_since_ms
+                add_lag(found, topic, replace(lag, waiting_since_ms=since_ms))
         return dict(sorted(found.items()))
 
-    async def topic_lags_at(self, address: str, group: str) -> dict[str, TopicLag]:
-        """Returns :meth:`topic_lags` of one master alone; empty when it does not know the group."""
-        header = ConsumeStatsHeader(consumer_group=group, pymq_summary=True)
+    async def topic_lags_at(self, address: str, group: str, *, with_times: bool = False) -> dict[str, TopicLag]:
+        """Returns :meth:`topic_lags` of one master alone; empty when it does not know the group.
+
+        It takes one request. ``with_times``: also pulled offsets and times, of RocketMQ's brokers without the times
+        since when messages wait.
+        """
+        header = ConsumeStatsHeader(consumer_group=group, pymq_summary=True, pymq_times=with_times or None)
         answer = await self._connection.ask_or_none(address, RequestCode.GET_CONSUME_STATS, header, _UNKNOWN)
-        if answer is None:
-            return {}
-        stats = decode_admin_body(ConsumeStats, answer.body)
-        return stats.pymq_topics if stats.pymq_topics is not None else _sums(stats.offset_table)
+        return {} if answer is None else _topic_lags(decode_admin_body(ConsumeStats, answer.body))
+
+    async def all_topic_lags_at(self, address: str, *, with_times: bool = False) -> dict[str, dict[str, TopicLag]]:
+        """Returns :meth:`topic_lags_at` of every group of one master that has read something.
+
+        One small request for each group: an answer with all queues of all groups may have 100 MB.
+        """
+        found: dict[str, dict[str, TopicLag]] = {}
+
+        async def ask(group: str) -> None:
+            lags = await self.topic_lags_at(address, group, with_times=with_times)
+            if lags:
+                found[group] = lags
+
+        groups = sorted(await self.configs(address))
+        for at in range(0, len(groups), LAGS_AT_ONCE):
+            await asyncio.gather(*map(ask, groups[at : at + LAGS_AT_ONCE]))
+        return found
 
     async def waiting_since(self, group: str, topic: str) -> dict[MessageQueue, int]:
         """Returns the store time (Unix ms) of the oldest message that waits for the group, for queues with such."""
@@ -341,6 +366,11 @@ class GroupAdmin:
         return decode_admin_body(ConsumeDirectlyResult, answer.body)
 
 
+def _topic_lags(stats: ConsumeStats) -> dict[str, TopicLag]:
+    """Returns the sums that PyMQ's brokers send, or makes them of other brokers' queues."""
+    return stats.pymq_topics if stats.pymq_topics is not None else _sums(stats.offset_table)
+
+
 def _sums(table: Mapping[MessageQueue, ConsumeOffset]) -> dict[str, TopicLag]:
     """Returns the sums by topic of a table of queues."""
     found: dict[str, TopicLag] = {}
@@ -350,8 +380,11 @@ def _sums(table: Mapping[MessageQueue, ConsumeOffset]) -> dict[str, TopicLag]:
             queues=1,
             lag=0 if is_unknown else at.lag,
             committed=0 if is_unknown else at.consumer_offset,
-            invisible=at.pymq_invisible or 0,
+            # RocketMQ before 5 doesn't report the pulled offset.
+            pulled=0 if is_unknown else max(at.pull_offset, at.consumer_offset),
+            invisible=at.pymq_invisible,
             unknown_queues=int(is_unknown and at.broker_offset > 0),
+            consumed_ms=max(0, at.last_timestamp) if at.lag > 0 and not is_unknown else 0,
         )
-        found[queue.topic] = found.get(queue.topic, TopicLag()).plus(one)
+        add_lag(found, queue.topic, one)
     return found

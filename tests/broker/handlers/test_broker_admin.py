@@ -162,6 +162,28 @@ def test_statistics_by_name() -> None:
     assert (code, remark) == (ResponseCode.SYSTEM_ERROR, "The stats <NOPE> <T> not exist")
 
 
+def test_statistics_of_all_keys_come_in_one_answer() -> None:
+    world = World()
+    stats = world.parts.stats
+    stats.message_put("T", 5, 500)
+    stats.message_put("unused", 0, 0)
+    stats.messages_got("g", "T", 3, 300)
+    stats.message_sent_back("T", "g")
+    world.clock.advance(1000)
+    caller = Caller(world)
+
+    def sums(name: str) -> dict[str, int]:
+        shown = caller.json(Code.VIEW_BROKER_STATS_DATA, statsName=name, statsKey="-", pymqAll="true")
+        return {key: windows["statsMinute"]["sum"] for key, windows in shown["pymqKeys"].items()}
+
+    assert sums("TOPIC_PUT_NUMS") == {"T": 5}
+    assert sums("TOPIC_PUT_SIZE") == {"T": 500}
+    assert sums("GROUP_GET_NUMS") == {"T@g": 3}
+    assert sums("SNDBCK_PUT_NUMS") == {"T@g": 1}
+    assert sums("BROKER_PUT_NUMS") == {world.config.broker_cluster_name: 5}
+    assert sums("NOPE") == {}
+
+
 def test_entries_of_a_consume_queue() -> None:
     world = World()
     world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1)])

@@ -71,10 +71,12 @@ def test_sums_by_topic(world: World) -> None:
 
     assert sums("g") == {"T": TopicLag(queues=2, lag=3, committed=2)}
     third_ms = world.clock.now_ms() - 3000
-    assert sums("g", pymqTimes="true") == {"T": TopicLag(queues=2, lag=3, committed=2, waiting_since_ms=third_ms)}
+    assert sums("g", pymqTimes="true") == {
+        "T": TopicLag(queues=2, lag=3, committed=2, pulled=4, waiting_since_ms=third_ms, consumed_ms=third_ms - 1000)
+    }
     assert sums("g", topic="Nope") == sums("nobody") == {}
     caller.ok(Code.HEART_BEAT, beat(group="fresh"))
-    assert sums("fresh", pymqTimes="true") == {"T": TopicLag(queues=2, unknown_queues=1)}
+    assert sums("fresh", pymqTimes="true") == {"T": TopicLag(queues=2, unknown_queues=1, committed=0, pulled=0)}
 
 
 def test_sums_of_many_topics_rest_after_each_topic() -> None:

@@ -17,6 +17,7 @@ from pymq.broker.report.metrics.timers import TimerMetrics
 from pymq.broker.report.metrics.traffic import TrafficMetrics
 from pymq.broker.report.metrics.transactions import TransactionMetrics
 from pymq.config.metrics import parse_labels
+from pymq.metrics.audit import AuditMetrics
 from pymq.metrics.connections import ConnectionMetrics
 from pymq.metrics.family import Collector, Family, Reading, gauge, single
 from pymq.net.memory_budget import MemoryBudget
@@ -31,7 +32,8 @@ SERVING = gauge("pymq_broker_serving", "1 while requests are answered, 0 while t
 
 BROKER_METRICS = (
     *(INFO, SERVING, ROLE_CHANGES),
-    *(metric for part in (ConnectionMetrics, TrafficMetrics, ClientMetrics, LagMetrics) for metric in part.metrics),
+    *(metric for part in (ConnectionMetrics, AuditMetrics, TrafficMetrics) for metric in part.metrics),
+    *(metric for part in (ClientMetrics, LagMetrics) for metric in part.metrics),
     *(
         metric
         for part in (StorageMetrics, ReplicationMetrics, FilterMetrics, TransactionMetrics, TimerMetrics, PopMetrics)
@@ -75,7 +77,12 @@ class BrokerMetrics:
     def collectors(self) -> list[Collector]:
         """Return the present collectors. Those of the parts stay, with what they have read, until the role changes."""
         broker = self._broker
-        return [BrokerState(broker), ConnectionMetrics(broker.server), *self._parts_collectors()]
+        return [
+            BrokerState(broker),
+            ConnectionMetrics(broker.server),
+            AuditMetrics(broker.security.audit),
+            *self._parts_collectors(),
+        ]
 
     def _parts_collectors(self) -> list[Collector]:
         parts = self._broker.parts

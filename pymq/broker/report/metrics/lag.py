@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from pymq.broker.parts import BrokerParts
 from pymq.broker.report.metrics.traffic import is_system, truth
+from pymq.broker.report.oldest import older_place
 from pymq.metrics.family import PAUSE, Family, Rows, escape, gauge, label_text
 from pymq.model.names import RETRY_PREFIX
 from pymq.store.store import QueueView
@@ -147,9 +148,9 @@ class LagMetrics:
             in_flight += pulled - committed
             ready += end - pulled
             if committed < end:
-                oldest_uncommitted = _older(oldest_uncommitted, queue, committed)
+                oldest_uncommitted = older_place(oldest_uncommitted, queue, committed)
             if pulled < end:
-                oldest_unpulled = _older(oldest_unpulled, queue, pulled)
+                oldest_unpulled = older_place(oldest_unpulled, queue, pulled)
             if number % QUEUES_AT_ONCE == 0:
                 yield PAUSE
         return _Lag(messages, in_flight, ready, oldest_uncommitted, oldest_unpulled)
@@ -169,23 +170,6 @@ class LagMetrics:
             store_ms = self._parts.store.store_time_at(offset)
         known_ms[offset] = store_ms
         return max(0, self._parts.clock.now_ms() - store_ms) if store_ms > 0 else 0
-
-
-def _older(oldest: int, queue: QueueView, offset: int) -> int:
-    """Return the lower of ``oldest`` and the log offset of the queue's first message from ``offset`` on.
-
-    Store times never go back in the log, so the lower offset is the older message.
-    """
-    offset = max(offset, queue.min_offset)
-    if offset >= queue.max_offset:
-        return oldest
-    try:
-        place = queue.physical_offset_from(offset)
-    except OSError:
-        return oldest
-    if place < 0 or oldest < 0:
-        return max(place, oldest)
-    return min(oldest, place)
 
 
 def _drained(pairs: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:

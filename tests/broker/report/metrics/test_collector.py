@@ -26,6 +26,7 @@ def broker(world: World) -> Any:
         parts=world.parts,
         server=Server(Dispatcher([], "broker"), clock=world.clock),
         switch=SimpleNamespace(change_count=2),
+        security=SimpleNamespace(audit=None),
         recovery=None,
     )
 
@@ -44,7 +45,7 @@ def test_a_broker_without_parts_says_so() -> None:
     subject = broker(world)
     subject.parts = None
     collectors = BrokerMetrics(subject).collectors()
-    assert len(collectors) == 2
+    assert len(collectors) == 3
     found = table(collectors[0])
     assert found["pymq_broker_serving"] == {(): 0}
     assert found["pymq_replication_role_changes_total"] == {(): 2}
@@ -59,10 +60,10 @@ def test_a_broker_that_has_not_begun_changed_no_role() -> None:
 def test_collectors_stay_until_the_parts_are_others() -> None:
     subject = broker(World())
     metrics = BrokerMetrics(subject)
-    first = metrics.collectors()[2:]
-    assert metrics.collectors()[2:] == first
+    first = metrics.collectors()[3:]
+    assert metrics.collectors()[3:] == first
     subject.parts = World().parts
-    assert not set(map(id, metrics.collectors()[2:])) & set(map(id, first))
+    assert not set(map(id, metrics.collectors()[3:])) & set(map(id, first))
 
 
 def test_labels_are_rocketmqs_and_the_operators() -> None:
