@@ -1,6 +1,8 @@
 """Every test here runs apart from the machine's environment and default ports."""
 
 import gc
+import logging
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +14,14 @@ from tests.machine import (  # noqa: F401 - pytest finds fixtures and hooks by n
     pytest_runtest_setup,
     pytest_runtest_teardown,
 )
+
+
+@pytest.fixture
+def quiet_log() -> Iterator[None]:
+    """Silence the log: a product with a planted bug logs a lot."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
 
 
 def pytest_collection_finish() -> None:

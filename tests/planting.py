@@ -14,8 +14,10 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
+
+import pytest
 
 PACKAGE = "pymq"
 # A function, a method as its class gives it, or a property. It is no more than an attribute of its module or class.
@@ -102,6 +104,24 @@ class Bug(NamedTuple):
     def __str__(self) -> str:
         how = f": {self.mutation.old!r} -> {self.mutation.new!r}" if isinstance(self.mutation, Text) else " swapped"
         return f"{self.name} ({function_of(self.mutation.target).__qualname__}{how})"
+
+
+def is_caught(bug: Bug, run: Callable[[str], None]) -> bool:
+    """Return True when one of the bug's suites fails while the bug is planted; ``run`` runs a suite by its name."""
+    for suite in bug.suites:
+        with bug.planted():
+            try:
+                run(suite)
+            except (Exception, pytest.fail.Exception):
+                return True
+    return False
+
+
+def follow(module: ModuleType, patch: pytest.MonkeyPatch) -> None:
+    """Have a test module use the product's functions as they are now, with the bug: it imported the real ones."""
+    for name, value in list(vars(module).items()):
+        if isinstance(value, FunctionType) and value.__module__.partition(".")[0] == PACKAGE:
+            patch.setattr(module, name, getattr(sys.modules[value.__module__], value.__name__, value))
 
 
 def function_of(target: Target) -> FunctionType:

@@ -16,6 +16,8 @@ class Received:
     topic: str  # where it is stored: a retry topic perhaps
     broker_name: str
     done: bool = False  # acknowledged or given back by this client
+    delivery: str = ""  # the id of this delivery in traces, which only a consumer with trace=True writes
+    received_ms: int = 0  # by the monotonic clock, for traces
 
     def content(self) -> bytes:
         """Return the body as its producer wrote it. Raises InflateError."""

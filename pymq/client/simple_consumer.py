@@ -16,6 +16,7 @@ from pymq.client.received_loop import received_loop
 from pymq.client.subscription import EVERYTHING
 from pymq.client.subscription_options import SubscriptionOptions
 from pymq.client.tls import Tls
+from pymq.client.tracing import Tracer
 from pymq.clock import Clock
 from pymq.errors import UnreachableError, UsageError
 from pymq.model.message import MessageQueue
@@ -41,6 +42,7 @@ class SimpleConsumer(GroupClient):
         *,
         namesrv: str | Sequence[str] | None = None,
         from_end: bool = False,
+        trace: bool = False,
         poll_interval_s: float = ROUTE_POLL_INTERVAL_S,
         instance_name: str | None = None,
         tls: Tls | None = None,
@@ -48,7 +50,9 @@ class SimpleConsumer(GroupClient):
         rng: random.Random | None = None,
         credentials: Credentials | None = None,
     ) -> None:
-        """``from_end``: where a group begins that never received from a queue."""
+        """``from_end``: where a group begins that never received from a queue. ``trace``: write traces of what is
+        received, acknowledged and given back, for ``pymq message trace``.
+        """
         instance = ClientInstance(
             namesrv,
             clock=clock,
@@ -60,11 +64,21 @@ class SimpleConsumer(GroupClient):
         )
         super().__init__(group, instance)
         self._popping = Popping(group, instance, from_end=from_end)
+        self._tracer = Tracer(instance, group, "CONSUME") if trace else None
         self._subscribed: dict[str, tuple[str, str | None]] = {}  # topic -> (expression, SQL)
         self._turn = 0  # so that no broker is always the first
 
+    async def start(self) -> None:
+        """Starts background jobs, such as the refresh of routes. Raises ClosedError after a stop."""
+        if not self._instance.running:
+            await super().start()
+            if self._tracer is not None:
+                self._tracer.start()
+
     async def stop(self) -> None:
         """Closes all connections. Messages without an acknowledgement come again after their invisible time."""
+        if self._tracer is not None and self._instance.running:
+            await self._tracer.stop()
         await super().stop()
 
     async def receive(
@@ -101,6 +115,7 @@ class SimpleConsumer(GroupClient):
                     errors.append(error)
                     continue
                 if found:
+                    self._trace_delivery(found)
                     return found
             if len(errors) == len(brokers):
                 self._instance.renew_route(topic)
@@ -132,7 +147,10 @@ class SimpleConsumer(GroupClient):
 
     async def ack(self, received: Received) -> None:
         """Acknowledges a message: it does not come again. Too late or twice is no error. Raises as :meth:`receive`."""
+        is_first = not received.done
         await self._popping.ack(received)
+        if is_first:
+            self._trace_result(received, failed=False)
 
     async def extend(self, received: Received, invisible_ms: int) -> None:
         """Keeps a message away for ``invisible_ms`` from now on, and renews its receipt; 0 gives it back at once.
@@ -143,7 +161,22 @@ class SimpleConsumer(GroupClient):
 
     async def give_back(self, received: Received) -> None:
         """Lets a message come again at once, here or elsewhere. Raises as :meth:`extend`."""
+        is_first = not received.done
         await self._popping.give_back(received)
+        if is_first:
+            self._trace_result(received, failed=True)
+
+    def _trace_delivery(self, found: list[Received]) -> None:
+        if self._tracer is not None:
+            delivery = self._tracer.delivered([received.message for received in found])
+            now_ms = self._instance.clock.monotonic_ms()
+            for received in found:
+                received.delivery, received.received_ms = delivery, now_ms
+
+    def _trace_result(self, received: Received, *, failed: bool) -> None:
+        if self._tracer is not None:
+            spent_ms = self._instance.clock.monotonic_ms() - received.received_ms
+            self._tracer.consumed(received.delivery, [received.message], spent_ms, failed=failed, raised=False)
 
     async def _brokers(self, topic: str) -> list[str]:
         queues = await self._instance.routes.queues_to_read(topic)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import IO
 
-READY_TIMEOUT_S = 20.0
+READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 
 

@@ -31,7 +31,6 @@ from tests.benchmarks.cases import (
 )
 from tests.benchmarks.client_cases import CLIENT_CASES
 from tests.benchmarks.control import BenchError
-from tests.benchmarks.export import export
 from tests.benchmarks.filter_servers import CASE as FILTER_SERVER_CASE
 from tests.benchmarks.filter_servers import filter_server
 from tests.benchmarks.name_server import FULL_LOAD, NAME_SERVER_CASE, QUICK_LOAD, measure_name_server
@@ -41,20 +40,20 @@ from tests.benchmarks.replicas import SYNC_SETTINGS as REPLICA_SYNC_SETTINGS
 from tests.benchmarks.report import Collected
 from tests.benchmarks.restarts import FULL_MESSAGES, QUICK_MESSAGES, RESTART_CASES, measure_restarts
 from tests.benchmarks.scale import FULL_SCALE, QUICK_SCALE, SCALE_CASES, ScaleBench
+from tests.benchmarks.spark_cases import SPARK_CASES, Setting
 from tests.benchmarks.standalone import PyMQBroker
 from tests.benchmarks.tables import TABLE_CASES, TABLE_SETTINGS
 from tests.benchmarks.turns import TURN_CASES, TURN_SETTINGS
 from tests.certificates import certificates
 
 START_CASE = "start"
-EXPORT_CASE = "export"
 APPEND_CASE = "store-append"
 FOLLOW_CASE = "store-follow"
 QUEUES_CASE = "queues"
 ALL_CASES = [
     START_CASE, *CASES, *CLIENT_CASES, *TURN_CASES, *TABLE_CASES, *SYNC_CASES, *TLS_CASES, APPEND_CASE, FOLLOW_CASE,
     QUEUES_CASE, *SCALE_CASES,
-    *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES, FILTER_SERVER_CASE, NAME_SERVER_CASE, EXPORT_CASE,
+    *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES, FILTER_SERVER_CASE, NAME_SERVER_CASE, *SPARK_CASES,
 ]  # fmt: skip
 
 
@@ -120,7 +119,8 @@ class Run:
         """
         if START_CASE in self._names:
             self._start_cases()
-        load_cases = {**CASES, **CLIENT_CASES, EXPORT_CASE: self._export}
+        spark_cases: dict[str, Case] = {name: partial(self._spark, name) for name in SPARK_CASES}
+        load_cases = {**CASES, **CLIENT_CASES, **spark_cases}
         if set(self._names) & set(load_cases):
             self._load_cases("load", load_cases, {})
         if set(self._names) & set(TURN_CASES):
@@ -273,15 +273,15 @@ class Run:
                 benches.append(Bench(server, self._sizes))
                 server.start()
             for name in [name for name in cases if name in self._names]:
-                for _ in range(1 if name == EXPORT_CASE else self._rounds):
+                for _ in range(1 if name in SPARK_CASES else self._rounds):
                     for bench in benches:
                         self._one(name, cases[name], bench, benches)
         finally:
             for bench in benches:
                 bench.server.stop()
 
-    def _export(self, bench: Bench) -> list[Figure]:
-        return export(bench, self._command, self._directory)
+    def _spark(self, name: str, bench: Bench) -> list[Figure]:
+        return SPARK_CASES[name](Setting(bench, self._command, self._directory))
 
     def _one(self, name: str, case: Case, bench: Bench, benches: list[Bench]) -> None:
         """Measures one case on one server while the others are paused."""

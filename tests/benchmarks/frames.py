@@ -8,6 +8,7 @@ import json
 import struct
 import time
 from collections.abc import Mapping
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,9 @@ OPAQUE_FIRST = 10_000_000  # eight digits from the start: a JSON number can't ha
 OPAQUE_COUNT = 80_000_000
 ROWS_PER_CHUNK = 2048
 
+TEXT_NUMBERS = 1_000_000
+_WORDS = [b"order", b"customer", b"amount", b"country", b"price", b"paid", b"shipped", b"returned"]
+
 _DIGITS = np.frombuffer(b"0123456789", dtype=np.uint8)
 _HEX = np.frombuffer(b"0123456789ABCDEF", dtype=np.uint8)
 
@@ -35,6 +39,14 @@ _QUEUE_MARK = "7"
 _BORN_MARK = "1234567890123"
 _KEY_PREFIX = "FD000000000000000000024A"  # 24 of the 32 digits stay, the last eight are a counter
 _KEY_MARK = "5A5A5A5A"
+
+
+@cache
+def words() -> npt.NDArray[np.uint8]:
+    """Returns a long text of words and numbers, from which bodies are cut."""
+    numbers = np.random.default_rng(7).integers(0, 1 << 24, TEXT_NUMBERS)
+    text = b"".join(b"%s=%d;" % (_WORDS[int(number) % len(_WORDS)], number) for number in numbers)
+    return np.frombuffer(text, dtype=np.uint8)
 
 
 def unique_key(mark: str = _KEY_MARK) -> str:
@@ -86,6 +98,7 @@ class SendStream:
         batch: messages per frame; 1 sends code 310, more sends code 320.
         first_number: number of the first message; streams of one run must not overlap, or unique keys repeat.
         properties: added to those of each single message.
+        text: bodies of words and numbers, which compress to about a half, instead of one letter; 16 bytes or more.
     """
 
     def __init__(
@@ -97,6 +110,7 @@ class SendStream:
         batch: int = 1,
         first_number: int = 0,
         properties: str = "",
+        text: bool = False,
     ) -> None:
         assert 1 <= queues <= 10
         self.batch = batch
@@ -117,7 +131,10 @@ class SendStream:
         self._queue_at += len(self._queue_mark()) - (2 if not self._binary else 1)
         self._born_at = _only(frame, _BORN_MARK.encode())
         self._keys_at = _all(frame, _KEY_MARK.encode())
+        self._bodies_at = _all(frame, body) if text else []
+        self._body_bytes = body_bytes
         self._rows: npt.NDArray[np.uint8] = np.tile(np.frombuffer(frame, dtype=np.uint8), (ROWS_PER_CHUNK, 1))
+        self._random = np.random.default_rng(first_number)
         self._chunk = b""
         self._at = 0
 
@@ -171,6 +188,9 @@ class SendStream:
         first = self._number + np.arange(ROWS_PER_CHUNK, dtype=np.int64) * keys_per_frame
         for place, at in enumerate(self._keys_at):
             _write_digits(rows, at, first + place, 8, 16)
+        for at in self._bodies_at:
+            begin = self._random.integers(0, len(words()) - self._body_bytes, ROWS_PER_CHUNK)
+            rows[:, at : at + self._body_bytes] = words()[begin[:, None] + np.arange(self._body_bytes)]
         self._number += ROWS_PER_CHUNK * keys_per_frame
         self._frame_number += ROWS_PER_CHUNK
         self._chunk = rows.tobytes()

@@ -21,6 +21,7 @@ REGISTER_BROKER = 103
 GET_ROUTEINFO_BY_TOPIC = 105
 PERIOD_S = 30.0  # between two registrations of a broker, and between two look-ups of a client
 STOP_S = 30.0
+ALONE_SHARE = 3  # of the measured time, look-ups without registrations: what the machine itself takes
 FIRST_ROUND_DEADLINE_S = 120.0
 
 
@@ -76,8 +77,10 @@ def _measure(address: str, pid: int, load: NameServerLoad) -> list[Figure]:
             raise BenchError("the process that registers brokers ended") from None
         with contextlib.ExitStack() as stack:
             clients = [stack.enter_context(Control(address)) for _ in range(load.clients)]
+            alone_ms = sorted(_look_up(clients, load, load.seconds / ALONE_SHARE))
+            ours.send("go on")
             cpu_s, begun_s = process.own_cpu_seconds(pid), time.perf_counter()
-            taken_ms = _look_up(clients, load)
+            taken_ms = _look_up(clients, load, load.seconds)
             elapsed_s = time.perf_counter() - begun_s
             cpu_percent = (process.own_cpu_seconds(pid) - cpu_s) / elapsed_s * 100
             if not brokers.is_alive():
@@ -91,6 +94,7 @@ def _measure(address: str, pid: int, load: NameServerLoad) -> list[Figure]:
         Figure("name server CPU", cpu_percent, "%", 30.0),
         Figure("name server look-up p50", taken_ms[len(taken_ms) // 2], "ms", None),
         Figure("name server look-up p99", taken_ms[len(taken_ms) * 99 // 100], "ms", 1.0),
+        Figure("name server look-up p99 without registrations", alone_ms[len(alone_ms) * 99 // 100], "ms", None),
         Figure("name server look-up max", taken_ms[-1], "ms", None),
         Figure("name server first registration", first_ms, "ms", None),
         Figure("name server memory", process.resident_bytes(pid) / 2**20, "MiB", None),
@@ -98,25 +102,26 @@ def _measure(address: str, pid: int, load: NameServerLoad) -> list[Figure]:
 
 
 def _register_all(address: str, load: NameServerLoad, pipe: Connection) -> None:
-    """Registers all brokers, sends the mean ms that it took for each, and then repeats each one every PERIOD_S."""
+    """Registers all brokers, sends the mean ms that it took for each, waits, then repeats each one every PERIOD_S."""
     brokers = [Control(address) for _ in range(load.brokers)]
     requests = [_registration(number, load.topics) for number in range(load.brokers)]
     begun_s = time.perf_counter()
     for broker, (ext, body) in zip(brokers, requests, strict=True):
         broker.expect(REGISTER_BROKER, ext, body)
     pipe.send((time.perf_counter() - begun_s) * 1000 / load.brokers)
+    pipe.recv()
     while True:
         for broker, (ext, body) in zip(brokers, requests, strict=True):
             time.sleep(PERIOD_S / load.brokers)
             broker.expect(REGISTER_BROKER, ext, body)
 
 
-def _look_up(clients: list[Control], load: NameServerLoad) -> list[float]:
+def _look_up(clients: list[Control], load: NameServerLoad, for_s: float) -> list[float]:
     """Sends a look-up at each planned moment; returns the ms from that moment to the answer, for each."""
     taken_ms = []
     interval_s = PERIOD_S / len(clients)
     begun_s = time.perf_counter()
-    for number in range(int(load.seconds / interval_s)):
+    for number in range(int(for_s / interval_s)):
         planned_s = begun_s + number * interval_s
         wait_s = planned_s - time.perf_counter()
         if wait_s > 0:

@@ -20,7 +20,7 @@ class SendPlan:
     """The parameters of a send load; ``in_flight`` is the number of frames per connection.
 
     ``properties`` are added to each message; ``stored_in`` is the topic with one queue that gets them instead; ``tls``:
-    over TLS, without a check of the server's certificate.
+    over TLS, without a check of the server's certificate; ``text``: bodies of words and numbers.
     """
 
     topic: str
@@ -33,6 +33,7 @@ class SendPlan:
     properties: str = ""
     stored_in: str = ""
     tls: bool = False
+    text: bool = False
 
 
 @dataclass(slots=True)
@@ -70,6 +71,7 @@ class SendLoad:
                     plan.batch,
                     first_number + place * NUMBERS_PER_CONNECTION,
                     plan.properties,
+                    plan.text,
                 ),
                 0,
             )

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from pymq.model.record import decode_batch
 from pymq.wire.command import Command, decode_command
 from pymq.wire.framing import FrameBuffer
 from tests.benchmarks import frames
@@ -57,3 +58,10 @@ def test_pull(suspend_ms: int) -> None:
         "maxMsgNums": "32",
     }
     assert bool(int(command.ext["sysFlag"]) & 2) == bool(suspend_ms)
+
+
+def test_bodies_of_text_differ_and_have_their_size() -> None:
+    commands = decoded(SendStream("bench_t", 4, 64, batch=2, text=True), 50)
+    bodies = [body for command in commands for _, body, _ in decode_batch(bytes(command.body or b""))]
+    assert len(bodies) == 100 and len(set(bodies)) > 95
+    assert all(len(body) == 64 and b"=" in body for body in bodies)

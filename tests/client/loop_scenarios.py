@@ -11,13 +11,20 @@ import pytest
 from pymq.client import Message, Producer, PullConsumer, PushConsumer, SimpleConsumer
 from pymq.client.sync import SyncPullConsumer, SyncPushConsumer, SyncSimpleConsumer
 from pymq.errors import UsageError
-from tests.client.scenarios import fresh, make_topic, numbers, send_numbers
+from tests.client.scenarios import DEADLINE_S, fresh, make_topic, numbers, send_numbers
+
+
+async def send_in_order(namesrv: str, topic: str, count: int) -> None:
+    """Send the bodies b"0", b"1", … one after the other: an Apache broker stores concurrent sends in any order."""
+    async with Producer(fresh("P"), namesrv=namesrv) as producer:
+        for n in range(count):
+            await producer.send(Message(topic, b"%d" % n), timeout_s=DEADLINE_S)
 
 
 async def loop_over_a_push_consumer(namesrv: str, directory: Path) -> None:
     """Messages whose bodies end are acknowledged; the one of a loop that breaks comes again, at a restart too."""
     topic, group = await make_topic(namesrv, queue_count=1), fresh("G")
-    await send_numbers(namesrv, topic, 10)
+    await send_in_order(namesrv, topic, 10)
     seen: list[bytes] = []
     consumer = PushConsumer(group, namesrv=namesrv, consume_from="first", orderly=True)
     consumer.subscribe(topic)
@@ -42,7 +49,7 @@ async def loop_over_a_push_consumer(namesrv: str, directory: Path) -> None:
 async def loop_left_early(namesrv: str, directory: Path) -> None:
     """An orderly consumer hands the message that a loop's body failed on to the next loop, before all others."""
     topic = await make_topic(namesrv, queue_count=1)
-    await send_numbers(namesrv, topic, 2)
+    await send_in_order(namesrv, topic, 2)
     consumer = PushConsumer(fresh("G"), namesrv=namesrv, consume_from="first", orderly=True, suspend_ms=1)
     consumer.subscribe(topic)
     with pytest.raises(UsageError, match="not started"):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pymq.client import Message, MessageQueue, Producer, SendStatus
+from pymq.clock import ManualClock
 from pymq.errors import NoQueueError, NotFoundError, RefusedError, RequestTimeoutError, UnreachableError, UsageError
 from pymq.model import sysflag
 from pymq.model.properties import decode_properties
@@ -165,6 +166,29 @@ def test_a_dead_broker_is_replaced_by_another() -> None:
         assert {result.queue.broker_name for result in results} == {"broker-1"}
 
     run(scenario, brokers=2)
+
+
+@pytest.mark.parametrize("avoids", [True, False])
+def test_a_slow_broker_is_avoided_for_a_while(avoids: bool) -> None:
+    clock = ManualClock()
+
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
+        def slow(command: Command) -> Any:
+            clock.advance(550)
+            return stored(command)
+
+        async def used(count: int) -> set[str]:
+            sends = [await producer.send(Message("T", b"x")) for _ in range(count)]
+            return {result.queue.broker_name for result in sends}
+
+        brokers[0].on(SEND, slow)
+        await used(4)  # the slow one is among them
+        brokers[0].on(SEND, stored)
+        assert await used(8) == ({"broker-1"} if avoids else {"broker-0", "broker-1"})
+        clock.advance(2000)
+        assert await used(8) == {"broker-0", "broker-1"}
+
+    run(scenario, brokers=2, clock=clock, avoid_slow_brokers=avoids)
 
 
 def test_other_codes_are_raised_at_once() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
+
 from pymq.client.queue_picker import BACK_OFF_FIRST_MS, BACK_OFF_MAX_MS, BrokerHealth, QueuePicker
 from pymq.clock import ManualClock
 from pymq.model.message import MessageQueue
@@ -58,6 +60,19 @@ def test_each_failure_in_a_row_doubles_the_rest_up_to_a_limit() -> None:
         health.failed("a")
     clock.advance(BACK_OFF_MAX_MS)
     assert health.is_usable("a")
+
+
+@pytest.mark.parametrize(
+    ("took_ms", "rest_ms"), [(550, 2000), (1800, 5000), (3000, 6000), (5000, 10_000), (15_000, 30_000)]
+)
+def test_a_slow_broker_rests_as_long_as_with_rocketmqs_client(took_ms: int, rest_ms: int) -> None:
+    clock, health, picker = setup()
+    health.succeeded("a", took_ms - 1)
+    health.succeeded("b", took_ms)
+    clock.advance(rest_ms - 1)
+    assert health.is_usable("a") and {picker.pick("T", QUEUES).broker_name for _ in range(6)} == {"a"}
+    clock.advance(1)
+    assert health.is_usable("b") and {picker.pick("T", QUEUES).broker_name for _ in range(6)} == {"a", "b"}
 
 
 def test_success_clears_the_record() -> None:

@@ -14,6 +14,7 @@ from tests.client.loop_scenarios import LOOP_SCENARIOS
 from tests.client.pop_scenarios import POP_SCENARIOS
 from tests.client.scenarios import SCENARIOS
 from tests.client.sending_scenarios import SENDING_SCENARIOS
+from tests.client.way_scenarios import WAY_SCENARIOS
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def namesrv() -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "scenario",
-    [*SCENARIOS, *POP_SCENARIOS, *LOOP_SCENARIOS, *SENDING_SCENARIOS],
+    [*SCENARIOS, *POP_SCENARIOS, *LOOP_SCENARIOS, *SENDING_SCENARIOS, *WAY_SCENARIOS],
     ids=lambda scenario: scenario.__name__,
 )
 def test_scenario(scenario: Any, namesrv: Any, tmp_path: Path) -> None:

@@ -54,7 +54,10 @@ def registries(machine_environment: dict[str, str]) -> Iterator[None]:
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """Start the broker under test, shared by all client programs; each uses its own names."""
     directory = tmp_path_factory.mktemp(f"server-{request.param}")
-    started: Broker = ApacheServer(directory) if request.param == "apache" else PymqServer(directory, CHECKS_SOON)
+    traced = {"traceTopicEnable": "true"}  # PyMQ's default: Go's client neither makes the topic nor waits for it
+    started: Broker = (
+        ApacheServer(directory, traced) if request.param == "apache" else PymqServer(directory, CHECKS_SOON)
+    )
     yield started
     started.stop()
 

@@ -17,7 +17,7 @@ from pymq.cli.exporter.names import Names
 from pymq.cli.exporter.serve import View
 from pymq.client import ConsumeResult, StoredMessage
 from pymq.client.admin import Admin
-from pymq.client.sync import SyncPushConsumer
+from pymq.client.sync import SyncPushConsumer, SyncSimpleConsumer
 from pymq.clock import SystemClock
 from pymq.errors import EXIT_NOT_FOUND, EXIT_REFUSED
 from pymq.metrics.exposition import slices
@@ -132,6 +132,23 @@ def test_groups_and_lag(pymq: Pymq, topic: str) -> None:
     lag = pymq.ok("group", "lag", group, "-o", "json")
     assert topic in lag
     assert json.loads(pymq.ok("group", "describe", group, "-o", "json"))["filters"] == []
+
+
+def test_the_lag_of_a_group_that_pops(pymq: Pymq, topic: str, apache: ApacheServer) -> None:
+    group = f"{topic}-pops"
+    pymq.ok("group", "create", group, "-c", CLUSTER)
+    pymq.ok("send", topic, stdin="one\ntwo\nthree\n")
+    with SyncSimpleConsumer(group, namesrv=apache.namesrv) as consumer:
+        probe.wait_until("a message", lambda: consumer.receive(topic, 1, invisible_ms=1000, wait_ms=1000))
+
+    def has_come_again() -> bool:
+        [record] = [one for one in pymq.json("group", "describe", group)["progress"] if one["topic"] == topic]
+        # What RocketMQ's broker does not say is not 0.
+        assert record["invisible"] is None
+        return bool(record["retry"] == 1 and record["lag"] == 2)
+
+    probe.wait_until("the popped message in retry", has_come_again, timeout_s=60)
+    assert "1 of it in retry, invisible messages are not counted" in pymq.ok("group", "lag", group)
 
 
 def test_group_life(pymq: Pymq, topic: str, apache: ApacheServer) -> None:

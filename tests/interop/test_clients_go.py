@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.interop.conftest import RunClient
+from tests.interop.conftest import Broker, RunClient
 from tests.interop.support.golang import built_program
 from tests.interop.support.programs import ProgramRun
+from tests.interop.support.traces import check_traces
 
 SCENARIOS = [
     "sync_send",
@@ -26,6 +27,11 @@ SCENARIOS = [
     "retry",
     "delay_level",
     "pull_from",
+    "transaction",
+    "transaction_check",
+    "request_reply",
+    "trace",
+    "timer",
 ]
 
 
@@ -38,3 +44,8 @@ def go_run(run_client: RunClient) -> ProgramRun:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_scenario(go_run: ProgramRun, scenario: str) -> None:
     go_run.check(scenario)
+
+
+def test_pymq_reads_the_traces_of_go(go_run: ProgramRun, server: Broker) -> None:
+    go_run.check("trace")
+    check_traces(server.namesrv, go_run.output.results["trace"].detail, "follow me")

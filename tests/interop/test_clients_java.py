@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import NamedTuple
 
 import pytest
 
-from pymq.client.admin import Admin
-from pymq.client.admin.traces import Traces
-from pymq.model.trace import SUCCESS, TraceKind
 from tests.interop.conftest import Broker, RunClient
 from tests.interop.support.maven import compiled
 from tests.interop.support.programs import ProgramRun
 from tests.interop.support.tools import require
+from tests.interop.support.traces import check_traces
 
 SCENARIOS = [
     "sync_send",
@@ -85,18 +82,4 @@ def test_scenario(java_run: ProgramRun, server: Broker, scenario: str) -> None:
 
 def test_pymq_reads_the_traces_of_java(java_run: ProgramRun, server: Broker) -> None:
     java_run.check("trace")
-    message_id = java_run.output.results["trace"].detail
-
-    async def read() -> Traces:
-        async with Admin(server.namesrv) as admin:
-            return await admin.traces.of_message(message_id)
-
-    traces = asyncio.run(read())
-    assert traces.problems == []
-    by_kind = {one.record.kind: one.record for one in traces.found}
-    assert by_kind.keys() == {TraceKind.PUBLISHED, TraceKind.DELIVERED, TraceKind.CONSUMED}
-    published, consumed = by_kind[TraceKind.PUBLISHED], by_kind[TraceKind.CONSUMED]
-    assert (published.tags, published.keys, published.success) == ("TagA", "trace-key", True)
-    assert published.offset_message_id and published.body_length == len("follow me")
-    assert (consumed.success, consumed.context_code) == (True, SUCCESS)
-    assert consumed.request_id == by_kind[TraceKind.DELIVERED].request_id
+    check_traces(server.namesrv, java_run.output.results["trace"].detail, "follow me")

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from queue import SimpleQueue
 
 import pytest
@@ -30,6 +31,7 @@ from pymq.wire.headers.pull import PullMessageHeader
 
 TOPIC = "T"
 NO_RETRY = 0
+ASKED_COUNT_MAX = 10  # a broker asks 15 times
 
 
 @pytest.fixture
@@ -158,8 +160,14 @@ def test_a_producer_is_asked_about_a_transaction_when_the_time_is_moved(broker: 
         broker.clock.advance(seconds=2)
         assert asked.get(timeout=30) == b"paid"
         answers.put(TransactionState.COMMIT)
-        broker.clock.advance(minutes=1)
-        assert inbox.receive().body == b"paid"
+        # A question that comes while the producer still answers the one before is dropped: the broker asks again.
+        for _ in range(ASKED_COUNT_MAX):
+            broker.clock.advance(minutes=1)
+            with suppress(TimeoutError):
+                assert inbox.receive(timeout_s=5).body == b"paid"
+                break
+        else:
+            pytest.fail("the broker did not ask again")
         assert answers.empty() and asked.qsize() == 1
 
 

@@ -36,6 +36,12 @@ func scenarios() map[string]scenario {
 		"retry":           retry,
 		"delay_level":     delayLevel,
 		"pull_from":       pullFrom,
+
+		"transaction":       transaction,
+		"transaction_check": transactionCheck,
+		"request_reply":     requestReply,
+		"trace":             trace,
+		"timer":             timer,
 	}
 }
 
