@@ -3,7 +3,8 @@
 ``_pymq/commits/N.json`` lists the offsets and files of commit N. An export stages files, writes the commit with a
 rename, and then moves the files to their places. A crash before the commit leaves only staged files, which the next
 run removes; after a later crash the next run moves the rest. So a visible file is always committed and never changes.
-Readers skip ``_pymq`` because of its underscore, and staged files don't end in ``.parquet``.
+Readers skip ``_pymq`` because of its underscore, and staged files don't end in ``.parquet``. Old commits are folded
+into one file (:mod:`pymq.spark.commit_files`).
 
 A compaction (:mod:`pymq.spark.compaction`) commits the replacement of a directory, then exchanges the two in one step,
 and keeps the old one in ``_pymq/replaced`` for a grace.
@@ -12,7 +13,6 @@ and keeps the old one in ``_pymq/replaced`` for a grace.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ from typing import IO, Any
 
 from pymq.errors import PymqError, UsageError
 from pymq.file_lock import try_lock_file
+from pymq.spark.commit_files import COMMITS_MAX, VERSION, CommitFiles, write_durably
 from pymq.spark.exchange import exchange
 from pymq.spark.identity import Mark
 from pymq.spark.parquet_parts import naming_full_disk, sync_directory
 from pymq.spark.planner import QueueKey, ResumeError
 
-VERSION = 1
 FOLDER = "_pymq"
 SETTINGS = "export.json"
 # A reader that has opened a directory before it was replaced has listed it by then.
@@ -41,8 +41,11 @@ class OutputBusyError(PymqError):
 class ExportDirectory:
     """One export directory, locked while open. Raises UsageError for a directory with other files."""
 
-    def __init__(self, output: Path, settings: dict[str, Any]) -> None:
-        """Opens the directory. Raises ResumeError with the differences if an earlier export had other ``settings``."""
+    def __init__(self, output: Path, settings: dict[str, Any], *, commits_max: int = COMMITS_MAX) -> None:
+        """Opens the directory. Raises ResumeError with the differences if an earlier export had other ``settings``.
+
+        More than ``commits_max`` commits are folded.
+        """
         self.output = output
         self.settings = settings
         self.folder = output / FOLDER
@@ -55,14 +58,14 @@ class ExportDirectory:
         self._commits.mkdir(parents=True, exist_ok=True)
         self._lock = self._take_lock()
         try:
-            self._numbers = sorted(int(path.stem) for path in self._commits.glob("*.json"))
+            self._files = CommitFiles(self._commits, output, commits_max=commits_max)
             self._check_settings(settings)
             self._positions: dict[QueueKey, int] = {}
             self._marks: dict[QueueKey, Mark] = {}
-            for number in self._numbers:
-                self._note(self.read(number))
-            if self._numbers:
-                self._publish(self.read(self._numbers[-1]))
+            for entry in self._files.entries():
+                self._note(entry)
+            if (last := self._files.last) is not None:
+                self._publish(last)
             self._clear_staging()
             self.remove_replaced()
         except BaseException:
@@ -72,7 +75,7 @@ class ExportDirectory:
     @property
     def resumed(self) -> bool:
         """True when this run or an earlier one has committed."""
-        return bool(self._numbers)
+        return self.next_number > 0
 
     @property
     def positions(self) -> dict[QueueKey, int]:
@@ -83,11 +86,6 @@ class ExportDirectory:
     def marks(self) -> dict[QueueKey, Mark]:
         """The latest mark of each queue that has one: the next run recognizes the queue by it."""
         return dict(self._marks)
-
-    def read(self, number: int) -> dict[str, Any]:
-        """Reads commit ``number``."""
-        result: dict[str, Any] = json.loads((self._commits / f"{number}.json").read_text())
-        return result
 
     def new_staging(self, name: str) -> Path:
         """Creates a directory for a round's files. The name must be new: no late task of an older run may use it."""
@@ -107,7 +105,7 @@ class ExportDirectory:
     @property
     def next_number(self) -> int:
         """The number of the next commit."""
-        return self._numbers[-1] + 1 if self._numbers else 0
+        return self._files.next_number
 
     def commit_replacement(
         self, directory: Path, staged: Path, removed: Sequence[str], added: Sequence[dict[str, Any]]
@@ -126,11 +124,12 @@ class ExportDirectory:
         entry = {"version": VERSION, "number": number, **fields}
         self._is_committing = True
         with naming_full_disk(self.output):
-            _write_durably(self._commits / f"{number}.json", entry)
-        self._numbers.append(number)
+            self._files.add(entry)
         self._note(entry)
         self._publish(entry)
         self._is_committing = False
+        with naming_full_disk(self.output):
+            self._files.fold()
         return number
 
     def remove_replaced(self, grace_s: float = REPLACED_GRACE_S) -> None:
@@ -148,7 +147,7 @@ class ExportDirectory:
         """
         if not self._is_committing:
             self._clear_staging()
-            if not self._numbers:
+            if not self.resumed:
                 shutil.rmtree(self.folder, ignore_errors=True)
                 with suppress(OSError):  # not empty, or not ours
                     self.output.rmdir()
@@ -223,9 +222,9 @@ class ExportDirectory:
     def _check_settings(self, settings: dict[str, Any]) -> None:
         path = self.folder / SETTINGS
         current = {"version": VERSION, **settings}
-        if not self._numbers or not path.exists():
+        if not self.resumed or not path.exists():
             # The settings of a run that failed before its first commit don't matter.
-            _write_durably(path, current)
+            write_durably(path, current)
             return
         before = json.loads(path.read_text())
         changed = [
@@ -257,13 +256,3 @@ def earlier_settings(output: Path) -> dict[str, Any]:
         return {}
     settings: dict[str, Any] = json.loads(path.read_text())
     return settings
-
-
-def _write_durably(path: Path, value: dict[str, Any]) -> None:
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w") as stream:
-        json.dump(value, stream, indent=1)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
-    sync_directory(path.parent)

@@ -15,7 +15,7 @@ import pyarrow.dataset
 import pytest
 
 from pymq.errors import UsageError
-from pymq.spark import commits, parquet_parts
+from pymq.spark import commit_files, parquet_parts
 from pymq.spark.arrow_writer import WriteJob, finished_results, read_settings, write_range
 from pymq.spark.commits import ExportDirectory, OutputBusyError
 from pymq.spark.failures import translate
@@ -257,7 +257,7 @@ def test_a_full_disk_is_named_and_leaves_no_visible_file(
             stage(log, cluster, 0, 100)
         result = stage(log, cluster, 0, 100, "again")
         with monkeypatch.context() as patch, pytest.raises(OutputFullError, match="run the same command again"):
-            patch.setattr(commits, "_write_durably", full)
+            patch.setattr(commit_files, "write_durably", full)
             commit(log, result)
     assert parquet_files(output) == []
     with ExportDirectory(output, SETTINGS) as log:

@@ -22,29 +22,9 @@ from pymq.errors import UsageError
 from pymq.spark import exchange
 from pymq.spark.commits import ExportDirectory, OutputBusyError, open_existing
 from pymq.spark.compaction import CompactSettings, compact, directories_of, plan
+from tests.spark.lake import SETTINGS, export, visible
 
-SETTINGS = {"columns": ["queueOffset"], "partition_by": ["topic"], "tag": "*"}
-ROWS_OF_A_FILE = 10
 ROOT = Path(__file__).parents[2]
-
-
-def export(output: Path, files: int, *, topic: str = "T", first: int = 0, schema: pa.Schema | None = None) -> None:
-    """Commit files of ten rows of one queue, a commit for each."""
-    schema = schema or pa.schema([("queueOffset", pa.int64())])
-    with ExportDirectory(output, SETTINGS) as log:
-        for number in range(first, first + files):
-            staging = log.new_staging(f"round{number}")
-            begin, end = number * ROWS_OF_A_FILE, (number + 1) * ROWS_OF_A_FILE
-            pq.write_table(pa.table({schema.names[0]: pa.array(range(begin, end))}), staging / "0.tmp")
-            staged = (staging / "0.tmp").relative_to(output).as_posix()
-            path = f"topic={topic}/b-0-{begin:012d}-{end:012d}.parquet"
-            part = {"topic": topic, "broker_name": "b", "queue_id": 0, "from_offset": begin, "to_offset": end}
-            log.commit([part], [{"path": path, "staged": staged}])
-
-
-def visible(output: Path) -> list[int]:
-    """Return the rows that a reader sees without knowing the commit log."""
-    return sorted(pyarrow.dataset.dataset(output, partitioning="hive").to_table().column("queueOffset").to_pylist())
 
 
 def names(directory: Path) -> list[str]:
@@ -151,7 +131,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 DRIVER = """
 import os, signal, sys
 from pathlib import Path
-from pymq.spark import commits, compaction
+from pymq.spark import commit_files, commits, compaction
 
 def killed_at(step):
     left = [step]
@@ -163,7 +143,8 @@ def killed_at(step):
             return call(*arguments, **named)
         return wrapper
     for place, name in (
-        (commits, "_write_durably"), (commits, "exchange"), (commits, "sync_directory"), (compaction, "sync_directory"),
+        (commit_files, "write_durably"), (commits, "exchange"),
+        (commits, "sync_directory"), (compaction, "sync_directory"),
         (compaction, "parquet_writer"), (compaction, "_plain_files"), (os, "link"), (Path, "rename"), (Path, "replace"),
         (Path, "mkdir"), (os, "unlink"), (os, "rmdir"),
     ):

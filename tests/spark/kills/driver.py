@@ -24,6 +24,8 @@ from tests.spark.standalone import CONF
 COLUMNS = ("queueId", "queueOffset", "msgId")
 ROWS_OF_A_BATCH = 20_000
 ROWS_OF_THE_LAST_BATCHES = 1_000_000
+# The log of a following export is folded every few commits, so that attacks meet it.
+COMMITS_MAX = 4
 
 
 @contextmanager
@@ -75,6 +77,7 @@ def follow(namesrv: str, topic: str, home: Path, master: str) -> None:
     options = ExportOptions(
         namesrv=namesrv, topics=(topic,), output=home / "out", columns=COLUMNS, partition_by=(), master=master
     )
+    (ExportDirectory.__init__.__kwdefaults__ or {})["commits_max"] = COMMITS_MAX
     with session(master):
         options.follow, options.follow_every_s = True, 0.2
         while not (home / "stop").exists():
