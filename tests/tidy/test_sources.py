@@ -10,7 +10,9 @@ LINES_MAX = 500
 # Module -> why it may be longer.
 LONGER: dict[str, str] = {}
 
-CORE = ("pymq/model/", "pymq/wire/", "pymq/security/", "pymq/store/", "pymq/broker/", "pymq/namesrv/")
+CORE = (
+    "pymq/model/", "pymq/wire/", "pymq/raft/", "pymq/security/", "pymq/store/", "pymq/broker/", "pymq/namesrv/",
+)  # fmt: skip
 # The real implementations of the file seams: the store's, and that of files with secrets.
 FILE_SEAM = (
     "pymq/store/disk/fs.py",
