@@ -14,7 +14,13 @@ from pymq.security.gatekeeper import Gatekeeper
 from pymq.security.guard import Guard
 from pymq.security.identities import Users
 from pymq.security.policies import Policies
-from pymq.security.security import first_administrator, open_audit, open_security, server_credentials
+from pymq.security.security import (
+    first_administrator,
+    open_audit,
+    open_certificate_users,
+    open_security,
+    server_credentials,
+)
 from pymq.security.sender_limits import SenderLimits
 
 if TYPE_CHECKING:
@@ -54,6 +60,7 @@ class BrokerSecurity:
         else:
             self._acl = open_security(config, self._cluster, credentials)
             self._gatekeeper = self._acl.gatekeeper if self._acl is not None else None
+        open_certificate_users(config.tls_server_principal_mapping_rules, self._gatekeeper, clock)
         server = f"{config.broker_name}-{config.broker_id}"
         self.audit = open_audit(config, clock, server, self._cluster)
         self.peer_proof = PeerProof(

@@ -27,6 +27,7 @@ class TlsConfig(Config):
     tls_server_key_password: str = setting("tls.server.keyPassword", "", "Password of that file; empty: it is not encrypted.", is_secret=True)
     tls_server_need_client_auth: str = setting("tls.server.need.client.auth", NONE, "Ask clients for a certificate: `none`, `optional` or `require`.", choices=(NONE, OPTIONAL, REQUIRE))
     tls_server_trust_cert_path: str = setting("tls.server.trustCertPath", "", "PEM file of the CAs that clients' certificates must come from.")
+    tls_server_principal_mapping_rules: str = setting("tls.server.principalMappingRules", "", "Which user a client's certificate stands for, by its subject: rules as Kafka's `ssl.principal.mapping.rules`. Empty: none ([TLS](tls.md#certificates-as-users)).")
     tls_enable: bool = setting("tls.enable", False, "Use TLS for connections that this server opens: to name servers, to a master. Always true with `enforcing`.")
     tls_client_auth_server: bool = setting("tls.client.authServer", True, "Refuse servers without a certificate from a trusted CA (RocketMQ's default is false).")
     tls_client_trust_cert_path: str = setting("tls.client.trustCertPath", "", "PEM file of the CAs that servers' certificates must come from; empty: the system's CAs, with a check of the host name.")
@@ -56,6 +57,11 @@ def check_tls(config: TlsConfig) -> None:
         raise ConfigError(
             f"tls.server.need.client.auth={config.tls_server_need_client_auth} needs the CAs of the clients: set "
             "tls.server.trustCertPath"
+        )
+    if config.tls_server_principal_mapping_rules and config.tls_server_need_client_auth == NONE:
+        raise ConfigError(
+            "tls.server.principalMappingRules is for certificates, which this server does not ask for: set "
+            "tls.server.need.client.auth=optional or require"
         )
 
 

@@ -23,7 +23,7 @@ from pymq.net.server import Server
 from pymq.net.ticker import Ticker
 from pymq.net.tls_settings import TlsContexts
 from pymq.security.acl_file import LOOK_PERIOD_MS
-from pymq.security.security import open_security, server_credentials
+from pymq.security.security import open_certificate_users, open_security, server_credentials
 from pymq.security.sender_limits import SenderLimits
 from pymq.wire.dispatch import Dispatcher
 
@@ -78,6 +78,8 @@ class FilterServer:
         self.server = Server(Dispatcher([], "filter server"), clock=clock, budget=make_budget(), tls=tls.ports)
         credentials = server_credentials(settings)
         self._security = open_security(settings, EVERY_NAME, credentials)
+        gate = self._security.gatekeeper if self._security is not None else None
+        open_certificate_users(tls.ports.principal_rules if tls.ports is not None else "", gate, clock)
         self._acl_ticker = Ticker(lambda: LOOK_PERIOD_MS, self._look_at_acl)
         sign = credentials.sign if credentials is not None else None
         self._client = RemotingClient(clock=clock, on_lost=lambda _: self._lost(), sign=sign, tls=tls.outgoing)

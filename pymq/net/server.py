@@ -28,7 +28,7 @@ from pymq.net.limits import ServerLimits
 from pymq.net.listener import Listeners
 from pymq.net.memory_budget import MemoryBudget
 from pymq.net.rounds import HEAVY_S, NEW, ROUND_S, SLICE_S, STEP_FRAMES, Rounds
-from pymq.net.tls import ServerTls
+from pymq.net.tls import ServerTls, verified_certificate
 from pymq.net.turn_watch import TurnWatch
 from pymq.net.unread import take_unread
 from pymq.net.writing import write_frames
@@ -169,6 +169,7 @@ class Connection(asyncio.Protocol):
     """One accepted connection, and the :class:`~pymq.wire.dispatch.Peer` of the handlers it calls."""
 
     __slots__ = (
+        "__weakref__",
         "_asks",
         "_buffers",
         "_frames",
@@ -183,6 +184,7 @@ class Connection(asyncio.Protocol):
         "_server",
         "_transport",
         "address",
+        "client_certificate",
         "closed",
         "host",
         "host_bytes",
@@ -198,27 +200,23 @@ class Connection(asyncio.Protocol):
         self._out_bytes = 0
         # Frames that wait because the answers to earlier ones fill the write buffer, or because of SLICE_S.
         self._held: deque[bytes] = deque()
-        self._is_resting = False
+        self._is_resting = self._paused = self.out_dirty = self.closed = False
         self._heavy_until_s = NEW
-        self.out_dirty = False
         self._asks = Asks(server.limits.pending_asks_max)
         self._read_at_ms = server.now_ms
         self._partial_since_ms: int | None = None
-        self._paused = False
-        self.closed = False
-        self.host = ""
-        self.address = ""
+        self.host = self.address = ""
         self.host_bytes = b""
+        self.client_certificate: bytes | None = None
 
     # -- asyncio calls these -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport = transport  # type: ignore[assignment]
-        peer = transport.get_extra_info("peername") or ("127.0.0.1", 0)
-        self.host = peer[0]
-        self.address = format_address(peer[0], peer[1])
-        self.host_bytes = pack_host(peer[0], peer[1])
+        self.host, port, *_ = transport.get_extra_info("peername") or ("127.0.0.1", 0)
+        self.address, self.host_bytes = format_address(self.host, port), pack_host(self.host, port)
+        self.client_certificate = verified_certificate(transport)
         transport.set_write_buffer_limits(high=self._server.limits.write_pause_bytes)  # type: ignore[attr-defined]
         reason = self._server.admit(self, transport)
         if reason is not None:

@@ -7,6 +7,7 @@ it, a key that every user of the machine can read.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
 from collections.abc import Callable
@@ -92,6 +93,14 @@ class ServerTls:
 
     context: WatchedContext
     is_required: bool = False
+    principal_rules: str = ""  # which users clients' certificates stand for
+
+
+def verified_certificate(transport: asyncio.BaseTransport) -> bytes | None:
+    """Return a client's certificate (DER), which the handshake has verified; None when there is none."""
+    tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    # Without the first condition it may be any certificate: only a verified one has its members.
+    return tls.getpeercert(binary_form=True) if tls is not None and tls.getpeercert() else None
 
 
 def server_context(

@@ -33,7 +33,11 @@ def server_tls(config: TlsConfig, clock: Clock) -> ServerTls | None:
         trust_path=config.tls_server_trust_cert_path if auth != NONE else "",
         is_client_required=auth == REQUIRE,
     )
-    return ServerTls(context, is_required=config.tls_server_mode == ENFORCING)
+    return ServerTls(
+        context,
+        is_required=config.tls_server_mode == ENFORCING,
+        principal_rules=config.tls_server_principal_mapping_rules,
+    )
 
 
 def outgoing_tls(config: TlsConfig, clock: Clock) -> WatchedContext | None:

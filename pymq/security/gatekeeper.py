@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from pymq.errors import Refusal
 from pymq.model.sized_cache import SizedCache
 from pymq.security.addresses import Address, parse_address
+from pymq.security.certificate_users import CertificateUsers
 from pymq.security.guard import Guard
 from pymq.security.identities import Identity
 from pymq.security.sender_limits import SenderLimits
@@ -47,6 +48,7 @@ class Gatekeeper:
         self.guard = guard
         self.refused_count = 0  # requests whose sender is not proven
         self.limits: SenderLimits | None = None
+        self.certificates: CertificateUsers | None = None  # None: certificates name no user
         self._on_change: list[Callable[[], None]] = []
         # Peers' addresses by their text, "host:port".
         self._addresses = SizedCache[str, Address](
@@ -84,4 +86,8 @@ class Gatekeeper:
         guard, address, limits = self.guard, self._addresses[peer.address], self.limits
         if limits is not None and limits.failed_proofs.has_blocked:
             limits.failed_proofs.check(address)
-        return Admitted(guard, guard.identify(request, address), address)
+        return Admitted(guard, guard.identify(request, address, self.certificate_user(peer)), address)
+
+    def certificate_user(self, peer: Peer) -> str:
+        """Return the user for whom a connection's certificate stands; empty for none."""
+        return self.certificates.user_of(peer.client_certificate) if self.certificates is not None else ""

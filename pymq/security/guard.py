@@ -29,9 +29,12 @@ class Guard:
         self._cluster = cluster
         self._allowed: set[Decision] = set()
 
-    def identify(self, request: Command, address: Address) -> Identity:
-        """Return the sender of ``request``, whose named fields are as they arrived. Raises Refusal(NO_PERMISSION)."""
-        return self.users.authenticate(request.ext, request.body, request.version, address)
+    def identify(self, request: Command, address: Address, certificate_user: str = "") -> Identity:
+        """Return the sender of ``request``, whose named fields are as they arrived. Raises Refusal(NO_PERMISSION).
+
+        ``certificate_user``: see :meth:`Users.authenticate`.
+        """
+        return self.users.authenticate(request.ext, request.body, request.version, address, certificate_user)
 
     def check(
         self, identity: Identity, access: Access, request: Command, header: Header | None, address: Address

@@ -9,7 +9,7 @@ from typing import Final
 
 from pymq.errors import Refusal
 from pymq.security.addresses import Address, AddressRange
-from pymq.security.signature import ACCESS_KEY, Secret, is_signed_with
+from pymq.security.signature import ACCESS_KEY, SIGNATURE, Secret, is_signed_with
 from pymq.wire.codes import ResponseCode
 
 NAME_LENGTH_MAX: Final = 255
@@ -99,14 +99,22 @@ class Users:
             raise _refused("this would leave no enabled user of type Super: make another one first")
         return Users(users.values(), self.trusted_from)
 
-    def authenticate(self, ext: Mapping[str, str], body: bytes, version: int, address: Address) -> Identity:
+    def authenticate(
+        self, ext: Mapping[str, str], body: bytes, version: int, address: Address, certificate_user: str = ""
+    ) -> Identity:
         """Return the sender of a request, whose named fields ``ext`` are as they arrived.
 
-        Raises Refusal(NO_PERMISSION) with RocketMQ's remarks: no access key, unknown user, disabled, wrong signature.
+        ``certificate_user``: for whom the connection's certificate stands, if it has one. It proves requests without a
+        signature. A signature that is there must hold, and names the sender: many programs may share a host's
+        certificate. Raises Refusal(NO_PERMISSION) with RocketMQ's remarks: no access key, unknown user, disabled, wrong
+        signature.
         """
         if any(block.contains(address) for block in self.trusted_from):
             return Identity(None, is_trusted=True)
         name = ext.get(ACCESS_KEY, "")
+        is_signed = bool(name or ext.get(SIGNATURE))
+        if not is_signed:
+            name = certificate_user
         if not name:
             raise _refused("username cannot be null.")
         user = self._users.get(name)
@@ -116,7 +124,7 @@ class Users:
             raise _refused(f"User:{name} is disabled.")
         if any(block.contains(address) for block in user.trusted_from):
             return Identity(user, is_trusted=True)
-        if not is_signed_with(user.secret, ext, body, version):
+        if is_signed and not is_signed_with(user.secret, ext, body, version):
             raise _refused("check signature failed.")
         return Identity(user)
 

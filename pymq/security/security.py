@@ -12,6 +12,7 @@ from pymq.errors import ConfigError, UsageError
 from pymq.security.acl_file import AclFile, read_user_file, read_user_table
 from pymq.security.audit import Audit
 from pymq.security.audit_file import AuditFile
+from pymq.security.certificate_users import RULES_SETTING, CertificateUsers, parse_rules
 from pymq.security.credentials import Credentials
 from pymq.security.gatekeeper import Gatekeeper
 from pymq.security.identities import User, UserType
@@ -74,6 +75,24 @@ def open_security(settings: SecuritySettings, cluster: str, credentials: Credent
             first_administrator=partial(first_administrator, settings),
         )
     )
+
+
+def open_certificate_users(rules: str, gatekeeper: Gatekeeper | None, clock: Clock) -> None:
+    """Have ``gatekeeper`` take connections' certificates for users, as the rules of the setting say.
+
+    Raises ConfigError for rules that can't be used, and for a server that knows no users.
+    """
+    if not rules:
+        return
+    if gatekeeper is None:
+        raise ConfigError(
+            f"{RULES_SETTING} names users, and this server has none: set authenticationEnabled=true and "
+            "authorizationEnabled=true, or aclEnable=true"
+        )
+    try:
+        gatekeeper.certificates = CertificateUsers(parse_rules(rules), clock)
+    except UsageError as error:
+        raise ConfigError(f"{RULES_SETTING}: {error}") from error
 
 
 def open_audit(settings: AuditSettings, clock: Clock, server: str, cluster: str) -> Audit | None:

@@ -75,6 +75,7 @@ class Peer(Protocol):
 
     address: str  # "host:port"
     host_bytes: bytes  # packed, as records store it
+    client_certificate: bytes | None  # DER of the one that TLS has verified
     closed: bool
 
     @property

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from pymq.broker.wiring import broker_dispatcher
 from pymq.client import Admin, Credentials, Message, MessageQueue, Producer, PullConsumer
-from pymq.clock import SystemClock
+from pymq.clock import ManualClock, SystemClock
 from pymq.config import load_namesrv_config
 from pymq.errors import RefusedError
 from pymq.model.ids import encode_offset_id
@@ -24,6 +25,7 @@ from pymq.security.guard import Guard
 from pymq.security.identities import Users
 from pymq.security.plain_acl import parse_plain_acl, users_and_policies
 from pymq.security.policies import Policies
+from pymq.security.security import open_certificate_users
 from pymq.wire.bodies_auth import AclEntryInfo
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
@@ -34,6 +36,7 @@ from tests.broker.fast.test_send import TOPIC, opened, ordinary
 from tests.broker.handlers.test_clients import beat
 from tests.broker.test_broker import make_broker, until
 from tests.broker.world import Caller, FakePeer, World
+from tests.certificates import certificates
 from tests.security.rows import ROLES
 
 ACL = """
@@ -228,6 +231,30 @@ def test_the_fast_path_stops_at_once_when_a_permission_is_taken(serialize: int) 
     assert fast_path(FakePeer(), payload) and fast_path(FakePeer(), payload)  # type: ignore[arg-type]
     gatekeeper.replace(guard(ACL.replace("T=PUB", "T=DENY")))
     assert not fast_path(FakePeer(), payload)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("serialize", [SERIALIZE_JSON, SERIALIZE_ROCKETMQ])
+def test_the_fast_path_takes_unsigned_requests_of_a_certificates_user(serialize: int) -> None:
+    gatekeeper = Gatekeeper(guard())
+    clock = ManualClock(certificates().made_at_ms)
+    open_certificate_users("RULE:CN=client/producer/", gatekeeper, clock)
+    fast_path = opened().parts.requests.secured_fast_path(gatekeeper)
+    peer = FakePeer()
+    peer.client_certificate = ssl.PEM_cert_to_DER_cert(certificates().client.cert_path.read_text())
+
+    def taken(name: str | None, secret: str | None = None, to: FakePeer = peer, **ext: str) -> bool:
+        command = Command(310, ext={**ordinary(), **ext}, body=b"x", serialize=serialize)
+        return fast_path(to, signed(command, name, secret))  # type: ignore[arg-type]
+
+    assert taken(None) and taken(None) and taken("producer")
+    assert not taken(None, to=FakePeer())
+    assert not taken("consumer") and not taken("producer", "wrong") and not taken(None, Signature="x")
+    gatekeeper.replace(guard(ACL.replace("accessKey: producer", "accessKey: another")))
+    assert not taken(None)
+    gatekeeper.replace(guard())
+    assert taken(None)
+    clock.advance(31 * 24 * 3_600_000)
+    assert not taken(None)
 
 
 @pytest.mark.parametrize("code", [row.code for row in ROLES["broker"]() if row.code not in (310, 320, 11, 361)])

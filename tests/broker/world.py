@@ -41,6 +41,7 @@ class FakePeer:
         self.address = address
         self.host = address.rpartition(":")[0]
         self.host_bytes = BORN_HOST
+        self.client_certificate: bytes | None = None
         self.closed = False
         self.is_behind = False
         self.pushed: list[Command] = []

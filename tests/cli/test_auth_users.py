@@ -18,6 +18,7 @@ from pymq.security.user_table import from_json
 from pymq.store.disk.fs import RealFiles
 from pymq.store.disk.json_table import JsonTable
 from pymq.testing.standalone import StandaloneProcess
+from tests.certificates import certificates
 
 from .conftest import Outcome, Pymq
 from .schemas import assert_documented
@@ -191,6 +192,32 @@ def test_check_reads_an_acl_file_too(pymq: Pymq, tmp_path: Path) -> None:
     words = ("auth", "check", "producer", "Pub", "--acl", str(path), "-o", "json")
     assert shown(pymq(*words, "Topic:orders")).json()["allowed"]
     assert not shown(pymq(*words, "Topic:other")).json()["allowed"]
+
+
+def test_check_says_who_a_certificate_is(auth: Pymq, pymq: Pymq, tmp_path: Path) -> None:
+    path = tmp_path / "plain_acl.yml"
+    path.write_text("accounts:\n- {accessKey: a-client, secretKey: producer-secret, topicPerms: [orders=PUB]}\n")
+    path.chmod(0o600)
+    certificate = f"certificate:{certificates().client.cert_path}"
+    rule = "RULE:CN=(.*)/a-$1/L"
+    words = ("check", certificate, "Pub", "Topic:orders", "-o", "json")
+    record = shown(auth(*words, "--acl", str(path), "--mapping", f"RULE:CN=x/x/,{rule}")).json()
+    assert_documented("auth check", record)
+    assert record["allowed"] and (record["subject"], record["mapping"], record["user"]) == (
+        "CN=client",
+        rule,
+        "a-client",
+    )
+    assert "CN=client, by RULE" in shown(auth(*words[:-2], "--acl", str(path), "--mapping", rule)).out
+    for more, text in (
+        ((), "tls.server.principalMappingRules is empty"),
+        (("--mapping", "RULE:CN=x/x/"), "no rule of RULE:CN=x/x/ is for the subject CN=client"),
+        (("--mapping", "x"), "is no rule"),
+    ):
+        refused = auth(*words, *more)
+        assert refused.code == EXIT_USAGE and text in refused.err
+    assert "can't be used as a certificate" in auth("check", f"certificate:{path}", "Pub", "Topic:orders").err
+    assert "--mapping is for a certificate" in auth("check", "bob", "Pub", "Topic:orders", "--mapping", rule).err
 
 
 def test_reset_needs_a_stopped_broker_and_its_files(secured: Secured, pymq: Pymq, tmp_path: Path) -> None:

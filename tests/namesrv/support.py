@@ -33,6 +33,7 @@ class FakePeer:
     def __init__(self, address: str = "127.0.0.1:50000") -> None:
         self.address = address
         self.host_bytes = b"\x7f\0\0\x01\0\0\xc3\x50"
+        self.client_certificate: bytes | None = None
         self.closed = False
         self.is_behind = False
 

@@ -23,6 +23,7 @@ from pymq.security import acl_5x, addresses, audit, plain_acl, policies, sender_
 from pymq.security.addresses import AddressRange
 from pymq.security.audit import Audit
 from pymq.security.audit_file import AuditFile
+from pymq.security.certificate_users import CertificateUsers, Rule
 from pymq.security.identities import Users
 from pymq.security.plain_acl import Account
 from pymq.security.policies import Entry, Policies, ResourcePattern
@@ -36,7 +37,7 @@ from tests.planting import Bug, Seam, Text, does_nothing, gives
 
 _SIGNATURE, _POLICIES, _USERS, _ROWS = "test_signature", "test_policies", "test_identities", "test_rows"
 _BROKER, _HA, _AUDIT, _LIMITS = "test_security", "test_ha_proof", "test_audit", "test_sender_limits"
-_TABLE, _AUTH = "test_user_table", "test_auth"
+_TABLE, _AUTH, _CERTIFICATES = "test_user_table", "test_auth", "test_certificate_users"
 _RULES = f"{_POLICIES}.test_each_rule"
 
 BUGS = [
@@ -79,6 +80,31 @@ BUGS = [
         "a disabled user is proven",
         Text(Users.authenticate, "not user.is_enabled", "False"),
         (f"{_USERS}.test_other_requests_get_the_remarks_of_rocketmq",),
+    ),
+    Bug(
+        "a certificate wins over a signature",
+        Text(Users.authenticate, "if not is_signed:", "if certificate_user:"),
+        (f"{_CERTIFICATES}.test_a_certificate_proves_requests_without_a_signature",),
+    ),
+    Bug(
+        "beside a certificate a signature need not hold",
+        Text(Users.authenticate, "if is_signed and", "if not certificate_user and"),
+        (f"{_CERTIFICATES}.test_a_certificate_proves_requests_without_a_signature",),
+    ),
+    Bug(
+        "a certificate counts for ever",
+        Text(CertificateUsers.user_of, "self._clock.now_ms() <= found.expires_at_ms", "True"),
+        (f"{_CERTIFICATES}.test_a_certificate_counts_until_its_time_is_over",),
+    ),
+    Bug(
+        "a rule is for a part of a subject",
+        Text(Rule.user_of, "fullmatch", "match"),
+        (f"{_CERTIFICATES}.test_the_first_rule_that_matches_the_subject_names_the_user",),
+    ),
+    Bug(
+        "an unsigned send needs no certificate",
+        Text(SendCheck.allows, "self._gatekeeper.certificate_user(connection)", '"producer"'),
+        (f"{_BROKER}.test_the_fast_path_takes_unsigned_requests_of_a_certificates_user",),
     ),
     Bug(
         "a white list knows no address",

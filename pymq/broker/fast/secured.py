@@ -1,7 +1,8 @@
 """The fast paths of a secured broker: which frames of which senders they may have.
 
-Each sender is proven by its signature. What the sender may do is decided once, by the plain check, and kept until users
-or permissions change. Any other frame takes the plain path, which checks it again and refuses it.
+Each sender is proven by its signature, or by its connection's certificate. What the sender may do is decided once, by
+the plain check, and kept until users or permissions change. Any other frame takes the plain path, which checks it again
+and refuses it.
 """
 
 from __future__ import annotations
@@ -66,9 +67,12 @@ class SendCheck:
             return self._plain.allows(connection, payload)
         if not isinstance(ext, SignedSendExt):  # of a binary header
             return self._plain.allows(connection, payload)
-        user = guard.users.get(ext.AccessKey)
+        is_signed = ext.AccessKey or ext.Signature
+        user = guard.users.get(ext.AccessKey if is_signed else self._gatekeeper.certificate_user(connection))
         if user is None or not guard.was_allowed((user.name, connection.host, ext.b)):
             return self._plain.allows(connection, payload)
+        if not is_signed:
+            return True
         # As clients write them; else the plain path looks at all fields.
         content = (
             f"{ext.AccessKey}{ext.SecurityToken}{ext.a}{ext.b}{ext.c}{ext.d}{ext.e}{ext.f}{ext.g}{ext.h}{ext.i}{ext.j}"

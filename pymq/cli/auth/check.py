@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pymq.cli.auth.common import ResourceArgument, UserArgument
+from pymq.cli.auth.common import ResourceArgument
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
 from pymq.cli.output import Column, OutputFormat, print_data, print_fields, print_section
 
@@ -15,7 +15,9 @@ RULE_COLUMNS = [Column("applies"), Column("level"), Column("rule"), Column("why_
 
 
 def check(
-    name: UserArgument,
+    name: Annotated[
+        str, typer.Argument(metavar="USER|certificate:FILE", help="The user's name, or a client's certificate (PEM).")
+    ],
     action: Annotated[str, typer.Argument(metavar="ACTION", help="Pub, Sub, Create, Update, Delete, Get or List.")],
     resource: ResourceArgument,
     source: Annotated[str, typer.Option("--from", metavar="ADDRESS", help="Where the request comes from.")] = LOOPBACK,
@@ -25,6 +27,10 @@ def check(
     acl: Annotated[
         str | None, typer.Option("--acl", metavar="FILE", help="The accounts of this 4.x ACL file, not of a broker.")
     ] = None,
+    mapping: Annotated[
+        str | None,
+        typer.Option("--mapping", metavar="RULES", help="For a certificate: these rules, not the broker's."),
+    ] = None,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
@@ -32,10 +38,11 @@ def check(
 
     RocketMQ 5.3.3 orders rules of prefixes in another way.
     """
-    from pymq.cli.auth.check_work import explained, rules_of_broker, rules_of_file
+    from pymq.cli.auth.check_work import Asked, explained, rules_of_broker, rules_of_file
 
-    user, policy = rules_of_file(acl, name) if acl else rules_of_broker(namesrv, broker, name)
-    record = explained(user, policy, action, resource, source)
+    asked = Asked.of(name, mapping)
+    user, policy = rules_of_file(acl, asked) if acl else rules_of_broker(namesrv, broker, asked)
+    record = explained(user, policy, action, resource, source, asked)
     if not print_data(record, output):
         _print(record)
 
@@ -45,6 +52,7 @@ def _print(record: dict[str, Any]) -> None:
         {
             "allowed": record["allowed"],
             "why": record["why"],
+            **({"certificate": f"{record['subject']}, by {record['mapping']}"} if "subject" in record else {}),
             "user": f"{record['user']} ({record['type']}{'' if record['enabled'] else ', disabled'})",
             "asked": f"{record['action']} on {record['resource']} from {record['source']}",
         }
