@@ -66,6 +66,10 @@ def filter_server(
             help="Sign requests to the broker with the accessKey and secretKey in this file.",
         ),
     ] = None,
+    audit_log: Annotated[
+        str | None,
+        typer.Option("--audit-log", metavar="DIR", help="Keep a JSON line for each refused request in this directory."),
+    ] = None,
     metrics_port: MetricsPortOption = None,
     as_json: JsonOption = False,
     log_level: LogLevelOption = "info",
@@ -93,6 +97,7 @@ def filter_server(
         authorization_enabled=bool(auth_file),
         auth_file=auth_file or "",
         inner_credentials_file=inner_credentials or "",
+        audit_log_dir=audit_log or "",
     )
     check_security(settings)
     print_warnings(check_exposure("--host", host, is_secured=is_secured(settings), is_insecure=insecure))

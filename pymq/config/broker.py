@@ -12,7 +12,7 @@ from typing import ClassVar
 from pymq.config.base import ORIGIN_DEFAULT, setting
 from pymq.config.metrics import METRICS_LABEL
 from pymq.config.replication import check_replication
-from pymq.config.security import AUTH_FILE_NAME, check_security
+from pymq.config.security import AUDIT_LOG_FILE_BYTES, AUDIT_LOG_FILE_COUNT, AUTH_FILE_NAME, check_security
 from pymq.config.tls import TlsConfig
 from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import ConfigError
@@ -173,8 +173,8 @@ class BrokerConfig(TlsConfig):
     init_authentication_user: str = setting("initAuthenticationUser", "", "The first user of type Super, made while no enabled one is there: `file:PATH`, `env:PREFIX`, or RocketMQ's JSON with username and password.", is_secret=True)
     inner_client_credentials: str = setting("innerClientAuthenticationCredentials", "", "What servers sign with among each other, in place of innerCredentialsFile: `file:PATH`, `env:PREFIX`, or RocketMQ's JSON with accessKey and secretKey.", is_secret=True)
     audit_log_dir: str = setting("auditLogDir", "", "Directory of the audit log, a JSON line for each change by an operator and each refusal; empty: `audit` in storePathRootDir when requests are checked, else none.")
-    audit_log_file_bytes: int = setting("auditLogFileSize", 10 * MIB, "Size at which a file of the audit log ends and the next one begins.", minimum=4096, maximum=1024 * MIB, is_size=True)
-    audit_log_file_count: int = setting("auditLogFileCount", 10, "Most files of the audit log; the oldest is deleted.", minimum=1, maximum=1000)
+    audit_log_file_bytes: int = setting("auditLogFileSize", AUDIT_LOG_FILE_BYTES, "Size at which a file of the audit log ends and the next one begins.", minimum=4096, maximum=1024 * MIB, is_size=True)
+    audit_log_file_count: int = setting("auditLogFileCount", AUDIT_LOG_FILE_COUNT, "Most files of the audit log; the oldest is deleted.", minimum=1, maximum=1000)
     address_requests_per_second_max: int = setting("addressRequestsPerSecondMax", 0, "Most requests a second from one address to a server that checks them; 0: no limit.", minimum=0, maximum=1_000_000_000)
     user_requests_per_second_max: int = setting("userRequestsPerSecondMax", 0, "Most requests a second of one user; 0: no limit.", minimum=0, maximum=1_000_000_000)
     user_bytes_per_second_max: int = setting("userBytesPerSecondMax", 0, "Most bytes a second in the bodies of one user's requests; 0: no limit.", minimum=0, maximum=2**40, is_size=True)

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from pymq.config.base import setting
 from pymq.config.metrics import METRICS_LABEL
-from pymq.config.security import check_security
+from pymq.config.security import AUDIT_LOG_FILE_BYTES, AUDIT_LOG_FILE_COUNT, check_security
 from pymq.config.tls import TlsConfig
 
 MIB = 1024 * 1024
@@ -45,8 +45,8 @@ class NamesrvConfig(TlsConfig):
     inner_client_credentials: str = setting("innerClientAuthenticationCredentials", "", "What servers sign with among each other, in place of innerCredentialsFile: `file:PATH`, `env:PREFIX`, or RocketMQ's JSON with accessKey and secretKey.", is_secret=True)
     auth_file: str = setting("authFile", "", "A broker's file `config/auth.json`, or a copy: the users for authenticationEnabled; a change is noticed within 5 s.")
     audit_log_dir: str = setting("auditLogDir", "", "Directory of the audit log, a JSON line for each change by an operator and each refusal; empty: none.")
-    audit_log_file_bytes: int = setting("auditLogFileSize", 10 * MIB, "Size at which a file of the audit log ends and the next one begins.", minimum=4096, maximum=1024 * MIB, is_size=True)
-    audit_log_file_count: int = setting("auditLogFileCount", 10, "Most files of the audit log; the oldest is deleted.", minimum=1, maximum=1000)
+    audit_log_file_bytes: int = setting("auditLogFileSize", AUDIT_LOG_FILE_BYTES, "Size at which a file of the audit log ends and the next one begins.", minimum=4096, maximum=1024 * MIB, is_size=True)
+    audit_log_file_count: int = setting("auditLogFileCount", AUDIT_LOG_FILE_COUNT, "Most files of the audit log; the oldest is deleted.", minimum=1, maximum=1000)
     address_requests_per_second_max: int = setting("addressRequestsPerSecondMax", 0, "Most requests a second from one address to a server that checks them; 0: no limit.", minimum=0, maximum=1_000_000_000)
     user_requests_per_second_max: int = setting("userRequestsPerSecondMax", 0, "Most requests a second of one user; 0: no limit.", minimum=0, maximum=1_000_000_000)
     user_bytes_per_second_max: int = setting("userBytesPerSecondMax", 0, "Most bytes a second in the bodies of one user's requests; 0: no limit.", minimum=0, maximum=2**40, is_size=True)

@@ -12,6 +12,9 @@ from pymq.file_modes import is_open_to_others
 
 AUTH_FILE_NAME: Final = "auth.json"  # in a store's directory config/
 INIT_USER: Final = "initAuthenticationUser"
+# Of the audit log, unless it is set.
+AUDIT_LOG_FILE_BYTES: Final = 10 * 1024 * 1024
+AUDIT_LOG_FILE_COUNT: Final = 10
 INNER_CREDENTIALS: Final = "innerClientAuthenticationCredentials"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pymq
 from pymq.filterserver.server import FilterServer
+from pymq.metrics.audit import AuditMetrics
 from pymq.metrics.connections import ConnectionMetrics
 from pymq.metrics.family import Collector, Family, Reading, counter, gauge, single
 from pymq.metrics.filters import FILTER_METRICS, FilterWork, filter_families
@@ -69,7 +70,7 @@ class WorkMetrics:
         return list(found.values())
 
 
-FILTER_SERVER_METRICS = (*WorkMetrics.metrics, *ConnectionMetrics.metrics)
+FILTER_SERVER_METRICS = (*WorkMetrics.metrics, *AuditMetrics.metrics, *ConnectionMetrics.metrics)
 
 
 class FilterServerMetrics:
@@ -87,4 +88,8 @@ class FilterServerMetrics:
         return {"node_id": self._server.address, "node_type": NODE_TYPE}
 
     def collectors(self) -> list[Collector]:
-        return [WorkMetrics(self._server), ConnectionMetrics(self._server.server)]
+        return [
+            WorkMetrics(self._server),
+            AuditMetrics(self._server.audit),
+            ConnectionMetrics(self._server.server),
+        ]

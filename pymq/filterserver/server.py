@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pymq.clock import Clock
+from pymq.config.security import AUDIT_LOG_FILE_BYTES, AUDIT_LOG_FILE_COUNT
 from pymq.filter.running import OnError
 from pymq.filterserver.broker_link import BrokerLink
 from pymq.filterserver.classes import ClassTable
@@ -23,7 +24,7 @@ from pymq.net.server import Server
 from pymq.net.ticker import Ticker
 from pymq.net.tls_settings import TlsContexts
 from pymq.security.acl_file import LOOK_PERIOD_MS
-from pymq.security.security import open_certificate_users, open_security, server_credentials
+from pymq.security.security import open_audit, open_certificate_users, open_security, server_credentials
 from pymq.security.sender_limits import SenderLimits
 from pymq.wire.dispatch import Dispatcher
 
@@ -35,7 +36,8 @@ class FilterServerSettings:
     """``broker`` is "host:port".
 
     Consumers connect to ``advertised_host``, by default the address that is listened on. The settings from
-    ``acl_enable`` on are :class:`SecuritySettings <pymq.config.security.SecuritySettings>`.
+    ``acl_enable`` on are :class:`SecuritySettings <pymq.config.security.SecuritySettings>`, the last ones
+    :class:`AuditSettings <pymq.config.security.AuditSettings>`.
     """
 
     broker: str
@@ -52,6 +54,9 @@ class FilterServerSettings:
     init_authentication_user: str = ""
     inner_client_credentials: str = ""
     auth_file: str = ""
+    audit_log_dir: str = ""
+    audit_log_file_bytes: int = AUDIT_LOG_FILE_BYTES
+    audit_log_file_count: int = AUDIT_LOG_FILE_COUNT
 
 
 class FilterServer:
@@ -80,7 +85,8 @@ class FilterServer:
         self._security = open_security(settings, EVERY_NAME, credentials)
         gate = self._security.gatekeeper if self._security is not None else None
         open_certificate_users(tls.ports.principal_rules if tls.ports is not None else "", gate, clock)
-        self._acl_ticker = Ticker(lambda: LOOK_PERIOD_MS, self._look_at_acl)
+        self.audit = open_audit(settings, clock, "filter server", EVERY_NAME)
+        self._security_ticker = Ticker(lambda: LOOK_PERIOD_MS, self.look_at_security)
         sign = credentials.sign if credentials is not None else None
         self._client = RemotingClient(clock=clock, on_lost=lambda _: self._lost(), sign=sign, tls=tls.outgoing)
         self._link: BrokerLink | None = None
@@ -119,18 +125,18 @@ class FilterServer:
             budget=self.server.budget,
         )
         gate = self._security.gatekeeper if self._security is not None else None
-        self.server.dispatcher = Dispatcher(self._handlers.routes(), "filter server", gate=gate)
+        self.server.dispatcher = Dispatcher(self._handlers.routes(), "filter server", None, gate, self.audit)
         if gate is not None:
             gate.limits = SenderLimits(self._clock)
             gate.add_listener(self._handlers.dismiss_all)
-            self._acl_ticker.start()
+        self._security_ticker.start()
         self._spawn(self._link.keep_registered())
         log.info("filter server of broker %s listens on %s", settings.broker, self.address)
         return self.address
 
     async def stop(self) -> None:
         """Leaves the broker, which drops this server from its routes, and ends connections and workers."""
-        self._acl_ticker.stop()
+        self._security_ticker.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -139,6 +145,8 @@ class FilterServer:
             await self._handlers.stop()
         await self.server.stop()
         await self.workers.stop()
+        if self.audit is not None:
+            self.audit.close()
         self._log_figures()
 
     def _log_figures(self) -> None:
@@ -155,9 +163,12 @@ class FilterServer:
                 stats.time_us // 1000,
             )
 
-    def _look_at_acl(self) -> None:
+    def look_at_security(self) -> None:
+        """Follow the file of users if it has changed, and say what the audit log left out."""
         if self._security is not None:
             self._security.look()
+        if self.audit is not None:
+            self.audit.tick()
 
     def _lost(self) -> None:
         if self._link is not None:

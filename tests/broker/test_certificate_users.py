@@ -88,7 +88,7 @@ def test_a_certificate_acts_as_its_user_until_the_user_is_deleted(tmp_path: Path
                 await admin.auth.put_acl(address, "client-user", [entry, group, cluster])
                 assert namesrv.security is not None
                 namesrv.security.look()
-                filters._look_at_acl()
+                filters.look_at_security()
                 async with (
                     Producer("P", namesrv=namesrv.address, tls=tls) as producer,
                     PullConsumer(GROUP, namesrv=namesrv.address, tls=tls) as consumer,

@@ -18,6 +18,7 @@ from pymq.broker.pop.pop_polls import PopPolls
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.peer_proof import PeerProof
 from pymq.config import security as config_security
+from pymq.filterserver.server import FilterServer
 from pymq.model import access as model
 from pymq.security import acl_5x, addresses, audit, plain_acl, policies, sender_limits, signature
 from pymq.security.addresses import AddressRange
@@ -105,6 +106,11 @@ BUGS = [
         "an unsigned send needs no certificate",
         Text(SendCheck.allows, "self._gatekeeper.certificate_user(connection)", '"producer"'),
         (f"{_BROKER}.test_the_fast_path_takes_unsigned_requests_of_a_certificates_user",),
+    ),
+    Bug(
+        "a filter server keeps no audit log",
+        Text(FilterServer.start, "gate, self.audit", "gate, None"),
+        ("test_filter_audit.test_refusals_of_a_filter_server_are_in_its_audit_log",),
     ),
     Bug(
         "a white list knows no address",
