@@ -25,9 +25,13 @@ def new_secret() -> str:
 
 
 def make_private_directory(path: Path) -> None:
-    """Makes a directory that only its owner can enter, if it is missing. Raises UsageError."""
+    """Makes a directory that only its owner can enter, and those above it, if they are missing. Raises UsageError."""
+    missing = [path, *path.parents]
     try:
-        path.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+        # mkdir's own way gives the directories above whatever mode the umask leaves.
+        for each in reversed([each for each in missing if not each.exists()]):
+            each.mkdir(DIRECTORY_MODE, exist_ok=True)
+        path.mkdir(DIRECTORY_MODE, exist_ok=True)  # refuses a file in its place
     except OSError as error:
         raise UsageError(f"{path} can't be made: {error.strerror}; name another directory") from error
 

@@ -21,8 +21,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from pymq.errors import UsageError
+from pymq.file_modes import FILE_MODE
+from pymq.offline.auth_files import make_private_directory
 
 CA_NAME = "ca"
+CERT_MODE = 0o644  # no secret
 CA_DAYS = 3650
 DAYS_MAX = 3650
 NAME_LENGTH_MAX = 64  # of X.509's common name
@@ -50,7 +53,7 @@ class Authority:
         self.is_new = not self.files.cert_path.exists()
         try:
             if self.is_new:
-                directory.mkdir(parents=True, exist_ok=True)
+                make_private_directory(directory)
                 self._make()
             else:
                 self._read()
@@ -135,8 +138,8 @@ class Authority:
 
     def _write(self, files: PemFiles, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
         try:
-            _replace(files.key_path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), 0o600)
-            _replace(files.cert_path, certificate.public_bytes(Encoding.PEM), 0o644)
+            _replace(files.key_path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), FILE_MODE)
+            _replace(files.cert_path, certificate.public_bytes(Encoding.PEM), CERT_MODE)
         except OSError as error:
             raise UsageError(f"{error.filename}: {error.strerror}") from None
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pymq.cli import main as cli
 from tests.cli.brokers import Brokers
 from tests.hostile.harness import eventually
 
@@ -83,3 +84,21 @@ def test_a_pair_of_brokers_makes_nothing_that_other_users_may_open(brokers: Brok
     assert {now[name] for name in (".", "commitlog", "consumequeue/Mine")} == {OPEN_DIRECTORY_MODE}
     assert now["commitlog/" + "0" * 20] == OPEN_FILE_MODE
     assert now["config/topics.json"] == FILE_MODE  # a table is written as a new file, which takes its name
+
+
+def test_commands_make_keys_and_credentials_that_other_users_may_not_open(tmp_path: Path) -> None:
+    """Certificates are for everyone, but the directories around them, which are new, are not."""
+    before = os.umask(0)
+    try:
+        assert cli.run(["auth", "init", str(tmp_path / "new" / "auth")]) == 0
+        assert cli.run(["auth", "cert", str(tmp_path / "new" / "tls"), "--name", "broker-a"]) == 0
+    finally:
+        os.umask(before)
+    found = modes(tmp_path / "new")
+    certificates = {name for name in found if name.endswith(".pem")}
+    assert certificates == {"tls/ca.pem", "tls/broker-a.pem"}
+    directories = {".", "auth", "tls"}
+    assert {found[name] for name in directories} == {DIRECTORY_MODE}
+    keys = found.keys() - certificates - directories
+    assert keys == {"auth/administrator.yml", "auth/servers.yml", "tls/ca.key", "tls/broker-a.key"}
+    assert {found[name] for name in keys} == {FILE_MODE}
