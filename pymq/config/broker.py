@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pymq.config.base import ORIGIN_DEFAULT, setting
-from pymq.config.metrics import METRICS_LABEL
 from pymq.config.replication import check_replication
-from pymq.config.security import AUDIT_LOG_FILE_BYTES, AUDIT_LOG_FILE_COUNT, AUTH_FILE_NAME, check_security
-from pymq.config.tls import TlsConfig
+from pymq.config.security import AUTH_FILE_NAME, check_security
+from pymq.config.server import ServerConfig
 from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import ConfigError
 from pymq.units import parse_duration_ms
@@ -31,7 +30,7 @@ TRUNCATION_MAX_BYTES = 64 * MIB
 
 
 @dataclass
-class BrokerConfig(TlsConfig):
+class BrokerConfig(ServerConfig):
     """The configuration of one broker. Attributes carry units; each row starts with its key in ``broker.conf``."""
 
     # fmt: off
@@ -44,7 +43,6 @@ class BrokerConfig(TlsConfig):
     address_server_domain: str = setting("rmqAddressServerDomain", "", "Host of that address server, with `:PORT` if it is not 8080.")
     address_server_group: str = setting("rmqAddressServerSubGroup", "nsaddr", "Last part of its path, after `/rocketmq/`.")
     look_up_name_servers: bool = setting("fetchNameSrvAddrByDnsLookup", False, "A host name in namesrvAddr stands for a name server at each of its addresses, looked up every two minutes.")
-    bind_address: str = setting("bindAddress", "127.0.0.1", "Address to listen on.")
     listen_port: int = setting("listenPort", 10911, "Port to listen on; 0 takes any free port.", minimum=0, maximum=65535)
     fast_listen_port: int = setting("fastListenPort", 0, "Second port for requests, which Java clients of 4.2 to 4.4 send to; 0: listenPort - 2, if it is free; -1: none.", minimum=-1, maximum=65535)
     broker_ip1: str = setting("brokerIP1", "", "Address that the broker gives to clients, or a name that is looked up at the start; empty: the bind address.")
@@ -146,7 +144,6 @@ class BrokerConfig(TlsConfig):
     register_timeout_ms: int = setting("registerBrokerTimeoutMills", 3000, "ms a registration may take.", minimum=100, maximum=60_000, runtime=True)
     channel_expiry_ms: int = setting("channelExpiredTimeout", 120_000, "ms after the last heartbeat until a client is forgotten.", minimum=10_000, maximum=3_600_000, runtime=True)
     lease_time_ms: int = setting("rebalanceLockTime", 60_000, "ms that an ordered consumer's lock on a queue lasts.", minimum=1000, maximum=3_600_000, runtime=True)
-    idle_timeout_s: int = setting("serverChannelMaxIdleTimeSeconds", 120, "Seconds without a byte after which a connection is closed.", minimum=5, maximum=86_400, runtime=True)
 
     # Pop consumption
     revive_queue_num: int = setting("reviveQueueNum", 8, "Queues of the topic of check points and acknowledgements.", minimum=1, maximum=64)
@@ -156,38 +153,16 @@ class BrokerConfig(TlsConfig):
     max_pop_polling_size: int = setting("maxPopPollingSize", 100_000, "Most pops that wait at once.", minimum=0, maximum=10_000_000, runtime=True)
 
     # Metrics
-    metrics_exporter_type: str = setting("metricsExporterType", "DISABLE", "PROM serves metrics to Prometheus.", choices=("DISABLE", "PROM"))
     metrics_prom_exporter_host: str = setting("metricsPromExporterHost", "", "Address to serve metrics on; empty: brokerIP1.")
     metrics_prom_exporter_port: int = setting("metricsPromExporterPort", 5557, "Port to serve metrics on; 0 takes any free port.", minimum=0, maximum=65535)
-    metrics_token_file: str = setting("metricsTokenFile", "", "File with the bearer token that clients of the metrics show; only its owner may read it. Empty: they need none.")
-    metrics_label: str = setting("metricsLabel", "", "Labels for every metric: `key:value` pairs separated by commas.", form=METRICS_LABEL)
     metrics_series_max: int = setting("metricsOtelCardinalityLimit", 100_000, "Most series of one metric (RocketMQ: 50000); the oldest ones stay.", minimum=100, maximum=1_000_000, runtime=True)
 
     # Security
-    insecure: bool = setting("insecure", False, "Let other machines reach a server that checks no request.")
-    acl_enable: bool = setting("aclEnable", False, "Check the signature and the permission of each request, by plainAclFile.")
-    plain_acl_file: str = setting("plainAclFile", "", "RocketMQ 4.x ACL file (`plain_acl.yml`) that its owner alone can read; a change is noticed within 5 s.")
-    inner_credentials_file: str = setting("innerCredentialsFile", "", "File with the accessKey and the secretKey that servers sign with among each other, which its owner alone can read.")
     authentication_enabled: bool = setting("authenticationEnabled", False, "Check the signature of each request, by users that operators make (`pymq auth user`, mqadmin); needs authorizationEnabled.")
-    authorization_enabled: bool = setting("authorizationEnabled", False, "Check what the sender of each request may do; needs authenticationEnabled.")
-    init_authentication_user: str = setting("initAuthenticationUser", "", "The first user of type Super, made while no enabled one is there: `file:PATH`, `env:PREFIX`, or RocketMQ's JSON with username and password.", is_secret=True)
-    inner_client_credentials: str = setting("innerClientAuthenticationCredentials", "", "What servers sign with among each other, in place of innerCredentialsFile: `file:PATH`, `env:PREFIX`, or RocketMQ's JSON with accessKey and secretKey.", is_secret=True)
     audit_log_dir: str = setting("auditLogDir", "", "Directory of the audit log, a JSON line for each change by an operator and each refusal; empty: `audit` in storePathRootDir when requests are checked, else none.")
-    audit_log_file_bytes: int = setting("auditLogFileSize", AUDIT_LOG_FILE_BYTES, "Size at which a file of the audit log ends and the next one begins.", minimum=4096, maximum=1024 * MIB, is_size=True)
-    audit_log_file_count: int = setting("auditLogFileCount", AUDIT_LOG_FILE_COUNT, "Most files of the audit log; the oldest is deleted.", minimum=1, maximum=1000)
-    address_requests_per_second_max: int = setting("addressRequestsPerSecondMax", 0, "Most requests a second from one address to a server that checks them; 0: no limit.", minimum=0, maximum=1_000_000_000)
-    user_requests_per_second_max: int = setting("userRequestsPerSecondMax", 0, "Most requests a second of one user; 0: no limit.", minimum=0, maximum=1_000_000_000)
-    user_bytes_per_second_max: int = setting("userBytesPerSecondMax", 0, "Most bytes a second in the bodies of one user's requests; 0: no limit.", minimum=0, maximum=2**40, is_size=True)
-    user_connection_count_max: int = setting("userConnectionCountMax", 0, "Most connections of one user; 0: no limit.", minimum=0, maximum=1_000_000)
 
     # Limits: each one stops a way to exhaust the broker
-    frame_size_bytes_max: int = setting("frameSizeBytesMax", 16 * MIB, "Largest frame; a longer one closes its connection.", minimum=65_536, maximum=256 * MIB, is_size=True)
     batch_count_max: int = setting("maxBatchNums", 32_767, "Most messages in one batch.", minimum=1, maximum=32_767, runtime=True)
-    connection_count_max: int = setting("connectionCountMax", 10_000, "Most connections.", minimum=1, maximum=1_000_000, runtime=True)
-    connection_count_per_address_max: int = setting("connectionCountPerAddressMax", 1024, "Most connections from one address.", minimum=1, maximum=1_000_000, runtime=True)
-    frame_time_ms_max: int = setting("frameTimeMsMax", 30_000, "ms within which a frame must be complete.", minimum=100, maximum=600_000, runtime=True)
-    unread_answers_bytes_max: int = setting("unreadAnswersBytesMax", 16 * MIB, "Most bytes of answers that a client may leave unread before its connection is closed.", minimum=65_536, maximum=1024 * MIB, runtime=True, is_size=True)
-    memory_budget_bytes: int = setting("memoryBudgetBytes", 256 * MIB, "Most bytes that clients may make the process hold, at most a quarter of the machine's memory; beyond, requests are refused and the greediest connections closed.", minimum=32 * MIB, maximum=64 * 1024 * MIB, is_size=True)
     parked_pull_count_max: int = setting("parkedPullCountMax", 100_000, "Most pulls held at once.", minimum=0, maximum=10_000_000)
     topic_count_max: int = setting("maxTopics", 10_000, "Most topics; retry and dead-letter topics have a limit of their own, twice `maxGroups`.", minimum=20, maximum=1_000_000, runtime=True)
     group_count_max: int = setting("maxGroups", 10_000, "Most consumer groups.", minimum=20, maximum=1_000_000, runtime=True)

@@ -10,19 +10,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pymq.config.base import setting
-from pymq.config.metrics import METRICS_LABEL
-from pymq.config.security import AUDIT_LOG_FILE_BYTES, AUDIT_LOG_FILE_COUNT, check_security
-from pymq.config.tls import TlsConfig
+from pymq.config.security import check_security
+from pymq.config.server import ServerConfig
 
 MIB = 1024 * 1024
 
 
 @dataclass
-class NamesrvConfig(TlsConfig):
+class NamesrvConfig(ServerConfig):
     """The configuration of one name server, which keeps nothing on disk."""
 
     # fmt: off
-    bind_address: str = setting("bindAddress", "127.0.0.1", "Address to listen on.")
     listen_port: int = setting("listenPort", 9876, "Port to listen on; 0 takes any free port.", minimum=0, maximum=65535)
     scan_interval_ms: int = setting("scanNotActiveBrokerInterval", 5000, "ms between checks for silent brokers.", minimum=100, maximum=600_000, runtime=True)
     order_message_enable: bool = setting("orderMessageEnable", False, "Answer `orderTopicConf` with routes.", runtime=True)
@@ -35,37 +33,14 @@ class NamesrvConfig(TlsConfig):
     topic_share_count_max: int = setting("maxTopicEntries", 500_000, "Most entries of topics on broker names: a topic on three of them has three.", minimum=20, maximum=100_000_000, runtime=True)
     broker_id_kept_ms: int = setting("brokerIdKeptMs", 65_000, "ms for which the id and the address of a broker that left are kept for it and its group.", minimum=0, maximum=600_000, runtime=True)
     kv_count_max: int = setting("maxKvEntries", 10_000, "Most KV entries.", minimum=1, maximum=1_000_000, runtime=True)
-    insecure: bool = setting("insecure", False, "Let other machines reach a server that checks no request.")
-    acl_enable: bool = setting("aclEnable", False, "Check the signature and the permission of each request, by plainAclFile.")
-    plain_acl_file: str = setting("plainAclFile", "", "RocketMQ 4.x ACL file (`plain_acl.yml`) that its owner alone can read; a change is noticed within 5 s.")
-    inner_credentials_file: str = setting("innerCredentialsFile", "", "File with the accessKey and the secretKey that servers sign with among each other, which its owner alone can read.")
     authentication_enabled: bool = setting("authenticationEnabled", False, "Check the signature of each request, by users that operators make at a broker; needs authorizationEnabled.")
-    authorization_enabled: bool = setting("authorizationEnabled", False, "Check what the sender of each request may do; needs authenticationEnabled.")
-    init_authentication_user: str = setting("initAuthenticationUser", "", "The first user of type Super, made while no enabled one is there: `file:PATH`, `env:PREFIX`, or RocketMQ's JSON with username and password.", is_secret=True)
-    inner_client_credentials: str = setting("innerClientAuthenticationCredentials", "", "What servers sign with among each other, in place of innerCredentialsFile: `file:PATH`, `env:PREFIX`, or RocketMQ's JSON with accessKey and secretKey.", is_secret=True)
     auth_file: str = setting("authFile", "", "A broker's file `config/auth.json`, or a copy: the users for authenticationEnabled; a change is noticed within 5 s.")
     audit_log_dir: str = setting("auditLogDir", "", "Directory of the audit log, a JSON line for each change by an operator and each refusal; empty: none.")
-    audit_log_file_bytes: int = setting("auditLogFileSize", AUDIT_LOG_FILE_BYTES, "Size at which a file of the audit log ends and the next one begins.", minimum=4096, maximum=1024 * MIB, is_size=True)
-    audit_log_file_count: int = setting("auditLogFileCount", AUDIT_LOG_FILE_COUNT, "Most files of the audit log; the oldest is deleted.", minimum=1, maximum=1000)
-    address_requests_per_second_max: int = setting("addressRequestsPerSecondMax", 0, "Most requests a second from one address to a server that checks them; 0: no limit.", minimum=0, maximum=1_000_000_000)
-    user_requests_per_second_max: int = setting("userRequestsPerSecondMax", 0, "Most requests a second of one user; 0: no limit.", minimum=0, maximum=1_000_000_000)
-    user_bytes_per_second_max: int = setting("userBytesPerSecondMax", 0, "Most bytes a second in the bodies of one user's requests; 0: no limit.", minimum=0, maximum=2**40, is_size=True)
-    user_connection_count_max: int = setting("userConnectionCountMax", 0, "Most connections of one user; 0: no limit.", minimum=0, maximum=1_000_000)
     runtime_settings_path: str = setting("runtimeSettingsPath", "", "File that keeps settings which `pymq config set --persist` changes; empty: none are kept.")
-    metrics_exporter_type: str = setting("metricsExporterType", "DISABLE", "PROM serves metrics to Prometheus.", choices=("DISABLE", "PROM"))
     metrics_prom_exporter_host: str = setting("metricsPromExporterHost", "", "Address to serve metrics on; empty: the bind address.")
     metrics_prom_exporter_port: int = setting("metricsPromExporterPort", 5558, "Port to serve metrics on; 0 takes any free port.", minimum=0, maximum=65535)
-    metrics_token_file: str = setting("metricsTokenFile", "", "File with the bearer token that clients of the metrics show; only its owner may read it. Empty: they need none.")
-    metrics_label: str = setting("metricsLabel", "", "Labels for every metric: `key:value` pairs separated by commas.", form=METRICS_LABEL)
     metrics_series_max: int = setting("metricsOtelCardinalityLimit", 10_000, "Most series of one metric; the oldest ones stay.", minimum=100, maximum=1_000_000, runtime=True)
-    idle_timeout_s: int = setting("serverChannelMaxIdleTimeSeconds", 120, "Seconds without a byte after which a connection is closed.", minimum=5, maximum=86_400, runtime=True)
-    frame_size_bytes_max: int = setting("frameSizeBytesMax", 16 * MIB, "Largest frame; a longer one closes its connection.", minimum=65_536, maximum=256 * MIB, is_size=True)
     inflated_size_bytes_max: int = setting("inflatedSizeBytesMax", 16 * MIB, "Most bytes a compressed registration may inflate to.", minimum=65_536, maximum=1024 * MIB, is_size=True)
-    connection_count_max: int = setting("connectionCountMax", 10_000, "Most connections.", minimum=1, maximum=1_000_000, runtime=True)
-    connection_count_per_address_max: int = setting("connectionCountPerAddressMax", 1024, "Most connections from one address.", minimum=1, maximum=1_000_000, runtime=True)
-    frame_time_ms_max: int = setting("frameTimeMsMax", 30_000, "ms within which a frame must be complete.", minimum=100, maximum=600_000, runtime=True)
-    unread_answers_bytes_max: int = setting("unreadAnswersBytesMax", 16 * MIB, "Most bytes of answers that a client may leave unread before its connection is closed.", minimum=65_536, maximum=1024 * MIB, runtime=True, is_size=True)
-    memory_budget_bytes: int = setting("memoryBudgetBytes", 256 * MIB, "Most bytes that clients may make the process hold, at most a quarter of the machine's memory; beyond, requests are refused and the greediest connections closed.", minimum=32 * MIB, maximum=64 * 1024 * MIB, is_size=True)
 
     # fmt: on
     def check(self) -> None:
