@@ -235,7 +235,7 @@ class FastSends:
         return True
 
     def _hold(self, connection: Connection, frame: bytes, raw: bytes) -> None:
-        """Do as :meth:`Writer.hold`, in a third of the time; :meth:`_one` and :meth:`_waiting` have it written out."""
+        """Do as :meth:`Writer.hold`, in a third of the time; :meth:`_one` has it written out."""
         config = self._config
         waits = config.flush_disk_type == SYNC_FLUSH or config.broker_role == SYNC_MASTER
         held = None if waits else self._writer.held.get(connection)
@@ -281,13 +281,7 @@ class FastSends:
             if handle:
                 binary += b"\x00\x0crecallHandle%b%b" % (_I32.pack(len(handle)), handle)
             frame = _binary_frame(opaque, binary)
-        config = self._config
-        waits = config.flush_disk_type == SYNC_FLUSH or config.broker_role == SYNC_MASTER
-        held = None if waits else self._writer.held.get(connection)
-        if held is not None:
-            held.append(frame)
-        else:
-            self._writer.hold(connection, frame, raw)
+        self._hold(connection, frame, raw)
         return True
 
     def _batch(

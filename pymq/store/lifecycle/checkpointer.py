@@ -85,18 +85,18 @@ class Checkpointer:
         self.newest = self.newest.truncate(end)
         self._file.save(self.newest)
 
-    def note_written(self) -> None:
-        """Note that all visible units are in queue files now, and all inserted keys in index files."""
+    def note_written(self, round_end: tuple[int, int] | None = None) -> None:
+        """Note that all visible units are in queue files now, and all inserted keys in index files.
+
+        ``round_end``: of the units only those that were visible at the begin of a round of tails, with this end.
+        """
         # One assignment, without the lock, which save() holds while the disk works.
         position = self._index.position() if self._index is not None else (0, 0, 0, 0)
         with self._sums_lock:
-            self._written = (*self._log.visible_end, self._queues.note_ends(), position)
-
-    def note_round(self, visible_end: tuple[int, int]) -> None:
-        """Note that all units that were visible at a round's begin, with this end, are in queue files now."""
-        position = self._index.position() if self._index is not None else (0, 0, 0, 0)
-        with self._sums_lock:
-            self._written = (*visible_end, self._queues.note_round(), position)
+            if round_end is None:
+                self._written = (*self._log.visible_end, self._queues.note_ends(), position)
+            else:
+                self._written = (*round_end, self._queues.note_round(), position)
 
     def note_deleted(self, queues: list[ConsumeQueue]) -> None:
         """Note that queues were deleted. The next checkpoint, which is due now, does not count their units.

@@ -93,7 +93,7 @@ class Housekeeping:
         """Let the checkpoint vouch for the units of the round's begin. Those that came since wait for the next one."""
         if self._digests is not None:
             self._digests.write()
-        self._checkpoints.note_round(self._round_state[0])
+        self._checkpoints.note_written(self._round_state[0])
         self._written_state = self._round_state
         self._appender.queue_problem = None
 
