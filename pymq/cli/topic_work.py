@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pymq.cli.topic_resize_work import refuse_hiding
 from pymq.client.admin import Admin, BrokerTarget
 from pymq.client.admin.asking import change_each
 from pymq.errors import NotFoundError, RefusedError, UsageError
@@ -125,6 +124,8 @@ async def update_topic(
     else:
         targets = await admin.topics.targets(topic)
     if changes["read_queues"] is not None and not force:
+        from pymq.cli.topic_resize_work import refuse_hiding
+
         await refuse_hiding(admin, topic, targets, changes["read_queues"])
     changed = await admin.topics.update(topic, targets, **changes, is_dry=is_dry)
     return [config_record(target, after) | {"before": _before_text(before)} for target, before, after in changed]

@@ -30,7 +30,6 @@ from pymq.wire.bodies_admin import (
 from pymq.wire.bodies_consumer import ConsumeStatus, ProcessQueueInfo, running_properties, to_fields
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Reply
 from pymq.wire.header import decode_header
 from pymq.wire.headers.admin import (
     ConsumeDirectlyHeader,
@@ -39,6 +38,7 @@ from pymq.wire.headers.admin import (
     ResetClientOffsetHeader,
 )
 from pymq.wire.headers.client import ConsumerGroupHeader
+from pymq.wire.reply import Reply
 
 log = logging.getLogger(__name__)
 

@@ -40,7 +40,7 @@ from pymq.wire.bodies_client import encode_body
 from pymq.wire.bodies_consumer import ClientCheck, to_fields
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command, request
-from pymq.wire.dispatch import Reply
+from pymq.wire.reply import Reply
 
 log = logging.getLogger(__name__)
 

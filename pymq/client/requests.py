@@ -20,9 +20,9 @@ from pymq.model.properties import append_properties, encode_properties
 from pymq.model.record import StoredMessage, body_crc
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Reply
 from pymq.wire.header import decode_header
 from pymq.wire.headers.send import PushReplyHeader
+from pymq.wire.reply import Reply
 
 log = logging.getLogger(__name__)
 

@@ -28,9 +28,9 @@ from pymq.model.record import MalformedRecordError, StoredMessage, decode_record
 from pymq.model.transactions import COMMIT, ROLLBACK, UNKNOWN
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command, request
-from pymq.wire.dispatch import Reply
 from pymq.wire.header import decode_header
 from pymq.wire.headers.transaction import CheckTransactionHeader, EndTransactionHeader
+from pymq.wire.reply import Reply
 
 log = logging.getLogger(__name__)
 

@@ -32,10 +32,11 @@ from pymq.wire.bodies_client import encode_body
 from pymq.wire.bodies_route import KvTable
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply, Route, error_reply
+from pymq.wire.dispatch import Peer, Route, error_reply
 from pymq.wire.header import decode_header
 from pymq.wire.headers.filter_server import RegisterFilterClassHeader
 from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader
+from pymq.wire.reply import Reply
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from pymq.net.os_errors import os_error_text
 from pymq.net.tls import WatchedContext, handshake_text
 from pymq.wire.codes import VERSION_5_3_3, ResponseCode, request_name
 from pymq.wire.command import FLAG_ONEWAY, FRAME_SIZE_MAX_BYTES, Command, decode_command, encode_command
-from pymq.wire.dispatch import Reply
 from pymq.wire.framing import FrameBuffer
+from pymq.wire.reply import Reply
 
 log = logging.getLogger(__name__)
 

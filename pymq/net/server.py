@@ -1,8 +1,7 @@
 """The listening side: connections split frames, call the dispatcher, and write all answers of a loop turn at once.
 
-A *turn* is everything read in one round of the event loop. At its end ``on_turn_end`` runs once (a broker commits the
-turn's staged sends there), then each connection with answers gets one joined write. ``after_turn`` runs after that; it
-returns True to run again after the next round.
+A *turn* is everything read in one round of the event loop. At its end ``on_turn_end`` runs once (a broker commits its
+sends there), then each connection gets one joined write, then ``after_turn`` runs (True: again after the next round).
 
 A connection that pours in requests gets a slice of time in each round, and rests until the next one. So others are
 served in between, however long its requests take.
@@ -33,8 +32,9 @@ from pymq.net.turn_watch import TurnWatch
 from pymq.net.unread import take_unread
 from pymq.net.writing import write_frames
 from pymq.wire.command import FLAG_ONEWAY, Command, decode_command, encode_command
-from pymq.wire.dispatch import Dispatcher, Reply
+from pymq.wire.dispatch import Dispatcher
 from pymq.wire.framing import FrameBuffer
+from pymq.wire.reply import Reply
 
 log = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """Audit: one JSON line for each change that an operator makes, and for each refused request.
 
-Each kind of line has its own limit in a minute, so that one peer can't push out what matters; a line then says how many
-were left out. :class:`~pymq.security.audit_file.AuditFile` bounds what is on the disk. Secrets are masked. What can't
-be written is counted, and never stops a request.
+Each kind of line has its own limit in a minute, so that one peer can't fill the log. Another line says how many were
+left out. :class:`~pymq.security.audit_file.AuditFile` bounds what is on the disk. Secrets are masked. A line that can't
+be written is counted, and the request goes on.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from pymq.security.audit_file import AuditFile
 from pymq.security.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 from pymq.wire.codes import ResponseCode, request_name
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply, Route, Sender
+from pymq.wire.dispatch import Peer, Route, Sender
 from pymq.wire.header import decode_header
+from pymq.wire.reply import Reply
 
 log = logging.getLogger(__name__)
 

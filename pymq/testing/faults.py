@@ -10,7 +10,8 @@ from pymq.errors import UsageError
 from pymq.net.server import Connection, FastPath, Server
 from pymq.wire.codes import RequestCode, request_name
 from pymq.wire.command import FLAG_ONEWAY, Command
-from pymq.wire.dispatch import Dispatcher, Peer, Reply
+from pymq.wire.dispatch import Dispatcher, Peer
+from pymq.wire.reply import Reply
 
 # What a test calls a kind of request, and the codes that clients use for it.
 REQUEST_KINDS: Mapping[str, frozenset[int]] = {

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, Protocol, cast
 from pymq.errors import PymqError, Refusal, StoreUnavailableError
 from pymq.wire.access import Access
 from pymq.wire.codes import RequestCode, ResponseCode, request_name
-from pymq.wire.command import FLAG_RESPONSE, Command
-from pymq.wire.header import Header, decode_header, encode_header
+from pymq.wire.command import Command
+from pymq.wire.header import Header, decode_header
+from pymq.wire.reply import Reply
 
 log = logging.getLogger(__name__)
 
@@ -29,37 +30,6 @@ LARGE_BODY_CODES = frozenset(
         RequestCode.REGISTER_BROKER,
     }
 )
-
-
-class Reply:
-    """A handler's answer. ``ext`` may be a typed header or ready text fields."""
-
-    __slots__ = ("body", "code", "ext", "remark")
-
-    def __init__(
-        self,
-        code: int = ResponseCode.SUCCESS,
-        remark: str | None = None,
-        ext: Header | dict[str, str] | None = None,
-        body: bytes = b"",
-    ) -> None:
-        self.code = code
-        self.remark = remark
-        self.ext = ext
-        self.body = body
-
-    def to_command(self, request: Command) -> Command:
-        """The response to ``request``, in the header codec the peer used."""
-        ext = encode_header(self.ext) if isinstance(self.ext, Header) else self.ext or {}
-        return Command(
-            self.code,
-            opaque=request.opaque,
-            flag=FLAG_RESPONSE,
-            remark=self.remark,
-            ext=ext,
-            body=self.body,
-            serialize=request.serialize,
-        )
 
 
 def error_reply(error: PymqError) -> Reply:

@@ -18,13 +18,13 @@ _HEAD = struct.Struct(">qi")
 REPORT_SIZE_BYTES = _REPORT.size
 NONCE_SIZE_BYTES = 32
 PROOF_SIZE_BYTES = 32  # HMAC-SHA256
-# Begins what a proof covers, so that a proof for another purpose is none here.
+# The first bytes of what a proof covers: a proof that was made for another purpose does not fit.
 _PROOF_LABEL = b"PyMQ HA slave 1\0"
 _PROVEN = struct.Struct(">qq")
 HEAD_SIZE_BYTES = _HEAD.size
 # RocketMQ's slave waits for whole frames in a buffer of 4 MiB: a longer frame would hang it forever.
 BODY_BYTES_MAX = 4 * 1024 * 1024 - HEAD_SIZE_BYTES
-# 64 PiB. No log is longer, but eight bytes of text or of a TLS hello, read as an offset, are.
+# 64 PiB: no log is longer. Eight bytes of text or of a TLS hello, read as an offset, are above it.
 OFFSET_MAX = 1 << 56
 
 

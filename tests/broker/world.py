@@ -25,8 +25,9 @@ from pymq.security.credentials import Credentials
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.store import Placed
 from pymq.wire.command import FLAG_ONEWAY, Command, decode_command
-from pymq.wire.dispatch import Dispatcher, Gate, Reply
+from pymq.wire.dispatch import Dispatcher, Gate
 from pymq.wire.header import Header, encode_header
+from pymq.wire.reply import Reply
 from pymq.wire.streams import Network, StreamHandler
 
 ROOT = "/data"

@@ -11,8 +11,8 @@ import msgspec
 from pymq.model.route import BrokerData, QueueData, TopicRoute
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, decode_command, encode_command
-from pymq.wire.dispatch import Reply
 from pymq.wire.framing import FrameBuffer
+from pymq.wire.reply import Reply
 
 Script = Callable[[Command], "Reply | Awaitable[Reply | None] | None"]
 NO_ANSWER = None

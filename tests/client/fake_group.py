@@ -13,11 +13,11 @@ from pymq.model.names import retry_topic
 from pymq.wire.bodies_client import ConsumerListAnswer, LockAnswer, LockRequest, QueueName, decode_body, encode_body
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Reply
 from pymq.wire.header import decode_header
 from pymq.wire.headers.offset import OffsetAnswer, UpdateConsumerOffsetHeader
 from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader
 from pymq.wire.headers.send import SendMessageAnswer
+from pymq.wire.reply import Reply
 from tests.client.fake_broker import FakeServer, route_reply, serve_routes
 from tests.client.messages import record
 

@@ -14,9 +14,9 @@ from pymq.model.properties import decode_properties
 from pymq.model.record import decode_batch
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Reply
 from pymq.wire.header import decode_header
 from pymq.wire.headers.send import SendMessageAnswer, SendMessageV2Header
+from pymq.wire.reply import Reply
 from tests.client.fake_broker import FakeServer
 from tests.client.test_producer import BATCH, SEND, run, sent
 

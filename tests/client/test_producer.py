@@ -18,9 +18,9 @@ from pymq.model.record import decode_batch
 from pymq.wire.bodies_client import HeartbeatData, decode_body
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Reply
 from pymq.wire.header import decode_header
 from pymq.wire.headers.send import SendMessageAnswer, SendMessageV2Header
+from pymq.wire.reply import Reply
 from tests.client.fake_broker import FakeServer, route_reply, serve_routes
 
 SEND = RequestCode.SEND_MESSAGE_V2

@@ -11,9 +11,9 @@ from pymq.client import MessageQueue, PullConsumer, PullStatus
 from pymq.errors import NotFoundError, RefusedError, UnreachableError, UsageError
 from pymq.model import sysflag
 from pymq.wire.codes import RequestCode, ResponseCode
-from pymq.wire.dispatch import Reply
 from pymq.wire.header import decode_header
 from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader
+from pymq.wire.reply import Reply
 from tests.client.fake_group import FakeGroup
 
 QUEUE = MessageQueue("T", "b", 0)

@@ -20,10 +20,10 @@ from pymq.wire.bodies_client import HeartbeatData, LockRequest, decode_body
 from pymq.wire.bodies_consumer import ClientCheck
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import FLAG_ONEWAY, Command
-from pymq.wire.dispatch import Reply
 from pymq.wire.header import decode_header
 from pymq.wire.headers.pull import PullMessageHeader
 from pymq.wire.headers.send import ConsumerSendMsgBackHeader, SendMessageV2Header
+from pymq.wire.reply import Reply
 from tests.client.fake_broker import route_reply, serve_routes
 from tests.client.fake_group import GROUP, FakeGroup
 from tests.client.messages import record

@@ -16,7 +16,7 @@ from pymq.model.message import MessageQueue
 from pymq.model.route import BrokerData, QueueData, TopicRoute
 from pymq.net.client import RemotingClient
 from pymq.wire.codes import RequestCode
-from pymq.wire.dispatch import Reply
+from pymq.wire.reply import Reply
 from tests.client.fake_broker import FakeServer
 
 

@@ -13,7 +13,7 @@ from pymq.wire.bodies_admin import SubscriptionAnswer, encode_admin_body
 from pymq.wire.bodies_client import DIFFERING_SUBSCRIPTIONS, SubscriptionData
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Reply
+from pymq.wire.reply import Reply
 from tests.client.fake_group import GROUP, FakeGroup
 from tests.client.scenarios import Inbox
 

@@ -20,9 +20,9 @@ from pymq.model.timers import RecallHandle
 from pymq.model.trace import EXCEPTION, FAILED, SUCCESS, TraceKind, TraceRecord, decode_traces
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Reply
 from pymq.wire.header import decode_header
 from pymq.wire.headers.send import SendMessageV2Header
+from pymq.wire.reply import Reply
 from tests.client.fake_broker import FakeServer
 from tests.client.messages import message
 from tests.client.test_producer import SEND, run, stored

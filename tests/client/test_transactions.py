@@ -16,7 +16,7 @@ from pymq.model.record import encode_record
 from pymq.model.trace import TraceKind
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Reply
+from pymq.wire.reply import Reply
 from tests.client.fake_broker import FakeServer, route_reply, serve_routes
 from tests.client.scenarios import until
 from tests.client.test_producer import SEND, sent, stored

@@ -10,7 +10,7 @@ from pymq.security.audit import LINES_MAX, REFUSAL, Audit
 from pymq.security.audit_file import AuditFile
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Reply
+from pymq.wire.reply import Reply
 from tests.broker.world import FakePeer
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pymq.model.tables import DataVersion, TopicConfig
 from pymq.namesrv.registration import BrokerIdentity, Registration
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Reply
+from pymq.wire.reply import Reply
 
 CLUSTER = "DefaultCluster"
 

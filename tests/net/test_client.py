@@ -15,8 +15,8 @@ from pymq.model.route import BrokerData
 from pymq.net.client import WRITE_FRAMES, RemotingClient
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import FLAG_ONEWAY, Command, request
-from pymq.wire.dispatch import Reply
 from pymq.wire.framing import FrameBuffer
+from pymq.wire.reply import Reply
 from tests.client.fake_broker import NO_ANSWER, FakeServer
 
 ECHO = 901

@@ -22,7 +22,8 @@ from pymq.net.tls import Identity, ServerTls, server_context
 from pymq.wire.access import any_user
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import request
-from pymq.wire.dispatch import Dispatcher, Reply, Route
+from pymq.wire.dispatch import Dispatcher, Route
+from pymq.wire.reply import Reply
 from tests.certificates import certificates
 
 ECHO = 500

@@ -19,8 +19,9 @@ from pymq.net.writing import JOINED_BYTES_MAX
 from pymq.wire.access import any_user
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command, decode_command, encode_command
-from pymq.wire.dispatch import Dispatcher, Peer, Reply, Route
+from pymq.wire.dispatch import Dispatcher, Peer, Route
 from pymq.wire.framing import FrameBuffer
+from pymq.wire.reply import Reply
 
 ECHO = 500
 LATER = 501

@@ -15,7 +15,7 @@ from pymq.net.client import RemotingClient
 from pymq.net.memory_budget import HA_STREAMS, MIB, MemoryBudget
 from pymq.net.streams import WRITE_HIGH_BYTES, SocketNetwork, SocketStream, StreamServer
 from pymq.wire.command import Command, request
-from pymq.wire.dispatch import Reply
+from pymq.wire.reply import Reply
 from pymq.wire.streams import Stream
 from tests.client.fake_broker import FakeServer
 

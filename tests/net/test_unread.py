@@ -16,7 +16,8 @@ from pymq.net.server import Connection, Server
 from pymq.net.unread import take_unread
 from pymq.wire.access import any_user
 from pymq.wire.command import Command, encode_command
-from pymq.wire.dispatch import Dispatcher, Peer, Reply, Route
+from pymq.wire.dispatch import Dispatcher, Peer, Route
+from pymq.wire.reply import Reply
 
 NOTE = 501
 LEAVE = 502

@@ -17,7 +17,8 @@ from pymq.security.audit_file import FILE_NAME, AuditFile
 from pymq.security.gatekeeper import Gatekeeper
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Dispatcher, Reply, Route
+from pymq.wire.dispatch import Dispatcher, Route
+from pymq.wire.reply import Reply
 from tests.broker.test_security import credentials, guard
 from tests.broker.world import FakePeer, World
 from tests.security.rows import NAME_SERVER, ROLES

@@ -17,7 +17,7 @@ from pymq.security.credentials import ACCESS_KEY_VARIABLE, FILE_VARIABLE, SECRET
 from pymq.security.signature import ACCESS_KEY, SECURITY_TOKEN, Secret, is_signed_with
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Reply
+from pymq.wire.reply import Reply
 from tests.client.fake_broker import FakeServer, route_reply, serve_routes
 from tests.client.test_producer import SEND, run, stored
 

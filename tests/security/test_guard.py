@@ -22,9 +22,10 @@ from pymq.security.user_table import UserTable, as_json, from_json
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Dispatcher, Peer, Reply, Route, Sender
+from pymq.wire.dispatch import Dispatcher, Peer, Route, Sender
 from pymq.wire.header import encode_header
 from pymq.wire.headers.pull import PullMessageHeader, ViewMessageHeader
+from pymq.wire.reply import Reply
 from tests.broker.world import FakePeer
 from tests.security.matrix import EXPECTED, SENDERS
 from tests.security.rows import CLUSTER, NAME_SERVER, ROLES, sample_header, sample_request

@@ -22,9 +22,9 @@ from pymq.wire.bodies_registration import encode_registration
 from pymq.wire.bodies_replication import JoinAnswer, ReplicationStatus, StatusRequest
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, decode_command, encode_command
-from pymq.wire.dispatch import Reply
 from pymq.wire.framing import FrameBuffer
 from pymq.wire.ha import encode_head, encode_report
+from pymq.wire.reply import Reply
 from pymq.wire.streams import Stream
 from tests.simulation import forging
 from tests.simulation.forging import Facts

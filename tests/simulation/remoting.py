@@ -7,8 +7,8 @@ from typing import Any
 
 from pymq.errors import RefusedError, UnreachableError
 from pymq.wire.command import FLAG_ONEWAY, Command, decode_command, encode_command
-from pymq.wire.dispatch import Reply
 from pymq.wire.framing import FrameBuffer
+from pymq.wire.reply import Reply
 from pymq.wire.streams import Stream, StreamHandler
 from tests.simulation.network import SimNetwork
 from tests.simulation.timeline import MS, Process, Timer

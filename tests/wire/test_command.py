@@ -19,8 +19,8 @@ from pymq.wire.command import (
     encode_command,
     request,
 )
-from pymq.wire.dispatch import Reply
 from pymq.wire.headers.route import RouteHeader
+from pymq.wire.reply import Reply
 
 
 def payload(header: bytes, body: bytes = b"", kind: int = 0) -> bytes:

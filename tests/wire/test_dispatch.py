@@ -7,8 +7,9 @@ import pytest
 from pymq.errors import PymqError, Refusal, StoreUnavailableError
 from pymq.wire.access import any_user
 from pymq.wire.command import FLAG_RESPONSE, Command
-from pymq.wire.dispatch import BODY_SIZE_MAX_BYTES, LARGE_BODY_CODES, Dispatcher, Peer, Reply, Route
+from pymq.wire.dispatch import BODY_SIZE_MAX_BYTES, LARGE_BODY_CODES, Dispatcher, Peer, Route
 from pymq.wire.headers.route import KvValueAnswer, RouteHeader
+from pymq.wire.reply import Reply
 from tests.namesrv.support import FakePeer
 
 

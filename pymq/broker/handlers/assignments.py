@@ -18,7 +18,8 @@ from pymq.wire.bodies_client import QueueName, decode_body, encode_body
 from pymq.wire.bodies_pop import POP, PULL, Assignment, AssignmentAnswer, AssignmentRequest, RequestMode
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.clients import ClientManager

@@ -14,8 +14,9 @@ from pymq.wire.bodies_auth import AclInfo, UserInfo
 from pymq.wire.bodies_client import encode_body
 from pymq.wire.codes import ResponseCode, request_name
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.auth import DeleteAclHeader, ListAclsHeader, ListUsersHeader, SubjectHeader, UserHeader
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.auth_manager import AuthManager, Change
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class AuthHandlers:
-    """Makes, changes, deletes and shows users and ACLs. A change counts, and is answered, when it is saved."""
+    """Makes, changes, deletes and shows users and ACLs. A change takes effect, and is answered, once it is saved."""
 
     def __init__(self, *, config: BrokerConfig, auth: AuthManager) -> None:
         self._config = config

@@ -25,7 +25,7 @@ from pymq.wire.bodies_client import SubscriptionData, encode_body
 from pymq.wire.bodies_route import KvTable
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.admin import (
     ConfigAnswer,
     GetConfigHeader,
@@ -33,6 +33,7 @@ from pymq.wire.headers.admin import (
     StatsDataHeader,
     UpdateConfigHeader,
 )
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.messages.expressions import Expressions

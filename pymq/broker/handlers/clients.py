@@ -22,8 +22,9 @@ from pymq.wire.bodies_client import (
 )
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.client import ConsumerGroupHeader, UnregisterClientHeader
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.messages.expressions import Expressions

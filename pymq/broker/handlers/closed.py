@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Dispatcher, Peer, Reply
+from pymq.wire.dispatch import Dispatcher, Peer
+from pymq.wire.reply import Reply
 
 
 class ClosedDispatcher(Dispatcher):

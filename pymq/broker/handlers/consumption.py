@@ -28,7 +28,7 @@ from pymq.wire.bodies_client import QueueName
 from pymq.wire.bodies_route import TopicList
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.admin import (
     BrokerConsumeStatsHeader,
     ConsumeStatsHeader,
@@ -37,6 +37,7 @@ from pymq.wire.headers.admin import (
     TopicGroupHeader,
     TopicHeader,
 )
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.clients import ClientManager

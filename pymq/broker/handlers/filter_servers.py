@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.filter_server import RegisterFilterServerAnswer, RegisterFilterServerHeader
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.filter_servers import FilterServers

@@ -15,8 +15,9 @@ from pymq.wire.bodies_admin import (
 )
 from pymq.wire.bodies_client import PYMQ_LANGUAGE
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.admin import DeleteGroupHeader, GroupForbiddenHeader, GroupHeader, PutGroupHeader
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.cursors import CursorManager

@@ -31,7 +31,8 @@ from pymq.broker.handlers.timers import TimerHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
 from pymq.broker.handlers.transactions import TransactionHandlers
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
+from pymq.wire.reply import Reply
 
 
 class ReplicaHandlers(Protocol):

@@ -9,8 +9,9 @@ from pymq.errors import PymqError, StoreError
 from pymq.model.tables import DataVersion
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply, error_reply
+from pymq.wire.dispatch import Peer, error_reply
 from pymq.wire.headers.admin import VERSION_FIELD
+from pymq.wire.reply import Reply
 
 
 def answer_when_saved(request: Command, peer: Peer, finish: Callable[[], Reply | None]) -> Saved:

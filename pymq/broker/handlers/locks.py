@@ -10,7 +10,8 @@ from pymq.model.message import MessageQueue
 from pymq.wire.bodies_client import LockAnswer, LockRequest, QueueName, decode_body, encode_body
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.groups import GroupManager

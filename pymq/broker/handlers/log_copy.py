@@ -12,7 +12,8 @@ from pymq.model.strict_json import decode_json
 from pymq.wire.bodies_replication import LogDigests, LogDigestsRequest, ReadLogRequest
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.config import BrokerConfig

@@ -9,7 +9,7 @@ from pymq.errors import Refusal
 from pymq.model.record import decode_record
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.offset import (
     OffsetAnswer,
     QueryConsumerOffsetHeader,
@@ -18,6 +18,7 @@ from pymq.wire.headers.offset import (
     TimestampAnswer,
     UpdateConsumerOffsetHeader,
 )
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.cursors import CursorManager

@@ -26,7 +26,7 @@ from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_pop import BatchAck, decode_batch_acks
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command, encode_command
-from pymq.wire.dispatch import Peer, Reply, error_reply
+from pymq.wire.dispatch import Peer, error_reply
 from pymq.wire.headers.pop import (
     AckMessageHeader,
     ChangeInvisibleTimeAnswer,
@@ -39,6 +39,7 @@ from pymq.wire.headers.pop import (
     PopMessageAnswer,
     PopMessageHeader,
 )
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.messages.expressions import Expressions

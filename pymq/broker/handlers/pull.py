@@ -18,8 +18,9 @@ from pymq.errors import PymqError, Refusal
 from pymq.model import sysflag
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.messages.expressions import Expressions

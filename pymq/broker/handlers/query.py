@@ -10,8 +10,9 @@ from pymq.model.names import HIDDEN_TOPICS, hidden_text
 from pymq.model.record import decode_record
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.pull import QueryMessageAnswer, QueryMessageHeader, ViewMessageHeader
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.topics import TopicManager

@@ -21,7 +21,8 @@ from pymq.store.store import MessageStore
 from pymq.wire.bodies_replication import NO_TOKEN, JoinAnswer, JoinRequest, MetadataVersions
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
+from pymq.wire.reply import Reply
 
 
 class MasterReplicaHandlers:

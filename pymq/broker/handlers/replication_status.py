@@ -18,7 +18,8 @@ from pymq.wire.bodies_admin import encode_admin_body
 from pymq.wire.bodies_replication import StatusRequest
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.replication.status import StatusReport

@@ -20,8 +20,9 @@ from pymq.model.tables import TopicConfig
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, decode_command, encode_command
 from pymq.wire.command import request as make_request
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.send import PushReplyHeader, SendMessageAnswer
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer

@@ -15,13 +15,14 @@ from pymq.wire.bodies_admin import QueueOffsetEntry, QueueOffsetList, QueueOffse
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.command import request as make_request
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.admin import (
     TO_MAX_OFFSET_MS,
     CloneGroupOffsetHeader,
     ResetClientOffsetHeader,
     ResetOffsetHeader,
 )
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.clients import Client, ClientManager

@@ -24,8 +24,9 @@ from pymq.model.tables import PERM_WRITE, TopicConfig
 from pymq.model.transactions import is_half
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command, encode_command
-from pymq.wire.dispatch import Handler, Peer, Reply
+from pymq.wire.dispatch import Handler, Peer
 from pymq.wire.headers.send import SendMessageAnswer, SendMessageHeader, SendMessageV2Header
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.messages.retries import Retries

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from pymq.broker.messages.writer import NOT_WAITING
 from pymq.wire.command import Command, encode_command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.send import ConsumerSendMsgBackHeader
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.messages.retries import Retries

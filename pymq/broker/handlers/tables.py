@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from pymq.wire.admin_text import encode_table_in_steps
 from pymq.wire.bodies_client import encode_body
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.messages.delays import DelayService

@@ -17,8 +17,9 @@ from pymq.store.disk.timer_checkpoint import encode_timer_check
 from pymq.wire.bodies_client import encode_body
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command, encode_command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.send import RecallMessageAnswer, RecallMessageHeader
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer

@@ -20,8 +20,9 @@ from pymq.wire.bodies_admin import (
 from pymq.wire.bodies_client import PYMQ_LANGUAGE
 from pymq.wire.bodies_route import TopicList
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.admin import CreateTopicHeader, GetTopicConfigHeader, TopicHeader
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer

@@ -12,7 +12,8 @@ from pymq.model.record import StoredMessage
 from pymq.model.transactions import COMMIT, ROLLBACK, UNKNOWN, immunity_ms_of, target_of
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command, encode_command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer

@@ -47,7 +47,7 @@ class RequestModes:
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
                 f"this broker keeps the modes of {MODES_MAX} groups of topics, its limit: delete topics or groups that "
-                "nobody uses",
+                "are not in use",
             )
         self._state.change(lambda modes: modes.__setitem__(key, mode), done)
 

@@ -13,7 +13,8 @@ from typing import Generic, TypeVar
 from pymq.errors import PymqError, Refusal
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply, error_reply
+from pymq.wire.dispatch import Peer, error_reply
+from pymq.wire.reply import Reply
 
 log = logging.getLogger(__name__)
 

@@ -69,7 +69,7 @@ def reset(
     name: NameOption = ADMINISTRATOR,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Give a stopped broker an administrator with a new secret, when nobody knows one.
+    """Give a stopped broker an administrator with a new secret, when the secrets of all are lost.
 
     It needs the broker's files. A slave takes its master's users, so do it on the master.
     """

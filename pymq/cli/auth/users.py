@@ -111,7 +111,7 @@ def create(
         if file is not None and not dry_run:
             from pymq.offline.auth_files import write_credentials
 
-            write_credentials(file, name, secret)  # first: a user whose secret nobody has is of no use
+            write_credentials(file, name, secret)  # first: a user without its secret is of no use
         what = {"user": name, "type": kind, "credentials_file": str(file) if file else None}
         return await work.change(
             admin,

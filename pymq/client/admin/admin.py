@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from pymq.client.admin.asking import Asking
-from pymq.client.admin.auth import AuthAdmin
-from pymq.client.admin.brokers import BrokerAdmin
-from pymq.client.admin.cluster import ClusterAdmin
 from pymq.client.admin.connection import DEFAULT_TIMEOUT_S, AdminConnection
-from pymq.client.admin.draining import DrainAdmin
-from pymq.client.admin.filters import FilterAdmin
-from pymq.client.admin.groups import GroupAdmin
-from pymq.client.admin.instances import InstanceAdmin
-from pymq.client.admin.messages import MessageAdmin
-from pymq.client.admin.namesrv import NamesrvAdmin
-from pymq.client.admin.offsets import OffsetAdmin
-from pymq.client.admin.permissions import PermissionAdmin
-from pymq.client.admin.replication import ReplicationAdmin
-from pymq.client.admin.settings import SettingsAdmin
-from pymq.client.admin.topics import TopicAdmin
-from pymq.client.admin.traces import TraceAdmin
 from pymq.client.name_servers import parse_name_servers
-from pymq.client.tls import Tls
 from pymq.clock import Clock, SystemClock
-from pymq.security.credentials import Credentials
+
+if TYPE_CHECKING:
+    from pymq.client.admin.auth import AuthAdmin
+    from pymq.client.admin.brokers import BrokerAdmin
+    from pymq.client.admin.cluster import ClusterAdmin
+    from pymq.client.admin.draining import DrainAdmin
+    from pymq.client.admin.filters import FilterAdmin
+    from pymq.client.admin.groups import GroupAdmin
+    from pymq.client.admin.instances import InstanceAdmin
+    from pymq.client.admin.messages import MessageAdmin
+    from pymq.client.admin.namesrv import NamesrvAdmin
+    from pymq.client.admin.offsets import OffsetAdmin
+    from pymq.client.admin.permissions import PermissionAdmin
+    from pymq.client.admin.replication import ReplicationAdmin
+    from pymq.client.admin.settings import SettingsAdmin
+    from pymq.client.admin.topics import TopicAdmin
+    from pymq.client.admin.traces import TraceAdmin
+    from pymq.client.tls import Tls
+    from pymq.security.credentials import Credentials
 
 
 class Admin:
     """Admin calls by noun: ``cluster``, ``topics``, ``groups``, ``offsets``, ``draining``, ``filters``, ``brokers``,
     ``instances``, ``permissions``, ``settings``, ``replication``, ``messages``, ``traces``, ``auth``,
-    ``namesrv``.
+    ``namesrv``. A part is imported and made at its first use, because a command needs only a few.
 
     ``namesrv``: "host:port" texts, or one text with several joined by ``;``; without them NAMESRV_ADDR from the
     environment, else 127.0.0.1:9876. ``tls``: without it the environment's. ``timeout_s``: for each request.
@@ -56,26 +60,12 @@ class Admin:
         self._connection = AdminConnection(
             addresses, clock=clock or SystemClock(), timeout_s=timeout_s, credentials=credentials, tls=tls
         )
-        self.namesrv = NamesrvAdmin(self._connection)
-        self.cluster = ClusterAdmin(self._connection, Asking(is_partial=is_partial))
-        self.topics = TopicAdmin(self._connection, self.cluster)
-        self.groups = GroupAdmin(self._connection, self.cluster)
-        self.offsets = OffsetAdmin(self._connection, self.topics, self.groups)
-        self.draining = DrainAdmin(self.topics, self.groups, self.offsets)
-        self.brokers = BrokerAdmin(self._connection)
-        self.instances = InstanceAdmin(self.cluster, self.groups, self.brokers)
-        self.permissions = PermissionAdmin(self._connection, self.cluster, self.topics, self.brokers)
-        self.settings = SettingsAdmin(self._connection)
-        self.filters = FilterAdmin(self.cluster, self.topics, self.groups, self.brokers)
-        self.replication = ReplicationAdmin(self._connection, self.brokers)
-        self.messages = MessageAdmin(self._connection, self.topics)
-        self.traces = TraceAdmin(self.messages)
-        self.auth = AuthAdmin(self._connection)
+        self._asking = Asking(is_partial=is_partial)
 
     @property
     def unreached(self) -> dict[str, str]:
         """The names of brokers that were left out, each with the reason: without a master, or not to be reached."""
-        return self.cluster.asking.unreached
+        return self._asking.unreached
 
     @property
     def inherited(self) -> bool:
@@ -94,3 +84,108 @@ class Admin:
     async def close(self) -> None:
         """Ends all connections."""
         await self._connection.close()
+
+    @cached_property
+    def namesrv(self) -> NamesrvAdmin:
+        """Name servers: what they know, their values and their settings."""
+        from pymq.client.admin.namesrv import NamesrvAdmin
+
+        return NamesrvAdmin(self._connection)
+
+    @cached_property
+    def cluster(self) -> ClusterAdmin:
+        """Clusters and the brokers in them."""
+        from pymq.client.admin.cluster import ClusterAdmin
+
+        return ClusterAdmin(self._connection, self._asking)
+
+    @cached_property
+    def topics(self) -> TopicAdmin:
+        """Topics: names, routes, configuration and numbers of messages."""
+        from pymq.client.admin.topics import TopicAdmin
+
+        return TopicAdmin(self._connection, self.cluster)
+
+    @cached_property
+    def groups(self) -> GroupAdmin:
+        """Consumer groups: configuration, members and places."""
+        from pymq.client.admin.groups import GroupAdmin
+
+        return GroupAdmin(self._connection, self.cluster)
+
+    @cached_property
+    def offsets(self) -> OffsetAdmin:
+        """The offsets of consumer groups, and how to move them."""
+        from pymq.client.admin.offsets import OffsetAdmin
+
+        return OffsetAdmin(self._connection, self.topics, self.groups)
+
+    @cached_property
+    def draining(self) -> DrainAdmin:
+        """What groups have yet to read of a topic's queues."""
+        from pymq.client.admin.draining import DrainAdmin
+
+        return DrainAdmin(self.topics, self.groups, self.offsets)
+
+    @cached_property
+    def brokers(self) -> BrokerAdmin:
+        """Single brokers: their figures, and their cleaning."""
+        from pymq.client.admin.brokers import BrokerAdmin
+
+        return BrokerAdmin(self._connection)
+
+    @cached_property
+    def instances(self) -> InstanceAdmin:
+        """Connected producers and consumers."""
+        from pymq.client.admin.instances import InstanceAdmin
+
+        return InstanceAdmin(self.cluster, self.groups, self.brokers)
+
+    @cached_property
+    def permissions(self) -> PermissionAdmin:
+        """Brokers that name servers list as read-only."""
+        from pymq.client.admin.permissions import PermissionAdmin
+
+        return PermissionAdmin(self._connection, self.cluster, self.topics, self.brokers)
+
+    @cached_property
+    def settings(self) -> SettingsAdmin:
+        """Settings of brokers and name servers."""
+        from pymq.client.admin.settings import SettingsAdmin
+
+        return SettingsAdmin(self._connection)
+
+    @cached_property
+    def filters(self) -> FilterAdmin:
+        """Filter servers, and filters on topics."""
+        from pymq.client.admin.filters import FilterAdmin
+
+        return FilterAdmin(self.cluster, self.topics, self.groups, self.brokers)
+
+    @cached_property
+    def replication(self) -> ReplicationAdmin:
+        """Masters and slaves."""
+        from pymq.client.admin.replication import ReplicationAdmin
+
+        return ReplicationAdmin(self._connection, self.brokers)
+
+    @cached_property
+    def messages(self) -> MessageAdmin:
+        """Stored messages, by id or key."""
+        from pymq.client.admin.messages import MessageAdmin
+
+        return MessageAdmin(self._connection, self.topics)
+
+    @cached_property
+    def traces(self) -> TraceAdmin:
+        """The ways of messages."""
+        from pymq.client.admin.traces import TraceAdmin
+
+        return TraceAdmin(self.messages)
+
+    @cached_property
+    def auth(self) -> AuthAdmin:
+        """Users and what they may do."""
+        from pymq.client.admin.auth import AuthAdmin
+
+        return AuthAdmin(self._connection)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,10 +14,12 @@ from pymq.errors import ClosedError, PartialError, PymqError, RefusedError, Unre
 from pymq.model.route import BrokerData
 from pymq.net.client import RemotingClient
 from pymq.net.name_server_list import NameServerList
-from pymq.security.credentials import Credentials
 from pymq.wire.bodies_admin import encode_admin_body
 from pymq.wire.command import Command, request
 from pymq.wire.header import Header
+
+if TYPE_CHECKING:
+    from pymq.security.credentials import Credentials
 
 DEFAULT_TIMEOUT_S = 5.0
 

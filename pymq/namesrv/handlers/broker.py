@@ -21,7 +21,7 @@ from pymq.wire.bodies_registration import Registered, body_crc32, decode_registr
 from pymq.wire.bodies_route import KvTable, decode_route, encode_member_group
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.route import (
     BrokerHeartbeatHeader,
     BrokerIdentityHeader,
@@ -31,6 +31,7 @@ from pymq.wire.headers.route import (
     RegisterBrokerHeader,
     RegisterTopicHeader,
 )
+from pymq.wire.reply import Reply
 
 log = logging.getLogger(__name__)
 

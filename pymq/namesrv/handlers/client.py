@@ -9,8 +9,9 @@ from pymq.namesrv.table import RouteTable
 from pymq.wire.bodies_route import encode_route, wants_quoted_keys
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.route import RouteHeader
+from pymq.wire.reply import Reply
 
 
 class ClientPacketHandler:

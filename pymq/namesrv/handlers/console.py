@@ -13,7 +13,7 @@ from pymq.wire.bodies_client import encode_body
 from pymq.wire.bodies_route import KvTable, TopicList, encode_cluster_info
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.admin import ConfigAnswer, GetConfigHeader, UpdateConfigHeader
 from pymq.wire.headers.route import (
     AddWritePermAnswer,
@@ -26,6 +26,7 @@ from pymq.wire.headers.route import (
     PutKvHeader,
     WipeWritePermAnswer,
 )
+from pymq.wire.reply import Reply
 
 log = logging.getLogger(__name__)
 

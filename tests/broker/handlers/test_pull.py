@@ -12,8 +12,8 @@ from pymq.model.record import decode_records
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
-from pymq.wire.dispatch import Reply
 from pymq.wire.header import Header, encode_header
+from pymq.wire.reply import Reply
 from tests.broker.handlers.test_clients import beat
 from tests.broker.world import Caller, World
 

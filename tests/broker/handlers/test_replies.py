@@ -11,8 +11,8 @@ from pymq.model.properties import decode_properties
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Reply
 from pymq.wire.header import encode_header
+from pymq.wire.reply import Reply
 from tests.broker.disk import failing
 from tests.broker.handlers.test_send import fields
 from tests.broker.world import Caller, World

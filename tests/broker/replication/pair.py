@@ -15,7 +15,8 @@ from pymq.broker.wiring import broker_dispatcher
 from pymq.clock import ManualClock
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Dispatcher, Reply
+from pymq.wire.dispatch import Dispatcher
+from pymq.wire.reply import Reply
 from pymq.wire.streams import StreamHandler
 from tests.broker.world import ROOT, FakePeer, World, master_side, slave_side
 

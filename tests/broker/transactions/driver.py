@@ -12,7 +12,7 @@ from pymq.model.transactions import COMMIT, ROLLBACK
 from pymq.wire.bodies_client import HeartbeatData, ProducerData, encode_body
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.command import Command, encode_command
-from pymq.wire.dispatch import Reply
+from pymq.wire.reply import Reply
 from tests.broker.world import Caller, FakePeer, World
 
 GROUP = "PG"

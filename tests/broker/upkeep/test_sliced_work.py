@@ -11,7 +11,7 @@ from pymq.broker.upkeep.sliced_work import SLICE_S, WAITING_COUNT_MAX, SlicedWor
 from pymq.errors import NotFoundError, Refusal
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Reply
+from pymq.wire.reply import Reply
 from tests.broker.world import FakePeer
 
 REQUEST = Command(317, opaque=7, body=b"x" * 1000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,9 @@ import pytest
 from pymq.client.admin import Admin
 
 TEXT = (Path(__file__).parents[3] / "docs" / "client.md").read_text()
+ADMIN = Admin("127.0.0.1:1")
 PARTS = {
-    name: type(part)
-    for name, part in vars(Admin("127.0.0.1:1")).items()
-    if not name.startswith("_") and type(part).__module__.startswith("pymq.client.admin")
+    name: type(getattr(ADMIN, name)) for name, member in vars(Admin).items() if isinstance(member, cached_property)
 }
 CALLS = {
     f"admin.{name}.{method}": function

@@ -15,7 +15,7 @@ from pymq.testing.standalone import StandaloneProcess
 from pymq.wire.bodies_admin import HaClientRuntimeInfo, HaConnectionInfo, HaStatus
 from pymq.wire.bodies_replication import LogDigestsRequest
 from pymq.wire.codes import RequestCode
-from pymq.wire.dispatch import Reply
+from pymq.wire.reply import Reply
 from tests.client.fake_broker import FakeServer
 
 RUNTIME = {"commitLogMinOffset": "1073741824", "commitLogMaxOffset": "1073743000"}

@@ -15,7 +15,8 @@ import msgspec
 from pymq.clock import Clock
 from pymq.wire.bodies_replication import TEXT_LENGTH_MAX, MetadataTables
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
+from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.replication.replicated_tables import ReplicatedTable, Stamp

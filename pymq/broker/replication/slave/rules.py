@@ -14,7 +14,8 @@ from pymq.errors import Refusal
 from pymq.wire.access import any_user
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Handler, Peer, Reply, Route
+from pymq.wire.dispatch import Handler, Peer, Route
+from pymq.wire.reply import Reply
 
 _SENDS: Final = (
     RequestCode.SEND_MESSAGE,

@@ -14,7 +14,7 @@ from pymq.broker.replication.replicated_tables import ReplicatedTable, TableRead
 from pymq.clock import ManualClock
 from pymq.wire.bodies_replication import TEXT_LENGTH_MAX, MetadataTables
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Reply
+from pymq.wire.reply import Reply
 from tests.broker.world import FakePeer
 
 SLAVE = "10.0.0.2:10911"

@@ -16,7 +16,8 @@ from pymq.store.disk.timer_checkpoint import TimerCheckFile
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.dispatch import Peer
+from pymq.wire.reply import Reply
 from tests.broker.disk import failing
 from tests.broker.replication.pair import MASTER, Pair
 from tests.broker.world import ROOT, Caller, World

@@ -10,7 +10,7 @@ from pymq.broker.replication.slave.metadata_copy import WAIT_MS, HaClientAndTabl
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.wire.bodies_replication import HaClientState
 from pymq.wire.codes import RequestCode as Code
-from pymq.wire.dispatch import Reply
+from pymq.wire.reply import Reply
 from tests.broker.disk import failing
 from tests.broker.replication.pair import MASTER, Pair
 from tests.broker.world import Caller, World
