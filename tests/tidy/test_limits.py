@@ -1,4 +1,4 @@
-"""Limits of replication: each stands in docs/replication-protocol.md with its value, and in a test."""
+"""Limits of replication and Raft groups: each stands in its protocol page with its value, and in a test."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.tidy.sources import ROOT
 
@@ -18,19 +20,22 @@ PACKAGES = {
     "handlers/log_copy.py": "pymq/broker/handlers/log_copy.py",
 }
 REPLICATION = ROOT / "pymq" / "broker" / "replication"
+RAFT = ROOT / "pymq" / "broker" / "raft"
 NAME = re.compile(r"^([A-Z][A-Z0-9_]*(?:_MAX|_KEPT))\b.*=", re.MULTILINE)
 
 
-def path_of(module: str) -> Path:
-    return ROOT / PACKAGES[module] if module in PACKAGES else REPLICATION / module
+def modules_of(page: str) -> dict[str, Path]:
+    """Return module, as the page names it -> its path."""
+    if page == "raft-protocol.md":
+        return {str(path.relative_to(RAFT)): path for path in RAFT.rglob("*.py")}
+    own = {str(path.relative_to(REPLICATION)): path for path in REPLICATION.rglob("*.py")}
+    return own | {module: ROOT / path for module, path in PACKAGES.items()}
 
 
-def in_code() -> dict[tuple[str, str], int]:
+def in_code(page: str) -> dict[tuple[str, str], int]:
     """Return (module as the page names it, constant) -> value."""
-    modules = [*PACKAGES, *(str(path.relative_to(REPLICATION)) for path in REPLICATION.rglob("*.py"))]
     found: dict[Any, Any] = {}
-    for module in modules:
-        path = path_of(module)
+    for module, path in modules_of(page).items():
         names = NAME.findall(path.read_text(encoding="utf-8"))
         if names:
             loaded = import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
@@ -38,8 +43,8 @@ def in_code() -> dict[tuple[str, str], int]:
     return found
 
 
-def in_docs() -> dict[tuple[str, str], int]:
-    text = (ROOT / "docs" / "replication-protocol.md").read_text(encoding="utf-8")
+def in_docs(page: str) -> dict[tuple[str, str], int]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\S+\.py)` `(\w+)` \| (\S+?) ?([A-Za-z]*) \|", text, re.MULTILINE)
     return {(module, name): number(value) * UNITS[unit] for module, name, value, unit in rows}
 
@@ -49,15 +54,17 @@ def number(text: str) -> int:
     return int(base) ** int(power or 1)
 
 
-def test_each_limit_is_documented_with_its_value() -> None:
-    assert len(in_code()) > 20
-    assert in_docs() == in_code()
+@pytest.mark.parametrize(("page", "count"), [("replication-protocol.md", 20), ("raft-protocol.md", 9)])
+def test_each_limit_is_documented_with_its_value(page: str, count: int) -> None:
+    assert len(in_code(page)) > count
+    assert in_docs(page) == in_code(page)
 
 
-def test_each_limit_is_in_a_test() -> None:
+@pytest.mark.parametrize("page", ["replication-protocol.md", "raft-protocol.md"])
+def test_each_limit_is_in_a_test(page: str) -> None:
     tests = "".join(
         path.read_text(encoding="utf-8")
         for path in (ROOT / "tests").rglob("test_*.py")
         if path.name != Path(__file__).name
     )
-    assert not [name for _, name in in_code() if not re.search(rf"\b{name}\b", tests)]
+    assert not [name for _, name in in_code(page) if not re.search(rf"\b{name}\b", tests)]
