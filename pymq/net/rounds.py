@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from pymq.errors import ProtocolViolation
@@ -17,6 +17,14 @@ ROUND_S = 0.02
 HEAVY_S = 0.005  # a read that took longer makes its connection heavy: others go first,
 HEAVY_FACTOR = 1_000  # for so much longer, so that of up to so many such connections few are light at a time,
 HEAVY_MAX_S = 20.0  # but not longer than this.
+# What the system's part of a read costs, beside the time that :meth:`Connection.data_received` measures: copies, pages
+# for them, and packets that the peer sends when it learns of the room. Measured on loopback.
+READ_S_PER_BYTE = 0.5e-9
+# Connections in the midst of a large frame take turns, so that a round reads so much of such frames, and not a piece
+# from each of thousands.
+PIECE_BYTES_MIN = 16 * 1024  # a read of so much, without a whole frame, is a piece
+PIECE_BYTES = 64 * 1024  # of a connection whose next piece may have any size
+PIECES_BYTES_MAX = 4 * 1024 * 1024
 KIND_HEAVY_S = 1.0  # for which the kind of its request is heavy too. That counts for connections that are new.
 KIND_FRAME_BYTES_MAX = 64 * 1024  # a longer request is not looked at
 HEAVY_KINDS_MAX = 100
@@ -31,32 +39,52 @@ class Resting(Protocol):
         """Continues for a slice of time. It may rest again."""
         ...
 
+    def rest_in_frame(self) -> None:
+        """Rests if it is in the midst of a frame, or has sent none so far."""
+        ...
+
 
 class Rounds:
     """Continues resting connections in their order, between the event loop's looks at others."""
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], None], turns: TurnWatch) -> None:
         """``call_soon`` runs a function in the loop's next round; ``turns`` has the time."""
-        self.read_s = 0.0  # the time that reads have taken in this round
+        self.read_s = 0.0  # the time that reads have taken in this round, with the system's part
         self._call_soon = call_soon
         self._turns = turns
         self._light: deque[Resting] = deque()
         self._heavy: deque[Resting] = deque()
+        self._in_pieces: deque[tuple[Resting, int]] = deque()  # each with the bytes of its last read
         self._is_scheduled = False
+        self._has_ended_reads = False
         self._heavy_kinds: dict[int, float] = {}  # request code -> until when
 
     @property
     def resting_count(self) -> int:
         """The number of connections that rest."""
-        return len(self._light) + len(self._heavy)
+        return len(self._light) + len(self._heavy) + len(self._in_pieces)
 
-    def rest(self, connection: Resting, *, is_heavy: bool) -> None:
+    def rest(self, connection: Resting, *, is_heavy: bool, piece_bytes: int = 0) -> None:
         """Continues with ``connection`` in a later round, after those that rest already. Call it once for each rest.
 
-        Heavy connections come after the others.
+        Heavy connections come after the others, and then those whose last read was a piece of a frame: ``piece_bytes``,
+        0 when frames wait.
         """
-        (self._heavy if is_heavy else self._light).append(connection)
+        if piece_bytes >= PIECE_BYTES_MIN:
+            self._in_pieces.append((connection, piece_bytes))
+        else:
+            (self._heavy if is_heavy else self._light).append(connection)
         self._schedule()
+
+    def end_reads(self, connections: Iterable[Resting]) -> None:
+        """Has connections in the midst of a frame rest, once a round: the loop reads from all that have sent something.
+
+        A look at thousands of them takes some ms, the reads of their pieces hundreds.
+        """
+        if not self._has_ended_reads:
+            self._has_ended_reads = True
+            for connection in connections:
+                connection.rest_in_frame()
 
     def note_heavy(self, frames: list[bytes], took_s: float, now_s: float) -> float:
         """Takes note that serving ``frames`` took more than HEAVY_S. Returns until when their connection is heavy."""
@@ -85,8 +113,9 @@ class Rounds:
             self._call_soon(self._continue)
 
     def _continue(self) -> None:
-        """Serves resting connections for ROUND_S; one of the heavy ones in any case."""
-        self._is_scheduled = False
+        """Serves resting connections for ROUND_S; one of the heavy ones and one in pieces in any case."""
+        self._is_scheduled = self._has_ended_reads = False
+        self.read_s = 0.0
         end_s = self._turns.now_s() + ROUND_S
         try:
             for queue in (self._light, self._heavy):
@@ -94,9 +123,20 @@ class Rounds:
                     if self._turns.now_s() >= end_s and (number or queue is self._light):
                         break
                     queue.popleft().end_rest()
+            self._continue_pieces(end_s)
         finally:
-            if self._light or self._heavy:
+            if self.resting_count:
                 self._schedule()
+
+    def _continue_pieces(self, end_s: float) -> None:
+        """Has the next pieces of frames read, PIECES_BYTES_MAX together if they are as large as the last ones."""
+        left_bytes = PIECES_BYTES_MAX
+        for _ in range(len(self._in_pieces)):
+            connection, piece_bytes = self._in_pieces.popleft()
+            connection.end_rest()
+            left_bytes -= piece_bytes
+            if left_bytes <= 0 or self._turns.now_s() >= end_s:
+                break
 
 
 def _code(frame: bytes) -> int | None:

@@ -26,11 +26,11 @@ from pymq.net.freed_memory import FreedMemory
 from pymq.net.limits import ServerLimits
 from pymq.net.listener import Listeners
 from pymq.net.memory_budget import MemoryBudget
-from pymq.net.rounds import HEAVY_S, NEW, ROUND_S, SLICE_S, STEP_FRAMES, Rounds
+from pymq.net.rounds import HEAVY_S, NEW, PIECE_BYTES, READ_S_PER_BYTE, ROUND_S, SLICE_S, STEP_FRAMES, Rounds
 from pymq.net.tls import ServerTls, verified_certificate
 from pymq.net.turn_watch import TurnWatch
 from pymq.net.unread import take_unread
-from pymq.net.writing import write_frames
+from pymq.net.writing import EARLY_FLUSH_BYTES, UNCOUNTED_BYTES_MAX, write_frames
 from pymq.wire.command import FLAG_ONEWAY, Command, decode_command, encode_command
 from pymq.wire.dispatch import Dispatcher
 from pymq.wire.framing import FrameBuffer
@@ -39,11 +39,6 @@ from pymq.wire.reply import Reply
 log = logging.getLogger(__name__)
 
 SWEEP_PERIOD_S = 1.0
-# Answers of this size are written at once and not at the turn's end, so that the budget counts them in the same turn.
-EARLY_FLUSH_BYTES = 32 * 1024
-# A write of this size to a peer that has read everything is not counted in the memory budget, which saves a few calls a
-# turn. By the default connectionCountMax, these writes together stay below 10 MiB.
-UNCOUNTED_BYTES_MAX = 1024
 
 # Takes (connection, payload). Returns True when it has handled the frame, False when the dispatcher must.
 FastPath = Callable[["Connection", bytes], bool]
@@ -218,8 +213,7 @@ class Connection(asyncio.Protocol):
         self.address, self.host_bytes = format_address(self.host, port), pack_host(self.host, port)
         self.client_certificate = verified_certificate(transport)
         transport.set_write_buffer_limits(high=self._server.limits.write_pause_bytes)  # type: ignore[attr-defined]
-        reason = self._server.admit(self, transport)
-        if reason is not None:
+        if (reason := self._server.admit(self, transport)) is not None:
             self.abort(reason)
 
     def data_received(self, data: bytes) -> None:
@@ -256,14 +250,17 @@ class Connection(asyncio.Protocol):
         if frames:
             server.schedule_turn_end()
         took_s = turns.now_s() - begun_s
-        server.rounds.read_s += took_s
+        rounds = server.rounds
+        rounds.read_s += took_s + len(data) * READ_S_PER_BYTE
         if took_s > HEAVY_S:
             self._note_time(took_s, begun_s, frames)
         elif self._heavy_until_s == NEW and frames and not self._held:
             self._heavy_until_s = 0.0
         # The loop may read many times from one connection before it looks at others.
-        if server.rounds.read_s >= ROUND_S and not self._is_resting:
-            self._rest()
+        if rounds.read_s >= ROUND_S:
+            self._rest(0 if frames else len(data))
+            if rounds.read_s >= 2 * ROUND_S:
+                rounds.end_reads(server.connections)
 
     def _note_time(self, took_s: float, begun_s: float, frames: list[bytes]) -> None:
         """Takes note of a time that serving ``frames`` took, if others felt it."""
@@ -307,12 +304,18 @@ class Connection(asyncio.Protocol):
         if frames:
             self._buffers.note_waiting(frames)
 
-    def _rest(self) -> None:
-        """Reads and serves nothing until the server's next round."""
+    def _rest(self, piece_bytes: int = 0) -> None:
+        """Reads and serves nothing until a later round. ``piece_bytes``: what a read brought that ended no frame."""
         if not self._is_resting and not self.closed:
             self._is_resting = True
             self._pause_reading()
-            self._server.rounds.rest(self, is_heavy=self._server.rounds.is_heavy(self._heavy_until_s, self._held))
+            rounds = self._server.rounds
+            rounds.rest(self, is_heavy=rounds.is_heavy(self._heavy_until_s, self._held), piece_bytes=piece_bytes)
+
+    def rest_in_frame(self) -> None:
+        """Rests if it is in the midst of a frame, or has sent none so far."""
+        if not self._held and (self._buffers.unfinished or self._heavy_until_s == NEW):
+            self._rest(PIECE_BYTES)
 
     def end_rest(self) -> None:
         """Continues with the waiting frames, then with reading."""
@@ -323,8 +326,7 @@ class Connection(asyncio.Protocol):
         """Continues with the waiting frames, once the answers to earlier ones are written."""
         if self.closed or self._paused:
             return
-        frames = list(self._held)
-        self._held.clear()
+        frames, self._held = list(self._held), deque()
         self._buffers.note_waiting([])
         begun_s = self._server.turns.begin()
         try:
@@ -381,8 +383,7 @@ class Connection(asyncio.Protocol):
 
     def _serve_unread(self) -> None:
         """Serves what came before the connection broke, as the other commits of a client that commits and leaves."""
-        unread = take_unread(self._transport)
-        if unread:
+        if unread := take_unread(self._transport):
             self.data_received(unread)
         self._serve_held(inf)  # no later round will
 

@@ -37,14 +37,20 @@ class FrameBuffer:
 
         Raises ProtocolViolation for an impossible length.
         """
-        if self.pending_size_bytes:
-            self._add(data)
-            if self.pending_size_bytes < self._wanted:
-                return []
-            data = b"".join((*self._parts, self._small))
-            self.clear()
         frames: list[bytes] = []
         at, end = 0, len(data)
+        if self.pending_size_bytes:
+            missing = self._wanted - self.pending_size_bytes
+            if end < missing:
+                self._add(data)
+                return frames
+            if self._wanted > 4:
+                frames.append(self._end(data[:missing]))
+                at = missing
+            else:
+                data = bytes(self._small) + data
+                end = len(data)
+            self.clear()
         wanted = 4
         while end - at >= 4:
             size = int.from_bytes(data[at : at + 4], "big")
@@ -62,6 +68,11 @@ class FrameBuffer:
         if rest:
             self._add(rest)
         return frames
+
+    def _end(self, data: bytes) -> bytes:
+        """Returns the payload that ``data`` ends. Its bytes are copied once, however many they are."""
+        pieces: list[bytes | bytearray] = [*self._parts, self._small, data]
+        return b"".join((memoryview(pieces[0])[4:], *pieces[1:]))
 
     def _add(self, data: bytes) -> None:
         self.pending_size_bytes += len(data)

@@ -14,6 +14,8 @@ from pymq.net.rounds import (
     KIND_FRAME_BYTES_MAX,
     KIND_HEAVY_S,
     NEW,
+    PIECE_BYTES_MIN,
+    PIECES_BYTES_MAX,
     ROUND_S,
     Rounds,
 )
@@ -42,16 +44,23 @@ class Loop:
 class Conversation:
     """A connection that works for a time and rests again, so many times."""
 
-    def __init__(self, loop: Loop, name: str, work_s: float, count: int, *, is_heavy: bool = False) -> None:
-        self.loop, self.name, self.work_s, self.count, self.is_heavy = loop, name, work_s, count, is_heavy
-        loop.rounds.rest(self, is_heavy=is_heavy)
+    def __init__(
+        self, loop: Loop, name: str, work_s: float, count: int, *, is_heavy: bool = False, piece_bytes: int = 0
+    ) -> None:
+        self.loop, self.name, self.work_s, self.count = loop, name, work_s, count
+        self.is_heavy, self.piece_bytes = is_heavy, piece_bytes
+        self.rested_count = 0
+        loop.rounds.rest(self, is_heavy=is_heavy, piece_bytes=piece_bytes)
+
+    def rest_in_frame(self) -> None:
+        self.rested_count += 1
 
     def end_rest(self) -> None:
         self.loop.served.append(self.name)
         self.loop.now_s += self.work_s
         self.count -= 1
         if self.count:
-            self.loop.rounds.rest(self, is_heavy=self.is_heavy)
+            self.loop.rounds.rest(self, is_heavy=self.is_heavy, piece_bytes=self.piece_bytes)
 
 
 def test_connections_continue_in_turn_once_a_round() -> None:
@@ -78,12 +87,44 @@ def test_light_connections_go_first_and_one_heavy_one_goes_in_every_round() -> N
     assert [loop.run_round() for _ in range(6)] == ["abX", "abY", "Z", "X", "Y", "Z"]
 
 
+def test_a_round_reads_a_few_mib_of_unfinished_frames_after_all_others() -> None:
+    loop = Loop()
+    for name in "ABC":
+        Conversation(loop, name, 0.0, 2, piece_bytes=PIECES_BYTES_MAX // 2)
+    Conversation(loop, "a", 0.0, 2)
+    Conversation(loop, "s", 0.0, 1, piece_bytes=PIECE_BYTES_MIN - 1)
+    assert loop.rounds.resting_count == 5
+    assert [loop.run_round() for _ in range(4)] == ["asAB", "aCA", "BC", ""]
+
+
+def test_unfinished_frames_end_with_the_round_but_one_goes_on_in_every_round() -> None:
+    loop = Loop()
+    for name in "AB":
+        Conversation(loop, name, 0.0, 1, piece_bytes=PIECE_BYTES_MIN)
+    Conversation(loop, "a", ROUND_S, 1)
+    assert [loop.run_round() for _ in range(3)] == ["aA", "B", ""]
+
+
+def test_connections_in_the_midst_of_frames_rest_once_a_round() -> None:
+    loop = Loop()
+    others = [Conversation(loop, name, 0.0, 1) for name in "ab"]
+    loop.rounds.read_s = 1.0
+    for _ in range(2):
+        loop.rounds.end_reads(others)
+    assert [other.rested_count for other in others] == [1, 1]
+    assert loop.run_round() == "ab" and loop.rounds.read_s == 0.0
+    loop.rounds.end_reads(others)
+    assert [other.rested_count for other in others] == [2, 2]
+
+
 def test_an_error_does_not_end_the_rounds() -> None:
     loop = Loop()
 
     class Broken:
         def end_rest(self) -> None:
             raise RuntimeError("a bug")
+
+        def rest_in_frame(self) -> None: ...
 
     loop.rounds.rest(Broken(), is_heavy=False)
     Conversation(loop, "a", 0.0, 1)

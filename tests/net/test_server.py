@@ -12,8 +12,8 @@ import pytest
 from pymq.clock import ManualClock, SystemClock
 from pymq.errors import ProtocolViolation
 from pymq.net.limits import ServerLimits
-from pymq.net.memory_budget import MemoryBudget
-from pymq.net.rounds import SLICE_S
+from pymq.net.memory_budget import UNFINISHED_FRAMES, MemoryBudget
+from pymq.net.rounds import PIECE_BYTES, PIECE_BYTES_MIN, READ_S_PER_BYTE, ROUND_S, SLICE_S
 from pymq.net.server import Connection, Server
 from pymq.net.writing import JOINED_BYTES_MAX
 from pymq.wire.access import any_user
@@ -463,3 +463,37 @@ def test_a_connection_that_ends_while_it_rests_is_forgotten() -> None:
         assert not fixture.server.rounds.resting_count
 
     run(body, fixture)
+
+
+def test_connections_in_the_midst_of_a_frame_take_turns_once_the_loop_has_read_for_long() -> None:
+    raw = encode_command(Command(ECHO, opaque=1, body=bytes(64 * 1024)))
+
+    async def body(fixture: Fixture, port: int) -> None:
+        rounds = fixture.server.rounds
+        large, idle, other = [await fixture.connect(port) for _ in range(3)]
+        for client in (idle, other):
+            client.send(Command(ECHO))
+            await client.receive()
+        large.writer.write(raw[:PIECE_BYTES_MIN])
+        await until(lambda: fixture.server.budget.held[UNFINISHED_FRAMES] == PIECE_BYTES_MIN)
+        rested: list[int] = []
+        rest = rounds.rest
+        rounds.rest = lambda *of, **how: (rested.append(how["piece_bytes"]), rest(*of, **how))[1]  # type: ignore[method-assign]
+        rounds.read_s = 2 * ROUND_S
+        other.send(Command(ECHO, opaque=2))
+        assert (await other.receive() or Command(0)).opaque == 2
+        assert sorted(rested) == [0, PIECE_BYTES], "the one that sent, and the one with a frame; not the idle one"
+        large.writer.write(raw[PIECE_BYTES_MIN:])
+        assert (await large.receive() or Command(0)).opaque == 1
+
+    run(body)
+
+
+def test_bytes_count_as_time_of_the_loop() -> None:
+    async def body(fixture: Fixture, port: int) -> None:
+        client = await fixture.connect(port)
+        client.writer.write((1 << 20).to_bytes(4, "big") + bytes(100_000))
+        await until(lambda: fixture.server.budget.held[UNFINISHED_FRAMES] == 100_004)
+        assert fixture.server.rounds.read_s > 100_004 * READ_S_PER_BYTE
+
+    run(body)
