@@ -27,11 +27,10 @@ from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, HastenJob, Job
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.model.ids import UniqueIdMaker
-from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from pymq.net.memory_budget import MemoryBudget
 from pymq.security.gatekeeper import Gatekeeper
-from pymq.store.store import MessageStore, tags_codes
+from pymq.store.store import MessageStore, QueueView, tags_codes
 from pymq.wire.dispatch import Peer
 
 POP_JOB = "waiting pops"
@@ -209,18 +208,20 @@ class MessageRequests:
         self.long_polls.disconnect(peer)
         self.pop_polls.disconnect(peer)
 
-    def _on_arrival(self, topic: str, queue_id: int, max_offset: int, units: bytes) -> None:
+    def _on_arrival(self, queue: QueueView, units: bytes) -> None:
+        topic, queue_id = queue.topic, queue.queue_id
         if self.long_polls.is_waited_for(topic, queue_id):
-            first = max_offset - len(units) // UNIT_SIZE_BYTES
+            codes = tags_codes(queue.listed(units))
+            first = queue.max_offset - len(codes)
             self.long_polls.on_arrival(
                 topic,
                 queue_id,
-                tags_codes(units),
+                codes,
                 lambda message_filter: self._reader.any_accepted(topic, queue_id, first, message_filter),
             )
         if self.pop_polls.is_waited_for(topic):
-            self.pop_polls.on_arrival(topic, queue_id, frozenset(tags_codes(units)))
+            self.pop_polls.on_arrival(topic, queue_id, frozenset(tags_codes(queue.listed(units))))
         if topic == SCHEDULE_TOPIC and self._is_master:
-            self._delays.on_arrival(topic, queue_id, max_offset, tags_codes(units))
+            self._delays.on_arrival(topic, queue_id, queue.max_offset, tags_codes(queue.listed(units)))
         elif topic == TIMER_TOPIC:
-            self._timers.on_arrival(max_offset)
+            self._timers.on_arrival(queue.max_offset)

@@ -20,9 +20,8 @@ from pymq.model.layout import (
     BATCH_ENTRY_SIZES,
     INNER_COUNT_MAX,
     PROPERTIES_LENGTH_BYTES,
-    PROPERTIES_SIZE_MAX_BYTES,
-    UNIFORM_ENTRIES_MAX,
-    uniform_batch_entries,
+    UniformEntries,
+    uniform_entries,
 )
 from pymq.model.properties import INNER_NUM, find_property
 from pymq.model.record import (
@@ -60,40 +59,34 @@ def message_count(sys_flag: int, properties: bytes) -> int:
     return min(max(int(text), 1), INNER_COUNT_MAX)
 
 
-def sized_entries(entries: bytes) -> tuple[int, int]:
+def sized_entries(frame: bytes, at: int = 0) -> tuple[int, int]:
     """Return the number of entries of a batch request's body, and the bytes of the longest properties.
 
-    Zeros when the entries don't add up, or there is none: then :func:`~pymq.model.record.decode_batch` says why.
+    The body is what stands in ``frame`` from ``at`` on. Zeros when the entries don't add up, or there is none: then
+    :func:`~pymq.model.record.decode_batch` says why.
     """
-    uniform = _uniform(entries)
-    return _areas(entries)[:2] if uniform is None else uniform[:2]
+    uniform = _uniform(frame, at)
+    return _areas(frame[at:])[:2] if uniform is None else (uniform.entry_count, uniform.properties_size)
 
 
-def own_properties(entries: bytes) -> tuple[int, int, bytes]:
+def own_properties(frame: bytes, at: int = 0) -> tuple[int, int, bytes]:
     """Return what :func:`sized_entries` returns, and all properties: back to back, each behind its length."""
-    uniform = _uniform(entries)
+    uniform = _uniform(frame, at)
     if uniform is None:
-        return _areas(entries)
-    count, longest, areas = uniform
-    return count, longest, b"".join(areas.unpack(entries))
+        return _areas(frame[at:])
+    return uniform.entry_count, uniform.properties_size, b"".join(uniform.areas.unpack_from(frame, at))
 
 
-def _uniform(entries: bytes) -> tuple[int, int, struct.Struct] | None:
-    """Return the number of entries, the bytes of each one's properties, and what takes these out.
-
-    None unless all entries have the same lengths, as in most batches.
-    """
-    if len(entries) < BATCH_ENTRY_OVERHEAD_BYTES:
+def _uniform(frame: bytes, at: int) -> UniformEntries | None:
+    """Return what reads the entries from ``at`` on, None unless all have the same lengths, as in most batches."""
+    total = len(frame) - at
+    if total < BATCH_ENTRY_OVERHEAD_BYTES:
         return None
-    size, _, body_size = BATCH_ENTRY_SIZES.unpack_from(entries)
-    own_size = size - BATCH_ENTRY_OVERHEAD_BYTES - body_size
-    if body_size < 0 or not 0 <= own_size <= PROPERTIES_SIZE_MAX_BYTES:
+    size, _, body_size = BATCH_ENTRY_SIZES.unpack_from(frame, at)
+    if size < BATCH_ENTRY_OVERHEAD_BYTES or total % size:
         return None
-    count, rest = divmod(len(entries), size)
-    if rest or count > UNIFORM_ENTRIES_MAX:
-        return None
-    found = uniform_batch_entries(body_size, own_size, count)
-    return (count, own_size, found.areas) if found.lengths.unpack(entries) == found.wanted else None
+    found = uniform_entries(size, body_size, total // size)
+    return found if found is not None and found.lengths.unpack_from(frame, at) == found.wanted else None
 
 
 def _areas(entries: bytes) -> tuple[int, int, bytes]:

@@ -115,20 +115,26 @@ class UniformEntries(NamedTuple):
     a sound batch. ``areas`` takes out the properties with their length.
     """
 
+    entry_count: int
+    properties_size: int
     lengths: struct.Struct
     wanted: tuple[int, ...]
     areas: struct.Struct
 
 
 @lru_cache(maxsize=32)  # of 100 KB each at most
-def uniform_batch_entries(body_size: int, properties_size: int, count: int) -> UniformEntries:
-    """Return what reads ``count`` entries with these sizes."""
-    assert count <= UNIFORM_ENTRIES_MAX
+def uniform_entries(size: int, body_size: int, count: int) -> UniformEntries | None:
+    """Return what reads ``count`` entries of ``size`` bytes with these bodies; None when they can't have that size."""
+    properties_size = size - BATCH_ENTRY_OVERHEAD_BYTES - body_size
+    if body_size < 0 or not 0 <= properties_size <= PROPERTIES_SIZE_MAX_BYTES or count > UNIFORM_ENTRIES_MAX:
+        return None
     before = BATCH_ENTRY_BODY_AT + body_size
     area_size = PROPERTIES_LENGTH_BYTES + properties_size
     return UniformEntries(
+        count,
+        properties_size,
         struct.Struct(">" + f"i12xi{body_size}xH{properties_size}x" * count),
-        (before + area_size, body_size, properties_size) * count,
+        (size, body_size, properties_size) * count,
         struct.Struct(f"{before}x{area_size}s" * count),
     )
 
@@ -151,6 +157,7 @@ EXT_ADDRESS_MAX = -2147483649  # a tags code at or below it is an address in con
 BATCH_UNIT = struct.Struct(">qiqqqhii")
 BATCH_UNIT_SIZE_BYTES = 46
 BATCH_UNIT_RANGE = struct.Struct(">28xqh8x")  # first queue offset, messages
+BATCH_UNIT_PLACE = struct.Struct(">q20xqh8x")  # physical offset, first queue offset, messages
 NOT_COMPACTED = -1  # the compacted offset of every unit: PyMQ compacts no topic
 INNER_COUNT_MAX = 32767  # messages of one inner batch
 

@@ -472,7 +472,7 @@ class MessageStore(StoreReader):
             self._index.bulk_ready = ready
 
     def add_arrival_listener(self, listener: ArrivalListener) -> None:
-        """Call ``listener(topic, queue_id, max_offset, units)`` for each queue at the end of each commit."""
+        """Call ``listener(queue, units)`` for each queue that grew, at the end of each commit."""
         self._appender.listeners.append(listener)
 
     def plain_stager(self) -> PlainStager:

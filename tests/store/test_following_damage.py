@@ -185,7 +185,7 @@ def test_a_queue_that_restarts_on_the_master_restarts_on_the_slave() -> None:
     slave = opened()
     follower = slave.follow()
     heard: list[tuple[str, int, int]] = []
-    slave.add_arrival_listener(lambda topic, queue_id, end, units: heard.append((topic, end, len(units) // 20)))
+    slave.add_arrival_listener(lambda queue, units: heard.append((queue.topic, queue.max_offset, len(units) // 20)))
     copy(follower, master)
     assert slave.max_offset("T", 0) == 30  # it may be damage
     heard.clear()

@@ -29,6 +29,9 @@ _TEMPLATE_SIZE_MAX_BYTES = 1024  # a longer header is decoded each time
 ONE = 1
 BATCH = 2
 
+_JSON_KINDS = {_JSON_ONE: ONE, _JSON_BATCH: BATCH}
+_BINARY_KINDS = {_BINARY_ONE: ONE, _BINARY_BATCH: BATCH}
+
 
 class SendExt(msgspec.Struct, gc=False):
     """The fields by their wire letters (see :data:`pymq.wire.headers.send.V2_LETTERS`)."""
@@ -81,13 +84,9 @@ def kind_of(payload: bytes) -> int:
     """Return ONE or BATCH for a frame that may be a plain send, 0 for any other."""
     serialize = payload[0]
     if serialize == SERIALIZE_JSON:
-        if payload.startswith(_JSON_ONE, 4):
-            return ONE
-        return BATCH if payload.startswith(_JSON_BATCH, 4) else 0
+        return _JSON_KINDS.get(payload[4:16], 0)
     if serialize == SERIALIZE_ROCKETMQ:
-        if payload.startswith(_BINARY_ONE, 4):
-            return ONE
-        return BATCH if payload.startswith(_BINARY_BATCH, 4) else 0
+        return _BINARY_KINDS.get(payload[4:6], 0)
     return 0
 
 

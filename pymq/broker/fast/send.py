@@ -69,10 +69,7 @@ _BINARY_FIELDS = (
     b"\x00\x05msgId%b%b\x00\x07queueId\x00\x00\x00%c%b\x00\x0bqueueOffset\x00\x00\x00%c%b"
     b"\x00\x0dtransactionId%b%b\x00\x0aMSG_REGION\x00\x00\x00\x0dDefaultRegion\x00\x08TRACE_ON\x00\x00\x00\x04true"
 )
-_JSON_INNER = _JSON_ANSWER.replace(b'"transactionId":"%b"', b'"transactionId":"%b","batchUniqId":"%b"')
-_BINARY_INNER = _BINARY_FIELDS.replace(
-    b"\x00\x0dtransactionId%b%b", b"\x00\x0dtransactionId%b%b\x00\x0bbatchUniqId%b%b"
-)
+_JSON_INNER = _JSON_ONE.replace(b'"transactionId":"%b"', b'"transactionId":"%b","batchUniqId":"%b"')
 # Of a batch without a key of its own.
 _JSON_KEYLESS = _JSON_ANSWER.replace(b'"transactionId":"%b",', b"")
 _BINARY_KEYLESS = _BINARY_FIELDS.replace(b"\x00\x0dtransactionId%b%b", b"")
@@ -80,6 +77,7 @@ _BINARY_ONE = (
     b"\x00\x05msgId\x00\x00\x00\x20%b%016X\x00\x07queueId\x00\x00\x00%c%b\x00\x0bqueueOffset\x00\x00\x00%c%b"
     + _BINARY_FIELDS[_BINARY_FIELDS.index(b"\x00\x0dtransactionId") :]
 )
+_BINARY_INNER = _BINARY_ONE.replace(b"\x00\x0dtransactionId%b%b", b"\x00\x0dtransactionId%b%b\x00\x0bbatchUniqId%b%b")
 _BINARY_HEAD_SIZE_BYTES = 21
 # The frame's length, the header's and its codec, code, language, version, opaque, flag, lengths of remark and fields
 _BINARY_FRAME_HEAD = struct.Struct(">iIhBhiiii")
@@ -109,6 +107,7 @@ class FastSends:
         self._writer = writer
         self._stager = stager
         self._stage = stager.stage
+        self._stage_inner = stager.stage_inner
         self._targets = targets
         self._timer_puts = timer_puts
         self._halves = halves
@@ -176,7 +175,12 @@ class FastSends:
                 )
             if kind == ONE and not ext.m:
                 return self._one(connection, payload[body_at:], head, ext, raw, unique_key, is_json)
-            return kind == BATCH and self._batch(connection, payload[body_at:], head, ext, raw, unique_key, is_json)
+            if kind != BATCH:
+                return False
+            inner = self._targets.get_inner((ext.b, ext.e))
+            if inner is not None:
+                return self._inner(inner, connection, payload, body_at, head, ext, raw, unique_key, is_json)
+            return self._batch(connection, payload, body_at, head, ext, raw, unique_key, is_json)
         except StoreError:
             return False  # nothing is staged: the plain path meets the same error and answers with it
 
@@ -287,7 +291,8 @@ class FastSends:
     def _batch(
         self,
         connection: Connection,
-        body: bytes,
+        payload: bytes,
+        body_at: int,
         head: SendHead,
         ext: SendExt,
         raw: bytes,
@@ -297,9 +302,9 @@ class FastSends:
         place = ext.b, ext.e
         target = self._targets.get(place)
         if target is None:
-            inner = self._targets.get_inner(place) or self._targets.find_inner(*place)
+            inner = self._targets.find_inner(*place)
             if inner is not None:
-                return self._inner(inner, connection, body, head, ext, raw, unique_key, is_json)
+                return self._inner(inner, connection, payload, body_at, head, ext, raw, unique_key, is_json)
             target = self._targets.find(*place)
         if target is None:
             return False
@@ -310,7 +315,7 @@ class FastSends:
         queue_offset = queue.next_offset
         placed = self._stager.stage_batch(
             queue,
-            body,
+            payload[body_at:],
             shared,
             ext.f & _NO_TRANSACTION,
             ext.g,
@@ -346,29 +351,38 @@ class FastSends:
         self,
         target: InnerTarget,
         connection: Connection,
-        body: bytes,
+        payload: bytes,
+        body_at: int,
         head: SendHead,
         ext: SendExt,
         raw: bytes,
         unique_key: bytes,
         is_json: bool,
     ) -> bool:
-        """Do as :meth:`_batch` for a batch that stays one record."""
+        """Do as :meth:`_batch` for a batch that stays one record. Its body stays where it is in the payload."""
         if not unique_key:
             return False
-        if _L in body or _M in body:
-            count, own_size, owns = own_properties(body)
+        if payload.find(_L, body_at) >= 0 or payload.find(_M, body_at) >= 0:
+            count, own_size, owns = own_properties(payload, body_at)
             if (_L in owns or _M in owns) and any(unusual in owns for unusual in _UNUSUAL_BYTES):
                 return False
         else:
-            count, own_size = sized_entries(body)
+            count, own_size = sized_entries(payload, body_at)
         stored = raw + self._enrichment
         longest = len(stored) + max(own_size, INNER_PROPERTIES_SIZE_MAX_BYTES)
         if not 0 < count <= self._config.batch_count_max or longest > PROPERTIES_SIZE_MAX_BYTES:
             return False
         queue = target.queue
-        physical_offset, size, queue_offset = self._stager.stage_inner(
-            queue, body, stored, raw, ext.h, ext.f & _NO_TRANSACTION, ext.g, connection.host_bytes, count
+        physical_offset, size, queue_offset = self._stage_inner(
+            queue,
+            memoryview(payload)[body_at:],
+            stored,
+            raw,
+            ext.h,
+            ext.f & _NO_TRANSACTION,
+            ext.g,
+            connection.host_bytes,
+            count,
         )
         meter = target.meter
         meter.count += count
@@ -378,14 +392,15 @@ class FastSends:
         self.count += 1
         if head.flag & FLAG_ONEWAY:
             return True
-        message_id = self._host_hex + b"%016X" % physical_offset
+        host, opaque = self._host_hex, head.opaque
         if is_json:
-            answer = _JSON_INNER % (message_id, queue.queue_id, queue_offset, unique_key, unique_key, head.opaque)
-            frame = _json_frame(answer)
+            answer = _JSON_INNER % (host, physical_offset, queue.queue_id, queue_offset, unique_key, unique_key, opaque)
+            frame = FRAME_HEAD.pack(4 + len(answer), len(answer)) + answer
         else:
-            number, offset, key_size = b"%d" % queue.queue_id, b"%d" % queue_offset, _I32.pack(len(unique_key))
-            fields = (_I32.pack(len(message_id)), message_id, len(number), number, len(offset), offset)
-            frame = _binary_frame(head.opaque, _BINARY_INNER % (*fields, key_size, unique_key, key_size, unique_key))
+            number, offset = b"%d" % queue.queue_id, b"%d" % queue_offset
+            key_size = _I32.pack(len(unique_key))
+            fields = (host, physical_offset, len(number), number, len(offset), offset, key_size, unique_key)
+            frame = _binary_frame(opaque, _BINARY_INNER % (*fields, key_size, unique_key))
         self._hold(connection, frame, raw)
         return True
 

@@ -61,8 +61,8 @@ class CommitLog:
         self.synced_store_ms = 0
         self.doomed_end = 0  # segments below may be deleted: their absence is no loss
         self.broken: str | None = None  # why the log is read-only, after a failed fsync
-        self.parts: list[bytes] = []  # staged buffers of the newest run
-        self._runs: list[tuple[int, list[bytes]]] = []  # (position, buffers) of earlier segments in this commit
+        self.parts: list[Buffer] = []  # staged buffers of the newest run
+        self._runs: list[tuple[int, list[Buffer]]] = []  # (position, buffers) of earlier segments in this commit
         self._run_start = 0
         self.staged_end = 0
         self.segment_end = 0

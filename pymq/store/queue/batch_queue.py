@@ -13,6 +13,7 @@ from typing import ClassVar
 from pymq.model.inner_batch import message_count
 from pymq.model.layout import (
     BATCH_UNIT,
+    BATCH_UNIT_PLACE,
     BATCH_UNIT_RANGE,
     BATCH_UNIT_SIZE_BYTES,
     BLANK_UNIT_SIZE,
@@ -54,9 +55,10 @@ class BatchUnits(ConsumeQueue):
         self.append_units(self.packed_unit(record, tags_code))
 
     def publish(self, units: bytes) -> None:
-        super().publish(units)
-        self.next_offset = self.max_offset
-        first, count = BATCH_UNIT_RANGE.unpack_from(units, len(units) - BATCH_UNIT_SIZE_BYTES)
+        self.tail += units
+        self.next_offset = self.max_offset = self.max_offset + len(units) // BATCH_UNIT_SIZE_BYTES
+        newest = BATCH_UNIT_PLACE.unpack_from(units, len(units) - BATCH_UNIT_SIZE_BYTES)
+        self.last_physical_offset, first, count = newest
         self._message_end = first + count
 
     def set_end(self, offset: int) -> None:
@@ -114,7 +116,17 @@ class BatchQueue:
     :attr:`units`.
     """
 
-    __slots__ = ("_begin", "_pending", "magic", "overhead_bytes", "queue_id", "staged", "topic", "topic_part", "units")
+    __slots__ = (
+        "_begin",
+        "magic",
+        "overhead_bytes",
+        "pending_count",
+        "queue_id",
+        "staged",
+        "topic",
+        "topic_part",
+        "units",
+    )
 
     holds_batches: ClassVar[bool] = True
 
@@ -124,7 +136,7 @@ class BatchQueue:
         self.queue_id = queue_id
         self.topic_part, self.magic, self.overhead_bytes = units.topic_part, units.magic, units.overhead_bytes
         self.staged: list[bytes] = []  # units of the running commit
-        self._pending = 0  # messages that have an offset and are not visible
+        self.pending_count = 0  # messages that have an offset and are not visible
         self._begin = (_UNKNOWN, 0)  # the number of the first unit, and its offset
 
     # -- limits -------------------------------------------------------------------------------------------------
@@ -144,7 +156,7 @@ class BatchQueue:
 
     @property
     def next_offset(self) -> int:
-        return self.units.message_end + self._pending
+        return self.units.message_end + self.pending_count
 
     @property
     def last_physical_offset(self) -> int:
@@ -165,7 +177,7 @@ class BatchQueue:
         which is ``offset``.
         """
         self.staged.append(BATCH_UNIT.pack(physical_offset, size, tags_code, store_ms, offset, count, NOT_COMPACTED, 0))
-        self._pending += count
+        self.pending_count += count
 
     def take_staged(self) -> bytes:
         """Return the staged units, whose records are in the log now; :meth:`publish` makes them visible."""
@@ -174,18 +186,19 @@ class BatchQueue:
 
     def publish(self, units: bytes) -> None:
         """Make units visible, in the order they were taken."""
-        end = self.next_offset
-        self.units.publish(units)
-        self._pending = end - self.units.message_end
+        own = self.units
+        before = own.message_end
+        own.publish(units)
+        self.pending_count -= own.message_end - before
 
     def drop_staged(self) -> None:
-        self._pending -= sum(BATCH_UNIT_RANGE.unpack(unit)[1] for unit in self.staged)
+        self.pending_count -= sum(BATCH_UNIT_RANGE.unpack(unit)[1] for unit in self.staged)
         self.staged = []
 
     def append_record(self, record: Scanned, tags_code: int) -> None:
         """Add the visible unit of a record at the end, for recovery and followers."""
         self.units.append_record(record, tags_code)
-        self._pending = 0
+        self.pending_count = 0
 
     def start_at(self, offset: int) -> None:
         """Let an empty queue begin at ``offset``."""
@@ -194,7 +207,7 @@ class BatchQueue:
     def skip_to(self, offset: int) -> None:
         """Leave out the offsets up to ``offset``, for records that are lost: later messages keep their offsets."""
         self.units.message_end = offset
-        self._pending = 0
+        self.pending_count = 0
 
     def lose_to(self, offset: int) -> None:
         """Add blank units for the offsets up to ``offset``, whose records are lost: the files say where it ends."""
@@ -204,12 +217,12 @@ class BatchQueue:
         while (first := self.max_offset) < offset:
             count = min(offset - first, INNER_COUNT_MAX)
             self.units.append_units(BATCH_UNIT.pack(0, BLANK_UNIT_SIZE, 0, store_ms, first, count, NOT_COMPACTED, 0))
-        self.units.last_physical_offset, self._pending = newest, 0
+        self.units.last_physical_offset, self.pending_count = newest, 0
 
     def reset(self) -> None:
         """Drop all units. The queue begins at offset 0 again, unless :meth:`start_at` follows."""
         self.units.reset()
-        self._pending, self._begin = 0, (_UNKNOWN, 0)
+        self.pending_count, self._begin = 0, (_UNKNOWN, 0)
 
     @staticmethod
     def listed(units: bytes) -> bytes:

@@ -111,6 +111,11 @@ class ConsumeQueue:
         self.max_offset += len(units) // self.unit_size_bytes
         self.last_physical_offset = I64.unpack_from(units, len(units) - self.unit_size_bytes)[0]
 
+    @staticmethod
+    def listed(units: bytes) -> bytes:
+        """The units as they are: one for each message."""
+        return units
+
     def drop_staged(self) -> None:
         # Not simply max_offset: units that were taken and wait to be published keep their offsets.
         self.next_offset -= sum(map(len, self.staged)) // self.unit_size_bytes

@@ -36,6 +36,10 @@ class QueueView(Protocol):
         """The next message's offset. Unconfirmed messages lie below it, too."""
         ...
 
+    def listed(self, units: bytes) -> bytes:
+        """Units of this queue as one of 20 bytes for each message, which :func:`tags_codes` reads."""
+        ...
+
     def unit(self, offset: int) -> tuple[int, int, int]:
         """See :meth:`ConsumeQueue.unit`."""
         ...

@@ -39,8 +39,8 @@ from pymq.store.write.staged_batch import StagedBatch
 from pymq.store.write.store_time import next_store_ms
 from pymq.store.write.unconfirmed import NEEDS_NOTHING, UnconfirmedCommit, UnconfirmedCommits
 
-# Called with topic, queue id, new max offset, and the new units (pymq.store.queue.consume_queue.tags_codes reads them).
-ArrivalListener = Callable[[str, int, int, bytes], None]
+# Called with a queue and its new units. queue.listed(units) has one of 20 bytes for each message.
+ArrivalListener = Callable[[AnyQueue, bytes], None]
 BatchEntry = tuple[int, bytes, bytes, int]  # flag, body, properties, tags code
 
 _BATCHES_BEFORE_BULK = 16  # batches of keys that may wait until numpy is loaded: it inserts a hundred times faster
@@ -321,10 +321,8 @@ class Appender:
         """Call the listeners for the queue's newest ``units``, and write the queue's file when too many wait for it."""
         if len(queue.tail) >= self._settings.queue_tail_bytes:
             self._write_tail(queue)
-        if isinstance(queue, BatchQueue):
-            units = queue.listed(units)
         for listener in self.listeners:
-            listener(queue.topic, queue.queue_id, queue.max_offset, units)
+            listener(queue, units)
 
     def _keep_unconfirmed(self, start: int, last_store_ms: int, needs: tuple[int, int]) -> None:
         units = [(queue, queue.take_staged()) for queue in self.staged.take_queues()]

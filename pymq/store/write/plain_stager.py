@@ -14,6 +14,7 @@ from pymq.model.inner_batch import INNER_FLAGS
 from pymq.model.layout import (
     BATCH_ENTRY_BODY_AT,
     BATCH_ENTRY_SIZES,
+    BATCH_UNIT,
     BLANK_SIZE_BYTES,
     CRC_MASK,
     HEAD_TO_PHYSICAL,
@@ -21,6 +22,7 @@ from pymq.model.layout import (
     HEAD_V4_MIDDLE,
     HOST_V4_SIZE_BYTES,
     MAGIC_V1,
+    NOT_COMPACTED,
     PROPERTIES_LENGTH_BYTES,
     PROPERTIES_SIZE_MAX_BYTES,
     SYS_FLAG_V4_MASK,
@@ -34,6 +36,7 @@ from pymq.store.queue.queue_table import QueueTable
 from pymq.store.write.appender import Appender
 
 if TYPE_CHECKING:
+    from pymq.store.disk.fs import Buffer
     from pymq.store.write.uniform_batch import Encoded
 
 _I16 = [n.to_bytes(2, "big") for n in range(PROPERTIES_SIZE_MAX_BYTES + 1)]
@@ -45,6 +48,7 @@ _pack_start = HEAD_TO_PHYSICAL.pack
 _unpack_entry = BATCH_ENTRY_SIZES.unpack_from
 _pack_head = HEAD_V4.pack
 _pack_unit = UNIT.pack
+_pack_batch_unit = BATCH_UNIT.pack
 
 
 class PlainStager:
@@ -80,7 +84,7 @@ class PlainStager:
     def stage_inner(
         self,
         queue: BatchQueue,
-        body: bytes,
+        body: Buffer,
         properties: bytes,
         keyed: bytes,
         flag: int,
@@ -91,22 +95,29 @@ class PlainStager:
     ) -> tuple[int, int, int]:
         """Stage an inner batch of ``count`` messages, as :meth:`MessageStore.stage_inner` does.
 
-        Returns (physical offset, size in bytes, queue offset of the first message); see :meth:`stage`.
+        The ``body`` is kept as it is until the commit: it must not change. Returns (physical offset, size in bytes,
+        queue offset of the first message); see :meth:`stage`.
         """
         store, batch = self._appender, self._batch
         log = batch.log
-        if log.parts:
+        parts = log.parts
+        if parts:
             store_ms = store.last_store_ms  # see :meth:`stage`
         elif store.is_writable:
             store_ms = store.stamp()
         else:
             raise store.unavailable_error()
-        queue_offset = queue.next_offset
+        queue_offset = queue.units.message_end + queue.pending_count
         properties = b"%bINNER_NUM\x01%d\x02INNER_BASE\x01%d\x02" % (properties, count, queue_offset)
         body_size, properties_size = len(body), len(properties)
         size = queue.overhead_bytes + body_size + properties_size
-        at = batch.place(size)
-        log.parts += (
+        at = log.staged_end
+        if size + BLANK_SIZE_BYTES > log.segment_end - at:
+            at = batch.place(size)
+            parts = log.parts
+        else:
+            log.staged_end = at + size
+        parts += (
             _pack_head(
                 size, MAGIC_V1, crc32(body) & CRC_MASK, queue.queue_id, flag, queue_offset, at,
                 sys_flag & SYS_FLAG_V4_MASK | INNER_FLAGS, born_timestamp_ms, born_host, store_ms, self._host, 0, 0,
@@ -119,7 +130,9 @@ class PlainStager:
         )  # fmt: skip
         if not queue.staged:
             batch.queues.append(queue)
-        queue.stage(at, size, tags_code_of(keyed) if _TAGS in keyed else 0, store_ms, queue_offset, count)
+        code = tags_code_of(keyed) if _TAGS in keyed else 0
+        queue.staged.append(_pack_batch_unit(at, size, code, store_ms, queue_offset, count, NOT_COMPACTED, 0))
+        queue.pending_count += count
         keys = batch.keys
         keys.topics.append(queue.topic)
         keys.properties.append(keyed)

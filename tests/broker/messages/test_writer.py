@@ -228,7 +228,7 @@ def test_a_failure_in_the_middle_of_a_write_leaves_no_remains(world: World) -> N
 
 def test_a_full_disk_wakes_no_parked_pull(world: World) -> None:
     arrivals: list[int] = []
-    world.parts.store.add_arrival_listener(lambda topic, queue_id, end, units: arrivals.append(end))
+    world.parts.store.add_arrival_listener(lambda queue, units: arrivals.append(queue.max_offset))
     with failing(world, "pwrite", LOG):
         stage(world)
         world.parts.messages.writer.commit()
@@ -319,7 +319,7 @@ def test_a_message_is_seen_when_it_is_on_the_disk(synced: tuple[World, Threads])
     world, threads = synced
     store = world.parts.store
     arrivals: list[int] = []
-    store.add_arrival_listener(lambda topic, queue_id, end, units: arrivals.append(end))
+    store.add_arrival_listener(lambda queue, units: arrivals.append(queue.max_offset))
     stage(world, b"1", KEYS="k")
     world.parts.messages.writer.commit()
     stage(world, b"2", DELAY="1")

@@ -22,7 +22,7 @@ from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.replica import follower as following
 from pymq.store.replica.follower import Follower
-from pymq.store.store import MessageStore
+from pymq.store.store import MessageStore, QueueView
 from tests.store.support import (
     BORN,
     ROOT,
@@ -95,10 +95,11 @@ class Heard:
         self.units: dict[tuple[str, int], bytes] = {}
         store.add_arrival_listener(self._on_arrival)
 
-    def _on_arrival(self, topic: str, queue_id: int, max_offset: int, units: bytes) -> None:
-        before = self.units.get((topic, queue_id), b"")
-        assert (len(before) + len(units)) // UNIT_SIZE_BYTES == max_offset
-        self.units[topic, queue_id] = before + units
+    def _on_arrival(self, queue: QueueView, units: bytes) -> None:
+        place = queue.topic, queue.queue_id
+        before = self.units.get(place, b"")
+        assert (len(before) + len(units)) // UNIT_SIZE_BYTES == queue.max_offset
+        self.units[place] = before + units
 
 
 # -- equal to the master --------------------------------------------------------------------------------------------

@@ -105,7 +105,9 @@ def test_half_messages_and_rollbacks_take_no_queue_offset() -> None:
 
 def test_listeners_are_called_once_per_queue_and_commit() -> None:
     store, heard = open_store(), []
-    store.add_arrival_listener(lambda topic, queue, end, units: heard.append((topic, queue, end, tags_codes(units))))
+    store.add_arrival_listener(
+        lambda queue, units: heard.append((queue.topic, queue.queue_id, queue.max_offset, tags_codes(units)))
+    )
     store.stage_many("T", 1, [(0, b"", b"", 7), (0, b"", b"", 8)], born_timestamp_ms=0, born_host=HOST)
     store.stage("U", 0, body=b"", properties=b"", tags_code=9, born_timestamp_ms=0, born_host=HOST)
     assert heard == []

@@ -37,7 +37,9 @@ def seen(store: MessageStore, queue_id: int = 0) -> list[bytes]:
 
 def test_a_message_is_invisible_until_its_end_is_on_the_disk(store: MessageStore) -> None:
     arrivals: list[tuple[int, int, int]] = []
-    store.add_arrival_listener(lambda topic, queue_id, end, units: arrivals.append((queue_id, end, len(units) // 20)))
+    store.add_arrival_listener(
+        lambda queue, units: arrivals.append((queue.queue_id, queue.max_offset, len(units) // 20))
+    )
     ends = [await_sync(store, b"1", keys="k1"), await_sync(store, b"2", 1), await_sync(store, b"3", keys="k3")]
     store.confirm(ends[0] - 1)
     assert seen(store) == seen(store, 1) == [] and arrivals == []
