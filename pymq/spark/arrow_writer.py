@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from pymq.spark.parquet_parts import PartWriter, columns_to_read, naming_full_disk
-from pymq.spark.planner import rounds
+from pymq.spark.planner import SMALL_TASK_ROWS, rounds
 from pymq.spark.progress import RowSender
 from pymq.spark.ranges import QueueRange, ReadSettings
 from pymq.spark.reader import RangeReader
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME = "pymq_parquet_parts"
-SMALL_TASK_ROWS = 20_000
 _RANGE_FIELDS = ("topic", "broker_name", "queue_id", "from_offset", "to_offset")
 _RESULT = pa.schema([("result", pa.string())])
 
@@ -91,7 +90,7 @@ def run_as_source(spark: SparkSession, job: WriteJob) -> list[dict[str, Any]]:
 
 
 def _task_groups(job: WriteJob) -> list[list[QueueRange]]:
-    """Returns the ranges of each task. A task costs about as much as 20,000 rows: small ranges share one."""
+    """Returns the ranges of each task: small ones share one."""
     return rounds(job.ranges, SMALL_TASK_ROWS)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from pymq.errors import RefusedError, UnreachableError, UsageError
+from pymq.errors import RefusedError, RequestTimeoutError, UnreachableError, UsageError
 from pymq.model import sysflag
 from pymq.model.fastjson import loads
 from pymq.model.hosts import check_name_server
@@ -38,6 +40,9 @@ from pymq.wire.headers.pull import PullMessageHeader
 DIGEST_SIZE_BYTES: Final = 8
 # Requests to one server that wait for their answers: enough to hide the way there and back.
 REQUESTS_IN_FLIGHT_MAX: Final = 64
+# One answer with the ends of more queues takes a busy broker too long: each queue is asked for, with small answers.
+STATISTICS_QUEUES_MAX: Final = 1_000
+SLOW_SERVER_PAUSE_S: Final = 0.5
 _NO_GROUP: Final = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
@@ -102,8 +107,20 @@ class ClusterView(Protocol):
 class RemoteCluster:
     """A cluster over the network. Raises UnreachableError and RefusedError from every method."""
 
-    def __init__(self, namesrv: str, *, credentials: str = "", timeout_s: float = 10.0) -> None:
-        """``credentials``: a reference, see :meth:`Credentials.find <pymq.client.Credentials.find>`."""
+    def __init__(
+        self,
+        namesrv: str,
+        *,
+        credentials: str = "",
+        timeout_s: float = 10.0,
+        retry_budget_s: float = 0.0,
+        sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``credentials``: a reference, see :meth:`Credentials.find <pymq.client.Credentials.find>`.
+
+        ``retry_budget_s``: how long servers that are too busy to answer within ``timeout_s`` are asked again.
+        """
         self._credentials = Credentials.find(credentials)
         self._places = [place.strip() for place in re.split("[;,]", namesrv) if place.strip()]
         if not self._places:
@@ -114,6 +131,9 @@ class RemoteCluster:
         except ValueError as error:
             raise UsageError(str(error)) from error
         self._timeout_s = timeout_s
+        self._retry_budget_s = retry_budget_s
+        self._sleep = sleep
+        self._monotonic = monotonic
         self._remotes: dict[str, Remote] = {}
 
     def __enter__(self) -> RemoteCluster:
@@ -133,10 +153,17 @@ class RemoteCluster:
         body = self._ask_namesrv(request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)).body
         return sorted(loads(body)["topicList"]) if body else []
 
+    def broker_names(self) -> set[str]:
+        """Returns the names of the brokers that are registered."""
+        return set(self._cluster_info().get("brokerAddrTable") or {})
+
+    def _cluster_info(self) -> Mapping[str, Any]:
+        body = self._ask_namesrv(request(RequestCode.GET_BROKER_CLUSTER_INFO)).body
+        return loads(body) if body else {}
+
     def user_topics(self) -> list[str]:
         """See :class:`ClusterView`. Leaves out topics that Apache brokers name after themselves or their cluster."""
-        body = self._ask_namesrv(request(RequestCode.GET_BROKER_CLUSTER_INFO)).body
-        cluster = loads(body) if body else {}
+        cluster = self._cluster_info()
         own = {*(cluster.get("brokerAddrTable") or {}), *(cluster.get("clusterAddrTable") or {})}
         return [topic for topic in self.all_topics() if is_user_topic(topic) and topic not in own]
 
@@ -153,8 +180,13 @@ class RemoteCluster:
         }
 
     def bounds(self, queues: Sequence[Queue]) -> dict[Queue, Bounds]:
-        """See :class:`ClusterView`. Asks for a topic's queues at once, and for each queue where that is refused."""
-        places = list({(queue.topic, queue.broker_name): queue.addresses for queue in queues}.items())
+        """See :class:`ClusterView`.
+
+        Asks for a topic's queues at once, and for each queue where that is refused or would be too much at once.
+        """
+        counts = Counter(queue[:2] for queue in queues)
+        places = list({queue[:2]: queue.addresses for queue in queues}.items())
+        places = [place for place in places if counts[place[0]] <= STATISTICS_QUEUES_MAX]
         code = RequestCode.GET_TOPIC_STATS_INFO
         answers = self._ask_each([(at, request(code, TopicHeader(topic=topic))) for (topic, _), at in places])
         found: dict[tuple[str, str, int], Bounds] = {}
@@ -228,9 +260,25 @@ class RemoteCluster:
         return _checked(*self._ask_each([(ADDRESS_SERVERS.addresses(self._places), command)]))
 
     def _ask_each(self, asks: Sequence[_Ask]) -> list[_Answer]:
-        """Returns an answer for each request, from the first of its servers that answers. Raises UnreachableError."""
+        """Returns an answer for each request, from the first of its servers that answers.
+
+        Servers that are too slow are asked again for what is left, until they are for the retry budget without any
+        answer. Raises UnreachableError.
+        """
         answers: dict[int, _Answer] = {}
-        waiting: Sequence[int] = range(len(asks))
+        since_s, count = self._monotonic(), 0
+        while (error := self._ask_once(asks, answers)) is not None:
+            if len(answers) > count:
+                since_s, count = self._monotonic(), len(answers)
+            is_slow = isinstance(error, RequestTimeoutError)
+            if not is_slow or self._monotonic() - since_s >= self._retry_budget_s:
+                raise error
+            self._sleep(SLOW_SERVER_PAUSE_S)
+        return [answers[number] for number in range(len(asks))]
+
+    def _ask_once(self, asks: Sequence[_Ask], answers: dict[int, _Answer]) -> UnreachableError | None:
+        """Asks for all answers that are missing, each server in turn; returns an error when some are still missing."""
+        waiting = [number for number in range(len(asks)) if number not in answers]
         last: UnreachableError | None = None
         for turn in range(max((len(addresses) for addresses, _ in asks), default=0)):
             by_address: dict[str, list[int]] = {}
@@ -242,14 +290,15 @@ class RemoteCluster:
                 try:
                     self._ask_server(address, [(number, asks[number][1]) for number in numbers], answers)
                 except UnreachableError as error:
-                    last = error
+                    # That a server is slow says more than that another one is not there.
+                    last = last if isinstance(last, RequestTimeoutError) else error
                     stale = self._remotes.pop(address, None)
                     if stale is not None:
                         stale.close()
             waiting = [number for number in waiting if number not in answers]
-        if waiting:
-            raise last or UnreachableError("a queue has no broker: wait until one is registered")
-        return [answers[number] for number in range(len(asks))]
+        if not waiting:
+            return None
+        return last or UnreachableError("a queue has no broker: wait until one is registered")
 
     def _ask_server(self, address: str, asks: Iterable[tuple[int, Command]], answers: dict[int, _Answer]) -> None:
         """Asks one server, with many requests on the way at once; adds the answers by the requests' numbers."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pymq.clock import Clock, SystemClock
-from pymq.errors import PymqError, UnreachableError, UsageError
+from pymq.errors import NotFoundError, PymqError, UnreachableError, UsageError
 from pymq.spark import bodies, gateway
 from pymq.spark.cluster import ClusterView, RemoteCluster
 from pymq.spark.identity import Mark, check_marks, take_marks
@@ -104,7 +104,7 @@ class _Export:
     def plan(self, log: ExportDirectory | None = None) -> Plan:
         """Asks the cluster for the ranges to read, after those that ``log`` has."""
         self.progress.phase("planning")
-        with RemoteCluster(self.options.namesrv, credentials=self.options.credentials) as view:
+        with self._cluster() as view:
             plan = self._plan(view, log.positions if log else {}).limited(self.options.max_rows)
             if log is not None:
                 check_marks(view, plan.origins, log.marks)
@@ -122,6 +122,10 @@ class _Export:
             self.behind[part.topic] += part.count
         self._tell_topics()
         return plan
+
+    def _cluster(self) -> RemoteCluster:
+        options = self.options
+        return RemoteCluster(options.namesrv, credentials=options.credentials, retry_budget_s=options.retry_budget_s)
 
     def _tell_topics(self) -> None:
         rows: Counter[str] = Counter()
@@ -176,7 +180,8 @@ class _Export:
                 try:
                     plan = self.plan(log)
                     asked_s = time.monotonic()
-                except UnreachableError:
+                # A topic whose brokers are away has no route.
+                except (UnreachableError, NotFoundError):
                     if time.monotonic() - asked_s >= self.options.retry_budget_s:
                         raise
                     plan = Plan()
@@ -255,7 +260,7 @@ class _Export:
         for result in results:
             key = result["topic"], result["broker_name"], result["queue_id"]
             ends[key] = max(ends.get(key, 0), result["to_offset"])
-        with RemoteCluster(self.options.namesrv, credentials=self.options.credentials) as view:
+        with self._cluster() as view:
             return take_marks(view, [queue for queue in plan.origins if queue[:3] in ends], ends)
 
     def with_spark_writer(self) -> ExportSummary:
@@ -319,7 +324,7 @@ class _Export:
     def _inferred_form(self) -> str:
         """Returns the form of JSON that the first bodies of some queues have."""
         self.progress.phase("reading the first bodies")
-        with RemoteCluster(self.options.namesrv) as view:
+        with self._cluster() as view:
             ranges = self._plan(view, {}).ranges[:INFERRED_QUEUES]
         settings = replace(self.read, columns=("body",))
         first = [replace(part, to_offset=min(part.to_offset, part.from_offset + INFERRED_ROWS)) for part in ranges]

@@ -35,6 +35,8 @@ DataLoss = Literal["fail", "report"]
 BodyErrors = Literal["fail", "replace"]
 DATA_LOSS_MODES: tuple[DataLoss, ...] = ("fail", "report")
 BODY_FORMS = ("bytes", "utf8", "json")
+# Only functions of Spark decode these; their jars are not part of pyspark.
+BODY_FUNCTIONS = {"avro": "from_avro", "protobuf": "from_protobuf"}
 BODY_ERROR_MODES: tuple[BodyErrors, ...] = ("fail", "replace")
 
 
@@ -130,6 +132,12 @@ class ExportOptions:
         return self.writer or ("arrow" if self.format == "parquet" else "spark")
 
     def _check_body(self) -> None:
+        if self.body in BODY_FUNCTIONS:
+            raise UsageError(
+                f"an export does not decode bodies of {self.body}: export bytes, or read the topic with "
+                f'spark.read.format("pymq") and decode it with {BODY_FUNCTIONS[self.body]}, which is in '
+                f"org.apache.spark:spark-{self.body}_2.13 of pyspark's version (docs/spark.md shows both)"
+            )
         _check_choice("body", self.body, BODY_FORMS)
         if self.body_schema is not None:
             if self.body != "json":

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql.datasource import InputPartition
 
 from pymq.spark.ranges import QueueRange
 
 
 class RangePartition(InputPartition):  # type: ignore[misc]
-    """One range of one queue."""
+    """Ranges that one task reads, one after the other."""
 
-    def __init__(self, part: QueueRange) -> None:
-        self.part = part
+    def __init__(self, parts: Sequence[QueueRange]) -> None:
+        self.parts = tuple(parts)

@@ -14,6 +14,8 @@ from pymq.spark.ranges import QueueRange, total_count
 from pymq.spark.topics import TopicChoice
 
 QueueKey = tuple[str, str, int]
+# A task costs about as much as so many rows: smaller ranges share one.
+SMALL_TASK_ROWS = 20_000
 
 
 class ResumeError(PymqError):
@@ -145,6 +147,12 @@ class PartitionSizes:
         """Returns the parts in order."""
         rows_max = self.rows_max or rows_of_a_task(total_count(ranges), os.cpu_count() or 1)
         return split_ranges(ranges, rows_max=rows_max, count_min=self.count_min)
+
+    def tasks(self, ranges: Sequence[QueueRange]) -> list[list[QueueRange]]:
+        """Returns the parts of each task: small ones share a task, unless that makes too few tasks."""
+        parts = self.split(ranges)
+        groups = rounds(parts, min(SMALL_TASK_ROWS, self.rows_max or SMALL_TASK_ROWS))
+        return groups if len(groups) >= self.count_min else [[part] for part in parts]
 
 
 def split_ranges(ranges: Iterable[QueueRange], *, rows_max: int, count_min: int = 1) -> list[QueueRange]:

@@ -79,33 +79,37 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> Sequence[InputPartition]:
         """Asks the name server and the brokers for the ranges to read."""
         ranges = self._planned_ranges() if self._given is None else self._given
-        parts = self._sizes.split(self._pushdown.apply(ranges))
+        tasks = self._sizes.tasks(self._pushdown.apply(ranges))
         # Spark needs at least one partition, even an empty one.
-        return [RangePartition(part) for part in parts] or [RangePartition(QueueRange("", "", 0, 0, 0, ()))]
+        return [RangePartition(parts) for parts in tasks] or [RangePartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of one range."""
+        """Yields the rows of the partition's ranges."""
         assert isinstance(partition, RangePartition)
         pushdown = self._pushdown
         selection = self._settings.selection.with_pushdown(pushdown.tag_expression(), pushdown.sql())
         settings = replace(self._settings, selection=selection)
-        sender = RowSender(self._progress, str(partition.part))
-        try:
-            for batch in RangeReader(partition.part, settings).batches():
-                yield batch
-                sender.add(batch.num_rows)
-        finally:
-            sender.close()
+        for part in partition.parts:
+            sender = RowSender(self._progress, str(part))
+            try:
+                for batch in RangeReader(part, settings).batches():
+                    yield batch
+                    sender.add(batch.num_rows)
+            finally:
+                sender.close()
 
     def _planned_ranges(self) -> list[QueueRange]:
-        with RemoteCluster(self._namesrv, credentials=self._settings.credentials) as view:
+        settings = self._settings
+        with RemoteCluster(
+            self._namesrv, credentials=settings.credentials, retry_budget_s=settings.retry_budget_s
+        ) as view:
             return make_plan(
                 view,
                 self._topics,
                 self._start,
                 self._end,
                 only=self._pushdown.allows_topic,
-                via_filter_servers=self._settings.selection.via is not None,
+                via_filter_servers=settings.selection.via is not None,
             ).ranges
 
 

@@ -8,8 +8,9 @@ has the rules for queues that come, go and are made again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -30,15 +31,27 @@ from pymq.spark.stream_offsets import Digests, Offsets, from_json, limited, row_
 from pymq.spark.topics import unknown_topic
 
 _log = logging.getLogger(__name__)
+_Found = TypeVar("_Found")
+# Between two looks while no name server or broker answers.
+RETRY_PAUSE_S = 0.5
 
 
 class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Reads topics as a stream, with the columns of the batch source."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...], *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        columns: tuple[str, ...],
+        *,
+        clock: Clock | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         """Raises UsageError for an illegal option."""
         options.refuse_batch_options()
         self._clock = clock or SystemClock()
+        self._sleep = sleep
+        self._is_connected = False
         self._namesrv = options.namesrv
         self._topics = options.topics()
         self._start = options.start(self._clock.now_ms(), default="latest")
@@ -59,8 +72,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
     def initialOffset(self) -> dict[str, Any]:
         """Returns where a new query begins; the same at every call, because latest moves on."""
         if self._initial is None:
-            with RemoteCluster(self._namesrv, credentials=self._settings.credentials) as view:
-                plan = make_plan(view, self._topics, self._start, Position(symbol=LATEST))
+            plan = self._ask(lambda view: make_plan(view, self._topics, self._start, Position(symbol=LATEST)))
             self._initial = {(part.topic, part.broker_name, part.queue_id): part.from_offset for part in plan.queues}
         return to_json(self._initial)
 
@@ -70,29 +82,34 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Remembers what is there now: the query ends with it."""
-        with RemoteCluster(self._namesrv, credentials=self._settings.credentials) as view:
-            there, _ = self._queues_there(view)
-            self._target = {queue[:3]: bounds.high for queue, bounds in view.bounds(list(there.values())).items()}
+        self._target = self._ask(self._ends_there)
+
+    def _ends_there(self, view: RemoteCluster) -> Offsets:
+        there, _ = self._queues_there(view)
+        return {queue[:3]: bounds.high for queue, bounds in view.bounds(list(there.values())).items()}
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Returns the end of the next batch, or ``start`` when there is none yet.
 
         Spark asks after the batch before ``start`` is done, which is when its progress can be shown to brokers.
         """
+        return self._ask(lambda view: self._next_end(view, start, limit))
+
+    def _next_end(self, view: RemoteCluster, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begin, digests = from_json(start)
-        with RemoteCluster(self._namesrv, credentials=self._settings.credentials) as view:
-            queues, gone = self._queues_there(view)
-            self._mirror(view, queues, begin)
-            self._lose_topics(gone, begin)
-            self._latest = self._ends(view, queues, begin, digests)
-            end = self._latest
-            if self._target is not None:
-                end = self._until_target(begin, self._target)
-            elif not _goes_back(begin, end) and self._is_too_early(row_count(begin, end)):
-                return dict(start)
-            if isinstance(limit, ReadMaxRows):
-                end = limited(begin, end, limit.max_rows)
-            return to_json(end, self._digests(view, queues, begin, end, digests))
+        queues, gone = self._queues_there(view)
+        self._mirror(view, queues, begin)
+        _check_brokers(view, [key for key in begin if key[0] in gone])
+        self._lose_topics(gone, begin)
+        self._latest = self._ends(view, queues, begin, digests)
+        end = self._latest
+        if self._target is not None:
+            end = self._until_target(begin, self._target)
+        elif not _goes_back(begin, end) and self._is_too_early(row_count(begin, end)):
+            return dict(start)
+        if isinstance(limit, ReadMaxRows):
+            end = limited(begin, end, limit.max_rows)
+        return to_json(end, self._digests(view, queues, begin, end, digests))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Returns the ends of the queues for Spark's progress report."""
@@ -103,29 +120,45 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         found = list(spans(from_json(start)[0], from_json(end)[0]))
         if not found:
             return []
-        with RemoteCluster(self._namesrv, credentials=self._settings.credentials) as view:
-            topics = sorted({key[0] for key, _, _ in found})
-            queues, _ = _queues_of(view, topics)
+        queues = self._ask(lambda view: _queues_to_read(view, [key for key, _, _ in found]))
         ranges = [
             QueueRange(*key, low, high, queues[key].addresses)
             for key, low, high in found
             if key in queues or self._lose(key, low, high, "its queue is gone")
         ]
-        return [RangePartition(part) for part in self._sizes.split(ranges)]
+        return [RangePartition(parts) for parts in self._sizes.tasks(ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of one range, in a task."""
+        """Yields the rows of the partition's ranges, in a task."""
         assert isinstance(partition, RangePartition)
-        reader = RangeReader(partition.part, self._settings)
-        yield from reader.batches()
-        if reader.lost:
-            _log.warning("%s: %d messages were no longer stored", partition.part, reader.lost)
+        for part in partition.parts:
+            reader = RangeReader(part, self._settings)
+            yield from reader.batches()
+            if reader.lost:
+                _log.warning("%s: %d messages were no longer stored", part, reader.lost)
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Does nothing: Spark's checkpoint decides, and it is mirrored when the next batch is planned."""
 
     def stop(self) -> None:
         """Does nothing: no connection stays open between two calls."""
+
+    def _ask(self, work: Callable[[RemoteCluster], _Found]) -> _Found:
+        """Returns what the cluster says. After its first answer it may be away for the retry budget."""
+        begun_ms = self._clock.monotonic_ms()
+        budget_s = self._settings.retry_budget_s
+        while True:
+            try:
+                with RemoteCluster(
+                    self._namesrv, credentials=self._settings.credentials, retry_budget_s=budget_s
+                ) as view:
+                    found = work(view)
+                self._is_connected = True
+                return found
+            except UnreachableError:
+                if not self._is_connected or self._clock.monotonic_ms() - begun_ms >= budget_s * 1000:
+                    raise
+            self._sleep(RETRY_PAUSE_S)
 
     def _queues_there(self, view: ClusterView) -> tuple[dict[QueueKey, Queue], list[str]]:
         """Returns the queues of the query that there are, and those of its topics that there are not."""
@@ -233,6 +266,22 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
 def _goes_back(begin: Offsets, end: Offsets) -> bool:
     """Returns whether a queue was made again: that is noted at once, with or without rows."""
     return any(offset < begin.get(key, 0) for key, offset in end.items())
+
+
+def _queues_to_read(view: RemoteCluster, keys: Sequence[QueueKey]) -> dict[QueueKey, Queue]:
+    """Returns the queues of a planned batch, without those that were deleted. Raises UnreachableError."""
+    queues, _ = _queues_of(view, sorted({topic for topic, _, _ in keys}))
+    _check_brokers(view, [key for key in keys if key not in queues])
+    return queues
+
+
+def _check_brokers(view: RemoteCluster, missing: Sequence[QueueKey]) -> None:
+    """Raises UnreachableError if queues are missing because their broker is away, which is no loss."""
+    away = {broker for _, broker, _ in missing} - view.broker_names() if missing else set()
+    if away:
+        raise UnreachableError(
+            f"broker {min(away)} is not registered with the name servers, and the query has read from it: start it"
+        )
 
 
 def _queues_of(view: ClusterView, topics: Sequence[str]) -> tuple[dict[QueueKey, Queue], list[str]]:

@@ -34,6 +34,10 @@ class FakeCluster:
         """Codes to answer the next pulls with, before anything else; -1 closes the connection."""
         self.remark = "scripted"
         self.has_stats = True
+        self.is_registered = True
+        """Whether the name server knows the broker, which answers also when not."""
+        self.silent: Counter[int] = Counter()
+        """How many requests of a code get no answer."""
         self.filter_servers: list[str] = []
         self.select: Callable[[bytes, str], bool] | None = None
         """Broker-side filter: (raw record, subscription) -> bool."""
@@ -79,6 +83,9 @@ class FakeCluster:
         try:
             while head := stream.read(4):
                 command = decode_command(stream.read(int.from_bytes(head, "big")))
+                if self.silent[command.code]:
+                    self.silent[command.code] -= 1
+                    continue
                 answer = self._answer(command)
                 if answer is None:
                     break
@@ -101,9 +108,8 @@ class FakeCluster:
         if command.code == RequestCode.GET_BROKER_CLUSTER_INFO:
             # Bare number keys, as Java's fastjson writes them.
             addresses = f'{{"brokerAddrs":{{0:"{self.address}"}},"brokerName":"{BROKER}","cluster":"DefaultCluster"}}'
-            text = (
-                f'{{"brokerAddrTable":{{"{BROKER}":{addresses}}},"clusterAddrTable":{{"DefaultCluster":["{BROKER}"]}}}}'
-            )
+            brokers = f'"{BROKER}":{addresses}' if self.is_registered else ""
+            text = f'{{"brokerAddrTable":{{{brokers}}},"clusterAddrTable":{{"DefaultCluster":["{BROKER}"]}}}}'
             return Command(0, body=text.encode())
         if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
             return self._route(ext["topic"])
@@ -130,7 +136,7 @@ class FakeCluster:
 
     def _route(self, topic: str) -> Command:
         ids = [queue_id for name, queue_id in self.queues if name == topic]
-        if not ids:
+        if not ids or not self.is_registered:
             return Command(ResponseCode.TOPIC_NOT_EXIST, remark=f"No topic route info in name server for: {topic}")
         assert not is_system_topic(topic)
         queue = {"brokerName": BROKER, "readQueueNums": max(ids) + 1, "writeQueueNums": 1, "perm": 6, "topicSysFlag": 0}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from pymq.spark.export import ExportOptions, run
 from pymq.spark.options import NoProgress
 from pymq.spark.planner import ResumeError
 from pymq.spark.ranges import DataLossError, ReadSettings
+from tests.interop.support.probe import wait_until
 from tests.spark.fake_cluster import FakeCluster
 from tests.spark.records import BORN_MS, record
 
@@ -261,8 +261,8 @@ def test_what_is_finished_when_a_round_fails_is_committed(spark: Any, cluster: F
 
     def select(raw: bytes, expression: str) -> bool:
         """Hold the broken record back until two tasks have finished."""
-        while raw == b"broken" and finished() < 2:
-            time.sleep(0.01)
+        if raw == b"broken":
+            wait_until("two finished tasks", lambda: finished() >= 2)
         return True
 
     cluster.select = select

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pymq.errors import NotFoundError, UnreachableError, UsageError
+from pymq.errors import NotFoundError, RequestTimeoutError, UnreachableError, UsageError
+from pymq.spark import cluster as cluster_module
 from pymq.spark.cluster import Queue, RemoteCluster
 from pymq.spark.planner import (
     PartitionSizes,
@@ -50,6 +51,45 @@ def test_many_queues_are_asked_for_at_once(cluster: FakeCluster, view: RemoteClu
     assert cluster.committed == {("g", "many", n): 7 for n in range(300)}
 
 
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_topic_of_many_queues_is_asked_for_in_small_answers(
+    cluster: FakeCluster, view: RemoteCluster, monkeypatch: pytest.MonkeyPatch, beyond: int
+) -> None:
+    monkeypatch.setattr(cluster_module, "STATISTICS_QUEUES_MAX", 20)
+    for n in range(20 + beyond):
+        cluster.add("large", n, [record(offset, queue_id=n, topic="large") for offset in range(2)])
+    assert make_plan(view, chosen("large", "orders"), EARLIEST, END).rows == 190 + 2 * beyond
+    asked = cluster.asked
+    assert asked[RequestCode.GET_TOPIC_STATS_INFO] == 2 - beyond
+    assert asked[RequestCode.GET_MIN_OFFSET] == asked[RequestCode.GET_MAX_OFFSET] == 21 * beyond
+
+
+def test_slow_servers_are_asked_again_for_what_is_left_within_the_budget(cluster: FakeCluster) -> None:
+    pauses: list[float] = []
+    cluster.has_stats = False
+    cluster.silent[RequestCode.GET_MIN_OFFSET] = 3
+
+    def view(budget_s: float) -> RemoteCluster:
+        return RemoteCluster(
+            cluster.address,
+            timeout_s=0.05,
+            retry_budget_s=budget_s,
+            sleep=pauses.append,
+            monotonic=lambda: sum(pauses),
+        )
+
+    with view(60) as patient:
+        assert make_plan(patient, chosen("orders"), EARLIEST, END).rows == 150
+    assert 2 <= len(pauses) <= 3 and cluster.asked[RequestCode.GET_MAX_OFFSET] == 2
+    cluster.silent[RequestCode.GET_MIN_OFFSET] = 100
+    pauses.clear()
+    with view(2) as hasty, pytest.raises(RequestTimeoutError, match=r"did not answer within 0\.05 s"):
+        make_plan(hasty, chosen("orders"), EARLIEST, END)
+    assert sum(pauses) == 2
+    with RemoteCluster("127.0.0.1:1", retry_budget_s=60) as wrong, pytest.raises(UnreachableError):
+        wrong.all_topics()
+
+
 def test_questions_to_a_server_that_is_gone_go_to_the_next_one(cluster: FakeCluster, view: RemoteCluster) -> None:
     gone, here = "127.0.0.1:1", cluster.address
     queues = [Queue("orders", BROKER, 0, (gone, here)), Queue("orders", BROKER, 1, (here,))]
@@ -67,6 +107,16 @@ def test_without_a_size_this_machine_s_cores_share_a_queue(monkeypatch: pytest.M
         assert len(PartitionSizes().split(ranges)) == parts
     assert len(PartitionSizes(rows_max=500_000).split(ranges)) == 18
     assert len(PartitionSizes(count_min=30).split(ranges)) == 30
+
+
+def test_small_ranges_share_a_task() -> None:
+    ranges = [QueueRange("T", BROKER, n, 0, 1_000, ()) for n in range(45)]
+    assert [len(parts) for parts in PartitionSizes().tasks(ranges)] == [20, 20, 5]
+    assert [part for parts in PartitionSizes().tasks(ranges) for part in parts] == ranges
+    assert [len(parts) for parts in PartitionSizes(rows_max=10_000).tasks(ranges)] == [10, 10, 10, 10, 5]
+    assert len(PartitionSizes(count_min=3).tasks(ranges)) == 3
+    assert len(PartitionSizes(count_min=4).tasks(ranges)) == 45
+    assert PartitionSizes().tasks([]) == []
 
 
 @pytest.fixture

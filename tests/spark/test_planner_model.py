@@ -15,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pymq.spark.cluster import Bounds, Queue
 from pymq.spark.planner import ResumeError, make_plan
 from pymq.spark.positions import EARLIEST, LATEST, Position
+from pymq.spark.ranges import QueueRange
 from pymq.spark.source_options import SourceOptions
 from pymq.spark.stream import PymqStreamReader
 from pymq.spark.topics import TopicChoice
@@ -207,13 +208,16 @@ class Query:
         options = {"subscribe": TOPIC, "startingOffsets": "earliest", "failOnDataLoss": "false"}
         self._reader = PymqStreamReader(SourceOptions(options), ("queueOffset",))
 
+    def _parts(self, begin: dict[str, Any], end: dict[str, Any]) -> list[QueueRange]:
+        return [part for partition in self._reader.partitions(begin, end) for part in partition.parts]
+
     def batch(self, rows_max: int | None) -> bool:
         """Read a batch; return whether the query has moved."""
         begin = self._offsets
         limit = ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
         end = self._reader.latestOffset(begin, limit)
-        parts = [partition.part for partition in self._reader.partitions(begin, end)]
-        assert parts == [partition.part for partition in self._reader.partitions(begin, end)], "the same rows again"
+        parts = self._parts(begin, end)
+        assert parts == self._parts(begin, end), "the same rows again"
         assert rows_max is None or sum(part.count for part in parts) <= rows_max
         for part in parts:
             life = self._memory.queues[part.broker_name, part.queue_id].life

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -31,9 +32,9 @@ def fill(cluster: FakeCluster, topic: str, *sizes: int) -> None:
         cluster.add(topic, queue_id, [record(n, topic=topic, queue_id=queue_id) for n in range(start, start + size)])
 
 
-def reader(cluster: FakeCluster, *, clock: Any = None, **options: str) -> PymqStreamReader:
+def reader(cluster: FakeCluster, *, clock: Any = None, sleep: Any = time.sleep, **options: str) -> PymqStreamReader:
     given = {"namesrv": cluster.address, "startingOffsets": "earliest", **options}
-    return PymqStreamReader(SourceOptions(given), ("queueOffset",), clock=clock)
+    return PymqStreamReader(SourceOptions(given), ("queueId", "queueOffset"), clock=clock, sleep=sleep)
 
 
 def offsets(**topics: list[int]) -> dict[str, Any]:
@@ -51,10 +52,10 @@ def latest(stream: PymqStreamReader, start: dict[str, Any], limit: Any = ALL) ->
 def rows(stream: PymqStreamReader, start: dict, end: dict) -> list[tuple]:
     """Return the rows of a batch as (queue id, offset)."""
     return sorted(
-        (partition.part.queue_id, offset)
+        row
         for partition in stream.partitions(start, end)
         for batch in stream.read(partition)
-        for offset in batch.column("queueOffset").to_pylist()
+        for row in zip(*(batch.column(name).to_pylist() for name in ("queueId", "queueOffset")), strict=True)
     )
 
 
@@ -170,6 +171,38 @@ def test_a_topic_that_was_deleted_does_not_end_a_bounded_run(cluster: FakeCluste
     end = latest(stream, begin)
     assert end == offsets(T=[3], U=[5] if "U" in choice.get("topics", "") else [0])
     assert rows(stream, begin, end) == [(0, n) for n in range(end["U"][BROKER]["0"])]
+
+
+@pytest.mark.parametrize("loss", ["true", "false"])
+def test_a_broker_that_is_away_is_no_loss_and_is_waited_for(cluster: FakeCluster, loss: str) -> None:
+    fill(cluster, "T", 10)
+    clock = ManualClock()
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        clock.advance(int(seconds * 1000))
+        pauses.append(seconds)
+        cluster.is_registered = len(pauses) % 8 == 0
+
+    stream = reader(cluster, clock=clock, sleep=pause, topics="T", failOnDataLoss=loss)
+    begin, end = offsets(T=[3]), offsets(T=[10])
+    cluster.is_registered = False
+    with pytest.raises(UnreachableError, match="broker broker-a is not registered"):
+        PymqStreamReader(
+            SourceOptions({"namesrv": cluster.address, "topics": "T", "retryBudgetSeconds": "0"}), ("queueOffset",)
+        )._ask(lambda view: stream._next_end(view, begin, ALL))
+    assert not pauses
+    cluster.is_registered = True
+    assert latest(stream, begin) == end
+    for count, ask in enumerate((lambda: latest(stream, begin) == end, lambda: len(rows(stream, begin, end)) == 7), 1):
+        cluster.is_registered = False
+        assert ask() and len(pauses) == count * 8
+    short = reader(cluster, clock=clock, sleep=pause, topics="T", failOnDataLoss=loss, retryBudgetSeconds="2")
+    assert latest(short, begin) == end
+    cluster.is_registered = False
+    with pytest.raises(UnreachableError, match="broker broker-a is not registered"):
+        short.partitions(begin, end)
+    assert len(pauses) == 20
 
 
 def test_an_assigned_queue_that_is_gone_keeps_its_offset(cluster: FakeCluster) -> None:
