@@ -53,6 +53,7 @@ class BrokerConfig(ServerConfig):
     ha_listen_port: int = setting("haListenPort", 0, "Port for slaves; 0: listenPort + 1, or any free port when that is taken.", minimum=0, maximum=65535)
     ha_master_address: str = setting("haMasterAddress", "", "Slave: its master's HA address (host:port); empty: ask the name servers.")
     ha_unproven_slave_hosts: str = setting("haUnprovenSlaveHosts", "", "Master that checks requests: IP addresses, separated by `;`, of RocketMQ slaves that get the log without proving anything: each program there can.", runtime=True)
+    ha_unproven_master_hosts: str = setting("haUnprovenMasterHosts", "", "Slave with the servers' credentials: IP addresses, separated by `;`, of RocketMQ masters that it follows without a proof of theirs.", runtime=True)
     ha_slave_hosts: str = setting("haSlaveHosts", "", "Master: IP addresses of slaves that name servers do not list or that connect from another address than brokerIP1, separated by `;`.", runtime=True)
     ha_truncation_max_bytes: int = setting("haTruncationMax", TRUNCATION_MAX_BYTES, "Slave: most bytes of its log that it truncates on its master's word; beyond, it stops following until `pymq broker rejoin`.", minimum=0, maximum=2**50, runtime=True, is_size=True)
     ha_full_sync: bool = setting("haFullSync", False, "Slave: when new, copy the master's whole log instead of starting at its last segment.")
@@ -275,6 +276,11 @@ class BrokerConfig(ServerConfig):
         """The hosts that the operator named for slaves, and the one of ``haMasterAddress``."""
         named = [*self.ha_slave_hosts.split(";"), self.ha_master_address.rpartition(":")[0].strip("[]")]
         return [part.strip() for part in named if part.strip()]
+
+    @property
+    def ha_unproven_master_host_list(self) -> list[str]:
+        """The hosts of masters that need not prove to have the servers' credentials."""
+        return [part.strip() for part in self.ha_unproven_master_hosts.split(";") if part.strip()]
 
     @property
     def ha_unproven_slave_host_list(self) -> list[str]:

@@ -20,6 +20,7 @@ class ReplicationSettings(Protocol):
     ha_master_address: str
     ha_slave_hosts: str
     ha_unproven_slave_hosts: str
+    ha_unproven_master_hosts: str
     ha_send_heartbeat_interval_ms: int
     ha_housekeeping_interval_ms: int
     ha_max_gap_not_in_sync_bytes: int
@@ -52,6 +53,7 @@ def check_replication(config: ReplicationSettings) -> None:
     for key, hosts in (
         ("haSlaveHosts", config.ha_slave_hosts),
         ("haUnprovenSlaveHosts", config.ha_unproven_slave_hosts),
+        ("haUnprovenMasterHosts", config.ha_unproven_master_hosts),
     ):
         for name in filter(None, (part.strip() for part in hosts.split(";"))):
             try:

@@ -43,11 +43,17 @@ class EpochEntryBody(msgspec.Struct, rename="camel", frozen=True):
     epoch_id: Text
 
 
+Nonce = Annotated[str, msgspec.Meta(pattern=f"^([0-9a-f]{{{2 * NONCE_SIZE_BYTES}}})?$")]
+JOIN_PROOF = "proof"  # the field of the answer's header that has the master's proof, in hex
+
+
 class JoinRequest(msgspec.Struct, rename="camel", kw_only=True):
     """PYMQ_JOIN_MASTER (9101): a slave asks where to continue.
 
     ``log_start`` and ``log_end`` are physical offsets, equal for an empty log. ``tail_digest`` is the xxh3-64, in hex,
-    of the ``tail_bytes`` bytes before ``log_end``.
+    of the ``tail_bytes`` bytes before ``log_end``. A ``challenge`` (32 bytes in hex) asks the master for two proofs of
+    the servers' credentials: of its answer (:func:`pymq.wire.ha.proven_answer`, in the field JOIN_PROOF), and before
+    the first frame (:func:`pymq.wire.ha.proven_by_master`).
     """
 
     protocol_version: int = PROTOCOL_VERSION
@@ -62,6 +68,7 @@ class JoinRequest(msgspec.Struct, rename="camel", kw_only=True):
     tail_digest: Text = ""
     full_sync: bool = False
     epoch_history: list[EpochEntryBody] = []
+    challenge: Nonce = ""
 
 
 class JoinAnswer(msgspec.Struct, rename="camel", kw_only=True):
@@ -81,7 +88,7 @@ class JoinAnswer(msgspec.Struct, rename="camel", kw_only=True):
     epoch_history: list[EpochEntryBody] = []
     master_role: Text = ""
     log_end: Annotated[int, msgspec.Meta(ge=-1, le=OFFSET_MAX)] = -1
-    nonce: Annotated[str, msgspec.Meta(pattern=f"^([0-9a-f]{{{2 * NONCE_SIZE_BYTES}}})?$")] = ""
+    nonce: Nonce = ""
 
 
 class MetadataVersions(msgspec.Struct, rename="camel", kw_only=True):

@@ -2,7 +2,8 @@
 
 A slave sends 64-bit numbers: the end of its log. Before them, PyMQ's slave sends its join token, and the proof that it
 has the servers' credentials when the master asked for one. A master sends frames: a physical offset, a size, and that
-many bytes of the log; an empty frame is a heartbeat. Everything is big endian. Frames need not start or end at a
+many bytes of the log; an empty frame is a heartbeat. Before them it sends its own proof, when the slave asked for one
+as it joined. Everything is big endian. Frames need not start or end at a
 record.
 """
 
@@ -18,8 +19,10 @@ _HEAD = struct.Struct(">qi")
 REPORT_SIZE_BYTES = _REPORT.size
 NONCE_SIZE_BYTES = 32
 PROOF_SIZE_BYTES = 32  # HMAC-SHA256
-# The first bytes of what a proof covers: a proof that was made for another purpose does not fit.
+# The first bytes of what each proof covers: a proof that was made for another purpose does not fit.
 _PROOF_LABEL = b"PyMQ HA slave 1\0"
+_MASTER_LABEL = b"PyMQ HA master1\0"
+_ANSWER_LABEL = b"PyMQ HA answer1\0"
 _PROVEN = struct.Struct(">qq")
 HEAD_SIZE_BYTES = _HEAD.size
 # RocketMQ's slave waits for whole frames in a buffer of 4 MiB: a longer frame would hang it forever.
@@ -41,6 +44,16 @@ def encode_head(start: int, size: int) -> bytes:
 def proven_content(token: int, start: int, nonce: bytes) -> bytes:
     """Return what a slave proves: that it was given ``token`` and ``nonce``, to continue at log offset ``start``."""
     return _PROOF_LABEL + _PROVEN.pack(token, start) + nonce
+
+
+def proven_by_master(token: int, start: int, challenge: bytes, nonce: bytes) -> bytes:
+    """Return what a master proves before its first frame: the same joining, and the slave's ``challenge``."""
+    return _MASTER_LABEL + _PROVEN.pack(token, start) + challenge + nonce
+
+
+def proven_answer(challenge: bytes, body: bytes) -> bytes:
+    """Return what a master proves with its answer to the request to join: all of its body."""
+    return _ANSWER_LABEL + challenge + body
 
 
 class Reports(NamedTuple):

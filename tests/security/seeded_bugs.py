@@ -17,6 +17,9 @@ from pymq.broker.metadata.auth_manager import AuthManager
 from pymq.broker.pop.pop_polls import PopPolls
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.peer_proof import PeerProof
+from pymq.broker.replication.slave.ha_client import HaClient
+from pymq.broker.replication.slave.ha_client_session import HaClientSession
+from pymq.broker.replication.slave.joining import Joining
 from pymq.config import security as config_security
 from pymq.filterserver.server import FilterServer
 from pymq.model import access as model
@@ -111,6 +114,26 @@ BUGS = [
         "a filter server keeps no audit log",
         Text(FilterServer.start, "gate, self.audit", "gate, None"),
         ("test_filter_audit.test_refusals_of_a_filter_server_are_in_its_audit_log",),
+    ),
+    Bug(
+        "a slave believes the answer of any master",
+        Text(Joining._answered, "if challenge and not", "if False and not"),
+        (f"{_HA}.test_an_answer_to_the_joining_counts_only_with_its_proof",),
+    ),
+    Bug(
+        "a slave takes the frames of any master",
+        Text(HaClientSession._take_proof, "if not PeerProof(prove=self._prove).is_right(", "if not (lambda *_: True)("),
+        (f"{_HA}.test_frames_count_only_after_the_proof",),
+    ),
+    Bug(
+        "a slave follows any RocketMQ master",
+        Text(HaClient._connect, "self._prove is not None and", "False and"),
+        (f"{_HA}.test_a_rocketmq_master_is_followed_only_when_its_host_is_named",),
+    ),
+    Bug(
+        "a slave asks for no proof",
+        Text(HaClient._join, "self._prove is not None else", "False else"),
+        (f"{_HA}.test_a_master_without_the_credentials_is_not_followed",),
     ),
     Bug(
         "a white list knows no address",

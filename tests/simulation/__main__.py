@@ -32,7 +32,7 @@ def main() -> int:
     parser.add_argument("--timers", action="store_true", help="send timer messages in every seed")
     parser.add_argument("--batches", action="store_true", help="send inner batches in every seed")
     parser.add_argument("--pieces", action="store_true", help="copy tables in small pieces in every seed")
-    parser.add_argument("--proofs", action="store_true", help="have slaves prove themselves in every seed")
+    parser.add_argument("--proofs", action="store_true", help="have master and slaves prove themselves in every seed")
     parser.add_argument("--mutations", action="store_true", help="instead: plant each seeded bug and look for it")
     options = parser.parse_args()
     if options.mutations:

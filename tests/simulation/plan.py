@@ -79,7 +79,7 @@ class Plan:
     has_popper: bool = False  # see pops.py
     has_batches: bool = False  # see batches.py
     has_pieces: bool = False  # see pieces.py
-    has_proofs: bool = False  # slaves prove to have the credentials of servers
+    has_proofs: bool = False  # slaves and masters prove to have the credentials of servers
 
     @property
     def warm_up_us(self) -> int:

@@ -165,6 +165,7 @@ BUGS = (
         ("seed 2",)),
     # -- trust
     Bug("epochs are believed without a proof of the log", Seam(MemberProof._must_prove, gives(False)), ("liar 2",)),
+    Bug("a master proves nothing to its slaves", Seam(HaConnection.prove_to_slave, does_nothing), ("proofs 1",)),
     Bug("a name server gives a master's id to anyone with a newer epoch",
         Seam(claims._is_successor, gives(True)), ("liar 1",)),
     # -- tables

@@ -18,10 +18,11 @@ from pymq.errors import Refusal
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
 from pymq.store.store import MessageStore
-from pymq.wire.bodies_replication import NO_TOKEN, JoinAnswer, JoinRequest, MetadataVersions
+from pymq.wire.bodies_replication import JOIN_PROOF, NO_TOKEN, JoinAnswer, JoinRequest, MetadataVersions
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer
+from pymq.wire.ha import proven_answer
 from pymq.wire.reply import Reply
 
 
@@ -66,6 +67,7 @@ class MasterReplicaHandlers:
             ha_service.refused(request.broker_id, request.address, str(refusal))
             raise
         self._check_sender(request, peer)
+        self._check_challenge(request)
         must_truncate = request.log_start < request.log_end and start < request.log_end
         token = NO_TOKEN if must_truncate else self._admit(request, start)
         answer = JoinAnswer(
@@ -77,7 +79,21 @@ class MasterReplicaHandlers:
             master_role=config.broker_role,
             log_end=own.end,
         )
-        return Reply(body=msgspec.json.encode(answer))
+        body = msgspec.json.encode(answer)
+        prove = ha_service.peer_proof.prove
+        if not request.challenge or prove is None:
+            return Reply(body=body)
+        return Reply(ext={JOIN_PROOF: prove(proven_answer(bytes.fromhex(request.challenge), body)).hex()}, body=body)
+
+    def _check_challenge(self, request: JoinRequest) -> None:
+        """Refuse a slave that wants a proof from a master that can give none."""
+        if request.challenge and self._ha_service.peer_proof.prove is None:
+            why = (
+                f"the slave at {request.address} wants a proof of the servers' credentials, and this master has none: "
+                "set innerCredentialsFile there to the slave's file"
+            )
+            self._ha_service.refused(request.broker_id, request.address, why)
+            raise Refusal(ResponseCode.NO_PERMISSION, why)
 
     def _check_sender(self, request: JoinRequest, peer: Peer) -> None:
         """Refuse a broker that is not known (14, tried again), and a request that does not come from its host."""
@@ -113,7 +129,8 @@ class MasterReplicaHandlers:
         if start > max(request.log_end, self._store.synced_offset):
             # After a power loss the slave could not give back what is before ``start``, which it never had.
             self._store.sync(log_only=True)
-        return self._ha_service.joined_slave(request.broker_id, request.address, start)
+        challenge = bytes.fromhex(request.challenge)
+        return self._ha_service.joined_slave(request.broker_id, request.address, start, challenge)
 
     def copy_metadata(self, request: Command, header: None, peer: Peer) -> Reply | None:
         """Answer with the tables that differ from the slave's, now or once there is one."""

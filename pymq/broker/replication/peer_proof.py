@@ -1,4 +1,7 @@
-"""PeerProof: how the brokers of a secured group prove to each other that they have the servers' credentials."""
+"""PeerProof: how the brokers of a secured group prove to each other that they have the servers' credentials.
+
+A master asks its slaves for a proof when it checks its requests, a slave its master whenever it has the credentials.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,10 @@ class PeerProof(NamedTuple):
     def is_right(self, content: bytes, proof: bytes) -> bool:
         """True when ``proof`` was made of ``content`` with the same secret. Takes as long for any wrong one."""
         return self.prove is not None and hmac.compare_digest(self.prove(content), proof)
+
+    def is_right_hex(self, content: bytes, proof: bytes) -> bool:
+        """As :meth:`is_right`, for a proof in hexadecimal digits."""
+        return self.prove is not None and hmac.compare_digest(self.prove(content).hex().encode(), proof)
 
 
 NO_PROOF = PeerProof()

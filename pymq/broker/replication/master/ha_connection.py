@@ -154,6 +154,11 @@ class HaConnection:
         else:
             self.joined_slave = joined_slave
 
+    def prove_to_slave(self, proof: bytes) -> None:
+        """Send what the slave asked for, before the first frame."""
+        if proof and self._stream is not None:
+            self._stream.write(proof)
+
     def _take_report(self, reports: Reports) -> None:
         assert reports.offset is not None
         if self.sent_offset is None:

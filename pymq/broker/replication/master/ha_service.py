@@ -20,7 +20,7 @@ from pymq.config import BrokerConfig
 from pymq.model.hosts import host_of
 from pymq.rate_limited_log import RateLimitedLog, printable
 from pymq.wire.bodies_replication import GONE, SlaveState
-from pymq.wire.ha import proven_content
+from pymq.wire.ha import proven_by_master, proven_content
 from pymq.wire.streams import Stream, StreamHandler
 
 log = logging.getLogger(__name__)
@@ -141,11 +141,14 @@ class HaService:
             self.on_slave(joined.broker_id, joined.address)
             self._known_peers.confirm(joined.address)
 
-    def joined_slave(self, broker_id: int, address: str, start: int) -> int:
-        """Return the token that a slave's connection begins with, to continue at ``start``."""
+    def joined_slave(self, broker_id: int, address: str, start: int, challenge: bytes = b"") -> int:
+        """Return the token that a slave's connection begins with, to continue at ``start``.
+
+        ``challenge``: what it asks a proof about; only for a master that can give one.
+        """
         self._rejected_peers.forget(broker_id, address)
         nonce = self._join_tokens.nonce() if self.peer_proof.is_required else b""
-        joined_slave = JoinedSlave(broker_id, address, start, nonce)
+        joined_slave = JoinedSlave(broker_id, address, start, nonce, challenge)
         return self._join_tokens.give(joined_slave, self._clock.monotonic_ms())
 
     def nonce_of(self, token: int) -> bytes:
@@ -179,7 +182,15 @@ class HaService:
         for other in list(self._connections):
             if other is not connection and other.joined_slave.broker_id == joined_slave.broker_id:
                 other.close("the same slave has connected again")
+        connection.prove_to_slave(self._master_proof(token, joined_slave))
         return joined_slave
+
+    def _master_proof(self, token: int, joined_slave: JoinedSlave) -> bytes:
+        """Return the bytes that go before the first frame; empty when the slave asked for none."""
+        prove, slave = self.peer_proof.prove, joined_slave
+        if not slave.challenge or prove is None:
+            return b""
+        return prove(proven_by_master(token, slave.start, slave.challenge, slave.nonce))
 
     def refused(self, broker_id: int, address: str, why: str) -> None:
         """Note a refused JoinRequest. Of one that can't be read, ``broker_id`` is -1."""

@@ -13,12 +13,16 @@ TOKEN_BITS = OFFSET_MAX.bit_length() - 1
 
 
 class JoinedSlave(NamedTuple):
-    """A slave's ``broker_id``, its ``address`` ("host:port"), the log offset where it continues, and its nonce."""
+    """A slave's ``broker_id``, its ``address`` ("host:port"), the log offset where it continues, and its nonce.
+
+    ``challenge``: what the slave asked a proof about, empty when it asked for none.
+    """
 
     broker_id: int
     address: str
     start: int
     nonce: bytes = b""
+    challenge: bytes = b""
 
 
 NOT_JOINED = JoinedSlave(-1, "", 0)  # a peer without a token, for instance a RocketMQ slave

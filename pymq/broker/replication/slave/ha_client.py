@@ -17,7 +17,7 @@ from pymq.broker.replication.epoch_file import EpochFile
 from pymq.broker.replication.epoch_history import EpochHistory, common_point
 from pymq.broker.replication.log_end import tail_size
 from pymq.broker.replication.log_proof import OwnLog
-from pymq.broker.replication.peer_proof import Prove
+from pymq.broker.replication.peer_proof import PeerProof, Prove
 from pymq.broker.replication.rates import Rate
 from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
 from pymq.broker.replication.slave.ha_client_session import FollowedStore, FollowingLog, HaClientSession
@@ -27,6 +27,7 @@ from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
 from pymq.errors import StoreError
 from pymq.wire.bodies_replication import CONNECTING, FOLLOWING, JOINING, REFUSED, WAITING, HaClientState, JoinRequest
+from pymq.wire.ha import NONCE_SIZE_BYTES
 from pymq.wire.streams import Network
 
 log = logging.getLogger(__name__)
@@ -82,7 +83,8 @@ class HaClient:
     ) -> None:
         """``request_sync`` starts an fsync of the log; a call of :meth:`end_turn` follows it.
 
-        ``prove`` answers a master that asks for a proof; None without the servers' credentials.
+        ``prove`` answers a master that asks for a proof; None without the servers' credentials. With it the master must
+        prove the same, unless the operator named its host.
 
         ``on_master_role`` gets the master's role each time this slave has joined. ``wake_in`` schedules an early call
         of :meth:`tick` in so many milliseconds.
@@ -233,10 +235,12 @@ class HaClient:
             tail_digest=digest,
             full_sync=config.ha_full_sync,
             epoch_history=history_to_body(self._epoch_file.history),
+            challenge=self._rng.randbytes(NONCE_SIZE_BYTES).hex() if self._prove is not None else "",
         )
         self._state = JOINING
         own_log = OwnLog(start, end, config.mapped_file_size_commit_log_bytes, store.tail_digest)
-        self._joining = Joining(self._network, self._master_address, request, self._joined, own_log)
+        proof = PeerProof(prove=self._prove)
+        self._joining = Joining(self._network, self._master_address, request, self._joined, own_log, proof)
         self._joining.begin()
 
     def _joined(self, outcome: Outcome) -> None:
@@ -294,12 +298,18 @@ class HaClient:
         self._change_role(RoleChange(self._role, why, truncate_to=start))
 
     def _connect(self, joined: Joined) -> None:
-        if joined.master_role:
-            self._on_master_role(joined.master_role)
         ha_address = self._config.ha_master_address or joined.ha_address or self._ha_address
         if not ha_address:
             self._wait(f"{self._master_address} did not give its HA address, and the name servers don't know it")
             return
+        if self._prove is not None and not joined.challenge and not self._may_be_unproven(ha_address):
+            self._refuse(
+                f"the master at {ha_address} can't prove to have the servers' credentials, as no RocketMQ broker can: "
+                "run PyMQ there, or add its host to haUnprovenMasterHosts"
+            )
+            return
+        if joined.master_role:
+            self._on_master_role(joined.master_role)
         self._state = CONNECTING
         self._connected_to = ha_address
         if joined.log_end >= 0:
@@ -318,6 +328,10 @@ class HaClient:
             on_end=self._ended,
         )
         self._network.connect(ha_address, self._session)
+
+    def _may_be_unproven(self, ha_address: str) -> bool:
+        """True when the operator named the master's host."""
+        return ha_address.rpartition(":")[0].strip("[]") in self._config.ha_unproven_master_host_list
 
     def _look(self, session: HaClientSession, now_ms: int) -> None:
         """Note what the session did since the last tick."""

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from pymq.broker.replication.epoch_file import EpochFile
-from pymq.broker.replication.peer_proof import Prove
+from pymq.broker.replication.peer_proof import PeerProof, Prove
 from pymq.broker.replication.slave.joining import Joined
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
 from pymq.errors import ProtocolViolation, StoreError
-from pymq.wire.ha import FrameReader, encode_report, proven_content
+from pymq.wire.ha import PROOF_SIZE_BYTES, FrameReader, encode_report, proven_by_master, proven_content
 from pymq.wire.streams import Stream
 
 # The first byte of every log, the highest of the four bytes of the first record's size. With it the slave reports 1 and
@@ -74,6 +74,8 @@ class HaClientSession:
         self._on_end = on_end
         self._stream: Stream | None = None
         self._reader = FrameReader(config.mapped_file_size_commit_log_bytes)
+        self._proof_missing = PROOF_SIZE_BYTES if joined.challenge else 0
+        self._master_proof = b""
         self._reported = 0
         self._is_over = False
         now_ms = clock.monotonic_ms()
@@ -117,6 +119,10 @@ class HaClientSession:
         if self._is_over:
             return
         self.heard_ms = self._clock.monotonic_ms()
+        if self._proof_missing:
+            data = self._take_proof(data)
+            if self._proof_missing or self._is_over:
+                return
         self.has_heard = True
         try:
             for start, piece in self._reader.feed(data):
@@ -127,6 +133,22 @@ class HaClientSession:
             self.end(str(violation))
         except (StoreError, OSError) as error:
             self.end(f"what the master sent can't be stored: {error}")
+
+    def _take_proof(self, data: bytes) -> bytes:
+        """Take the master's proof from the first bytes it sends; return what follows it."""
+        size = self._proof_missing
+        self._master_proof += data[:size]
+        self._proof_missing -= len(data[:size])
+        if not self._proof_missing:
+            joined = self._joined
+            assert joined.token is not None and joined.start is not None
+            content = proven_by_master(joined.token, joined.start, joined.challenge, joined.nonce)
+            if not PeerProof(prove=self._prove).is_right(content, self._master_proof):
+                self.end(
+                    "who is at the master's HA address did not prove to have the servers' credentials: check which "
+                    "broker is there, and give both brokers the same innerCredentialsFile"
+                )
+        return data[size:]
 
     def writable(self) -> None: ...
 

@@ -15,12 +15,14 @@ from pymq.broker.replication.epoch_body import history_of_body
 from pymq.broker.replication.epoch_history import EpochHistory, why_implausible
 from pymq.broker.replication.log_end import last_segment_start
 from pymq.broker.replication.log_proof import ProvenLog, ask_for_proof, piece_before
+from pymq.broker.replication.peer_proof import NO_PROOF, PeerProof
 from pymq.config.values import MASTER_ROLES
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
-from pymq.wire.bodies_replication import NO_TOKEN, JoinAnswer, JoinRequest
+from pymq.wire.bodies_replication import JOIN_PROOF, NO_TOKEN, JoinAnswer, JoinRequest
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
+from pymq.wire.ha import proven_answer
 from pymq.wire.streams import Network
 
 TIMEOUT_MS = 3000
@@ -33,7 +35,7 @@ class Joined(NamedTuple):
     None means that a RocketMQ master decides, see :class:`HaClientSession`. Of a RocketMQ master ``token`` is None and
     ``epoch_history`` empty. ``ha_address`` is empty when the master did not give it. ``log_end`` is the end of the
     master's log, -1 if unknown. ``unproven`` says why the master could not show that it has our log. A ``nonce`` asks
-    for a proof that this slave has the servers' credentials.
+    for a proof that this slave has the servers' credentials. ``challenge``: what the master must prove the same about.
     """
 
     token: int | None
@@ -44,6 +46,7 @@ class Joined(NamedTuple):
     log_end: int = -1
     unproven: str = ""
     nonce: bytes = b""
+    challenge: bytes = b""
 
 
 class NotJoined(NamedTuple):
@@ -70,9 +73,14 @@ class Joining:
         request: JoinRequest,
         on_outcome: Callable[[Outcome], None],
         own_log: ProvenLog | None = None,
+        peer_proof: PeerProof = NO_PROOF,
     ) -> None:
-        """``own_log``: a PyMQ master must prove that it has our log up to where it would continue."""
+        """``own_log``: a PyMQ master must prove that it has our log up to where it would continue.
+
+        ``peer_proof`` judges the proof that ``request`` asks for by its challenge.
+        """
         self._own_log = own_log
+        self._peer_proof = peer_proof
         self._network = network
         self._address = address
         self._request = request
@@ -116,7 +124,15 @@ class Joining:
             is_other_log = answer.code == ResponseCode.MESSAGE_ILLEGAL
             self._report(NotJoined(answer.remark or f"code {answer.code}", is_no, is_other_log))
         else:
-            self._accept(answer.body)
+            challenge = bytes.fromhex(self._request.challenge)
+            proof = answer.ext.get(JOIN_PROOF, "").encode()
+            if challenge and not self._peer_proof.is_right_hex(proven_answer(challenge, answer.body), proof):
+                self._fail(
+                    f"{self._address} did not prove to have the servers' credentials: give both brokers the same "
+                    "innerCredentialsFile, and check which broker is there"
+                )
+            else:
+                self._accept(answer.body)
 
     def _accept(self, body: bytes) -> None:
         try:
@@ -145,6 +161,7 @@ class Joining:
                 answer.master_role,
                 answer.log_end,
                 nonce=bytes.fromhex(answer.nonce),
+                challenge=bytes.fromhex(self._request.challenge),
             )
         )
 
