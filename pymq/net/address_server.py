@@ -7,7 +7,7 @@ environment's SSL_CERT_FILE names (OpenSSL reads it).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pymq.errors import UnreachableError
@@ -23,13 +23,16 @@ HTTP_OK = 200
 MISMATCHES = (62, 64)  # OpenSSL's codes for a certificate of another host name or IP address
 
 
-def named_by(url: str) -> list[str]:
-    """Return the addresses that an address server names. Raises UnreachableError with what it answered."""
+def named_by(url: str, connect: Callable[[str, str], HTTPConnection] | None = None) -> list[str]:
+    """Return the addresses that an address server names. Raises UnreachableError with what it answered.
+
+    ``connect`` takes the URL and its host with port, and returns a connection of one's own.
+    """
     # Imported here: few programs need it, and each would start 20 ms later.
     import http.client  # noqa: PLC0415
 
     try:
-        status, body = _answer(url)
+        status, body = _answer(url, connect or _connection)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise UnreachableError(f"the address server {url} does not answer: {_reason(error)}") from None
     text = body.decode("utf-8", "replace").strip()
@@ -40,12 +43,12 @@ def named_by(url: str) -> list[str]:
     return addresses
 
 
-def _answer(url: str) -> tuple[int, bytes]:
+def _answer(url: str, connect: Callable[[str, str], HTTPConnection]) -> tuple[int, bytes]:
     """Return the status and the body. Raises OSError, HTTPException, ValueError."""
     from urllib.parse import urlsplit  # noqa: PLC0415
 
     parts = urlsplit(url)
-    connection = _connection(url, parts.netloc)
+    connection = connect(url, parts.netloc)
     try:
         connection.request("GET", parts.path + (f"?{parts.query}" if parts.query else ""))
         with connection.getresponse() as answer:
