@@ -27,6 +27,7 @@ class Admitted(NamedTuple):
     guard: Guard
     identity: Identity
     address: Address
+    gatekeeper: Gatekeeper
 
     @property
     def name(self) -> str:
@@ -39,6 +40,10 @@ class Admitted(NamedTuple):
     def check_found_topic(self, access: Access, topic: str) -> None:
         """Raises Refusal when the sender may not have the record of ``topic`` that a handler found."""
         self.guard.check_found_topic(self.identity, access, topic, self.address)
+
+    def may_publish(self, topic: str) -> bool:
+        """Return whether the same user, with the same secret, may publish to ``topic`` now."""
+        return self.gatekeeper.guard.may_publish(self.identity, topic, self.address)
 
 
 class Gatekeeper:
@@ -86,7 +91,7 @@ class Gatekeeper:
         guard, address, limits = self.guard, self._addresses[peer.address], self.limits
         if limits is not None and limits.failed_proofs.has_blocked:
             limits.failed_proofs.check(address)
-        return Admitted(guard, guard.identify(request, address, self.certificate_user(peer)), address)
+        return Admitted(guard, guard.identify(request, address, self.certificate_user(peer)), address, self)
 
     def certificate_user(self, peer: Peer) -> str:
         """Return the user for whom a connection's certificate stands; empty for none."""

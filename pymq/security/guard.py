@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from pymq.errors import Refusal
-from pymq.model.access import Need, topic_need
+from pymq.model.access import Action, Need, topic_need
 from pymq.security.addresses import Address
 from pymq.security.identities import Identity, Users
 from pymq.security.policies import Policies, is_peer
@@ -54,6 +54,11 @@ class Guard:
         """Raises Refusal(NO_PERMISSION) when the sender may not have the record of ``topic`` that a handler found."""
         if access.found_topic:
             self._check_needs(identity, (topic_need(topic, *access.found_topic),), address)
+
+    def may_publish(self, identity: Identity, topic: str, address: Address) -> bool:
+        """Return whether a sender who was proven before, perhaps by another guard, may publish to ``topic``."""
+        known = self.users.still(identity, address)
+        return known is not None and not self.policies.refused_need(known, (topic_need(topic, Action.PUB),), address)
 
     def keep_allowed(self, decision: Decision) -> None:
         """Keep that a request was allowed, so that the next one of the kind need not be decided."""

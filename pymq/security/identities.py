@@ -128,6 +128,19 @@ class Users:
             raise _refused("check signature failed.")
         return Identity(user)
 
+    def still(self, identity: Identity, address: Address) -> Identity | None:
+        """Return the identity that an earlier proof has in this table; None when the proof counts no more.
+
+        Then the address has left the white list, or the user is gone or disabled, or has another secret.
+        """
+        if any(block.contains(address) for block in self.trusted_from):
+            return Identity(None, is_trusted=True)
+        user = self._users.get(identity.name) if identity.user is not None else None
+        if user is None or identity.user is None or not user.is_enabled or user.secret != identity.user.secret:
+            return None
+        is_trusted = any(block.contains(address) for block in user.trusted_from)
+        return Identity(user, is_trusted) if is_trusted or not identity.is_trusted else None
+
 
 def _refused(remark: str) -> Refusal:
     return Refusal(ResponseCode.NO_PERMISSION, remark)

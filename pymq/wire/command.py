@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -36,6 +36,19 @@ FRAME_HEAD = struct.Struct(">iI")  # length of the rest; header type and header 
 _INT16 = range(-0x8000, 0x8000)
 
 
+class ProvenSender(Protocol):
+    """Who sent a request to a secured server, as a handler sees it."""
+
+    @property
+    def name(self) -> str:
+        """The user's name."""
+        ...
+
+    def may_publish(self, topic: str) -> bool:
+        """Return whether the sender may publish to ``topic`` now: users and permissions may have changed since."""
+        ...
+
+
 class _Coded(msgspec.Struct):
     """Holds the one field of :class:`Command` that can be passed by position."""
 
@@ -45,7 +58,7 @@ class _Coded(msgspec.Struct):
 class Command(_Coded, kw_only=True):
     """A request or a response. ``ext`` maps wire names to strings; ``serialize`` is the header codec it came in.
 
-    ``found_topic_check``: set by the dispatcher of a secured server, see :meth:`check_found_topic`.
+    The dispatcher of a secured server sets ``sender``, and ``found_topic_check`` (see :meth:`check_found_topic`).
     """
 
     opaque: int = 0
@@ -57,6 +70,7 @@ class Command(_Coded, kw_only=True):
     body: bytes = b""
     serialize: int = SERIALIZE_JSON
     found_topic_check: Callable[[str], None] | None = None
+    sender: ProvenSender | None = None
 
     @property
     def is_response(self) -> bool:

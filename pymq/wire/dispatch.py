@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from pymq.errors import PymqError, Refusal, StoreUnavailableError
 from pymq.wire.access import Access
 from pymq.wire.codes import RequestCode, ResponseCode, request_name
-from pymq.wire.command import Command
+from pymq.wire.command import Command, ProvenSender
 from pymq.wire.header import Header, decode_header
 from pymq.wire.reply import Reply
 
@@ -84,13 +84,8 @@ class _HeardPeer:
         return getattr(self._peer, name)
 
 
-class Sender(Protocol):
+class Sender(ProvenSender, Protocol):
     """The proven sender of one request."""
-
-    @property
-    def name(self) -> str:
-        """The user's name, for an operator."""
-        ...
 
     def check(self, access: Access, request: Command, header: Header | None) -> None:
         """Raises Refusal when the sender may not send this request."""
@@ -186,6 +181,7 @@ class Dispatcher:
             header = decode_header(route.header, command.ext) if route.header is not None else None
             if sender is not None:
                 sender.check(route.access, command, header)
+                command.sender = sender
                 if route.access.found_topic:
                     command.found_topic_check = partial(sender.check_found_topic, route.access)
             reply = route.handler(command, header, self._heard(command, peer, route, sender))

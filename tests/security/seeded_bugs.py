@@ -20,6 +20,7 @@ from pymq.broker.replication.peer_proof import PeerProof
 from pymq.broker.replication.slave.ha_client import HaClient
 from pymq.broker.replication.slave.ha_client_session import HaClientSession
 from pymq.broker.replication.slave.joining import Joining
+from pymq.broker.transactions.checks import TransactionChecks
 from pymq.config import security as config_security
 from pymq.filterserver.server import FilterServer
 from pymq.model import access as model
@@ -41,6 +42,7 @@ from tests.planting import Bug, Seam, Text, does_nothing, gives
 
 _SIGNATURE, _POLICIES, _USERS, _ROWS = "test_signature", "test_policies", "test_identities", "test_rows"
 _BROKER, _HA, _AUDIT, _LIMITS = "test_security", "test_ha_proof", "test_audit", "test_sender_limits"
+_CHECKS = "test_check_permission"
 _TABLE, _AUTH, _CERTIFICATES = "test_user_table", "test_auth", "test_certificate_users"
 _RULES = f"{_POLICIES}.test_each_rule"
 
@@ -134,6 +136,16 @@ BUGS = [
         "a slave asks for no proof",
         Text(HaClient._join, "self._prove is not None else", "False else"),
         (f"{_HA}.test_a_master_without_the_credentials_is_not_followed",),
+    ),
+    Bug(
+        "every member of a group is asked about its transactions",
+        Text(TransactionChecks._find_members, " if client.may_publish(topic)", ""),
+        (f"{_CHECKS}.test_only_who_may_publish_to_the_topic_is_asked_about_an_open_transaction",),
+    ),
+    Bug(
+        "who could publish once may be asked for ever",
+        Text(Users.still, "user is None or identity.user is None or not", "False and not"),
+        (f"{_CHECKS}.test_an_earlier_proof_counts_as_long_as_a_new_one_would",),
     ),
     Bug(
         "a white list knows no address",

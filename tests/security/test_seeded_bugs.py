@@ -14,6 +14,7 @@ from tests.broker import test_security
 from tests.broker.handlers import test_auth
 from tests.broker.metadata import test_auth_manager
 from tests.broker.replication.master import test_ha_proof
+from tests.broker.transactions import test_check_permission
 from tests.filterserver import test_filter_audit
 from tests.model import test_access
 from tests.planting import Bug, follow, is_caught
@@ -45,6 +46,7 @@ MODULES = {
         test_auth,
         test_auth_manager,
         test_certificate_users,
+        test_check_permission,
         test_filter_audit,
         test_guard,
         test_ha_proof,

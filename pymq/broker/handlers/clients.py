@@ -81,7 +81,7 @@ class ClientHandlers:
         self._check(beat.client_id, producers, consumers, peer)
         if self._makes_groups:
             self._make_groups([consumer.group_name for consumer in consumers])
-        client = self._clients.client(beat.client_id, peer, request.language, request.version)
+        client = self._clients.client(beat.client_id, peer, request.language, request.version, request.sender)
         for producer in producers:
             self._clients.register_producer(producer.group_name, client)
         for consumer in consumers:

@@ -16,6 +16,7 @@ from pymq.model.subscription_report import differing_text
 from pymq.net.memory_budget import CLIENT_TABLES, MemoryBudget
 from pymq.rate_limited_log import RateLimitedLog
 from pymq.wire.bodies_client import ConsumerData, SubscriptionData
+from pymq.wire.command import ProvenSender
 from pymq.wire.dispatch import Peer
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ SILENT_A_TICK = 5000  # members that are removed at a time, in some 15 ms
 
 @dataclass(slots=True)
 class Client:
-    """One client on one connection, as its last heartbeat described it."""
+    """One client on one connection, as its last heartbeat described it. ``sender``: who proved to have sent that."""
 
     client_id: str
     peer: Peer
@@ -40,6 +41,11 @@ class Client:
     version: int
     seen_ms: int  # wall clock, for display
     seen_monotonic_ms: int
+    sender: ProvenSender | None = None
+
+    def may_publish(self, topic: str) -> bool:
+        """Return whether it may publish to ``topic`` now; anyone may on a broker that checks nothing."""
+        return self.sender is None or self.sender.may_publish(topic)
 
 
 @dataclass(slots=True)
@@ -91,9 +97,11 @@ class ClientManager:
 
     # -- heartbeats ----------------------------------------------------------------------------------------------
 
-    def client(self, client_id: str, peer: Peer, language: str, version: int) -> Client:
+    def client(
+        self, client_id: str, peer: Peer, language: str, version: int, sender: ProvenSender | None = None
+    ) -> Client:
         """Return the sender of a heartbeat as it describes itself, with the present time."""
-        return Client(client_id, peer, language, version, self._clock.now_ms(), self._clock.monotonic_ms())
+        return Client(client_id, peer, language, version, self._clock.now_ms(), self._clock.monotonic_ms(), sender)
 
     def group_count(self, peer: Peer, producers: Iterable[str], consumers: Iterable[str]) -> int:
         """Return the number of groups that a connection would belong to after it joined these."""

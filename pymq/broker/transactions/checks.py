@@ -17,6 +17,7 @@ from pymq.model import sysflag
 from pymq.model.names import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from pymq.model.record import MalformedRecordError, StoredMessage, decode_record, encode_message
 from pymq.model.transactions import TRANSACTION_QUEUE_ID, check_count_of, copy_properties, target_of
+from pymq.rate_limited_log import RateLimitedLog
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import request
 from pymq.wire.headers.transaction import CheckTransactionHeader
@@ -66,6 +67,9 @@ class TransactionChecks:
         self._round_began_ms = clock.now_ms()
         self._waited_from_ms = clock.monotonic_ms()
         self._turns: dict[str, int] = {}  # by producer group, for turns among its members
+        # By group and topic: the members that may be asked, found once in a tick.
+        self._members: dict[tuple[str, str], list[Peer]] = {}
+        self._rate_limited_log = RateLimitedLog(log, clock, "transaction checks")
         self._is_failing = False
         self.check_count = 0
 
@@ -112,6 +116,7 @@ class TransactionChecks:
         self._writer.commit()  # what this turn has only staged can't be read yet
         looked: list[OpenHalf] = []
         questions: list[tuple[Peer, Command]] = []
+        self._members.clear()
         try:
             while self._round and len(looked) < LOOKS_PER_TICK:
                 half = self._round[0]
@@ -154,7 +159,7 @@ class TransactionChecks:
             self._discard(message)
             return None
         copy, raw = self.store_copy(half, message, check_count_of(message) + 1)
-        peer = self._producer(message.properties.get(props.PRODUCER_GROUP, ""))
+        peer = self._producer(message.properties.get(props.PRODUCER_GROUP, ""), half.topic)
         return None if peer is None else (peer, self._question(message, copy, raw))
 
     def store_copy(self, half: OpenHalf, message: StoredMessage, check_count: int) -> tuple[OpenHalf, bytes]:
@@ -178,14 +183,30 @@ class TransactionChecks:
             message.properties.get(props.REAL_TOPIC), topic.topic_name,
         )  # fmt: skip
 
-    def _producer(self, group: str) -> Peer | None:
-        """Return the next connected producer of a group that reads what it is sent; None when there is none."""
-        members = [client.peer for client in self._clients.producers(group)]
+    def _producer(self, group: str, topic: str) -> Peer | None:
+        """Return the next connected producer of a group that reads what it is sent; None when there is none.
+
+        It sees the message: on a secured broker its user may publish to the message's topic. Any user may name a group.
+        """
+        members = self._members.get((group, topic))
+        if members is None:
+            members = self._members[group, topic] = self._find_members(group, topic)
         members = [peer for peer in members if not peer.closed and not peer.is_behind]
         if not members:
             return None
         turn = self._turns[group] = self._turns.get(group, -1) + 1
         return members[turn % len(members)]
+
+    def _find_members(self, group: str, topic: str) -> list[Peer]:
+        clients = self._clients.producers(group)
+        members = [client.peer for client in clients if client.may_publish(topic)]
+        if clients and not members:
+            self._rate_limited_log.write(
+                group,
+                f"no producer is asked about open transactions of group '{group}' with topic '{topic}': none of the "
+                f"{len(clients)} that are connected may publish to that topic",
+            )
+        return members
 
     def _question(self, message: StoredMessage, copy: OpenHalf, raw: bytes) -> Command:
         topic, queue_id = target_of(message) or ("", 0)
