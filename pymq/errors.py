@@ -109,6 +109,12 @@ class ConflictError(PymqError):
     exit_code = EXIT_REFUSED
 
 
+class RaftRefusedError(PymqError):
+    """A node of a Raft group refuses a record, a change of its members or a hand-over. Nothing has changed."""
+
+    exit_code = EXIT_REFUSED
+
+
 class OverloadedError(PymqError):
     """A producer that does not wait has as much in flight as its limits allow: the message was not sent."""
 

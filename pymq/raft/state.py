@@ -95,15 +95,16 @@ class MembershipEntry(NamedTuple):
 class RaftState:
     """The content of a node's state file. It is on the disk before anything that follows from it is sent or written.
 
-    ``promised`` is the founder that this replica promised to follow, before the group is founded. ``confirm_offset`` is
-    a lower bound: a restarted node shows no less than this, and truncates nothing below it. ``epochs`` and
-    ``memberships`` are in the order of their offsets. A crash may leave some beyond the log's end; loading drops them.
+    ``promised`` are the founders that this replica promised to follow before the group is founded; the last one counts.
+    ``confirm_offset`` is a lower bound: a restarted node shows no less than this, and truncates nothing below it.
+    ``epochs`` and ``memberships`` are in the order of their offsets. A crash may leave some beyond the log's end; they
+    are dropped when the node starts.
     """
 
     replica: Replica
     term: int = 0
     vote: Replica | None = None
-    promised: Replica | None = None
+    promised: tuple[Replica, ...] = ()
     confirm_offset: int = 0
     epochs: tuple[Epoch, ...] = ()
     memberships: tuple[MembershipEntry, ...] = field(default=())
