@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from pymq.broker.raft.founding import (
@@ -17,7 +19,7 @@ from pymq.broker.raft.founding import (
     why_lost,
 )
 from pymq.broker.raft.members import GroupSettings, parse_peers
-from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
+from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory, common_point
 from pymq.model.epochs import EPOCH_JUMP_MAX
 from pymq.raft.state import Epoch, Kind, Membership, MembershipEntry, RaftState, Replica
 
@@ -235,3 +237,63 @@ def test_epochs_of_a_plain_group_become_raft_epochs() -> None:
     entries = (EpochEntry(1, 0, "a"), EpochEntry(1, 50, "b"), EpochEntry(3, 90, "+c"), EpochEntry(3, 95, "d"))
     assert epochs_of(EpochHistory(entries)) == (Epoch(1, 0), Epoch(3, 90))
     assert epochs_of(EpochHistory()) == ()
+
+
+# -- any plain group ---------------------------------------------------------------------------------------------------
+
+
+class PlainNode:
+    """A broker of a plain group: bytes, who wrote them, and the role."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.history = EpochHistory()
+        self.is_master = False
+
+    def lead(self, rng: random.Random) -> None:
+        self.is_master = True
+        self.history = self.history.begin(len(self.data), f"{rng.getrandbits(64):016x}")
+
+    def follow(self, master: PlainNode, end: int) -> None:
+        """Truncate what diverges, then copy up to ``end``."""
+        self.is_master = False
+        common = common_point(master.history, len(master.data), self.history, len(self.data))
+        if self.data and not common.is_known:
+            return
+        begin = common.offset if self.data else 0
+        self.data = self.data[:begin] + master.data[begin : max(begin, end)]
+        self.history = master.history.truncate(len(self.data))
+
+    @property
+    def report(self) -> NodeReport:
+        return BLANK._replace(
+            log_end=len(self.data),
+            history=self.history,
+            tail_digest=self.data[-4:].hex(),
+            is_master=self.is_master,
+            is_fenced=True,
+        )
+
+
+def test_whatever_a_plain_group_went_through_only_equal_logs_found_a_group() -> None:
+    """Masters out of contact with each other get one number; slaves follow one or the other, and lag."""
+    founded = 0
+    for seed in range(200):
+        rng = random.Random(seed)
+        nodes = [PlainNode() for _ in range(3)]
+        nodes[0].lead(rng)
+        for _ in range(rng.randrange(3, 14)):
+            node = rng.choice(nodes)
+            masters = [each for each in nodes if each.is_master and each is not node]
+            if node.is_master and rng.random() < 0.6:
+                node.data += rng.randbytes(rng.randrange(1, 9))
+            elif not node.is_master and rng.random() < 0.2:
+                node.lead(rng)
+            elif masters:
+                master = rng.choice(masters)
+                node.follow(master, rng.choice([len(master.data), rng.randrange(len(master.data) + 1)]))
+        reports = [node.report for node in nodes]
+        if founds(*reports) and nodes[0].data:
+            founded += 1
+            assert len({node.data for node in nodes}) == 1
+    assert founded >= 5
