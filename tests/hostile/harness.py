@@ -82,15 +82,21 @@ class Peer:
 
     def receive(self) -> Command | None:
         """Return the next answer, None when the server closed the connection. Raises TimeoutError."""
-        while not self._ready:
+        while not self.read():
+            pass
+        return decode_command(self._ready.pop(0)) if self._ready else None
+
+    def read(self) -> bool:
+        """Read once, unless an answer is there. Return True when :meth:`receive` need not wait. Raises TimeoutError."""
+        if not self._ready:
             try:
                 data = self.socket.recv(256 * 1024)
             except ConnectionError:
-                return None
+                data = b""
             if not data:
-                return None
+                return True
             self._ready = self._frames.feed(data)
-        return decode_command(self._ready.pop(0))
+        return bool(self._ready)
 
     def call(self, raw: bytes) -> Command:
         """Send one request and return its answer."""

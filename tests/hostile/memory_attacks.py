@@ -10,6 +10,7 @@ import selectors
 import time
 from collections.abc import Iterator, Sequence
 
+from pymq.wire.command import Command
 from tests.hostile.harness import MIB, PULL, SOCKET_TIMEOUT_S, V2, Peer, Victim, ask, eventually, many_peers
 
 TOPIC = "T"
@@ -51,6 +52,21 @@ def flood(peers: Sequence[Peer], frames: Sequence[bytes], within_s: float = SOCK
     for peer in peers:
         peer.socket.settimeout(60.0)
     return closed_count
+
+
+def receive_all(peers: Sequence[Peer], within_s: float = SOCKET_TIMEOUT_S) -> list[Command | None]:
+    """Read each peer's next answer, of all at the same time. None: the server closed the connection."""
+    answers: dict[Peer, Command | None] = {}
+    selector, deadline_s = selectors.DefaultSelector(), time.monotonic() + within_s
+    for peer in peers:
+        selector.register(peer.socket, selectors.EVENT_READ, peer)
+    while selector.get_map() and time.monotonic() < deadline_s:
+        for key, _ in selector.select(0.1):
+            if key.data.read():
+                answers[key.data] = key.data.receive()
+                selector.unregister(key.fileobj)
+    assert not selector.get_map(), f"{len(selector.get_map())} peers got no answer within {within_s:.0f} s"
+    return [answers[peer] for peer in peers]
 
 
 @contextlib.contextmanager

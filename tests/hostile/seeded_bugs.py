@@ -12,6 +12,7 @@ from pymq.broker.handlers.broker_admin import BrokerAdminHandlers
 from pymq.broker.handlers.replies import ReplyHandlers
 from pymq.broker.messages.long_polls import LongPolls
 from pymq.broker.messages.waiting_answers import WaitingAnswers
+from pymq.broker.metadata import clients
 from pymq.broker.metadata.clients import ClientManager
 from pymq.broker.replication import epoch_history, log_proof
 from pymq.broker.replication.master.ha_connection import HaConnection
@@ -220,6 +221,8 @@ BUGS = (
         ("tests/net/test_rounds.py",)),
     Bug("heavy connections go first",
         Text(Rounds.rest, "(self._heavy if is_heavy else self._light)", "self._light"), ("tests/net/test_rounds.py",)),
+    Bug("each tag of a heartbeat is kept as an object", Seam(clients._pack, does_nothing),
+        ("tests/broker/metadata/test_clients.py",)),
     Bug("a round reads a piece of every unfinished frame",
         Text(Rounds._continue_pieces, "left_bytes -= piece_bytes", "pass"), ("tests/net/test_rounds.py",)),
     Bug("connections in the midst of a frame never rest",

@@ -17,6 +17,7 @@ from tests.hostile.memory_attacks import (
     heartbeats,
     make_topic,
     parked_bodies,
+    receive_all,
     tag_lists,
     unfinished_frames,
     unread_answers,
@@ -86,8 +87,7 @@ def test_pulls_that_a_large_message_wakes_are_answered_as_their_peers_read(victi
 def test_woken_pulls_of_peers_that_read_all_get_the_message(victim: Victim) -> None:
     count = 2 * BUDGET_BYTES // (4 * MIB)  # a pull waits 30 s at most
     with watched(victim), woken_pulls(victim, count) as peers:
-        for peer in peers:
-            answer = peer.receive()
+        for answer in receive_all(peers):
             assert answer is not None and answer.code == 0 and len(answer.body) > 3 * MIB
 
 

@@ -6,6 +6,9 @@ import logging
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
 
 from pymq.broker.metadata.groups import GroupManager
 from pymq.broker.metadata.member_subscriptions import MemberSubscriptions
@@ -28,6 +31,9 @@ MEMBER_BYTES = 1000
 SUBSCRIPTION_BYTES = 700
 TAG_BYTES = 16  # of a tag beside its text: its place in a list
 TAG_CODE_BYTES = 48
+# Longer lists are kept as their JSON, one object. Thousands of small ones leave their memory to Python when they go: a
+# few others lie among them, and the system gets none of it back.
+LIST_LENGTH_MAX = 8
 SILENT_A_TICK = 5000  # members that are removed at a time, in some 15 ms
 
 
@@ -325,6 +331,7 @@ def _update_subscriptions(group: ConsumerGroup, wanted: Iterable[SubscriptionDat
         if known is None:
             changed = True
         if known is None or subscription.sub_version > known.sub_version:
+            _pack(subscription)
             group.subscriptions[subscription.topic] = subscription
     for topic in [topic for topic in group.subscriptions if topic not in topics]:
         del group.subscriptions[topic]
@@ -335,11 +342,25 @@ def _update_subscriptions(group: ConsumerGroup, wanted: Iterable[SubscriptionDat
 def _size_bytes(subscription: SubscriptionData) -> int:
     """Return about how much a subscription takes."""
     texts = [subscription.topic, subscription.sub_string, subscription.filter_class_source]
-    tags = subscription.tags_set or []
     return (
         SUBSCRIPTION_BYTES
         + sum(map(sys.getsizeof, texts))
-        + sum(map(sys.getsizeof, tags))
-        + TAG_BYTES * len(tags)
-        + TAG_CODE_BYTES * len(subscription.code_set or [])
+        + _list_bytes(subscription.tags_set, TAG_BYTES)
+        + _list_bytes(subscription.code_set, TAG_CODE_BYTES)
     )
+
+
+def _pack(subscription: SubscriptionData) -> None:
+    """Keep long lists as JSON: the broker only shows them."""
+    lists: Any = subscription
+    for name in ("tags_set", "code_set"):
+        values = getattr(lists, name)
+        if isinstance(values, list) and len(values) > LIST_LENGTH_MAX:
+            setattr(lists, name, msgspec.Raw(msgspec.json.encode(values)))
+
+
+def _list_bytes(values: Any, place_bytes: int) -> int:
+    """Return about how much tags or their codes take, of which each has a place of ``place_bytes``."""
+    if isinstance(values, msgspec.Raw):
+        return memoryview(values).nbytes
+    return sum(place_bytes + (sys.getsizeof(value) if isinstance(value, str) else 0) for value in values or ())

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from pymq.broker.metadata.clients import MEMBER_BYTES, SILENT_A_TICK, SUBSCRIPTION_BYTES, ClientManager, ConsumerGroup
+from pymq.broker.metadata.clients import (
+    LIST_LENGTH_MAX,
+    MEMBER_BYTES,
+    SILENT_A_TICK,
+    SUBSCRIPTION_BYTES,
+    TAG_BYTES,
+    ClientManager,
+    ConsumerGroup,
+)
 from pymq.broker.metadata.groups import GroupManager
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.clock import ManualClock
@@ -13,7 +23,7 @@ from pymq.model.tables import SubscriptionGroupConfig
 from pymq.net.memory_budget import CLIENT_TABLES, MemoryBudget
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.memory_fs import MemoryFiles
-from pymq.wire.bodies_client import ConsumerData, SubscriptionData
+from pymq.wire.bodies_client import ConsumerData, SubscriptionData, decode_body, encode_body
 from pymq.wire.codes import RequestCode
 from tests.broker.world import FakePeer
 
@@ -183,7 +193,7 @@ def test_tags_and_texts_of_subscriptions_count() -> None:
     data = SubscriptionData(topic="T", sub_string="y" * 1000, sub_version=1, tags_set=tags, code_set=[1] * 50)
     client = setup.clients.client("a", peer, "JAVA", 1)
     setup.clients.register_consumer(client, ConsumerData(group_name="g", subscription_data_set=[data]))
-    assert setup.budget.total_bytes > MEMBER_BYTES + SUBSCRIPTION_BYTES + 1000 + 50 * 100 + 50 * 32
+    assert setup.budget.total_bytes > MEMBER_BYTES + SUBSCRIPTION_BYTES + 1000 + 50 * 103 + 50 * 2
     setup.clients.register_producer("p", client)
     setup.clients.register_producer("p", client)
     before = setup.budget.total_bytes
@@ -191,6 +201,22 @@ def test_tags_and_texts_of_subscriptions_count() -> None:
     assert before - setup.budget.total_bytes == MEMBER_BYTES
     setup.clients.unregister(peer, None, "g")
     assert setup.budget.total_bytes == 0
+
+
+@pytest.mark.parametrize("count", [LIST_LENGTH_MAX, LIST_LENGTH_MAX + 1])
+def test_long_lists_of_tags_are_kept_as_one_object_and_shown_as_they_were(count: int) -> None:
+    setup, peer = Setup(), FakePeer()
+    tags, codes = [f"tag{number}" for number in range(count)], list(range(count))
+    data = SubscriptionData(topic="T", sub_version=1, tags_set=list(tags), code_set=list(codes))
+    client = setup.clients.client("a", peer, "JAVA", 1)
+    setup.clients.register_consumer(client, ConsumerData(group_name="g", subscription_data_set=[data]))
+    kept = setup.clients.subscription("g", "T")
+    assert kept is not None
+    assert isinstance(kept.tags_set, list) == isinstance(kept.code_set, list) == (count <= LIST_LENGTH_MAX)
+    shown = decode_body(SubscriptionData, encode_body(kept))
+    assert (shown.tags_set, shown.code_set) == (tags, codes)
+    texts_bytes = len(encode_body(tags)) if count > LIST_LENGTH_MAX else sum(TAG_BYTES + sys.getsizeof(t) for t in tags)
+    assert setup.budget.total_bytes > MEMBER_BYTES + SUBSCRIPTION_BYTES + texts_bytes
 
 
 def test_many_silent_members_go_in_several_ticks_and_a_group_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
