@@ -45,6 +45,7 @@ class _Mending:
     units: bytearray
     known: bytearray  # 1 for each unit that the log proved
     newest: int = -1  # the queue offset found last
+    has_gaps: bool = False  # the scan met damage in the log
 
     def take(self, record: Scanned, settings: StoreSettings) -> None:
         number = record.queue_offset - self.first
@@ -254,6 +255,7 @@ class UnitMender:
         queue = mending.queue
         for part in scan(self._log, mending.at, check_crc=False):
             if isinstance(part, End):
+                mending.has_gaps |= part.offset < mending.stop
                 mending.at = self._behind_damage(part.offset, mending.stop)
                 return
             if part.offset >= stop:
@@ -270,16 +272,35 @@ class UnitMender:
     def _finish(self, mending: _Mending) -> None:
         """Write the units. One that no record proves stays when its record may be damaged or deleted."""
         queue, lost = mending.queue, 0
+        deleted_end, deleted_unit = self._deleted(mending)
         for number in range(len(mending.known)):
             at = number * UNIT_SIZE_BYTES
             unit = UNIT.unpack_from(mending.units, at)
             if not mending.known[number] and not self._may_stay(mending, number, unit):
+                if number < deleted_end and deleted_unit:
+                    mending.units[at : at + UNIT_SIZE_BYTES] = deleted_unit
+                    continue
                 mending.units[at : at + UNIT_SIZE_BYTES] = lost_unit(
                     queue, *self._neighbor(mending, number), self._settings.segment_size_bytes
                 )
-                lost += 1
+                lost += number >= deleted_end
         self._write(queue, mending.first, mending.units)
         self._note_lost(queue, lost, mending.first, mending.end)
+
+    def _deleted(self, mending: _Mending) -> tuple[int, bytes]:
+        """How many of the first units lead to deleted messages, and a unit that does, b"" when there is none.
+
+        They are those before one that does, for a queue has the log's order; and those before the first that is proven,
+        if the log has no gap from its begin to there.
+        """
+        proven = mending.known.find(1)
+        count = proven if proven >= 0 else len(mending.known)
+        units = [mending.units[i * UNIT_SIZE_BYTES : (i + 1) * UNIT_SIZE_BYTES] for i in range(count)]
+        expired = [number for number, unit in enumerate(units) if self._is_expired(UNIT.unpack(unit))]
+        is_followed = proven >= 0 or mending.end < mending.queue.max_offset
+        if not is_followed or mending.has_gaps or not 0 < mending.start == self._log.min_offset:
+            count = expired[-1] + 1 if expired else 0
+        return count, bytes(units[expired[-1]]) if expired else b""
 
     def _note_lost(self, queue: ConsumeQueue, lost: int, first: int, end: int) -> None:
         if lost:

@@ -12,7 +12,7 @@ from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.dispatch import unit_mender
 from pymq.store.lifecycle import housekeeping, recovery
 from pymq.store.store import MessageStore
-from tests.store.support import ROOT, die, everything, found_by_key, make_store, put, read_all
+from tests.store.support import ROOT, die, drop_oldest, everything, found_by_key, make_store, put, read_all
 
 COUNT = 100
 PER_FILE = 10  # units in a queue file of 200 bytes
@@ -129,6 +129,28 @@ def test_a_record_that_the_log_lost_stays_an_error_or_a_gap_that_is_said(
         offset = result.next_offset
     assert found == {number: b"%d" % number for number in range(COUNT) if number != 45}
     assert errors or report.damaged or "have no record in the log" in caplog.text
+
+
+@pytest.mark.parametrize("before_begin", [1, 2, 7])
+def test_a_damaged_unit_of_a_deleted_message_is_not_called_lost(
+    before_begin: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = MemoryFiles()
+    store = filled(files)
+    while store.min_offset("T", 0) % PER_FILE < before_begin:
+        drop_oldest(store)
+    begin = store.min_offset("T", 0)
+    assert begin < COUNT
+    store.close()
+    damaged = begin - before_begin
+    overwrite(files, queue_file(damaged // PER_FILE), damaged % PER_FILE * 20 + 5, b"\x04")  # leads beyond the log
+    del files.nodes[f"{ROOT}/digests/queues"]
+    again = make_store(files)
+    again.open()
+    assert [message.body for message in read_all(again, "T", 0)] == expected()[begin:]
+    assert again._mender.lost_count == 0 and "lost" not in caplog.text
+    assert again._mender.mended_count == 1
+    die(again)
 
 
 def test_lost_index_files_of_a_long_log_are_made_again_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
