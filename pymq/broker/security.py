@@ -9,10 +9,12 @@ from pymq.broker.replication.peer_proof import PeerProof
 from pymq.broker.upkeep.jobs import Job
 from pymq.broker.wiring import broker_dispatcher
 from pymq.errors import ConfigError
+from pymq.model.access import ResourceKind
 from pymq.security.acl_file import LOOK_PERIOD_MS
 from pymq.security.gatekeeper import Gatekeeper
 from pymq.security.guard import Guard
 from pymq.security.identities import Users
+from pymq.security.made_by_users import MadeByUsers
 from pymq.security.policies import Policies
 from pymq.security.security import (
     first_administrator,
@@ -51,6 +53,7 @@ class BrokerSecurity:
         self.sign: Sign | None = credentials.sign if credentials is not None else None  # the broker's own requests
         self._server_user = credentials.server_user() if credentials is not None else None
         self._config = config
+        self._clock = clock
         self._cluster = config.broker_cluster_name
         self._acl = None
         self._gatekeeper: Gatekeeper | None = None
@@ -80,7 +83,23 @@ class BrokerSecurity:
         auth = parts.metadata.auth
         if auth.is_on:
             self._begin(auth, is_master=parts.role.is_master)
+        if self._gatekeeper is not None:
+            self._gatekeeper.made = self._made_by_users(parts)
         return broker_dispatcher(parts, self._gatekeeper, self.audit)
+
+    def _made_by_users(self, parts: BrokerParts) -> MadeByUsers | None:
+        """Return the limits of what users make; None without one, and on a slave, which makes nothing."""
+        config, metadata = self._config, parts.metadata
+        if not parts.role.is_master or not (config.user_topic_count_max or config.user_group_count_max):
+            return None
+        return MadeByUsers(
+            config,
+            self._clock,
+            {
+                ResourceKind.TOPIC: lambda name: metadata.topics.get(name) is not None,
+                ResourceKind.GROUP: lambda name: metadata.groups.get(name) is not None,
+            },
+        )
 
     def fast_path(self, parts: BrokerParts) -> FastPath:
         """Return the fast path of ``parts``."""

@@ -11,6 +11,7 @@ from pymq.security.addresses import Address, parse_address
 from pymq.security.certificate_users import CertificateUsers
 from pymq.security.guard import Guard
 from pymq.security.identities import Identity
+from pymq.security.made_by_users import MadeByUsers
 from pymq.security.sender_limits import SenderLimits
 from pymq.security.signature import ACCESS_KEY
 from pymq.wire.access import Access
@@ -35,7 +36,9 @@ class Admitted(NamedTuple):
 
     def check(self, access: Access, request: Command, header: Header | None) -> None:
         """Raises Refusal when the sender may not send this request."""
-        self.guard.check(self.identity, access, request, header, self.address)
+        needs = self.guard.check(self.identity, access, request, header, self.address)
+        if self.gatekeeper.made is not None:
+            self.gatekeeper.made.check(self.identity, needs)
 
     def check_found_topic(self, access: Access, topic: str) -> None:
         """Raises Refusal when the sender may not have the record of ``topic`` that a handler found."""
@@ -53,6 +56,7 @@ class Gatekeeper:
         self.guard = guard
         self.refused_count = 0  # requests whose sender is not proven
         self.limits: SenderLimits | None = None
+        self.made: MadeByUsers | None = None  # None: users may make as many topics and groups as the broker takes
         self.certificates: CertificateUsers | None = None  # None: certificates name no user
         self._on_change: list[Callable[[], None]] = []
         # Peers' addresses by their text, "host:port".

@@ -38,8 +38,9 @@ class Guard:
 
     def check(
         self, identity: Identity, access: Access, request: Command, header: Header | None, address: Address
-    ) -> None:
-        """Raises Refusal: NO_PERMISSION when the sender lacks a need, another code for a body that can't be read."""
+    ) -> list[Need]:
+        """Return what the sender needs, and has. Raises Refusal: NO_PERMISSION when it lacks a need, another code for a
+        body that can't be read."""
         if access.peers_only:
             if not is_peer(identity):
                 raise Refusal(
@@ -47,8 +48,10 @@ class Guard:
                     f"User:{identity.name} is no server: {request_name(request.code)} is for brokers and filter "
                     "servers, sign it with their credentials",
                 )
-            return
-        self._check_needs(identity, access.needs(request, header, self._cluster), address)
+            return []
+        needs = access.needs(request, header, self._cluster)
+        self._check_needs(identity, needs, address)
+        return needs
 
     def check_found_topic(self, identity: Identity, access: Access, topic: str, address: Address) -> None:
         """Raises Refusal(NO_PERMISSION) when the sender may not have the record of ``topic`` that a handler found."""

@@ -17,18 +17,12 @@ from pymq.broker.metadata.auth_manager import AuthManager
 from pymq.broker.pop.pop_polls import PopPolls
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.peer_proof import PeerProof
-from pymq.broker.replication.slave.ha_client import HaClient
-from pymq.broker.replication.slave.ha_client_session import HaClientSession
-from pymq.broker.replication.slave.joining import Joining
-from pymq.broker.transactions.checks import TransactionChecks
 from pymq.config import security as config_security
-from pymq.filterserver.server import FilterServer
 from pymq.model import access as model
 from pymq.security import acl_5x, addresses, audit, plain_acl, policies, sender_limits, signature
 from pymq.security.addresses import AddressRange
 from pymq.security.audit import Audit
 from pymq.security.audit_file import AuditFile
-from pymq.security.certificate_users import CertificateUsers, Rule
 from pymq.security.identities import Users
 from pymq.security.plain_acl import Account
 from pymq.security.policies import Entry, Policies, ResourcePattern
@@ -39,14 +33,15 @@ from pymq.security.yaml_tree import _Builder
 from pymq.wire import access as wire
 from pymq.wire import dispatch, ha
 from tests.planting import Bug, Seam, Text, does_nothing, gives
+from tests.security.seeded_identity_bugs import IDENTITY_BUGS
 
 _SIGNATURE, _POLICIES, _USERS, _ROWS = "test_signature", "test_policies", "test_identities", "test_rows"
 _BROKER, _HA, _AUDIT, _LIMITS = "test_security", "test_ha_proof", "test_audit", "test_sender_limits"
-_CHECKS = "test_check_permission"
-_TABLE, _AUTH, _CERTIFICATES = "test_user_table", "test_auth", "test_certificate_users"
+_TABLE, _AUTH = "test_user_table", "test_auth"
 _RULES = f"{_POLICIES}.test_each_rule"
 
 BUGS = [
+    *IDENTITY_BUGS,
     Bug(
         "any signature is right",
         Seam(signature.is_signed_with, gives(True)),
@@ -86,66 +81,6 @@ BUGS = [
         "a disabled user is proven",
         Text(Users.authenticate, "not user.is_enabled", "False"),
         (f"{_USERS}.test_other_requests_get_the_remarks_of_rocketmq",),
-    ),
-    Bug(
-        "a certificate wins over a signature",
-        Text(Users.authenticate, "if not is_signed:", "if certificate_user:"),
-        (f"{_CERTIFICATES}.test_a_certificate_proves_requests_without_a_signature",),
-    ),
-    Bug(
-        "beside a certificate a signature need not hold",
-        Text(Users.authenticate, "if is_signed and", "if not certificate_user and"),
-        (f"{_CERTIFICATES}.test_a_certificate_proves_requests_without_a_signature",),
-    ),
-    Bug(
-        "a certificate counts for ever",
-        Text(CertificateUsers.user_of, "self._clock.now_ms() <= found.expires_at_ms", "True"),
-        (f"{_CERTIFICATES}.test_a_certificate_counts_until_its_time_is_over",),
-    ),
-    Bug(
-        "a rule is for a part of a subject",
-        Text(Rule.user_of, "fullmatch", "match"),
-        (f"{_CERTIFICATES}.test_the_first_rule_that_matches_the_subject_names_the_user",),
-    ),
-    Bug(
-        "an unsigned send needs no certificate",
-        Text(SendCheck.allows, "self._gatekeeper.certificate_user(connection)", '"producer"'),
-        (f"{_BROKER}.test_the_fast_path_takes_unsigned_requests_of_a_certificates_user",),
-    ),
-    Bug(
-        "a filter server keeps no audit log",
-        Text(FilterServer.start, "gate, self.audit", "gate, None"),
-        ("test_filter_audit.test_refusals_of_a_filter_server_are_in_its_audit_log",),
-    ),
-    Bug(
-        "a slave believes the answer of any master",
-        Text(Joining._answered, "if challenge and not", "if False and not"),
-        (f"{_HA}.test_an_answer_to_the_joining_counts_only_with_its_proof",),
-    ),
-    Bug(
-        "a slave takes the frames of any master",
-        Text(HaClientSession._take_proof, "if not PeerProof(prove=self._prove).is_right(", "if not (lambda *_: True)("),
-        (f"{_HA}.test_frames_count_only_after_the_proof",),
-    ),
-    Bug(
-        "a slave follows any RocketMQ master",
-        Text(HaClient._connect, "self._prove is not None and", "False and"),
-        (f"{_HA}.test_a_rocketmq_master_is_followed_only_when_its_host_is_named",),
-    ),
-    Bug(
-        "a slave asks for no proof",
-        Text(HaClient._join, "self._prove is not None else", "False else"),
-        (f"{_HA}.test_a_master_without_the_credentials_is_not_followed",),
-    ),
-    Bug(
-        "every member of a group is asked about its transactions",
-        Text(TransactionChecks._find_members, " if client.may_publish(topic)", ""),
-        (f"{_CHECKS}.test_only_who_may_publish_to_the_topic_is_asked_about_an_open_transaction",),
-    ),
-    Bug(
-        "who could publish once may be asked for ever",
-        Text(Users.still, "user is None or identity.user is None or not", "False and not"),
-        (f"{_CHECKS}.test_an_earlier_proof_counts_as_long_as_a_new_one_would",),
     ),
     Bug(
         "a white list knows no address",
