@@ -66,7 +66,7 @@ class _State(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     replica: _Replica
     term: _Number
     vote: _Replica | None
-    promised: _Replica | None
+    promised: list[_Replica]
     confirm_offset: _Number
     epochs: list[_Epoch]
     memberships: list[_Membership]
@@ -109,7 +109,7 @@ class RaftStateFile:
         if not lost and log_end < state.confirm_offset:
             lost = f"its log ends at {log_end}, and was confirmed up to {state.confirm_offset}"
         if lost:
-            fresh = replace(within(state, log_end), replica=Replica(node_id, self._draw()), vote=None, promised=None)
+            fresh = replace(within(state, log_end), replica=Replica(node_id, self._draw()), vote=None, promised=())
             log.warning(
                 "%s: %s; it joins with the new disk id %s, as a learner, before it votes again",
                 node_id,
@@ -236,7 +236,7 @@ def _body(state: RaftState) -> _State:
         replica=_Replica(*state.replica),
         term=state.term,
         vote=None if state.vote is None else _Replica(*state.vote),
-        promised=None if state.promised is None else _Replica(*state.promised),
+        promised=[_Replica(*founder) for founder in state.promised],
         confirm_offset=state.confirm_offset,
         epochs=[_Epoch(*epoch) for epoch in state.epochs],
         memberships=[
@@ -253,7 +253,7 @@ def _state(body: _State) -> RaftState:
         replica=_replica(body.replica),
         term=body.term,
         vote=None if body.vote is None else _replica(body.vote),
-        promised=None if body.promised is None else _replica(body.promised),
+        promised=tuple(map(_replica, body.promised)),
         confirm_offset=body.confirm_offset,
         epochs=tuple(Epoch(epoch.number, epoch.start) for epoch in body.epochs),
         memberships=tuple(

@@ -23,7 +23,7 @@ ROOT = "/store"
 PATH = "/store/config/raftState.json"
 N0, N1, N2 = Replica("n0", "00aa"), Replica("n1", "11bb"), Replica("n2", "22cc")
 MEMBERS = Membership(((N0, Kind.VOTER), (N1, Kind.LEARNER), (N2, Kind.OBSERVER)))
-FULL = RaftState(N0, 7, N1, N2, 400, (Epoch(1, 0), Epoch(7, 300)), (MembershipEntry(100, MEMBERS),))
+FULL = RaftState(N0, 7, N1, (N2,), 400, (Epoch(1, 0), Epoch(7, 300)), (MembershipEntry(100, MEMBERS),))
 
 
 def new_files() -> MemoryFiles:
@@ -68,7 +68,7 @@ def test_a_state_comes_back_as_it_was_saved(files: MemoryFiles) -> None:
 def test_what_lies_beyond_the_log_s_end_is_dropped() -> None:
     state = within(FULL, 300)
     assert state.epochs == (Epoch(1, 0),) and state.confirm_offset == 300
-    assert (state.replica, state.term, state.vote, state.promised) == (N0, 7, N1, N2), "no vote is taken back"
+    assert (state.replica, state.term, state.vote, state.promised) == (N0, 7, N1, (N2,)), "no vote is taken back"
     later = MembershipEntry(350, Membership(((N0, Kind.VOTER),)))
     grown = replace(FULL, memberships=(*FULL.memberships, later))
     assert within(grown, 350) == replace(grown, confirm_offset=350)
@@ -80,7 +80,7 @@ def test_a_log_that_lost_confirmed_bytes_is_another_replica_s(files: MemoryFiles
     planted(files, FULL)
     state = opened(files, log_end=399)[1]
     assert state.replica.node_id == "n0" and state.replica.disk_id != N0.disk_id
-    assert state == replace(within(FULL, 399), replica=state.replica, vote=None, promised=None)
+    assert state == replace(within(FULL, 399), replica=state.replica, vote=None, promised=())
     assert opened(files, log_end=399)[1] == state, "it stays that replica"
 
 
@@ -90,7 +90,7 @@ def test_a_log_that_may_have_lost_bytes_is_another_replica_s(
     planted(files, FULL)
     file = RaftStateFile(files, ROOT, random.Random(5))
     state = file.open("n0", 1000, lost="it was not stopped cleanly")
-    assert state == replace(FULL, replica=state.replica, vote=None, promised=None) and state.replica != N0
+    assert state == replace(FULL, replica=state.replica, vote=None, promised=()) and state.replica != N0
     file.save(replace(state, term=8, vote=N2))
     assert "n0: it was not stopped cleanly; it joins with the new disk id" in caplog.text
 
@@ -98,13 +98,13 @@ def test_a_log_that_may_have_lost_bytes_is_another_replica_s(
 def test_the_file_is_readable_and_stays_as_it_is() -> None:
     """Later versions must read it."""
     founded = MembershipEntry(12, Membership(((N0, Kind.VOTER),)))
-    raw = encode(RaftState(N0, 3, N1, None, 12, (Epoch(3, 0),), (founded,)))
+    raw = encode(RaftState(N0, 3, N1, (), 12, (Epoch(3, 0),), (founded,)))
     assert raw.decode() == GOLDEN
     assert encode(decode(raw)) == raw
 
 
 GOLDEN = """\
-{"checksum": "e8e98d4cbe613395",
+{"checksum": "591c33ae89f28856",
 "state": {
  "format": 1,
  "replica": {
@@ -116,7 +116,7 @@ GOLDEN = """\
   "nodeId": "n1",
   "diskId": "11bb"
  },
- "promised": null,
+ "promised": [],
  "confirmOffset": 12,
  "epochs": [
   {
@@ -154,7 +154,7 @@ def test_another_node_s_directory_is_refused(files: MemoryFiles) -> None:
     [
         (RaftState(N0, 8), True),
         (RaftState(N0, 8, N2), True),
-        (RaftState(N0, 7, N1, None), True),
+        (RaftState(N0, 7, N1, ()), True),
         (RaftState(N0, 7, N2), False),
         (RaftState(N0, 7), False),
         (RaftState(N0, 6, N1), False),
@@ -187,7 +187,7 @@ def test_a_crash_between_any_two_calls_leaves_the_old_or_the_new_state(files: Me
     old = None if is_first else FULL
     if old is not None:
         planted(files, old)
-    new = RaftState(N0, 8, N2, None, 500, FULL.epochs, FULL.memberships)
+    new = RaftState(N0, 8, N2, (), 500, FULL.epochs, FULL.memberships)
     points = outcomes = 0
 
     def save() -> None:
