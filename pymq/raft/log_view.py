@@ -109,12 +109,15 @@ class LogView:
         self.memberships = self.memberships[:1] + tuple(entry for entry in self.memberships[1:] if entry.end <= end)
 
     def release(self, begin: int) -> None:
-        """Note that the store has no bytes below ``begin`` now; their epochs and memberships go, but the newest."""
+        """Note that the store has no bytes below ``begin`` now; their epochs and memberships go, but the newest.
+
+        The first membership stays, here and in snapshots: members know each other by it.
+        """
         self.begin = begin
         old = [place for place, epoch in enumerate(self.epochs) if epoch.start < begin]
         self.epochs = self.epochs[old[-1] if old else 0 :]
         below = [place for place, entry in enumerate(self.memberships) if entry.end <= begin]
-        self.memberships = self.memberships[below[-1] if below else 0 :]
+        self.memberships = self.memberships[:1] + self.memberships[max(below[-1] if below else 0, 1) :]
 
     def replace(self, snapshot: Snapshot) -> None:
         """Become the log of a snapshot, with all of it on the disk (§7: the whole log is discarded)."""

@@ -9,8 +9,11 @@ import pytest
 
 from pymq.broker.raft.bodies import founding_id
 from pymq.broker.raft.gate import REASONS, SENDERS_MAX, SESSIONS_MAX, WINDOW_COUNT_MAX, MessageGate, Refused
+from pymq.raft.core import Core
+from pymq.raft.log_view import LogView
 from pymq.raft.messages import FoundRequest, Introduction, Message, VoteRequest
-from pymq.raft.state import Kind, Membership, Position, Replica
+from pymq.raft.progress import snapshot_of
+from pymq.raft.state import Epoch, Kind, Membership, MembershipEntry, Position, RaftState, Replica
 
 N0, N1, N2 = Replica("n0", "00aa"), Replica("n1", "11bb"), Replica("n2", "22cc")
 GROUP = founding_id(Membership(((N0, Kind.VOTER), (N1, Kind.VOTER), (N2, Kind.VOTER))))
@@ -80,6 +83,21 @@ def test_a_node_that_knows_no_group_takes_what_its_peers_say() -> None:
     ours = gate(founded=None)
     assert ours.take(gate("n0").encode(VOTE), "10.0.0.1") == VOTE
     assert reason(ours.take(gate("n0").encode(VOTE), "10.0.0.9")) == "host"
+
+
+def test_the_founding_id_outlives_the_log_it_was_founded_with() -> None:
+    """The first membership stays when its part of the log is deleted, and comes to a new member with the snapshot."""
+    first = Membership(((N0, Kind.VOTER), (N1, Kind.VOTER), (N2, Kind.VOTER)))
+    later = [MembershipEntry(end, Membership(((N0, Kind.VOTER),))) for end in (200, 300, 400)]
+    log = LogView([Epoch(1, 0)], [MembershipEntry(0, first), *later], 0, 500)
+    log.release(100)
+    assert [entry.end for entry in log.memberships] == [0, 200, 300, 400]
+    log.release(350)
+    assert [entry.end for entry in log.memberships] == [0, 300, 400] and log.membership == later[-1].membership
+    assert founding_id(log.memberships[0].membership) == GROUP
+    state = RaftState(N0, 1, confirm_offset=450, epochs=log.epochs, memberships=log.memberships)
+    snapshot = snapshot_of(Core(state, log))
+    assert founding_id(snapshot.memberships[0].membership) == GROUP
 
 
 # -- replays -----------------------------------------------------------------------------------------------------------
