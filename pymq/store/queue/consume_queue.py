@@ -68,6 +68,7 @@ class ConsumeQueue:
         "oldest_offset",
         "overhead_bytes",
         "queue_id",
+        "raised_to",
         "staged",
         "sums",
         "tail",
@@ -87,6 +88,7 @@ class ConsumeQueue:
         self.base_place = -1  # where a start saw the first unit point, when its sum proved it
         self.oldest_offset = 0  # no file begins below, not even one that a lost file makes unreachable
         self.min_offset = 0
+        self.raised_to = -1  # the log's minimum that min_offset was raised to; -1: it has to be found again
         self.max_offset = 0  # the end of the visible units
         self.next_offset = 0  # the end of all units, staged and unconfirmed ones too
         self.last_physical_offset = -1  # of the newest unit
@@ -153,11 +155,13 @@ class ConsumeQueue:
         self.tail_offset = self.base_offset
         self.tail += BLANK_UNIT * (offset - self.base_offset)
         self.min_offset = self.max_offset = self.next_offset = offset
+        self.raised_to = -1
 
     def skip_to(self, offset: int) -> None:
         """Add blank units up to ``offset``, for records that are lost: later units keep their offsets."""
         self.tail += BLANK_UNIT * (offset - self.max_offset)
         self.max_offset = self.next_offset = offset
+        self.raised_to = -1
 
     def write_tail(self) -> None:
         """Move the tail into the files. Raises OSError; then the tail keeps what was not written."""
@@ -364,6 +368,7 @@ class ConsumeQueue:
         """Make ``offset`` the end of what is in memory; files stay as they are."""
         self.max_offset = self.next_offset = self.tail_offset = offset
         self.min_offset = min(self.min_offset, offset)
+        self.raised_to = -1
         self.tail.clear()
         self.sums.cut(offset)
 
@@ -404,11 +409,11 @@ class ConsumeQueue:
     def find_begin(self, log_min_offset: int) -> None:
         """Find :attr:`min_offset` as if no reader had seen one yet. Units are compared before they are used."""
         if self._is_begin_proven(log_min_offset):
-            self.min_offset = self.base_offset
+            self.min_offset, self.raised_to = self.base_offset, log_min_offset
             return
         if self.max_offset > self.base_offset:
             self.last_physical_offset = self.unit(self.max_offset - 1)[0]
-        self.min_offset = min(self.base_offset, self.max_offset)
+        self.min_offset, self.raised_to = min(self.base_offset, self.max_offset), -1
         self.raise_min(log_min_offset)
 
     def _is_begin_proven(self, log_min_offset: int) -> bool:
@@ -422,9 +427,12 @@ class ConsumeQueue:
         """Move :attr:`min_offset` up to the first unit whose record is still in the log, or to the end without one.
 
         It never moves back. A binary search; a blank unit has no place in the log, so the unit behind it counts.
+        Nothing is read when it was raised so far before, as a start does for all queues: later units have later places.
         """
+        if log_min_offset <= self.raised_to:
+            return
         if self.min_offset < self.max_offset and 0 < self.last_physical_offset < log_min_offset:
-            self.min_offset = self.max_offset
+            self.min_offset, self.raised_to = self.max_offset, log_min_offset
             return
         low, high = self.min_offset, self.max_offset
         first = high
@@ -436,7 +444,7 @@ class ConsumeQueue:
             else:
                 first = real if real < high else first
                 high = middle
-        self.min_offset = first
+        self.min_offset, self.raised_to = first, log_min_offset
 
     def skip_blank_units(self, offset: int, end: int) -> int:
         """Return where the first unit from ``offset`` on is that is not blank; ``end`` if all before it are blank."""

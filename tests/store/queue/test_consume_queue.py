@@ -42,6 +42,25 @@ def test_the_minimum_is_the_first_unit_still_in_the_log(log_min: int, expected: 
     assert queue.min_offset == expected  # it never goes back
 
 
+def test_a_minimum_is_not_looked_for_again_until_units_are_dropped_or_blank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start has found it for each of perhaps 80,000 queues; the first pass of retention reads none of their files."""
+    _, queue = make_queue(list(range(0, 250, 10)))
+    queue.find_begin(100)
+    queue.append(250, 10, 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(ConsumeQueue, "read", None)
+        queue.raise_min(100)
+        queue.raise_min(50)
+    assert queue.min_offset == 10
+    queue.raise_min(110)
+    assert queue.min_offset == 11
+    queue.truncate(0)
+    queue.skip_to(3)
+    queue.append(300, 10, 0)
+    queue.raise_min(110)
+    assert queue.min_offset == 3
+
+
 def test_lost_records_do_not_move_the_minimum_past_good_ones() -> None:
     _, queue = make_queue([0, 10, 20, *[GAP] * 30, 330, 340])
     queue.raise_min(10)
