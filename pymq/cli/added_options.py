@@ -15,7 +15,9 @@ from pymq.cli.options import (
     DEFAULT_TIMEOUT_S,
     TIMEOUT_MAX_S,
     TIMEOUT_MIN_S,
+    KnownBrokers,
     credentials_reference,
+    known_brokers,
     request_credentials,
     request_timeout_s,
 )
@@ -118,6 +120,7 @@ def _offer_context(command: Any) -> None:
 def _choose_context(ctx: Any, param: Any, value: str | None) -> None:
     """Makes a context's name servers the default of --namesrv; those of a flag go before the environment, too."""
     ctx.meta[_CONTEXT_KEY] = value
+    known_brokers.set(None)
     name = value if value is not None else ctx.find_root().params.get("context")
     if ctx.resilient_parsing or (name is None and os.environ.get("NAMESRV_ADDR")):
         return
@@ -127,6 +130,7 @@ def _choose_context(ctx: Any, param: Any, value: str | None) -> None:
     if found.origin == "default":
         return
     ctx.meta[_CHOICE_KEY] = found
+    known_brokers.set(KnownBrokers(found.namesrv, found.brokers))
     _set_default(ctx, "namesrv", found.namesrv)
     for option in ctx.command.params:
         if _is_namesrv(option):

@@ -11,7 +11,7 @@ from pymq.cli.lazy import examples, new_app
 from pymq.cli.name_servers.clients import clients
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing
-from pymq.cli.session import end_partial, with_admin
+from pymq.cli.session import end_partial, with_partial_admin
 
 app = new_app("Show all brokers of all clusters.")
 
@@ -52,10 +52,10 @@ def list_brokers(
     """
     from pymq.cli import cluster_work as work
 
-    records, silent = with_admin(namesrv, lambda admin: work.list_brokers(admin, cluster))
+    (records, silent), missing = with_partial_admin(namesrv, lambda admin: work.list_brokers(admin, cluster))
     if not print_data(records, output):
         _print_brokers(records, output)
-    end_partial(silent)
+    end_partial({**missing, **silent})
 
 
 def _print_brokers(records: list[dict[str, Any]], output: OutputFormat) -> None:

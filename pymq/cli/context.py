@@ -20,7 +20,8 @@ COLUMNS = [Column("current"), Column("name"), Column("namesrv", "NAME SERVERS")]
 
 @app.command(
     epilog=examples(
-        "pymq context add prod --namesrv 'ns-1:9876;ns-2:9876'", "pymq context add local --namesrv 127.0.0.1:9876 --use"
+        "pymq context add prod --namesrv 'ns-1:9876;ns-2:9876' --brokers 'broker-a;broker-b'",
+        "pymq context add local --namesrv 127.0.0.1:9876 --use",
     )
 )
 def add(
@@ -32,12 +33,16 @@ def add(
         str | None,
         typer.Option("--credentials", metavar="env:PREFIX|file:PATH", help="What its requests are signed with."),
     ] = None,
+    brokers: Annotated[
+        str | None,
+        typer.Option("--brokers", metavar="NAME;…", help="The names of its brokers: commands say when one is missing."),
+    ] = None,
     use_it: Annotated[bool, typer.Option("--use", help="Make it the current one.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Change a context that exists.")] = False,
     dry_run: DryRunOption = False,
 ) -> None:
     """Name a cluster. The first context becomes the current one."""
-    from pymq.cli.contexts.file import check_name, load_contexts
+    from pymq.cli.contexts.file import broker_names, check_name, load_contexts
     from pymq.security.credentials import check_reference
 
     if credentials:
@@ -48,6 +53,9 @@ def add(
     is_first = not contexts.name_servers
     contexts.name_servers[name] = ";".join(split_addresses(name_servers))
     contexts.credentials.pop(name, None)
+    contexts.brokers.pop(name, None)
+    if brokers is not None and broker_names(brokers):
+        contexts.brokers[name] = ";".join(broker_names(brokers))
     if credentials:
         contexts.credentials[name] = credentials
     if use_it or is_first:
@@ -79,7 +87,7 @@ def use(name: NameArgument, dry_run: DryRunOption = False) -> None:
 @app.command("list", epilog=examples("pymq context list", "pymq context list -o json"))
 def list_contexts(output: OutputOption = OutputFormat.table) -> None:
     """List the contexts."""
-    from pymq.cli.contexts.file import load_contexts
+    from pymq.cli.contexts.file import broker_names, load_contexts
 
     contexts = load_contexts(os.environ)
     records = [
@@ -87,6 +95,7 @@ def list_contexts(output: OutputOption = OutputFormat.table) -> None:
             "name": name,
             "namesrv": servers,
             "credentials": contexts.credentials.get(name),
+            "brokers": broker_names(contexts.brokers.get(name, "")),
             "current": name == contexts.current,
         }
         for name, servers in sorted(contexts.name_servers.items())
@@ -109,11 +118,13 @@ def show(
         "name": name,
         "namesrv": found.namesrv,
         "credentials": found.credentials or None,
+        "brokers": list(found.brokers),
         "origin": "named" if name is not None else found.origin,
         "file": str(contexts.path),
     }
     if not print_data(record, output):
-        print_fields({label: value for label, value in record.items() if value is not None})
+        shown = record | {"brokers": ", ".join(found.brokers) or None}
+        print_fields({label: value for label, value in shown.items() if value is not None})
 
 
 @app.command(epilog=examples("pymq context remove old"))
@@ -125,6 +136,7 @@ def remove(name: NameArgument, dry_run: DryRunOption = False) -> None:
     contexts.find(name)
     del contexts.name_servers[name]
     contexts.credentials.pop(name, None)
+    contexts.brokers.pop(name, None)
     was_current = contexts.current == name
     if was_current:
         contexts.current = None

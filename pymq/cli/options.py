@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -28,6 +28,23 @@ CREDENTIAL_VARIABLES = ("PYMQ_CREDENTIALS_FILE", "PYMQ_ACCESS_KEY", "PYMQ_SECRET
 credentials_reference: ContextVar[str] = ContextVar("credentials_reference", default="")
 # What the clients of a command sign with: see :func:`pymq.cli.added_options.add_options`.
 request_credentials: ContextVar[Credentials | None] = ContextVar("request_credentials", default=None)
+
+
+class KnownBrokers(NamedTuple):
+    """The names of the brokers that a context says its cluster has. They hold for its own name servers alone."""
+
+    namesrv: str
+    names: tuple[str, ...]
+
+    def missing_in(self, namesrv: str, listed: Iterable[str]) -> dict[str, str]:
+        """Returns those that are not ``listed`` by name servers, with the reason for an error line."""
+        names = set(self.names) - set(listed) if namesrv == self.namesrv else set()
+        reason = "the context names it, and no name server lists it: it hangs or has stopped"
+        return dict.fromkeys(sorted(names), reason)
+
+
+# Those of the context that the command's name servers come from.
+known_brokers: ContextVar[KnownBrokers | None] = ContextVar("known_brokers", default=None)
 
 NamesrvOption = Annotated[
     str,

@@ -220,6 +220,8 @@ class SendJob:
                         await signals.unless_stopped(self._send_all(producer, bar))
                     except StoppedError:
                         self._summary.interrupted = True
+                        if not is_wanted:
+                            print(file=sys.stderr)  # ends the line that was being typed
                     except UsageError as error:
                         raise UsageError(f"{error}; before it {self._counts()}") from error
         self._summary.duration_s = time.monotonic() - started_s

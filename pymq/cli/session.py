@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from pymq.cli.options import request_credentials, request_timeout_s, split_addresses
+from pymq.cli.options import known_brokers, request_credentials, request_timeout_s, split_addresses
 from pymq.cli.output import print_note
 from pymq.errors import EXIT_PARTIAL
 
@@ -67,9 +67,21 @@ def _run(
             is_partial=is_partial,
             credentials=request_credentials.get(),
         ) as admin:
-            return await work(admin), admin.unreached
+            result = await work(admin)
+            return result, {**await missing_brokers(admin, namesrv), **admin.unreached}
 
     return asyncio.run(session())
+
+
+async def missing_brokers(admin: Admin, namesrv: str) -> dict[str, str]:
+    """Returns the brokers that the command's context names and no name server lists, with the reason.
+
+    A name server forgets a broker that hangs after two minutes, so what is left looks like all there is.
+    """
+    known = known_brokers.get()
+    if known is None or not known.names or known.namesrv != namesrv:
+        return {}
+    return known.missing_in(namesrv, (await admin.cluster.info()).broker_addr_table)
 
 
 async def until_done_or_stopped(work: Coroutine[Any, Any, None]) -> None:

@@ -62,7 +62,7 @@ def list_topics(
     """List topics with their brokers, and the queues on each broker: 4, 8 where brokers have different numbers."""
     from pymq.cli import topic_work as work
 
-    records = with_admin(namesrv, lambda admin: work.list_topics(admin, show_all, cluster))
+    records, missing = with_partial_admin(namesrv, lambda admin: work.list_topics(admin, show_all, cluster))
     shown = records if output is not OutputFormat.table else [_with_queues_of_each(record) for record in records]
     columns = [
         Column("topic"),
@@ -72,6 +72,7 @@ def list_topics(
         Column("perm"),
     ]
     print_listing(shown, columns, output, "no topics: pymq topic create NAME or a first send creates one")
+    end_partial(missing)
 
 
 def _with_queues_of_each(record: dict[str, Any]) -> dict[str, Any]:

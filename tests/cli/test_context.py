@@ -10,7 +10,7 @@ import pytest
 from pymq.cli import main as cli
 from pymq.cli.contexts.choice import chosen
 from pymq.cli.contexts.file import load_contexts
-from pymq.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE, ConfigError
+from pymq.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_OK, EXIT_PARTIAL, EXIT_UNREACHABLE, EXIT_USAGE, ConfigError
 from pymq.testing.standalone import StandaloneProcess
 
 from .conftest import Pymq
@@ -78,8 +78,8 @@ def test_contexts_are_listed_shown_changed_and_removed(pymq: Pymq, home: Path) -
     assert pymq("context", "add", "one", "--namesrv", "b:1", "--replace").code == EXIT_OK
     assert pymq("context", "add", "two", "--namesrv", "c:1", "--use").code == EXIT_OK
     assert pymq("context", "list", "-o", "json").json() == [
-        {"name": "one", "namesrv": "b:1", "credentials": None, "current": False},
-        {"name": "two", "namesrv": "c:1", "credentials": None, "current": True},
+        {"name": "one", "namesrv": "b:1", "credentials": None, "brokers": [], "current": False},
+        {"name": "two", "namesrv": "c:1", "credentials": None, "brokers": [], "current": True},
     ]
     shown = pymq("context", "show", "one", "-o", "json").json()
     assert (shown["namesrv"], shown["origin"]) == ("b:1", "named")
@@ -88,13 +88,43 @@ def test_contexts_are_listed_shown_changed_and_removed(pymq: Pymq, home: Path) -
     assert pymq("context", "use", "two").code == EXIT_NOT_FOUND
 
 
+def test_a_broker_that_no_name_server_lists_any_more_is_missed(
+    pymq: Pymq, home: Path, server: StandaloneProcess
+) -> None:
+    """What is left of a cluster does not look like all of it; without the list, and for other name servers, it does."""
+    named = "broker-a; broker-z;broker-a"
+    assert pymq("context", "add", "here", "--namesrv", server.namesrv, "--brokers", named).code == EXIT_OK
+    assert pymq("context", "show", "-o", "json").json()["brokers"] == ["broker-a", "broker-z"]
+    assert "broker-a, broker-z" in pymq("context", "show").out
+    for command in (["cluster", "list"], ["topic", "list"], ["group", "list"], ["group", "lag"]):
+        done = pymq(*command, "--context", "here")
+        assert done.code == EXIT_PARTIAL, command
+        assert "broker-z" in done.err and "no name server lists it" in done.err and "broker-a" not in done.err
+        assert pymq(*command, "--namesrv", f"{server.namesrv};{NOWHERE}").code == EXIT_OK, "not the context's"
+    asked = pymq("doctor", "--context", "here", "--check", "missing")
+    assert asked.code == EXIT_FAILED and "PROBLEM  missing: broker-z" in asked.out
+    checked = pymq("check", "broker", "--context", "here")
+    assert checked.code == 2 and "broker-z" in checked.out
+    assert pymq("context", "add", "here", "--namesrv", server.namesrv, "--replace").code == EXIT_OK
+    assert pymq("cluster", "list", "--context", "here").code == EXIT_OK
+
+
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "x" * 65, "a\nb", "é"])
 def test_other_names_are_refused(name: str, pymq: Pymq, home: Path) -> None:
     assert pymq("context", "add", name, "--namesrv", "a:1").code == EXIT_USAGE
 
 
 @pytest.mark.parametrize(
-    "text", ["= 1", "current = 1", "contexts = 1", "[contexts]\na = 1", "[contexts.a]\nnamesrv = 1", "\xff"]
+    "text",
+    [
+        "= 1",
+        "current = 1",
+        "contexts = 1",
+        "[contexts]\na = 1",
+        "[contexts.a]\nnamesrv = 1",
+        "[contexts.a]\nnamesrv = 'a:1'\nbrokers = 1",
+        "\xff",
+    ],
 )
 def test_a_file_that_is_wrong_is_named(text: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = home / "pymq" / "contexts.toml"

@@ -86,6 +86,15 @@ def test_a_group_on_a_broker_that_reports_no_committed_offsets_is_not_called_stu
     assert "update the brokers" in behind.next_step
 
 
+def test_a_broker_that_name_servers_forgot_is_found_by_the_context_and_by_an_order_configuration() -> None:
+    missed = only(routes.check_missing_brokers(cluster(missing={"broker-b": "the context names it"})))
+    assert (missed.severity, missed.subject) == (Severity.PROBLEM, "broker-b")
+    ordered = only(
+        routes.check_missing_brokers(cluster(ordered={"orders": "broker-a:4; broker-b:8;", "fine": "broker-a:1"}))
+    )
+    assert (ordered.subject, ordered.values["brokers"]) == ("orders", ["broker-b"])
+
+
 def test_a_sound_cluster_has_no_finding() -> None:
     assert run_checks(OWN_CHECKS, cluster(groups=[group(lag=0)])) == []
 

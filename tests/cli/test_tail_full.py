@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -275,6 +276,26 @@ def test_an_interrupted_load_keeps_its_counts(pymq: Pymq, server: StandaloneProc
     record = json.loads(out)
     assert record["interrupted"] is True
     assert record.get("sent", record.get("messages")) >= 3
+
+
+def test_an_interrupted_line_does_not_swallow_the_count(pymq: Pymq, server: StandaloneProcess) -> None:
+    """Typed on a terminal: no bar is drawn over the text, and the count stands on a line of its own."""
+    topic = make(pymq, "interrupted_typing")
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pymq", "send", topic],
+        stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+        env={**os.environ, "NAMESRV_ADDR": server.namesrv},
+    )  # fmt: skip
+    os.write(master, b"whole\nhalf")
+    wait_until(lambda: raw(pymq, topic) == ["whole"], "sending")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    os.close(slave)
+    shown = os.read(master, 1 << 16).decode()
+    os.close(master)
+    assert "━" not in shown and shown.count("half") == 1
+    assert "\r\nsent 1 to interrupted_typing in " in shown
 
 
 def test_a_copy_by_json_lines_keeps_everything_and_its_order(pymq: Pymq, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pymq.cli.broker_status import shown_bytes
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_table
-from pymq.cli.session import with_admin
+from pymq.cli.session import missing_brokers, with_admin
 
 if TYPE_CHECKING:
     from pymq.cli.check.line import Limits, Result
@@ -65,15 +65,16 @@ def broker(
 ) -> None:
     """Check that every registered broker answers, and that every name has a master.
 
-    A broker that stops is no longer registered: --count notices it.
+    A broker that stops is no longer registered: --count notices it, and a context that names the brokers.
     """
 
     async def work(admin: Admin) -> Result:
-        from pymq.cli.check.figures import check_brokers
+        from pymq.cli.check.figures import add_missing, check_brokers
         from pymq.clock import SystemClock
 
         limits = _limits(warning, critical, _duration_ms)
-        return await check_brokers(admin, name, limits_ms=limits, count_min=count, clock=SystemClock())
+        result = await check_brokers(admin, name, limits_ms=limits, count_min=count, clock=SystemClock())
+        return add_missing(result, await missing_brokers(admin, namesrv), name)
 
     _finish("broker", namesrv, work, timeout, output)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pymq.cli.check.line import Figure, Level, Limits, Part, Result, worst
@@ -47,6 +47,14 @@ async def check_brokers(admin: Admin, name: str | None, *, limits_ms: Limits, co
         result.parts.append(Part(leaderless, Level.CRITICAL, text))
     silent = sum(bool(one.error) for one in asked)
     result.figures = [Figure("registered", len(asked)), Figure("silent", silent), *result.figures]
+    return result
+
+
+def add_missing(result: Result, missing: Mapping[str, str], name: str | None) -> Result:
+    """Adds a critical part for each missing broker; only for the one of that name, if there is one."""
+    result.parts += [
+        Part(broker, Level.CRITICAL, reason) for broker, reason in missing.items() if name in (None, broker)
+    ]
     return result
 
 

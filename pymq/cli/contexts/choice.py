@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pymq.cli.contexts.file import Contexts, load_contexts
+from pymq.cli.contexts.file import Contexts, broker_names, load_contexts
 from pymq.cli.options import DEFAULT_NAMESRV
 
 NAMESRV_VARIABLE, CONTEXT_VARIABLE = "NAMESRV_ADDR", "PYMQ_CONTEXT"
@@ -17,6 +17,7 @@ class Choice(NamedTuple):
     namesrv: str
     origin: str
     credentials: str = ""  # a reference, see Credentials.find
+    brokers: tuple[str, ...] = ()  # that the cluster has, by the context
 
 
 def chosen(flag: str | None, env: Mapping[str, str]) -> Choice:
@@ -39,4 +40,5 @@ def chosen(flag: str | None, env: Mapping[str, str]) -> Choice:
 
 
 def _of_context(contexts: Contexts, name: str, why: str) -> Choice:
-    return Choice(contexts.find(name), f"context {name} ({why})", contexts.credentials.get(name, ""))
+    brokers = tuple(broker_names(contexts.brokers.get(name, "")))
+    return Choice(contexts.find(name), f"context {name} ({why})", contexts.credentials.get(name, ""), brokers)

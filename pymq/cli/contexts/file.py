@@ -19,13 +19,14 @@ _NAME = re.compile(rf"[A-Za-z0-9_.-]{{1,{NAME_LENGTH_MAX}}}")
 
 @dataclass(slots=True)
 class Contexts:
-    """The contexts of a file: name servers ("host:port;host:port") by name, references to credentials by name where
-    there are some, and the current name or None."""
+    """The contexts of a file: name servers ("host:port;host:port") by name, references to credentials and the names of
+    the cluster's brokers ("broker-a;broker-b") by name where there are some, and the current name or None."""
 
     path: Path
     name_servers: dict[str, str] = field(default_factory=dict)
     current: str | None = None
     credentials: dict[str, str] = field(default_factory=dict)
+    brokers: dict[str, str] = field(default_factory=dict)
 
     def find(self, name: str) -> str:
         """Returns the name servers of a context. Raises NotFoundError."""
@@ -41,6 +42,8 @@ class Contexts:
             lines.append(f"\n[contexts.{_text(name)}]\nnamesrv = {_text(servers)}\n")
             if name in self.credentials:
                 lines.append(f"credentials = {_text(self.credentials[name])}\n")
+            if name in self.brokers:
+                lines.append(f"brokers = {_text(self.brokers[name])}\n")
         self.path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         new = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
         try:
@@ -91,8 +94,18 @@ def _from_parsed(path: Path, parsed: Mapping[str, Any]) -> Contexts:
             raise ConfigError(f'{path}: the context {name!r} has credentials that are no text: write "file:PATH"')
         if reference:
             found.credentials[name] = reference
+        brokers = table.get("brokers", "")
+        if not isinstance(brokers, str):
+            raise ConfigError(f'{path}: the context {name!r} has brokers that are no text: write "broker-a;broker-b"')
+        if brokers:
+            found.brokers[name] = ";".join(broker_names(brokers))
     found.current = current
     return found
+
+
+def broker_names(text: str) -> list[str]:
+    """Returns the names in a text such as ``broker-a;broker-b``, each once."""
+    return list(dict.fromkeys(filter(None, (name.strip() for name in text.split(";")))))
 
 
 def check_name(name: str) -> str:

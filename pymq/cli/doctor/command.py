@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, request_credentials, split_addresses
+from pymq.cli.options import (
+    DEFAULT_NAMESRV,
+    NamesrvOption,
+    OutputOption,
+    known_brokers,
+    request_credentials,
+    split_addresses,
+)
 from pymq.cli.output import OutputFormat, is_styled, print_data, print_line, printable
 from pymq.errors import EXIT_FAILED, EXIT_UNREACHABLE
 from pymq.units import format_count
@@ -62,12 +69,14 @@ def doctor(
     from pymq.clock import SystemClock
 
     checks = registry.chosen(registry.all_checks(), names or ())
+    known = known_brokers.get()
     gatherer = Gatherer(
         split_addresses(namesrv),
         lambda addresses: Admin(addresses, timeout_s=timeout, credentials=request_credentials.get()),
         clock=SystemClock(),
         probe=SocketProbe(),
         observe_ms=int(observe * 1000),
+        missing=lambda listed: known.missing_in(namesrv, listed) if known is not None else {},
     )
     state = asyncio.run(gatherer.state())
     found = registry.run_checks(checks, state)
@@ -124,7 +133,7 @@ def _print(state: ClusterState, checks: list[Check], found: list[tuple[str, Find
         print_line()
     if fine:
         _print_text(f"{'fine' if state.is_reachable else 'not checked'}: {', '.join(fine)}", width, "")
-    print_line(_summary(state, [finding for _, finding in found]))
+    _print_text(_summary(state, [finding for _, finding in found]), width, "")
 
 
 def _print_text(text: str, width: int, indent: str = "  ") -> None:

@@ -22,6 +22,7 @@ from pymq.wire.bodies_admin import add_lag
 
 AT_ONCE = 16  # brokers refuse with 2 when 64 such requests wait
 PORT_TIMEOUT_S = 2.0
+ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"  # of the values that name servers share
 FAST_PORT_DISTANCE = 2  # RocketMQ's brokers also listen on listenPort - 2
 OBSERVED_MS = 6000  # Java's consumers commit every 5 s
 _RUNTIME = re.compile(r"\[ (\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]")
@@ -70,14 +71,17 @@ class Gatherer:
         clock: Clock,
         probe: Probe,
         observe_ms: int = OBSERVED_MS,
+        missing: Callable[[Iterable[str]], dict[str, str]] = lambda listed: {},
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        """``missing`` takes the names of the listed brokers, and returns those that it misses with the reason."""
         self._places = places
         self._open_admin = open_admin
         self._clock = clock
         self._probe = probe
         self._observe_ms = observe_ms
         self._sleep = sleep
+        self._missing = missing
 
     async def state(self) -> ClusterState:
         """Returns the state; name servers and brokers that can't be reached are in it with their errors."""
@@ -87,6 +91,9 @@ class Gatherer:
             if admin is None:
                 return state
             views = registered(state.name_servers)
+            state.missing = self._missing({view.name for view in views})
+            with suppress(PymqError):
+                state.ordered = await admin.namesrv.values(ORDER_NAMESPACE)
             state.brokers = await _for_each(await ask(admin, views), lambda view: self._broker(admin, view))
             masters = [broker.view.address for broker in state.masters if broker.answers]
             state.groups, state.places_unknown = await self._groups(admin, masters)

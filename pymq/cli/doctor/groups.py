@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pymq.cli.doctor.finding import Finding, note, problem, unknown, warning
 from pymq.cli.doctor.state import ClusterState, Group
 from pymq.model.names import RETRY_PREFIX
-from pymq.units import format_duration_ms
+from pymq.units import format_count, format_duration_ms
 
 
 def check_subscriptions(state: ClusterState) -> Iterator[Finding]:
@@ -41,25 +41,26 @@ def _behind(group: Group, observed_ms: int) -> Finding:
     lag, taken = group.lag, group.taken()
     topics = sorted(topic for topic, of_topic in group.lags.items() if of_topic.lag > 0)
     of = ", ".join(topic.replace(RETRY_PREFIX, "retries of ") for topic in topics[:3]) + (", …" if topics[3:] else "")
+    waiting = f"{format_count(lag, 'message')} of {of} {'waits' if lag == 1 else 'wait'}"
     values = {"lag": lag, "members": group.members, "topics": topics, "taken": taken, "observed_ms": observed_ms}
     if not group.is_enabled:
         return warning(
             group.name,
-            f"{lag} messages of {of} wait, and the group may not consume on some broker",
+            f"{waiting}, and the group may not consume on some broker",
             f"allow it again (consumeEnable); pymq group describe {group.name}",
             **values,
         )
     if not group.members:
         return warning(
             group.name,
-            f"{lag} messages of {of} wait, and no member is online",
+            f"{waiting}, and no member is online",
             f"start its members, or move it: pymq offset skip {group.name}",
             **values,
         )
     if taken is None:
         return note(
             group.name,
-            f"{lag} messages of {of} wait; whether the group gets on was not observed",
+            f"{waiting}; whether the group gets on was not observed",
             "update the brokers: they do not report committed offsets"
             if observed_ms
             else "run this again without --observe 0",
@@ -68,10 +69,10 @@ def _behind(group: Group, observed_ms: int) -> Finding:
     if taken <= 0:
         return problem(
             group.name,
-            f"is stuck: {lag} messages of {of} wait, {group.members} members are online, and none was committed in "
+            f"is stuck: {waiting}, {format_count(group.members, 'member')} online, and none was committed in "
             f"{format_duration_ms(observed_ms)}",
             f"pymq group describe {group.name}; look at the members' logs for a handler that fails or does not return",
             **values,
         )
     per_second = taken * 1000 / observed_ms
-    return note(group.name, f"{lag} messages of {of} wait; the group takes {per_second:.0f} a second", "", **values)
+    return note(group.name, f"{waiting}; the group takes {per_second:.0f} a second", "", **values)

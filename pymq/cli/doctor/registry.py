@@ -20,6 +20,7 @@ OWN_CHECKS = (
     Check(NAME_SERVERS, "Do all name servers answer?", name_servers.check_name_servers),
     Check("agreement", "Do the name servers know the same brokers and topics?", name_servers.check_agreement),
     Check("brokers", "Is a broker registered?", routes.check_brokers),
+    Check("missing", "Is every broker listed that a context or an order names?", routes.check_missing_brokers),
     Check("route", "Can clients find every topic?", routes.check_routes),
     Check("queues", "Is every queue that is written also read?", routes.check_queues),
     Check("address", "Can clients reach the addresses that brokers advertise?", ports.check_addresses),

@@ -19,6 +19,28 @@ def check_brokers(state: ClusterState) -> Iterator[Finding]:
         )
 
 
+def check_missing_brokers(state: ClusterState) -> Iterator[Finding]:
+    """Finds brokers that name servers have forgotten: that happens two minutes after a broker begins to hang."""
+    for name, reason in state.missing.items():
+        yield problem(
+            name,
+            reason,
+            "pymq broker status HOST:PORT asks it directly; if it is gone for good, pymq context add --replace names "
+            "the others",
+        )
+    listed = {broker.view.name for broker in state.brokers}
+    for topic, shares in sorted(state.ordered.items()):
+        absent = sorted({share.partition(":")[0].strip() for share in shares.split(";") if share.strip()} - listed)
+        if absent:
+            yield problem(
+                topic,
+                f"its order configuration gives queues to {shown(absent)}, which no name server lists: messages for "
+                "these queues wait in producers or fail",
+                f"start {shown(absent)}, or change it: pymq topic order {topic} --set",
+                brokers=absent,
+            )
+
+
 def check_routes(state: ClusterState) -> Iterator[Finding]:
     known = frozenset[str]().union(*(server.topics for server in state.name_servers))
     held: set[str] = set()

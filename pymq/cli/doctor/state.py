@@ -117,6 +117,8 @@ class ClusterState:
     groups: list[Group] = field(default_factory=list)
     places_unknown: dict[str, str] = field(default_factory=dict)  # address of a master -> why it didn't answer
     observed_ms: int = 0
+    missing: dict[str, str] = field(default_factory=dict)  # brokers that the context names and none lists -> the reason
+    ordered: dict[str, str] = field(default_factory=dict)  # topic -> its order configuration
 
     @property
     def answering(self) -> list[Broker]:
