@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.interop.support.maven import compiled
@@ -14,20 +14,30 @@ JVM_FLAGS = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 KILLED_TIMEOUT_S = 30.0
 
 
-def compiled_program(program: str) -> str:
+def compiled_program(program: str, artifact_set: str = "client-5.3.3") -> str:
     """Return the class path of such a program; compile it when needed."""
-    return compiled(program, "client-5.3.3")
+    return compiled(program, artifact_set)
 
 
 class RunningJava:
     """One JVM. A separate thread calls ``on_line`` for every line, which keeps its line end."""
 
-    def __init__(self, program: str, arguments: list[str], directory: Path, on_line: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        program: str,
+        arguments: list[str],
+        directory: Path,
+        on_line: Callable[[str], None],
+        *,
+        artifact_set: str = "client-5.3.3",
+        jvm_flags: Sequence[str] = (),
+    ) -> None:
         """``program``: a folder of tests/interop/java whose class has the folder's name, with a capital."""
         (java,) = require("java")
         directory.mkdir(parents=True, exist_ok=True)
         flags = [*JVM_FLAGS, f"-Duser.home={directory}", f"-Drocketmq.client.logRoot={directory}/logs"]
-        command = [java, *flags, "-cp", compiled_program(program), f"interop.{program.capitalize()}"]
+        flags += jvm_flags
+        command = [java, *flags, "-cp", compiled_program(program, artifact_set), f"interop.{program.capitalize()}"]
         self._on_line = on_line
         self._log = (directory / "java.log").open("wb")
         self._process = subprocess.Popen(
