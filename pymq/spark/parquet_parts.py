@@ -42,8 +42,8 @@ DICTIONARY_COLUMNS = [
     "bornHost",
     "sysFlag",
     "flag",
+    # Not the values: unique keys are among them, so a dictionary of them grows until it is given up.
     "properties.key_value.key",
-    "properties.key_value.value",
 ]
 
 _HOUR_US = 3_600_000_000

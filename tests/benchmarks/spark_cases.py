@@ -11,11 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pymq.model.record import encode_batch_entry
+from pymq.spark.cluster import RemoteCluster
+from pymq.spark.planner import make_plan
+from pymq.spark.positions import LATEST, Position
+from pymq.spark.topics import TopicChoice
 from tests.benchmarks import process
 from tests.benchmarks.cases import QUEUES, Bench, Figure
 from tests.benchmarks.control import BenchError
 from tests.benchmarks.sends import SendLoad, SendPlan
 from tests.benchmarks.spark_runs import count_rows
+from tests.benchmarks.tables import ask_all
+from tests.benchmarks.turns import figures_of_sends, sending
+from tests.hostile.harness import V2, Peer, ask
 
 WARM_ROUNDS = 4
 COLD_MESSAGES = 1_000
@@ -25,6 +33,9 @@ BODY_BYTES, LARGE_BODY_BYTES = 128, 1024
 # So many messages of 1 KiB for each of 128 bytes: half the rows are four times the bytes.
 LARGE_SHARE = 0.5
 TWO_TASKS_RATIO = 1.6
+WIDE_QUEUES, WIDE_BATCH = 10_000, 10
+# Spark's planner asks twice for a batch; a stream that has to wait longer than this for a plan falls behind.
+PLAN_S = 10.0
 # Spark's Kafka source to Spark's Parquet, warm, as a share of the yardstick on the same machine and day, by body size.
 # Its jars are not to be had for this version of Spark: today's rate of Kafka's source is this share of the yardstick's.
 KAFKA_SHARES = {BODY_BYTES: 272 / 1667, LARGE_BODY_BYTES: 150 / 489}
@@ -137,6 +148,31 @@ def stream_1k(setting: Setting) -> list[Figure]:
     return setting.runs("stream", topic, messages).figures("stream of 1 KiB", 200_000)
 
 
+def stream_queues(setting: Setting) -> list[Figure]:
+    """Plans and reads a stream of 10,000 queues, while a client sends to another topic."""
+    topic = setting.bench.fresh_topic("wide", queues=WIDE_QUEUES)
+    messages = WIDE_QUEUES * WIDE_BATCH
+    entries = b"".join(
+        encode_batch_entry(b"body", f"UNIQ_KEY\x01{topic}-{number}\x02".encode()) for number in range(WIDE_BATCH)
+    )
+    with Peer(setting.bench.server.broker) as peer:
+        ask_all(peer, [ask(320, {**V2, "b": topic, "e": str(at), "m": "true"}, entries) for at in range(WIDE_QUEUES)])
+    busy = setting.bench.fresh_topic("wide_busy")
+    with sending(setting.bench, busy) as health:
+        begin_s = time.monotonic()
+        with RemoteCluster(setting.bench.server.namesrv) as view:
+            plan = make_plan(view, TopicChoice((topic,)), Position(), Position(symbol=LATEST))
+        plan_s = time.monotonic() - begin_s
+        run = setting.runs("stream", topic, messages, rounds=2)
+    if plan.rows != messages or len(plan.queues) != WIDE_QUEUES:
+        raise BenchError(f"the plan has {plan.rows} rows of {messages} in {len(plan.queues)} queues")
+    return [
+        Figure("stream of 10,000 queues, a plan", plan_s, "s", PLAN_S),
+        *run.figures("stream of 10,000 queues", None),
+        *figures_of_sends("stream-queues", health),
+    ]
+
+
 def spark_parquet(setting: Setting) -> list[Figure]:
     """Reads the columns of Kafka's source into Spark's own writer, beside the yardstick of the same minutes."""
     figures = []
@@ -189,5 +225,6 @@ SPARK_CASES: dict[str, Callable[[Setting], list[Figure]]] = {
     "export-queue": export_queue,
     "stream": stream,
     "stream-1k": stream_1k,
+    "stream-queues": stream_queues,
     "spark-parquet": spark_parquet,
 }
