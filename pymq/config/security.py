@@ -71,6 +71,9 @@ class SenderSettings(Protocol):
     def address_requests_per_second_max(self) -> int: ...
 
     @property
+    def address_bytes_per_second_max(self) -> int: ...
+
+    @property
     def user_requests_per_second_max(self) -> int: ...
 
     @property

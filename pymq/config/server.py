@@ -34,6 +34,7 @@ class ServerConfig(TlsConfig):
     audit_log_file_bytes: int = setting("auditLogFileSize", AUDIT_LOG_FILE_BYTES, "Size at which a file of the audit log ends and the next one begins.", minimum=4096, maximum=1024 * MIB, is_size=True)
     audit_log_file_count: int = setting("auditLogFileCount", AUDIT_LOG_FILE_COUNT, "Most files of the audit log; the oldest is deleted.", minimum=1, maximum=1000)
     address_requests_per_second_max: int = setting("addressRequestsPerSecondMax", 0, "Most requests a second from one address to a server that checks them; 0: no limit.", minimum=0, maximum=1_000_000_000)
+    address_bytes_per_second_max: int = setting("addressBytesPerSecondMax", 0, "Most bytes a second in the bodies of requests from one address; 0: no limit.", minimum=0, maximum=2**40, is_size=True)
     user_requests_per_second_max: int = setting("userRequestsPerSecondMax", 0, "Most requests a second of one user; 0: no limit.", minimum=0, maximum=1_000_000_000)
     user_bytes_per_second_max: int = setting("userBytesPerSecondMax", 0, "Most bytes a second in the bodies of one user's requests; 0: no limit.", minimum=0, maximum=2**40, is_size=True)
     user_connection_count_max: int = setting("userConnectionCountMax", 0, "Most connections of one user; 0: no limit.", minimum=0, maximum=1_000_000)

@@ -78,7 +78,7 @@ class Gatekeeper:
         """Return the sender of a request. Raises Refusal: NO_PERMISSION, or SYSTEM_BUSY beyond a limit."""
         limits = self.limits
         if limits is not None:
-            limits.check_address(self._addresses[peer.address])
+            limits.check_address(self._addresses[peer.address], request)
         try:
             admitted = self.prove(request, peer)
         except Refusal:

@@ -112,6 +112,7 @@ class SenderLimits:
         self.refused_count = 0  # requests beyond a limit of their user or address
         self._settings = settings
         self._addresses = Buckets(clock, ADDRESSES_MAX)
+        self._address_bytes = Buckets(clock, ADDRESSES_MAX)
         self._requests = Buckets(clock, ADDRESSES_MAX)
         self._bytes = Buckets(clock, ADDRESSES_MAX)
         self._connections: dict[str, _Connections] = {}
@@ -122,16 +123,20 @@ class SenderLimits:
         settings = self._settings
         return settings is not None and bool(
             settings.address_requests_per_second_max
+            or settings.address_bytes_per_second_max
             or settings.user_requests_per_second_max
             or settings.user_bytes_per_second_max
             or settings.user_connection_count_max
         )
 
-    def check_address(self, address: Address) -> None:
+    def check_address(self, address: Address, request: Command) -> None:
         """Raises Refusal(SYSTEM_BUSY) when ``address`` sends more than it may."""
         settings = self._settings
         if settings is not None and (rate := settings.address_requests_per_second_max):
             self._take(self._addresses, _key(address), 1, rate, f"address {address}", "addressRequestsPerSecondMax")
+        if settings is not None and (rate := settings.address_bytes_per_second_max):
+            size, who = len(request.body), f"address {address}"
+            self._take(self._address_bytes, _key(address), size, rate, who, "addressBytesPerSecondMax")
 
     def check_user(self, identity: Identity, request: Command, peer: Peer) -> None:
         """Raises Refusal(SYSTEM_BUSY) when the proven sender asks for more than its user may."""
@@ -147,7 +152,7 @@ class SenderLimits:
 
     def _take(self, buckets: Buckets, key: object, units: int, rate: int, who: str, setting: str) -> None:
         if not buckets.take(key, units, rate):
-            what = "bytes" if buckets is self._bytes else "requests"
+            what = "bytes" if buckets in (self._bytes, self._address_bytes) else "requests"
             self._refuse(f"{who} sent more than {rate} {what} in a second, the limit is {setting}={rate}: send less")
 
     def _check_connections(self, name: str, peer: Peer, limit: int) -> None:

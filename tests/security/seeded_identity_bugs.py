@@ -9,7 +9,7 @@ from pymq.broker.replication.slave.joining import Joining
 from pymq.broker.transactions.checks import TransactionChecks
 from pymq.filterserver.server import FilterServer
 from pymq.security.certificate_users import CertificateUsers, Rule
-from pymq.security.gatekeeper import Admitted
+from pymq.security.gatekeeper import Admitted, Gatekeeper
 from pymq.security.identities import Users
 from pymq.security.made_by_users import MadeByUsers
 from tests.planting import Bug, Text
@@ -18,6 +18,11 @@ _BROKER, _CERTIFICATES, _CHECKS = "test_security", "test_certificate_users", "te
 _HA, _MADE = "test_ha_proof", "test_made_by_users"
 
 IDENTITY_BUGS = [
+    Bug(
+        "an address sends what it likes once its sender is proven",
+        Text(Gatekeeper.admit, "limits.check_address(self._addresses[peer.address], request)", "pass"),
+        ("test_sender_limits.test_an_address_has_a_rate_of_bytes_whoever_sends_them",),
+    ),
     Bug(
         "a certificate wins over a signature",
         Text(Users.authenticate, "if not is_signed:", "if certificate_user:"),

@@ -29,6 +29,7 @@ from tests.broker.world import FakePeer
 HERE, THERE = ipaddress.ip_address("10.0.0.1"), ipaddress.ip_address("10.0.0.2")
 NO_LIMITS = {
     "address_requests_per_second_max": 0,
+    "address_bytes_per_second_max": 0,
     "user_requests_per_second_max": 0,
     "user_bytes_per_second_max": 0,
     "user_connection_count_max": 0,
@@ -171,6 +172,19 @@ def test_an_address_has_a_rate_before_anything_is_proven() -> None:
     door = Door(address_requests_per_second_max=3)
     assert [door.knock(None) for _ in range(4)] == [16, 16, 16, 2]
     assert door.knock("producer", peer=at("10.0.0.2")) == 0
+
+
+def test_an_address_has_a_rate_of_bytes_whoever_sends_them() -> None:
+    door = Door(address_bytes_per_second_max=100)
+    assert [door.knock(name, body=b"x" * 50) for name in ("producer", "consumer", "producer")] == [0, 0, 2]
+    assert (
+        "address 10.0.0.1 sent more than 100 bytes in a second, the limit is addressBytesPerSecondMax=100"
+        in door.remark
+    )
+    assert door.knock(None) == 2 and door.knock("producer", peer=at("10.0.0.2"), body=b"x") == 0
+    door.clock.advance(1000)
+    assert door.knock("producer", body=b"x") == 0
+    assert door.limits.is_on
 
 
 def test_a_user_has_so_many_connections_until_one_is_closed() -> None:
