@@ -64,11 +64,17 @@ class Secret:
 
     def sign(self, content: bytes) -> str:
         """Return the signature of ``content``: HMAC-SHA1 as base64."""
-        return self._signature(content).decode("ascii")
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(content)
+        outer.update(inner.digest())
+        return b2a_base64(outer.digest(), newline=False).decode("ascii")
 
-    def has_signed(self, content: bytes, signature: str) -> bool:
-        """True when ``signature`` was made with this secret. Takes as long for any wrong signature."""
-        return hmac.compare_digest(self._signature(content), signature.encode("utf-8", "replace"))
+    def has_signed(self, content: bytes, signature: bytes) -> bool:
+        """True when ``signature`` (base64) was made with this secret. Takes as long for any wrong signature."""
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(content)
+        outer.update(inner.digest())
+        return hmac.compare_digest(b2a_base64(outer.digest(), newline=False), signature)
 
     def prove(self, content: bytes) -> bytes:
         """Return 32 bytes that only a holder of this secret can make of ``content``: HMAC-SHA256.
@@ -76,12 +82,6 @@ class Secret:
         No request's signature is one: those are made with SHA-1.
         """
         return hmac.digest(self._key, content, "sha256")
-
-    def _signature(self, content: bytes) -> bytes:
-        inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(content)
-        outer.update(inner.digest())
-        return b2a_base64(outer.digest(), newline=False)
 
 
 def signed_content(ext: Mapping[str, str], body: bytes) -> bytes:
@@ -110,7 +110,7 @@ def is_signed_with(secret: Secret, ext: Mapping[str, str], body: bytes, version:
 
     ``ext`` are the fields as they arrived, before any is renamed or left out; ``version`` is the header's.
     """
-    signature = ext.get(SIGNATURE, "")
+    signature = ext.get(SIGNATURE, "").encode("utf-8", "replace")
     if version <= LATE_FIELD_VERSION_MAX and LATE_FIELD in ext:
         ext = {name: value for name, value in ext.items() if name != LATE_FIELD}
     return secret.has_signed(signed_content(ext, body), signature)

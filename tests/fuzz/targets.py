@@ -19,6 +19,7 @@ import pymq.wire as wire
 import pymq.wire.headers as headers
 from pymq.broker.fast.header import BinaryTemplates, decode_json_send, decode_signed_json_send, kind_of
 from pymq.broker.fast.pull_header import PullHeads
+from pymq.broker.fast.signed_header import SignedBinaryTemplates
 from pymq.broker.metadata.groups import read_groups
 from pymq.broker.metadata.offset_table import read_offsets
 from pymq.broker.metadata.topics import read_topics
@@ -235,7 +236,8 @@ def fast_send(raw: bytes) -> None:
         return
     body_at = 4 + int.from_bytes(raw[1:4], "big")
     if raw[0]:
-        BinaryTemplates().decode(raw, body_at)
+        for templates in (BinaryTemplates(), SignedBinaryTemplates()):
+            templates.decode(raw, body_at)
         return
     for decode in (decode_json_send, decode_signed_json_send):
         decode(raw[4:body_at])

@@ -18,7 +18,7 @@ _JSON_ONE = b'{"code":310,'
 _JSON_BATCH = b'{"code":320,'
 _BINARY_ONE = RequestCode.SEND_MESSAGE_V2.to_bytes(2, "big")
 _BINARY_BATCH = RequestCode.SEND_BATCH_MESSAGE.to_bytes(2, "big")
-_BINARY_EXT_AT = 25  # type and length 4, fixed part 13, empty remark 4, length of the fields 4
+BINARY_EXT_AT = 25  # type and length 4, fixed part 13, empty remark 4, length of the fields 4
 # Java writes the fields in the order of their letters. Field g has 13 digits until the year 2286.
 _BINARY_G = b"\x00\x01g\x00\x00\x00\x0d"
 _BINARY_H_ZERO_I = b"\x00\x01h\x00\x00\x00\x010\x00\x01i"
@@ -101,15 +101,15 @@ class BinaryTemplates:
 
     def decode(self, payload: bytes, body_at: int) -> SendHead | None:
         """Return the binary header that ends at ``body_at``. It is valid until the next call."""
-        if body_at < _BINARY_EXT_AT:
+        if body_at < BINARY_EXT_AT:
             return None
         opaque, flag, remark_size, ext_size = _BINARY_NUMBERS.unpack_from(payload, 9)
-        g = payload.find(_BINARY_G, _BINARY_EXT_AT, body_at)
+        g = payload.find(_BINARY_G, BINARY_EXT_AT, body_at)
         i = g + 31
         if (
             g < 0
             or remark_size
-            or ext_size != body_at - _BINARY_EXT_AT
+            or ext_size != body_at - BINARY_EXT_AT
             or not payload.startswith(_BINARY_H_ZERO_I, g + 20)
             or i + 4 > body_at
         ):
@@ -117,10 +117,10 @@ class BinaryTemplates:
         end = i + 4 + (payload[i] << 24 | payload[i + 1] << 16 | payload[i + 2] << 8 | payload[i + 3])
         if end > body_at:
             return None
-        known = self._known.get(payload[_BINARY_EXT_AT:g])
+        known = self._known.get(payload[BINARY_EXT_AT:g])
         head = known.get(payload[end:body_at]) if known is not None else None
         if head is None:
-            head = self._learn(payload, g, end, body_at)
+            head = self._learn(payload, g, i, end, body_at)
             if head is None:
                 return None
         digits = payload[g + 7 : g + 20]
@@ -136,8 +136,11 @@ class BinaryTemplates:
         head.flag = flag
         return head
 
-    def _learn(self, payload: bytes, g: int, end: int, body_at: int) -> SendHead | None:
-        """Decode the whole header, and keep it under the bytes around the varying fields."""
+    def _learn(self, payload: bytes, g: int, i: int, end: int, body_at: int) -> SendHead | None:
+        """Decode the whole header, and keep it under the bytes around the varying fields.
+
+        ``g``, ``i``: where the born time's name and the properties' length begin; ``end``: where the properties end.
+        """
         try:
             fields = decode_binary_header(payload[4:body_at], b"").ext
             ext = msgspec.convert(fields, SendExt, strict=False)
@@ -146,11 +149,11 @@ class BinaryTemplates:
         if list(fields)[:9] != list("abcdefghi"):
             return None
         head = SendHead(RequestCode.SEND_MESSAGE_V2, 0, ext)
-        if g - _BINARY_EXT_AT + body_at - end > _TEMPLATE_SIZE_MAX_BYTES:
+        if g - BINARY_EXT_AT + body_at - end > _TEMPLATE_SIZE_MAX_BYTES:
             return head
         if self._count >= _TEMPLATE_COUNT_MAX:
             self._known.clear()
             self._count = 0
         self._count += 1
-        self._known.setdefault(payload[_BINARY_EXT_AT:g], {})[payload[end:body_at]] = head
+        self._known.setdefault(payload[BINARY_EXT_AT:g], {})[payload[end:body_at]] = head
         return head

@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from pymq.broker.fast.header import SendHead, SignedSendExt
 from pymq.broker.fast.pull_header import is_pull
+from pymq.broker.fast.signed_header import SignedBinaryExt
 from pymq.broker.row_access import CONSUME, PUBLISH
 from pymq.errors import PymqError
 from pymq.wire.access import Access
@@ -65,20 +66,24 @@ class SendCheck:
         guard, limits = self._gatekeeper.guard, self._gatekeeper.limits
         if limits is not None and limits.failed_proofs.has_blocked:
             return self._plain.allows(connection, payload)
-        if not isinstance(ext, SignedSendExt):  # of a binary header
+        signature: bytes | None = None
+        if type(ext) is SignedBinaryExt:
+            name, content, signature = ext.access_key, ext.content, ext.signature
+        elif type(ext) is not SignedSendExt:  # of a binary header without a signature, or with one in another place
             return self._plain.allows(connection, payload)
-        is_signed = ext.AccessKey or ext.Signature
-        user = guard.users.get(ext.AccessKey if is_signed else self._gatekeeper.certificate_user(connection))
+        elif ext.AccessKey or ext.Signature:
+            name, signature = ext.AccessKey, ext.Signature.encode()
+            # As clients write them; else the plain path looks at all fields.
+            content = (
+                f"{ext.AccessKey}{ext.SecurityToken}{ext.a}{ext.b}{ext.c}{ext.d}{ext.e}{ext.f}{ext.g}{ext.h}{ext.i}"
+                f"{ext.j}{ext.k}{'' if ext.l is UNSET else ext.l}{'true' if ext.m else 'false'}{ext.n}"
+            ).encode()
+        else:
+            name, content = self._gatekeeper.certificate_user(connection), b""
+        user = guard.users.get(name)
         if user is None or not guard.was_allowed((user.name, connection.host, ext.b)):
             return self._plain.allows(connection, payload)
-        if not is_signed:
-            return True
-        # As clients write them; else the plain path looks at all fields.
-        content = (
-            f"{ext.AccessKey}{ext.SecurityToken}{ext.a}{ext.b}{ext.c}{ext.d}{ext.e}{ext.f}{ext.g}{ext.h}{ext.i}{ext.j}"
-            f"{ext.k}{'' if ext.l is UNSET else ext.l}{'true' if ext.m else 'false'}{ext.n}"
-        )
-        return user.secret.has_signed(content.encode() + payload[body_at:], ext.Signature)
+        return signature is None or user.secret.has_signed(content + payload[body_at:], signature)
 
 
 class SecuredPulls:

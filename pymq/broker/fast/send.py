@@ -21,6 +21,7 @@ from pymq.broker.fast.header import (
     decode_signed_json_send,
     kind_of,
 )
+from pymq.broker.fast.signed_header import SignedBinaryTemplates
 from pymq.config.values import SYNC_FLUSH, SYNC_MASTER
 from pymq.errors import StoreError
 from pymq.model import sysflag
@@ -121,6 +122,7 @@ class FastSends:
         """Handle only sends that ``check`` allows, from now on; ``otherwise`` as for the constructor."""
         self._check = check
         self._decode_json = decode_signed_json_send
+        self._binary = SignedBinaryTemplates()
         self._otherwise = otherwise
 
     def __call__(self, connection: Connection, payload: bytes) -> bool:
