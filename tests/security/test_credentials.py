@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from pymq.broker.report.metrics.collector import BROKER_METRICS
 from pymq.client import Admin, Credentials, Message, PullConsumer
 from pymq.errors import UsageError
+from pymq.filterserver.metrics import FILTER_SERVER_METRICS
+from pymq.namesrv.metrics import NAMESRV_METRICS
 from pymq.security.credentials import ACCESS_KEY_VARIABLE, FILE_VARIABLE, SECRET_KEY_VARIABLE
 from pymq.security.signature import ACCESS_KEY, SECURITY_TOKEN, Secret, is_signed_with
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -207,3 +210,12 @@ def test_one_key_without_the_other_is_refused(name: str) -> None:
 def test_an_empty_key_is_refused(keys: tuple[str, str]) -> None:
     with pytest.raises(UsageError, match="is empty"):
         Credentials(*keys)
+
+
+def test_no_metric_says_who_sent_something() -> None:
+    """Whoever reads the metrics needs no permission to see users."""
+    labels = {
+        label for metric in (*BROKER_METRICS, *NAMESRV_METRICS, *FILTER_SERVER_METRICS) for label in metric.labels
+    }
+    assert "topic" in labels
+    assert not [label for label in labels if any(word in label for word in ("user", "key", "secret", "subject"))]
