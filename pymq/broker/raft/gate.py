@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ipaddress
 import random
-from collections import OrderedDict, deque
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 from pymq.broker.raft.bodies import (
     SESSION_BITS,
@@ -31,8 +31,10 @@ FORMAT, FOREIGN, RECEIVER, SENDER, HOST, PROOF, REPLAYED = (
 )  # fmt: skip
 REASONS = (FORMAT, FOREIGN, RECEIVER, SENDER, HOST, PROOF, REPLAYED)
 SENDERS_MAX = 64  # replicas whose numbers are remembered; the one that was silent longest is forgotten
-SESSIONS_MAX = 8  # earlier sessions of a replica that are known as over
+SESSIONS_MAX = 8  # sessions of a replica whose numbers are remembered
 WINDOW_COUNT_MAX = 64  # how far a message may be overtaken by later ones of its sender
+K = TypeVar("K")
+V = TypeVar("V")
 # What a replica may say that does not know the group's founding id yet.
 _UNPROVEN = frozenset({Introduction.__name__, FoundRequest.__name__})
 
@@ -45,28 +47,21 @@ class Refused(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Heard:
-    """The numbers of one sender's session that came: ``newest``, and a bit for each of the window before it."""
+class _Window:
+    """The numbers of one session that came: ``newest``, and a bit for each of the window before it."""
 
-    session: str
     newest: int = 0
     seen: int = 0
-    over: deque[str] = field(default_factory=lambda: deque(maxlen=SESSIONS_MAX))
 
-    def why_not(self, session: str, number: int) -> str:
-        """Return why this message came before, or came too late; empty for a new one."""
-        if session in self.over:
-            return f"it is of session {session}, which a later start of its sender has ended"
-        if session != self.session or number > self.newest:
+    def why_not(self, number: int) -> str:
+        """Return why a message with this number came before, or comes too late; empty for a new one."""
+        if number > self.newest:
             return ""
         if self.newest - number >= WINDOW_COUNT_MAX:
             return f"its number is {number}, and {self.newest} came already: the limit is {WINDOW_COUNT_MAX} in between"
-        return f"number {number} of session {session} came already" if self.seen >> (self.newest - number) & 1 else ""
+        return f"number {number} of its session came already" if self.seen >> (self.newest - number) & 1 else ""
 
-    def note(self, session: str, number: int) -> None:
-        if session != self.session:
-            self.over.append(self.session)
-            self.session, self.newest, self.seen = session, 0, 0
+    def note(self, number: int) -> None:
         ahead = max(number - self.newest, 0)
         # A greater step leaves nothing of the window; shifting by it would make a number of that many bits.
         self.seen = self.seen << ahead & (1 << WINDOW_COUNT_MAX) - 1 if ahead < WINDOW_COUNT_MAX else 0
@@ -78,13 +73,15 @@ class MessageGate:
     """Makes the bodies of one node's messages, and takes or refuses those of others."""
 
     def __init__(self, *, cluster: str, group: str, node_id: str, rng: random.Random) -> None:
-        """``rng`` draws the session: the receivers know a message of an earlier start by it."""
+        """``rng`` draws the session, in which the messages of this start are numbered."""
         self._cluster = cluster
         self._group = group
         self._node_id = node_id
         self._session = f"{rng.getrandbits(SESSION_BITS):016x}"
         self._number = 0
-        self._heard: OrderedDict[Replica, _Heard] = OrderedDict()
+        self._heard: OrderedDict[Replica, OrderedDict[str, _Window]] = OrderedDict()
+        # The group's founding id, from the first membership that the core knows: set before the core's messages are
+        # encoded, and after it took one.
         self.founded: bytes | None = None
         # Node id -> IP addresses that its messages come from: the configured peers', and the members'.
         self.hosts: Mapping[str, Collection[str]] = {}
@@ -163,19 +160,30 @@ class MessageGate:
         return None
 
     def _why_replayed(self, what: str, envelope: Envelope, sender: Replica) -> Refused | None:
-        heard = self._heard.get(sender)
-        if heard is None:
-            heard = self._heard[sender] = _Heard(envelope.session)
-            if len(self._heard) > SENDERS_MAX:
-                self._heard.popitem(last=False)
-        if why := heard.why_not(envelope.session, envelope.number):
+        """Return why the message came before.
+
+        No session is ever over: after a restart of ours nobody can tell which one is newer, and a late message of an
+        early one must not shut out the sender's present one.
+        """
+        sessions = _entry(self._heard, sender, OrderedDict, SENDERS_MAX)
+        window = _entry(sessions, envelope.session, _Window, SESSIONS_MAX)
+        if why := window.why_not(envelope.number):
             return Refused(REPLAYED, f"{what} is not new: {why}")
-        heard.note(envelope.session, envelope.number)
-        self._heard.move_to_end(sender)
+        window.note(envelope.number)
         return None
 
     def _names(self) -> str:
         return ", ".join(sorted(self.hosts)) or "none"
+
+
+def _entry(table: OrderedDict[K, V], key: K, make: Callable[[], V], count_max: int) -> V:
+    """Return the entry of ``key``, a new one if it has none; beyond ``count_max`` the one used longest ago goes."""
+    if key not in table:
+        table[key] = make()
+        if len(table) > count_max:
+            table.popitem(last=False)
+    table.move_to_end(key)
+    return table[key]
 
 
 def _canonical(host: str) -> str:
