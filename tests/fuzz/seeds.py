@@ -9,10 +9,14 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from pymq.broker.raft.bodies import encode_message
+from pymq.broker.raft.state_files import encode as encode_state
 from pymq.model.compression import NAMES, compress_body
 from pymq.model.record import MalformedRecordError, decode_batch, decode_records
 from pymq.model.tables import DataVersion, TopicConfig
 from pymq.model.timers import RecallHandle
+from pymq.raft.messages import AppendRequest, Found, Piece, Snapshot, SnapshotOffer, VoteRequest
+from pymq.raft.state import Epoch, Kind, Membership, MembershipEntry, Position, RaftState, Replica
 from pymq.wire.bodies_registration import encode_registration
 from pymq.wire.command import decode_command
 from pymq.wire.ha import encode_head, encode_report
@@ -163,6 +167,35 @@ def ha_streams() -> list[bytes]:
     piece = b"0123456789"
     sent = encode_head(0, len(piece)) + piece + encode_head(len(piece), 0) + encode_head(len(piece), 3) + b"abc"
     return [bytes([at]) + stream for at in (0, 1, 2, 3, 128) for stream in (reports, sent)]
+
+
+def raft_messages() -> list[bytes]:
+    n0, n1 = Replica("n0", "00aa"), Replica("n1", "11bb")
+    group = Membership(((n0, Kind.VOTER), (n1, Kind.LEARNER)))
+    entries = (MembershipEntry(400, group),)
+    found = (
+        VoteRequest(n0, n1, 7, Position(5, 4096), is_transfer=True),
+        AppendRequest(n0, n1, 7, Position(5, 100), (Piece(5, 100, 150), Piece(7, 150, 400)), entries, 90),
+        SnapshotOffer(n0, n1, 7, Snapshot(0, Position(7, 400), (Epoch(5, 0), Epoch(7, 150)), entries)),
+        Found(n0, n1, 1, n0, Position(0, 0), group),
+    )
+    return [
+        encode_message(each, cluster="c", group="g", session="0" * 16, number=1, founded=founded)
+        for each in found
+        for founded in (None, b"k" * 32)
+    ]
+
+
+def raft_states() -> list[bytes]:
+    """The part of the state file that its checksum covers."""
+    n0, n1 = Replica("n0", "00aa"), Replica("n1", "11bb")
+    entries = (MembershipEntry(0, Membership(((n0, Kind.VOTER), (n1, Kind.OBSERVER)))),)
+    found = (RaftState(n0), RaftState(n0, 7, n1, (n1,), 400, (Epoch(1, 0), Epoch(7, 300)), entries))
+    return [encode_state(state).partition(b'"state": ')[2].rstrip()[:-1] for state in found]
+
+
+def raft_peers() -> list[bytes]:
+    return [b"n0-10.0.0.1:40911;n1-10.0.0.2:40911;n2-10.0.0.3:40911", b"n0-[::1]:1; n10-rack-1.example:65535;"]
 
 
 def http_requests() -> list[bytes]:

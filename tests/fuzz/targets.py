@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import h11
 import msgspec
+from xxhash import xxh3_64_hexdigest
 
 import pymq.wire as wire
 import pymq.wire.headers as headers
@@ -23,6 +24,10 @@ from pymq.broker.fast.signed_header import SignedBinaryTemplates
 from pymq.broker.metadata.groups import read_groups
 from pymq.broker.metadata.offset_table import read_offsets
 from pymq.broker.metadata.topics import read_topics
+from pymq.broker.raft import bodies as raft_bodies
+from pymq.broker.raft import state_files as raft_states
+from pymq.broker.raft.incoming import check_bytes
+from pymq.broker.raft.members import parse_peers, peers_text
 from pymq.clock import ManualClock
 from pymq.config.load import parse_properties
 from pymq.config.runtime import parse_changes
@@ -41,6 +46,8 @@ from pymq.model.transactions import decode_op_body
 from pymq.net import tls
 from pymq.net.address_server import named_by
 from pymq.net.http import HEAD_SIZE_MAX_BYTES
+from pymq.raft.messages import AppendRequest, Piece
+from pymq.raft.state import Position, Replica
 from pymq.security.acl_file import read_plain_acl, read_user_table
 from pymq.security.addresses import parse_block, parse_pattern
 from pymq.security.signature import Secret, is_signed_with
@@ -271,6 +278,33 @@ def signature(raw: bytes) -> None:
     assert not is_signed_with(SECRET, ext, b"", 479), "signed without the secret"
 
 
+def raft_message(raw: bytes) -> None:
+    message = raft_bodies.decode_message(raft_bodies.decode_envelope(raw))
+    again = raft_bodies.encode_message(message, cluster="c", group="g", session="0" * 16, number=1, founded=None)
+    decoded = raft_bodies.decode_message(raft_bodies.decode_envelope(again))
+    assert decoded == message, "a message changed on its way"
+
+
+def raft_state(raw: bytes) -> None:
+    """The checksum is right, so that what stands behind it is reached."""
+    state = raft_states.decode(b'{"checksum": "%s", "state": %s}' % (xxh3_64_hexdigest(raw).encode(), raw))
+    assert raft_states.decode(raft_states.encode(state)) == state, "a state changed in its file"
+
+
+def raft_peers(raw: bytes) -> None:
+    members = parse_peers(text(raw))
+    assert parse_peers(peers_text(members)) == members, "members changed in their text"
+
+
+def raft_bytes(raw: bytes) -> None:
+    """Bytes of a leader's log, in two pieces of which the first byte says where they meet."""
+    data = raw[1:]
+    middle = raw[0] % (len(data) + 1) if raw else 0
+    pieces = [Piece(1, begin, end) for begin, end in ((0, middle), (middle, len(data))) if begin < end]
+    request = AppendRequest(Replica("n0", "a"), Replica("n1", "b"), 1, Position(0, 0), tuple(pieces), (), 0)
+    check_bytes(request, data)
+
+
 SECRET = Secret("a secret of the fuzzer")
 WIRE = (ProtocolViolation,)
 TARGETS = {
@@ -306,6 +340,10 @@ TARGETS = {
         Target("signature", signature, (), seeds.field_values),
         Target("ha-reports", ha_reports, WIRE, seeds.ha_streams),
         Target("ha-frames", ha_frames, WIRE, seeds.ha_streams),
+        Target("raft-message", raft_message, (raft_bodies.BodyError,), seeds.raft_messages),
+        Target("raft-state", raft_state, (ValueError,), seeds.raft_states),
+        Target("raft-peers", raft_peers, (UsageError,), seeds.raft_peers),
+        Target("raft-bytes", raft_bytes, WIRE, lambda: [b"\x00" + record for record in seeds.records()]),
         Target("http-request", http_request, (h11.RemoteProtocolError,), seeds.http_requests),
         Target("address-server", address_server, (UnreachableError,), seeds.http_answers),
         Target("tls", tls_records, (ssl.SSLError,), seeds.tls_records),
