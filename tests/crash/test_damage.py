@@ -11,7 +11,7 @@ import pytest
 from tests.crash.damage import DamageTally, Origin, check_queues, origins, search
 from tests.store.support import ROOT
 
-DAMAGE_COUNT = int(os.environ.get("PYMQ_DAMAGES", "60"))
+DAMAGE_COUNT = int(os.environ.get("PYMQ_DAMAGES", "30"))
 UNIT_BITS = 160
 # Found at random: a bit of a unit, among units of deleted messages, led beyond the log, and `repair` took
 # the units behind it for lost messages.
