@@ -15,6 +15,7 @@ EXIT_NOT_FOUND = 3
 EXIT_UNREACHABLE = 4
 EXIT_REFUSED = 5
 EXIT_PARTIAL = 6
+_TOPIC_NOT_EXIST = 17  # the response code of RocketMQ
 
 
 class PymqError(Exception):
@@ -129,6 +130,8 @@ class RefusedError(PymqError):
 
     def __init__(self, code: int, remark: str | None, address: str = "") -> None:
         super().__init__(f"{address + ': ' if address else ''}refused with code {code}: {remark or 'no remark'}")
+        if code == _TOPIC_NOT_EXIST:
+            self.exit_code = EXIT_NOT_FOUND
         self.code = code
         self.remark = remark or ""
         self.address = address

@@ -164,7 +164,14 @@ def test_a_group_without_a_command_shows_its_help(capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize(
     "arguments",
-    [["topic", "list"], ["group", "lag"], ["tail", "--no-follow"], ["send", "t", "b"], ["bench", "consume"]],
+    [
+        ["topic", "list"],
+        ["group", "lag"],
+        ["tail", "--no-follow"],
+        ["send", "t", "b"],
+        ["bench", "consume"],
+        ["message", "get", "7F000001259782E45A2174B1F1DB0001", "--topic", "t"],
+    ],
     ids=" ".join,
 )
 def test_no_server_exits_4(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:

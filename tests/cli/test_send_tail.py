@@ -132,6 +132,16 @@ def test_a_refused_send(pymq: Pymq) -> None:
     assert pymq("send", topic, "--queue", "broker-a:0", stdin=lines(10)).code == outcome.code
 
 
+def test_a_send_to_a_topic_that_is_not_made_by_itself(pymq: Pymq) -> None:
+    assert pymq("config", "set", "autoCreateTopicEnable=false", "--broker", "broker-a").code == EXIT_OK
+    try:
+        outcome = pymq("send", "never_made", "hello")
+    finally:
+        assert pymq("config", "set", "autoCreateTopicEnable=true", "--broker", "broker-a").code == EXIT_OK
+    assert outcome.code == EXIT_NOT_FOUND
+    assert "never_made" in outcome.err and "pymq topic" in outcome.err
+
+
 def test_a_send_may_fail_in_part(pymq: Pymq) -> None:
     topic = make(pymq, "partly")
     too_large = json.dumps({"body": "x" * (5 * 1024 * 1024)})
