@@ -17,6 +17,7 @@ from urllib.request import urlopen
 
 from tests.benchmarks import process
 from tests.benchmarks.cases import QUEUES, Figure
+from tests.benchmarks.pending_timers import pending_timers
 from tests.benchmarks.standalone import PyMQBroker
 from tests.benchmarks.tables import ask_all
 from tests.hostile.harness import MIB, PULL, V2, Health, Peer, ask
@@ -53,10 +54,11 @@ class ScaleSizes:
     scraped_topics: int = 2_000
     scraped_groups: int = 50
     beating: int = 1_000
+    pending_timers: int = 10_000_000
 
 
 FULL_SCALE = ScaleSizes()
-QUICK_SCALE = ScaleSizes(1_000, 500, 200, 20, 200)
+QUICK_SCALE = ScaleSizes(1_000, 500, 200, 20, 200, 100_000)
 
 
 @dataclass(slots=True)
@@ -233,6 +235,12 @@ def scrape(bench: ScaleBench) -> list[Figure]:
     ]
 
 
+def timers(bench: ScaleBench) -> list[Figure]:
+    """Measures a broker on which 10 million timers wait."""
+    with bench.broker("timers") as server:
+        return pending_timers(server, bench.sizes.pending_timers)
+
+
 def _topic(name: str) -> bytes:
     counts = {"readQueueNums": str(QUEUES), "writeQueueNums": str(QUEUES)}
     rest = {"perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}
@@ -279,5 +287,6 @@ SCALE_CASES: dict[str, Callable[[ScaleBench], list[Figure]]] = {
     "heartbeats": heartbeats,
     "many-topics": many_topics,
     "many-consumers": many_consumers,
+    "pending-timers": timers,
     "scrape": scrape,
 }
