@@ -163,6 +163,22 @@ def test_a_pop_hands_messages_out_once() -> None:
     assert (empty.code, empty.ext["startOffsetInfo"]) == (ResponseCode.POLLING_TIMEOUT, "")
 
 
+def test_big_messages_fill_an_answer_and_one_above_its_limit_comes_alone() -> None:
+    p = Popping(queue_count=2, maxTransferBytesOnMessageInMemory=200_000)
+    sizes = [90_000, 90_000, 90_000, 300_000, 90_000]
+    for number, size in enumerate(sizes):
+        p.world.put("T", b"%d" % number * size)
+    pops = []
+    while (found := p.pop()).messages:
+        pops.append([message.body[:1] for message in found.messages])
+        assert len(found.messages) == 1 or sum(len(message.body) for message in found.messages) <= 200_000
+        assert all(p.ack(found.receipt(number)) == 0 for number in range(len(found.messages)))
+    assert [first for popped in pops for first in popped] == [b"0", b"1", b"2", b"3", b"4"]
+    assert [b"3"] in pops and len(pops[0]) == 2
+    p.wait(120_000)
+    assert p.pop().bodies == []
+
+
 def test_the_records_in_the_revive_topic_are_rocketmqs() -> None:
     p = Popping()
     p.world.put("T", b"a")
