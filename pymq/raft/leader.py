@@ -110,7 +110,7 @@ class Leader:
     def read(self, request_id: int, asker: Replica) -> None:
         """Find out with a round of heartbeats whether this node is still the leader."""
         if self._reads.ask(request_id, asker, self._round_number + 1, is_current=self.is_current):
-            self.beat()
+            self._begin_round_of_reads()
 
     def close(self) -> None:
         self._reads.refuse_all()
@@ -164,6 +164,12 @@ class Leader:
 
     def _decide_reads(self) -> None:
         self._reads.on_round(self._majority_of(self._round_number, lambda progress: progress.acked_round))
+        self._begin_round_of_reads()
+
+    def _begin_round_of_reads(self) -> None:
+        """Begin a round when reads wait for it and none for an earlier one: all that came meanwhile share it."""
+        if self._reads.wait_for_more_than(self._round_number):
+            self.beat()
 
     def _watch_transfer(self) -> None:
         """Give up a transfer that took an election time-out: the target may be dead."""

@@ -43,6 +43,10 @@ class Reads:
                 self._answer(read.request_id, read.asker, read.confirm_offset)
         self._waiting = [read for read in self._waiting if read.round_number > round_number]
 
+    def wait_for_more_than(self, round_number: int) -> bool:
+        """Return True when reads wait, and all of them for a later round."""
+        return bool(self._waiting) and self._waiting[0].round_number > round_number
+
     def refuse_all(self) -> None:
         """Refuse what waits: the leader is none any more."""
         for read in self._waiting:

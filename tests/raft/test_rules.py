@@ -24,6 +24,7 @@ from pymq.raft.messages import (
     VoteRequest,
 )
 from pymq.raft.node import RaftNode
+from pymq.raft.reads import READS_MAX
 from pymq.raft.state import Epoch, Kind, MembershipEntry, Position
 from tests.raft.bench import (
     N0,
@@ -215,6 +216,22 @@ def test_a_read_waits_for_a_round_that_begins_after_it() -> None:
     assert raft.ready().reads == ()
     raft.step(HeartbeatAnswer(N1, N0, raft.term, begun, 20))
     assert raft.ready().reads == (ReadAnswer(7, 20),)
+
+
+def test_reads_that_come_during_a_round_share_the_next_one() -> None:
+    raft = current_leader()
+    raft.ready()
+    for request_id in range(READS_MAX + 1):
+        raft.read_index(request_id)
+    ready = raft.ready()
+    rounds = {message.round_number for message in ready.messages if isinstance(message, Heartbeat)}
+    assert len(rounds) == 1 and ready.reads == (ReadAnswer(READS_MAX, None),)
+    raft.step(HeartbeatAnswer(N1, N0, raft.term, max(rounds), 20))
+    ready = raft.ready()
+    assert ready.reads == (ReadAnswer(0, 20),)
+    assert {message.round_number for message in ready.messages if isinstance(message, Heartbeat)} == {max(rounds) + 1}
+    raft.step(HeartbeatAnswer(N2, N0, raft.term, max(rounds) + 1, 20))
+    assert len(raft.ready().reads) == READS_MAX - 1
 
 
 def test_a_new_leader_promises_no_current_read() -> None:
