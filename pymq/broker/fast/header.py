@@ -101,7 +101,7 @@ class BinaryTemplates:
 
     def decode(self, payload: bytes, body_at: int) -> SendHead | None:
         """Return the binary header that ends at ``body_at``. It is valid until the next call."""
-        if body_at < BINARY_EXT_AT:
+        if not BINARY_EXT_AT <= body_at <= len(payload):
             return None
         opaque, flag, remark_size, ext_size = _BINARY_NUMBERS.unpack_from(payload, 9)
         g = payload.find(_BINARY_G, BINARY_EXT_AT, body_at)

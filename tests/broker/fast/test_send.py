@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pymq.broker.wiring import broker_dispatcher
+from pymq.errors import ProtocolViolation
 from pymq.model.hosts import pack_host
 from pymq.model.names import TIMER_TOPIC
 from pymq.model.properties import decode_properties
@@ -376,3 +377,14 @@ def test_one_way_sends_are_stored_and_not_answered(make: Any) -> None:
         assert took
         assert fast == plain
         assert fast[0] == [] and fast[1][1]
+
+
+@pytest.mark.parametrize("size", [6, 20, 24, 25, 40])
+@pytest.mark.parametrize("code", [310, 320])
+def test_a_header_longer_than_its_frame_takes_the_plain_path(code: int, size: int) -> None:
+    """Which refuses it; a short one raised an error that nobody expects."""
+    header_size = (65_856).to_bytes(3, "big")
+    payload = (b"\x01" + header_size + code.to_bytes(2, "big")).ljust(size, b"\0")
+    assert not opened().parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
+    with pytest.raises(ProtocolViolation, match="a header of 65856 bytes"):
+        decode_command(payload)
