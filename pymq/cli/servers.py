@@ -146,7 +146,9 @@ def make_broker(config: BrokerConfig, credentials: Credentials | None = None) ->
 
     if is_secured(config):
         add_derived(config, "auditLogDir", f"{config.store_path_root_dir}/audit")
-    return Broker(config, clock=GuardedClock(), files=RealFiles(), rng=random.Random(), credentials=credentials)
+    # Of the system: what proves the servers' credential must not be guessed from what was drawn before.
+    rng = random.SystemRandom()
+    return Broker(config, clock=GuardedClock(), files=RealFiles(), rng=rng, credentials=credentials)
 
 
 async def start_broker(broker: Broker, signals: StopSignals) -> None:
