@@ -251,7 +251,7 @@ def test_fast_path_and_plain_path_store_the_same() -> None:
         properties=property_texts,
         body=st.binary(min_size=1, max_size=40),
         queue_id=st.sampled_from([0, 1, 2, 3, 3, 4]),
-        sys_flag=st.sampled_from([0, 1, 0x301, 4, 8]),
+        sys_flag=st.sampled_from([0, 0, 0, 0, 1, 0x301, 4, 8]),
         user_flag=st.sampled_from([0, 0, 0, 7, -(2**31)]),
         oneway=st.booleans(),
         opaque=st.integers(-(2**31), 2**31 - 1),
