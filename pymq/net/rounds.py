@@ -14,7 +14,7 @@ SLICE_S = 0.01  # for which one connection is served without others in between
 # After so much work in a round, each connection that comes gets one step, and rests; a heavy one rests at once. After
 # twice as much, every one rests at once.
 ROUND_S = 0.02
-HEAVY_S = 0.001  # a read that took longer makes its connection heavy: others go first,
+HEAVY_S = 0.005  # a read that took longer makes its connection heavy: others go first,
 HEAVY_FACTOR = 1_000  # for so much longer, so that of up to so many such connections few are light at a time,
 HEAVY_MAX_S = 20.0  # but not longer than this.
 # What the system's part of a read costs, beside the time that :meth:`Connection.data_received` measures: copies, pages
