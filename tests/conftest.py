@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,9 @@ from tests.machine import (  # noqa: F401 - pytest finds fixtures and hooks by n
     pytest_runtest_setup,
     pytest_runtest_teardown,
 )
+
+# A shell's background jobs ignore interrupts, and so would all processes that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

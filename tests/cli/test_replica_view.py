@@ -145,7 +145,7 @@ def test_problems_stand_below_the_table_and_silent_brokers_are_named_on_stderr(
     dead = admin.add("broker-a", 1, None)
     found = asyncio.run(list_brokers(admin, None))  # type: ignore[arg-type]
     found[0][0]["problems"] = ["its disk is full"]
-    monkeypatch.setattr("pymq.cli.cluster.with_admin", lambda namesrv, run: found)
+    monkeypatch.setattr("pymq.cli.cluster.with_partial_admin", lambda namesrv, run: (found, {}))
     assert cli.run(["cluster", "list"]) == EXIT_PARTIAL
     printed = capsys.readouterr()
     table, below = printed.out.split("\n\nproblems\n")
@@ -155,6 +155,6 @@ def test_problems_stand_below_the_table_and_silent_brokers_are_named_on_stderr(
     assert below == f"  broker-a 0 at {found[0][0]['address']}: its disk is full\n"
     assert printed.err == f"pymq: the part of broker-a:1 is missing: {dead} can't be reached\n"
     found[0][0]["problems"] = []
-    monkeypatch.setattr("pymq.cli.cluster.with_admin", lambda namesrv, run: (found[0][:1], {}))
+    monkeypatch.setattr("pymq.cli.cluster.with_partial_admin", lambda namesrv, run: ((found[0][:1], {}), {}))
     assert cli.run(["cluster", "list"]) == 0
     assert "problems" not in capsys.readouterr().out
