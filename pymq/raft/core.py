@@ -43,8 +43,8 @@ class Ready:
 
     truncate_to: int | None = None
     state: RaftState | None = None
-    messages: tuple[Message, ...] = ()
     pieces: tuple[Piece, ...] = ()
+    messages: tuple[Message, ...] = ()
     membership: Membership | None = None
     snapshot: Snapshot | None = None
     reads: tuple[ReadAnswer, ...] = ()

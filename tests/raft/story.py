@@ -74,7 +74,7 @@ class Story:
                 ways = rng.choice(("in", "out", "both", "both"))
                 world.cut |= {(name, node.name) for name in world.names if ways != "out"}
                 world.cut |= {(node.name, name) for name in world.names if ways != "in"}
-                if not node.is_paused:
+                if node.is_up and not node.is_paused:
                     node.propose()
             case "heal":
                 world.cut.clear()
@@ -99,7 +99,8 @@ class Story:
 
     def _wipe(self, node: SimNode) -> None:
         """Replace the disk, while a majority of disks of each membership in use survives."""
-        entries = [entry for other in self.world.nodes.values() for entry in other.disk.state.memberships]
+        nodes = self.world.nodes.values()
+        entries = [entry for other in nodes for entry in (*other.disk.state.memberships, *other.raft.log.memberships)]
         lost = node.disk.state.replica
         if self._wiped - {node.name} or not entries:
             return

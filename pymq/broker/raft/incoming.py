@@ -50,12 +50,14 @@ def write_pieces(pieces: Iterable[Piece], request: AppendRequest, data: bytes | 
     """Write the ranges that the core has taken of a request; return the number of bytes.
 
     ``pieces`` are those of the core's ``Ready`` after it took ``request``, in their order. Raises StoreError as the log
-    does; bytes of the pieces before stay, and the leader sends the rest again.
+    does. What was written stays, and the same call goes on behind it.
     """
     view, count = memoryview(data), 0
     for piece in pieces:
         assert request.previous.end <= piece.begin and piece.end <= request.end, f"{piece} is not of {request}"
-        assert piece.begin == log.end, f"{piece} does not continue a log that ends at {log.end}"
-        log.append(piece.begin, view[piece.begin - request.previous.end : piece.end - request.previous.end])
-        count += piece.end - piece.begin
+        assert piece.begin <= log.end, f"{piece} does not continue a log that ends at {log.end}"
+        begin = log.end
+        if begin < piece.end:
+            log.append(begin, view[begin - request.previous.end : piece.end - request.previous.end])
+            count += piece.end - begin
     return count

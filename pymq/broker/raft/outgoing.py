@@ -49,7 +49,7 @@ def parts(request: AppendRequest, log: LogSource, *, bytes_max: int = PART_BYTES
     previous = request.previous
     while at < end:
         data = _whole_records(log, at, end, bytes_max)
-        part = _between(request, previous, at + len(data))
+        part = between(request, previous, at + len(data))
         yield Part(part, data)
         at += len(data)
         previous = Position(part.pieces[-1].epoch, at)
@@ -99,8 +99,8 @@ def whole_size(data: bytes | memoryview, start: int) -> int:
     return at
 
 
-def _between(request: AppendRequest, previous: Position, end: int) -> AppendRequest:
-    """Return the part of a request behind ``previous`` up to ``end``."""
+def between(request: AppendRequest, previous: Position, end: int) -> AppendRequest:
+    """Return the part of a request behind ``previous`` up to ``end``, both ends of records in its range."""
     return AppendRequest(
         sender=request.sender,
         to=request.to,
