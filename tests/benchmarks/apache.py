@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from types import MappingProxyType
 
 from tests.benchmarks import process
 from tests.benchmarks.control import GET_BROKER_CLUSTER_INFO, BenchError, Control
+from tests.ports import free_port_block
 
 VERSION = "5.3.3"
 START_DEADLINE_S = 90.0
@@ -78,13 +78,6 @@ def jars() -> Path:
     return target
 
 
-def free_port() -> int:
-    """Returns a port that is free now; its two neighbors are probably free too."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class ApacheBroker:
     """A name server and one master broker on free loopback ports, with their files under ``directory``."""
 
@@ -121,7 +114,7 @@ class ApacheBroker:
             log = self._directory / f"{role}.log"
             (home / "conf" / f"rmq.{role}.logback.xml").write_text(_LOGBACK.format(log=log))
         begin = time.monotonic()
-        namesrv_port, broker_port = free_port(), free_port()
+        namesrv_port, broker_port = free_port_block(), free_port_block()
         self.namesrv = f"127.0.0.1:{namesrv_port}"
         self.broker = f"127.0.0.1:{broker_port}"
         namesrv_conf = self._write("namesrv.properties", {"listenPort": namesrv_port})

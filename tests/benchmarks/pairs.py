@@ -10,10 +10,11 @@ from types import MappingProxyType
 from typing import Protocol
 
 from tests.benchmarks import process
-from tests.benchmarks.apache import ApacheBroker, free_port
+from tests.benchmarks.apache import ApacheBroker
 from tests.benchmarks.cases import Server
 from tests.benchmarks.control import BenchError, Control, wait_until
 from tests.benchmarks.standalone import PyMQBroker
+from tests.ports import free_port_block
 
 GET_BROKER_RUNTIME_INFO = 28
 GET_BROKER_HA_STATUS = 907
@@ -100,11 +101,15 @@ class PyMQPair:
         Raises:
             BenchError: one of them was not ready within 30 s.
         """
-        self.namesrv = self._spawn("namesrv", "namesrv", "--port", "0")
-        self.broker = self._spawn_broker("master", 0, free_port())
-        self.slave = f"127.0.0.1:{free_port()}"
-        self.start_slave()
-        attach(self)
+        try:
+            self.namesrv = self._spawn("namesrv", "namesrv", "--port", "0")
+            self.broker = self._spawn_broker("master", 0, free_port_block())
+            self.slave = f"127.0.0.1:{free_port_block()}"
+            self.start_slave()
+            attach(self)
+        except BaseException:
+            self.stop()
+            raise
 
     def start_slave(self) -> None:
         self._spawn_broker("slave", 1, int(self.slave.rpartition(":")[2]))
@@ -170,7 +175,7 @@ class ApachePair(ApacheBroker):
 
     def start(self) -> None:
         super().start()
-        port = free_port()
+        port = free_port_block()
         self.slave = f"127.0.0.1:{port}"
         store = self._directory / "slave"
         settings = {

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.crash.kill_load import ACKNOWLEDGED_MIN
 from tests.crash.kill_rounds import KillRounds
 
-KILL_COUNT = int(os.environ.get("PYMQ_KILL_COUNT", "5"))
+KILL_COUNT = int(os.environ.get("PYMQ_KILL_COUNT", "4"))
 SEED = int(os.environ.get("PYMQ_KILL_SEED", "1789"))
 
 

@@ -22,13 +22,14 @@ def bodies(spark: Any, cluster: FakeCluster, *raw: bytes) -> Any:
     return spark.read.format("pymq").option("namesrv", cluster.address).option("columns", "body").load("orders")
 
 
-def needs(jar: str) -> None:
-    if jar not in os.environ.get(JARS, ""):
-        pytest.skip(f"{JARS} names no {jar} jar: get org.apache.spark:{jar}_2.13 of Spark's version")
+def needs(jar: str) -> pytest.MarkDecorator:
+    """Skip a test without this jar, before a session starts for it."""
+    reason = f"{JARS} names no {jar} jar: get org.apache.spark:{jar}_2.13 of Spark's version"
+    return pytest.mark.skipif(jar not in os.environ.get(JARS, ""), reason=reason)
 
 
+@needs("spark-avro")
 def test_bodies_in_avro(spark: Any, cluster: FakeCluster) -> None:
-    needs("spark-avro")
     from pyspark.sql.avro.functions import from_avro
 
     raw = struct.pack("<d", 2.5)
@@ -41,8 +42,8 @@ def test_bodies_in_avro(spark: Any, cluster: FakeCluster) -> None:
     assert wrong.select(from_avro("body", AVRO, {"mode": "PERMISSIVE"}).alias("order")).collect()[0].order is None
 
 
+@needs("spark-protobuf")
 def test_bodies_in_protobuf(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
-    needs("spark-protobuf")
     descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
     from pyspark.sql.protobuf.functions import from_protobuf
 
