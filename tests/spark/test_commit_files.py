@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +12,7 @@ import pytest
 from pymq.spark.commit_files import FILES_PER_COMMIT
 from pymq.spark.commits import ExportDirectory, open_existing
 from pymq.spark.compaction import CompactSettings, compact, directories_of
+from tests.spark.killed_steps import run_driver
 from tests.spark.lake import SETTINGS, export, visible
 
 ROOT = Path(__file__).parents[2]
@@ -79,40 +76,22 @@ def test_ranges_that_do_not_touch_stay_apart_and_removed_files_are_left_out(tmp_
     assert visible(tmp_path) == [*range(20), *range(50, 70), *range(110, 120)]
 
 
-# Runs in a process of its own, which forks for each case before any thread exists.
 DRIVER = """
-import os, signal, sys
+import os
 from pathlib import Path
 import pyarrow as pa
 from pymq.spark import commit_files, commits
+from tests.spark.killed_steps import work_on_each
 from tests.spark.lake import SETTINGS, add
 
-def killed_at(step):
-    left = [step]
-    def counted(call):
-        def wrapper(*arguments, **named):
-            left[0] -= 1
-            if left[0] < 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return call(*arguments, **named)
-        return wrapper
-    for place, name in (
+work_on_each(
+    (
         (commit_files, "write_durably"), (commit_files, "sync_directory"), (commits, "sync_directory"),
         (Path, "replace"), (Path, "unlink"), (os, "rmdir"),
-    ):
-        setattr(place, name, counted(getattr(place, name)))
-
-base = Path(sys.argv[1])
-for number, home in enumerate(sorted(base.iterdir())):
-    child = os.fork()
-    if not child:
-        log = commits.ExportDirectory(home, SETTINGS, commits_max=3)
-        killed_at(number)
-        add(log, 3, "T", pa.schema([("queueOffset", pa.int64())]))
-        log.close()
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    print(os.waitstatus_to_exitcode(status), flush=True)
+    ),
+    lambda home: commits.ExportDirectory(home, SETTINGS, commits_max=3),
+    lambda log, home: add(log, 3, "T", pa.schema([("queueOffset", pa.int64())])),
+)
 """
 STEPS = 14
 
@@ -120,17 +99,7 @@ STEPS = 14
 def test_a_kill_between_any_two_steps_costs_no_commit_and_doubles_none(tmp_path: Path) -> None:
     first = tmp_path / "00"
     export(first, 3)
-    for step in range(1, STEPS):
-        shutil.copytree(first, tmp_path / f"{step:02d}")
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    codes = [int(word) for word in done.stdout.split()]
-    assert len(codes) == STEPS and codes[0] == -signal.SIGKILL and codes[-1] == 0
+    run_driver(DRIVER, first, STEPS)
     found = []
     for step in range(STEPS):
         home = tmp_path / f"{step:02d}"

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -22,6 +18,7 @@ from pymq.errors import UsageError
 from pymq.spark import exchange
 from pymq.spark.commits import ExportDirectory, OutputBusyError, open_existing
 from pymq.spark.compaction import CompactSettings, compact, directories_of, plan
+from tests.spark.killed_steps import run_driver
 from tests.spark.lake import SETTINGS, export, visible
 
 ROOT = Path(__file__).parents[2]
@@ -127,41 +124,26 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert visible(tmp_path) == list(range(40))
 
 
-# Runs in a process of its own, which forks for each case before any thread exists.
 DRIVER = """
-import os, signal, sys
+import os
 from pathlib import Path
 from pymq.spark import commit_files, commits, compaction
+from tests.spark.killed_steps import work_on_each
 
-def killed_at(step):
-    left = [step]
-    def counted(call):
-        def wrapper(*arguments, **named):
-            left[0] -= 1
-            if left[0] < 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return call(*arguments, **named)
-        return wrapper
-    for place, name in (
+def work(log, home):
+    compaction.compact(log, compaction.directories_of(home), compaction.CompactSettings())
+    log.remove_replaced(0)
+
+work_on_each(
+    (
         (commit_files, "write_durably"), (commits, "exchange"),
         (commits, "sync_directory"), (compaction, "sync_directory"),
         (compaction, "parquet_writer"), (compaction, "_plain_files"), (os, "link"), (Path, "rename"), (Path, "replace"),
         (Path, "mkdir"), (os, "unlink"), (os, "rmdir"),
-    ):
-        setattr(place, name, counted(getattr(place, name)))
-
-base = Path(sys.argv[1])
-for number, home in enumerate(sorted(base.iterdir())):
-    child = os.fork()
-    if not child:
-        log = commits.open_existing(home)
-        killed_at(number)
-        compaction.compact(log, compaction.directories_of(home), compaction.CompactSettings())
-        log.remove_replaced(0)
-        log.close()
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    print(os.waitstatus_to_exitcode(status), flush=True)
+    ),
+    commits.open_existing,
+    work,
+)
 """
 STEPS = 29
 
@@ -170,17 +152,7 @@ def test_a_kill_between_any_two_steps_costs_no_row_and_doubles_none(tmp_path: Pa
     first = tmp_path / "00"
     export(first, 3)
     (first / "topic=T" / "_NOTE").write_text("linked")
-    for step in range(1, STEPS):
-        shutil.copytree(first, tmp_path / f"{step:02d}")
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    codes = [int(word) for word in done.stdout.split()]
-    assert len(codes) == STEPS and codes[0] == -signal.SIGKILL and codes[-1] == 0
+    run_driver(DRIVER, first, STEPS)
     counts: list[Any] = []
     for step in range(STEPS):
         home = tmp_path / f"{step:02d}"
