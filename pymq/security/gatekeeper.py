@@ -34,6 +34,10 @@ class Admitted(NamedTuple):
     def name(self) -> str:
         return self.identity.name
 
+    @property
+    def is_administrator(self) -> bool:
+        return self.identity.is_administrator
+
     def check(self, access: Access, request: Command, header: Header | None) -> None:
         """Raises Refusal when the sender may not send this request."""
         needs = self.guard.check(self.identity, access, request, header, self.address)

@@ -54,6 +54,11 @@ class Identity:
         """The user's name, for logs."""
         return self.user.name if self.user is not None else "white list"
 
+    @property
+    def is_administrator(self) -> bool:
+        """True when the user is one; a white list's address names no user."""
+        return self.user is not None and self.user.is_administrator
+
 
 class Users:
     """A table of users by name."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -19,10 +19,20 @@ ENTRIES_MAX: Final = 20_000  # of all ACLs together
 USERS, ACLS = "users", "acls"  # the file's members
 
 
+class Asker(Protocol):
+    """Who asks for a change: a user, or the proven sender of a request."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_administrator(self) -> bool: ...
+
+
 class UserTable(NamedTuple):
     """The users and policies of one moment. A change makes another table, or raises Refusal.
 
-    A method takes the user ``by`` whom the change is asked for: only one of type Super changes such users.
+    A method takes ``by`` whom the change is asked for: only administrators change users of type Super.
     """
 
     users: Users = Users()
@@ -33,7 +43,7 @@ class UserTable(NamedTuple):
         """True when an enabled user of type Super is there."""
         return any(user.is_administrator for user in self.users)
 
-    def with_new_user(self, name: str, info: UserInfo, by: User) -> UserTable:
+    def with_new_user(self, name: str, info: UserInfo, by: Asker) -> UserTable:
         """Return the table after AUTH_CREATE_USER (3001)."""
         if self.users.get(name) is not None:
             raise _refused(f"The user is existed: {name}, update it or choose another name")
@@ -44,7 +54,7 @@ class UserTable(NamedTuple):
             raise Refusal(ResponseCode.SYSTEM_ERROR, _only_super(by, f"make the user {name} of type Super"))
         return self._replace(users=self.users.with_user(user))
 
-    def with_changed_user(self, name: str, info: UserInfo, by: User) -> UserTable:
+    def with_changed_user(self, name: str, info: UserInfo, by: Asker) -> UserTable:
         """Return the table after AUTH_UPDATE_USER (3002)."""
         user = self.users.get(name)
         if user is None:
@@ -54,7 +64,7 @@ class UserTable(NamedTuple):
             self._check_super(by, f"change the user {name} of type Super, or make it one")
         return self._replace(users=self.users.with_user(changed))
 
-    def without_user(self, name: str, by: User) -> UserTable:
+    def without_user(self, name: str, by: Asker) -> UserTable:
         """Return the table after AUTH_DELETE_USER (3003): the user's ACL goes too. A missing user is no error."""
         user = self.users.get(name)
         if user is not None and user.kind is UserType.SUPER:
@@ -84,7 +94,7 @@ class UserTable(NamedTuple):
         if self.users.get(name) is None:
             raise _refused(f"The subject of User:{name[:60]} is not exist. Create the user first")
 
-    def _check_super(self, by: User, what: str) -> None:
+    def _check_super(self, by: Asker, what: str) -> None:
         if not by.is_administrator:
             raise _refused(_only_super(by, what))
 
@@ -127,7 +137,7 @@ def _text(error: Exception) -> str:
     return error.remark if isinstance(error, Refusal) else str(error)
 
 
-def _only_super(by: User, what: str) -> str:
+def _only_super(by: Asker, what: str) -> str:
     return f"User:{by.name} is not of type Super and can't {what}: ask a user of type Super"
 
 

@@ -44,6 +44,11 @@ class ProvenSender(Protocol):
         """The user's name."""
         ...
 
+    @property
+    def is_administrator(self) -> bool:
+        """True for a user that may change every user."""
+        ...
+
     def may_publish(self, topic: str) -> bool:
         """Return whether the sender may publish to ``topic`` now: users and permissions may have changed since."""
         ...

@@ -23,6 +23,7 @@ from pymq.security import acl_5x, addresses, audit, plain_acl, policies, sender_
 from pymq.security.addresses import AddressRange
 from pymq.security.audit import Audit
 from pymq.security.audit_file import AuditFile
+from pymq.security.gatekeeper import Admitted
 from pymq.security.identities import Users
 from pymq.security.plain_acl import Account
 from pymq.security.policies import Entry, Policies, ResourcePattern
@@ -263,8 +264,18 @@ BUGS = [
     ),
     Bug(
         "users are changed where nothing proves a sender",
-        Text(AuthHandlers._sender, "if not self._auth.is_on:", "if False:"),
+        Text(AuthHandlers._check_on, "if self._auth.is_on:", "if True:"),
         (f"{_AUTH}.test_a_broker_without_users_of_its_own_refuses",),
+    ),
+    Bug(
+        "whom a certificate proves is no administrator",
+        Seam(Admitted.is_administrator, gives(False)),
+        (f"{_AUTH}.test_a_certificate_proves_who_changes_users",),
+    ),
+    Bug(
+        "who may change a cluster is an administrator",
+        Seam(Admitted.is_administrator, gives(True)),
+        (f"{_AUTH}.test_a_certificate_proves_who_changes_users",),
     ),
     Bug(
         "a secret on a command line is taken",

@@ -8,12 +8,11 @@ from pymq.broker.handlers.late import answer_when_saved
 from pymq.errors import Refusal
 from pymq.security.acl_5x import acl_info, filtered, subject_name, user_info
 from pymq.security.policies import NO_POLICY
-from pymq.security.signature import ACCESS_KEY
 from pymq.wire.bodies_admin import decode_admin_body, encode_admin_body
 from pymq.wire.bodies_auth import AclInfo, UserInfo
 from pymq.wire.bodies_client import encode_body
 from pymq.wire.codes import ResponseCode, request_name
-from pymq.wire.command import Command
+from pymq.wire.command import Command, ProvenSender
 from pymq.wire.dispatch import Peer
 from pymq.wire.headers.auth import DeleteAclHeader, ListAclsHeader, ListUsersHeader, SubjectHeader, UserHeader
 from pymq.wire.reply import Reply
@@ -21,7 +20,6 @@ from pymq.wire.reply import Reply
 if TYPE_CHECKING:
     from pymq.broker.metadata.auth_manager import AuthManager, Change
     from pymq.config import BrokerConfig
-    from pymq.security.identities import User
 
 
 class AuthHandlers:
@@ -67,26 +65,26 @@ class AuthHandlers:
 
     def put_acl(self, request: Command, header: SubjectHeader, peer: Peer) -> None:
         """Add entries to a user's ACL; an entry replaces the one of its resource."""
-        self._sender(request)
+        self._check_on(request)
         name, info = subject_name(header.subject), decode_admin_body(AclInfo, request.body)
         self._change(request, peer, lambda table: table.with_acl(name, info))
 
     def delete_acl(self, request: Command, header: DeleteAclHeader, peer: Peer) -> None:
         """Delete entries of a user's ACL, or all of it."""
-        self._sender(request)
+        self._check_on(request)
         name = subject_name(header.subject)
         self._change(request, peer, lambda table: table.without_acl(name, header.policy_type, header.resource))
 
     def get_acl(self, request: Command, header: SubjectHeader, peer: Peer) -> Reply:
         """Return a user's ACL; nothing for a user without one."""
-        self._sender(request)
+        self._check_on(request)
         name = subject_name(header.subject)
         policy = self._auth.table.policies.of(name)
         return Reply(body=b"" if policy == NO_POLICY else encode_admin_body(acl_info(name, policy)))
 
     def list_acls(self, request: Command, header: ListAclsHeader, peer: Peer) -> Reply:
         """Return the ACLs of all subjects that have a text in them, with the entries whose resources have another."""
-        self._sender(request)
+        self._check_on(request)
         acls = (acl_info(name, policy) for name, policy in sorted(self._auth.table.policies))
         shown = (
             filtered(acl, header.resource_filter) for acl in acls if (header.subject_filter or "") in str(acl.subject)
@@ -99,24 +97,23 @@ class AuthHandlers:
     def _change(self, request: Command, peer: Peer, change: Change) -> None:
         self._auth.change(change, answer_when_saved(request, peer, Reply))
 
-    def _sender(self, request: Command) -> User:
-        """Return the user who has signed the request, which the broker's gate has checked.
+    def _sender(self, request: Command) -> ProvenSender:
+        """Return the sender, whom the broker's gate has proven. Raises Refusal as :meth:`_check_on`."""
+        self._check_on(request)
+        assert request.sender is not None, "a broker with users of its own has a gate"
+        return request.sender
 
-        Raises Refusal(REQUEST_CODE_NOT_SUPPORTED) when the users are not this broker's own.
-        """
-        if not self._auth.is_on:
-            why = "there are no users and no access rules: authenticationEnabled is off"
-            if self._config.acl_enable:
-                why = "its users are those of plainAclFile: change that file"
-            raise Refusal(
-                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-                f" request type {request.code} not supported by this broker ({request_name(request.code)}): {why}",
-            )
-        name = request.ext.get(ACCESS_KEY, "")
-        user = self._auth.table.users.get(name) or self._auth.server_user
-        if user is None or user.name != name:
-            raise Refusal(ResponseCode.NO_PERMISSION, f"User:{name} is not found.")
-        return user
+    def _check_on(self, request: Command) -> None:
+        """Raises Refusal(REQUEST_CODE_NOT_SUPPORTED) when the users are not this broker's own."""
+        if self._auth.is_on:
+            return
+        why = "there are no users and no access rules: authenticationEnabled is off"
+        if self._config.acl_enable:
+            why = "its users are those of plainAclFile: change that file"
+        raise Refusal(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            f" request type {request.code} not supported by this broker ({request_name(request.code)}): {why}",
+        )
 
 
 def _username(header: UserHeader) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from typing import Any
 
 import pytest
@@ -10,11 +11,14 @@ import pytest
 from pymq.broker.security import BrokerSecurity
 from pymq.broker.upkeep.worker_threads import WorkOutcome
 from pymq.client import Credentials
+from pymq.clock import ManualClock
 from pymq.errors import ConfigError
+from pymq.offline.certificates import PemFiles
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from pymq.wire.dispatch import Dispatcher
 from tests.broker.world import Caller, World
+from tests.certificates import certificates, mutual_tls_settings
 
 ROOT = '{"username": "root", "password": "root-secret"}'
 SERVERS = '{"accessKey": "servers", "secretKey": "servers-secret"}'
@@ -31,6 +35,20 @@ def secured(world: World | None = None, **settings: Any) -> tuple[World, Dispatc
 
 def caller(world: World, dispatcher: Dispatcher, name: str = "root", secret: str | None = None) -> Caller:
     return Caller(world, "10.0.0.1:5", credentials=Credentials(name, secret or f"{name}-secret"), dispatcher=dispatcher)
+
+
+def certificate_world() -> World:
+    """Return a broker, at the time of the tests' certificates, on which they stand for users."""
+    keys: dict[str, Any] = {"authenticationEnabled": "true", "authorizationEnabled": "true", **mutual_tls_settings()}
+    keys["tls.server.principalMappingRules"] = "RULE:CN=(.*)/$1-user/"
+    return World(clock=ManualClock(now_ms=certificates().made_at_ms), **keys)
+
+
+def certified(world: World, dispatcher: Dispatcher, files: PemFiles) -> Caller:
+    """Return a client that signs nothing, on a connection with a verified certificate."""
+    found = Caller(world, "10.0.0.2:5", dispatcher=dispatcher)
+    found.peer.client_certificate = ssl.PEM_cert_to_DER_cert(files.cert_path.read_text("ascii"))
+    return found
 
 
 def make_user(root: Caller, name: str, **members: str) -> None:
@@ -104,6 +122,42 @@ def test_who_may_read_users_is_not_shown_their_passwords() -> None:
         )
         code, _ = reader.refused(Code.AUTH_CREATE_USER, b'{"password": "x"}', username="x")
         assert code == ResponseCode.NO_PERMISSION
+
+
+def test_a_certificate_proves_who_changes_users() -> None:
+    world, table = secured(certificate_world())
+    root = caller(world, table)
+    make_user(root, "server-user", userType="Super")
+    make_user(root, "client-user")
+    entry = {**ENTRY, "resource": "Cluster:*", "actions": ["Get", "Update", "Create", "Delete"], "sourceIps": []}
+    root.ok(Code.AUTH_CREATE_ACL, acl("client-user", entry), subject="User:client-user")
+
+    administrator = certified(world, table, certificates().server)
+    make_user(administrator, "second", userType="Super")
+    administrator.ok(Code.AUTH_UPDATE_USER, b'{"userStatus": "disable"}', username="second")
+    administrator.ok(Code.AUTH_CREATE_ACL, acl("client-user", ENTRY), subject="User:client-user")
+    administrator.ok(Code.AUTH_DELETE_ACL, subject="User:client-user", resource="Topic:orders")
+    [policy] = administrator.json(Code.AUTH_GET_ACL, subject="User:client-user")["policies"]
+    assert [one["resource"] for one in policy["entries"]] == ["Cluster:*"]
+    assert administrator.json(Code.AUTH_GET_USER, username="second")["password"] == "second-secret"
+
+    other = certified(world, table, certificates().client)
+    assert "password" not in other.json(Code.AUTH_GET_USER, username="second")
+    for code, body in (
+        (Code.AUTH_UPDATE_USER, b'{"userStatus": "enable"}'),
+        (Code.AUTH_CREATE_USER, b'{"password": "p", "userType": "Super"}'),
+        (Code.AUTH_DELETE_USER, b""),
+    ):
+        _, remark = other.refused(code, body, username="third" if code == Code.AUTH_CREATE_USER else "second")
+        assert remark.startswith("User:client-user is not of type Super")
+    administrator.ok(Code.AUTH_DELETE_ACL, subject="User:client-user")
+    assert other.refused(Code.AUTH_LIST_USER)[0] == ResponseCode.NO_PERMISSION
+    administrator.ok(Code.AUTH_DELETE_USER, username="second")
+    assert [user["username"] for user in administrator.json(Code.AUTH_LIST_USER)] == [
+        "client-user",
+        "root",
+        "server-user",
+    ]
 
 
 def test_a_change_counts_and_is_answered_once_it_is_saved() -> None:
