@@ -14,6 +14,7 @@ from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.metadata.table_saver import ending_turns
 from pymq.broker.pop.parts import PopParts
 from pymq.broker.pop.topic_routes import TopicRoutes
+from pymq.broker.raft.report import OperatedGroup
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.side import MasterSide
 from pymq.broker.replication.master.sync_mode import NoSlaves
@@ -77,13 +78,15 @@ class BrokerParts:
         timer_slot_count: int = WHEEL_SLOTS,
         piece_sizes: PieceSizes = PieceSizes(),  # noqa: B008 - it does not change
         peer_proof: PeerProof = NO_PROOF,
+        raft: OperatedGroup | None = None,
     ) -> None:
         """``change_role`` closes these parts later and opens others in another role; ``on_master_role`` gets the role
         of the group's master, each time it is seen; ``memory_bytes``: the machine's; ``budget``: the process's; without
         ``sliced_work``, long work is done at once; ``known_peers``: those that earlier parts of this broker knew;
         without ``runtime_settings``, no change of settings outlives the process;
         ``timer_slot_count``: half of the timer wheel's slots; ``piece_sizes``: of large tables that slaves copy;
-        ``peer_proof``: what slaves and their master prove to each other."""
+        ``peer_proof``: what slaves and their master prove to each other; ``raft``: the Raft group, None in a plain
+        one."""
         budget = budget or MemoryBudget()
         assert role.broker_id == config.broker_id
         self.config = config
@@ -91,6 +94,7 @@ class BrokerParts:
         self.clock = clock
         self.files = files
         self.role = role
+        self.raft = raft
         self.registration_requests = registration_requests
         self.change_role = change_role
         self.sliced_work = sliced_work or inline_work()

@@ -185,6 +185,7 @@ def broker_routes(h: Handlers) -> list[Route]:
         Route(Code.GET_BROKER_HA_STATUS, None, h.replication_status.ha_status, access.SEE_BROKER),
         Route(Code.GET_BROKER_EPOCH_CACHE, None, h.replication_status.epochs, access.SEE_BROKER),
         Route(Code.PYMQ_CHANGE_ROLE, None, h.role_change.change_role, access.CHANGE_BROKER),
+        Route(Code.PYMQ_CHANGE_RAFT_GROUP, None, h.raft_group.change, access.CHANGE_BROKER),
         Route(Code.PYMQ_LIST_LOG_DIGESTS, None, h.log_copy.digests, access.PEERS),
         Route(Code.PYMQ_READ_LOG, None, h.log_copy.read, access.PEERS),
         # -- Operators: users and what they may do

@@ -16,6 +16,7 @@ from pymq.broker.handlers.locks import LockHandlers
 from pymq.broker.handlers.log_copy import LogCopyHandlers
 from pymq.broker.handlers.offsets import OffsetHandlers
 from pymq.broker.handlers.query import QueryHandlers
+from pymq.broker.handlers.raft_group import RaftGroupHandlers
 from pymq.broker.handlers.refused import REFUSED_CODES
 from pymq.broker.handlers.relay import RelayHandlers
 from pymq.broker.handlers.replicas import MasterReplicaHandlers, SlaveReplicaHandlers
@@ -199,6 +200,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
                 known_peers=replication.known_peers,
             )
         ),
+        raft_group=RaftGroupHandlers(lambda: parts.raft),
         log_copy=LogCopyHandlers(config=config, store=store),
         filter_servers=FilterServerHandlers(config=config, filter_servers=metadata.filter_servers),
         auth=AuthHandlers(config=config, auth=metadata.auth),
@@ -236,4 +238,5 @@ def _status_report(parts: BrokerParts) -> StatusReport:
         end_in_doubt=lambda: tail_recovery.may_lack_confirmed(has_caught_up=parts.side.has_caught_up),
         master_role=lambda: replication.master_role.name,
         second_master=lambda: monitor.second_master_address,
+        raft=lambda: parts.raft,
     )

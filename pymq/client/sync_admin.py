@@ -164,6 +164,7 @@ class SyncReplicationAdmin(_Part[ReplicationAdmin]):
 
     status = _blocking(ReplicationAdmin.status)
     change_role = _blocking(ReplicationAdmin.change_role)
+    change_raft_group = _blocking(ReplicationAdmin.change_raft_group)
     replicated_tables = _blocking(ReplicationAdmin.replicated_tables)
     tables = _blocking(ReplicationAdmin.tables)
     deleted_topics = _blocking(ReplicationAdmin.deleted_topics)

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import msgspec
 
+from pymq.wire.bodies_raft import RaftGroupState
 from pymq.wire.ha import NONCE_SIZE_BYTES, OFFSET_MAX
 
 PROTOCOL_VERSION = 1
@@ -208,6 +209,7 @@ class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
     messages that one of them lacks. ``master_role`` is, on a slave, the master's last known ``role``. ``second_master``
     is the address of a second master of this name that can't be overruled, empty for none. ``end_in_doubt`` is true for
     a slave that may lack messages it had confirmed: it stopped uncleanly and has not caught up with its master since.
+    ``raft`` is None for a broker that is in no Raft group.
     """
 
     protocol_version: int = PROTOCOL_VERSION
@@ -235,6 +237,7 @@ class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
     truncations: list[TruncationState] = []
     recovered_tail: RecoveredTailState | None = None
     end_in_doubt: bool = False
+    raft: RaftGroupState | None = None
 
     @property
     def connected_slaves(self) -> int:

@@ -158,6 +158,7 @@ class RequestCode:
     PYMQ_LIST_LOG_DIGESTS: Final = 9105
     PYMQ_READ_LOG: Final = 9106
     PYMQ_PLAN_BROKER_CONFIG: Final = 9110
+    PYMQ_CHANGE_RAFT_GROUP: Final = 9130
 
 
 # What Java's clients with binary headers make of codes that do not fit: the lower 16 bits. RocketMQ's brokers refuse

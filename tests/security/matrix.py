@@ -93,6 +93,7 @@ EXPECTED: Final[dict[str, dict[str, str]]] = {
         "PYMQ_COPY_METADATA": "-------sA",
         "PYMQ_GET_REPLICATION_STATUS": "------osA",
         "PYMQ_CHANGE_ROLE": "--------A",
+        "PYMQ_CHANGE_RAFT_GROUP": "--------A",
         "PYMQ_LIST_LOG_DIGESTS": "-------sA",
         "PYMQ_READ_LOG": "-------sA",
         "PYMQ_PLAN_BROKER_CONFIG": "------osA",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 
 from pymq.broker.addresses import own_address, own_ha_address
+from pymq.broker.raft.report import OperatedGroup, group_state
 from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.roles.role import Role
 from pymq.config.values import ASYNC_MASTER, SLAVE, SYNC_MASTER
@@ -87,6 +88,7 @@ class StatusReport:
         second_master: Callable[[], str] = str,
         recovered_tail: Callable[[], RecoveredTailState | None] = lambda: None,
         end_in_doubt: Callable[[], bool] = lambda: False,
+        raft: Callable[[], OperatedGroup | None] = lambda: None,
     ) -> None:
         self._config = config
         self._store = store
@@ -100,6 +102,7 @@ class StatusReport:
         self._second_master = second_master
         self._recovered_tail = recovered_tail
         self._end_in_doubt = end_in_doubt
+        self._raft = raft
 
     @property
     def role_name(self) -> str:
@@ -140,6 +143,7 @@ class StatusReport:
             truncations=truncations,
             recovered_tail=self._recovered_tail(),
             end_in_doubt=self._end_in_doubt(),
+            raft=group_state(raft) if (raft := self._raft()) is not None else None,
         )
 
     def _problem(self) -> str:

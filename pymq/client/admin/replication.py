@@ -15,6 +15,7 @@ from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
 from pymq.model.tables import DataVersion, SubscriptionGroupConfig, TopicConfig
 from pymq.wire.bodies_admin import GroupConfigTable, HaStatus, TopicConfigTable, decode_admin_body
+from pymq.wire.bodies_raft import RaftGroupState, RaftRequest
 from pymq.wire.bodies_replication import (
     CONNECTED,
     WAITING,
@@ -78,6 +79,12 @@ class ReplicationAdmin:
         body = msgspec.json.encode(request)
         answer = await self._connection.ask_broker(address, RequestCode.PYMQ_CHANGE_ROLE, None, body)
         return _decoded(answer.body, RoleAnswer, address)
+
+    async def change_raft_group(self, address: str, request: RaftRequest) -> RaftGroupState:
+        """Has the leader of a Raft group hand over, add or remove a node. Raises RefusedError; then nothing changed."""
+        body = msgspec.json.encode(request)
+        answer = await self._connection.ask_broker(address, RequestCode.PYMQ_CHANGE_RAFT_GROUP, None, body)
+        return _decoded(answer.body, RaftGroupState, address)
 
     async def replicated_tables(self, address: str) -> dict[str, TableEntries]:
         """Returns the tables of topics and groups, which slaves copy."""

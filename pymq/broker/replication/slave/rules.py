@@ -135,6 +135,7 @@ SERVED: Final = frozenset(
         RequestCode.PYMQ_COPY_METADATA,
         RequestCode.PYMQ_GET_REPLICATION_STATUS,
         RequestCode.PYMQ_CHANGE_ROLE,
+        RequestCode.PYMQ_CHANGE_RAFT_GROUP,
         RequestCode.PYMQ_LIST_LOG_DIGESTS,
         RequestCode.PYMQ_READ_LOG,
         RequestCode.PYMQ_PLAN_BROKER_CONFIG,

@@ -1,0 +1,104 @@
+"""JSON bodies with which administration sees a Raft group (in the answer to 9103) and changes it (9130).
+
+docs/raft-protocol.md has the tables. A request carries its limits in its types, so decoding refuses a value outside.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+TRANSFER, ADD, REMOVE = "transfer", "add", "remove"  # RaftRequest.action
+VOTER, LEARNER, OBSERVER = "voter", "learner", "observer"  # RaftMemberState.kind
+LEADER = "leader"  # RaftState.role; the others are follower, pre-candidate, candidate
+UNKNOWN = -1
+
+TERM_MAX = 1 << 62
+_NODE = r"^n(0|[1-9][0-9]{0,9})$"
+
+
+class RaftMemberState(msgspec.Struct, rename="camel", kw_only=True):
+    """A member of the group, as the node that answers sees it.
+
+    Only a leader knows ``match_end`` (the member's disk has the leader's log below it), ``lag_bytes`` behind the
+    leader's log and ``silent_ms``, how long nothing was heard of it; others have -1 there. ``needs_snapshot``: it is
+    behind the begin of the leader's log, or its disk is empty.
+    """
+
+    node: str
+    disk_id: str
+    kind: str
+    address: str = ""
+    broker_id: int = -1
+    match_end: int = UNKNOWN
+    lag_bytes: int = UNKNOWN
+    silent_ms: int = UNKNOWN
+    needs_snapshot: bool = False
+
+
+class LeaderChange(msgspec.Struct, rename="camel", kw_only=True):
+    """The last time that this node saw the leader change: to ``leader``, empty for none, and why."""
+
+    time_ms: int
+    term: int
+    leader: str
+    why: str
+
+
+class RaftGroupState(msgspec.Struct, rename="camel", kw_only=True):
+    """What one node of a Raft group says about itself and its group; a part of the answer to 9103.
+
+    ``leader`` is a node id, empty when none is known. ``is_changing``: the newest membership is not confirmed yet.
+    ``candidates`` are nodes that introduced themselves to this leader and are no members: ``add`` takes them.
+    ``election_count`` counts the elections that this node began since its start, ``leader_change_count`` the changes of
+    the leader that it saw.
+    """
+
+    node: str
+    disk_id: str
+    role: str
+    term: int
+    leader: str = ""
+    is_founded: bool = False
+    log_end: int = 0
+    synced_end: int = 0
+    confirm_offset: int = 0
+    members: list[RaftMemberState] = []
+    is_changing: bool = False
+    transfer_target: str = ""
+    preferred: list[str] = []
+    candidates: list[str] = []
+    election_count: int = 0
+    leader_change_count: int = 0
+    last_change: LeaderChange | None = None
+    problems: list[str] = []
+
+    @property
+    def voter_count(self) -> int:
+        return sum(member.kind == VOTER for member in self.members)
+
+    @property
+    def majority_count(self) -> int:
+        """How many voters are a majority."""
+        return self.voter_count // 2 + 1
+
+    def member(self, node: str) -> RaftMemberState | None:
+        """Return the member with this node id; None without one."""
+        return next((member for member in self.members if member.node == node), None)
+
+
+class RaftRequest(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
+    """PYMQ_CHANGE_RAFT_GROUP (9130), to the leader. ``action`` is one of:
+
+    - ``transfer``: ``node`` becomes the leader;
+    - ``add``: ``node`` becomes a learner, and a voter once it has the log; with ``as_observer`` it never votes;
+    - ``remove``: ``node`` is a member no more.
+
+    ``term`` is the leader's, as the sender knows it: a leader of another term refuses.
+    """
+
+    action: Literal["transfer", "add", "remove"]
+    node: Annotated[str, msgspec.Meta(pattern=_NODE)]
+    term: Annotated[int, msgspec.Meta(ge=0, le=TERM_MAX)]
+    as_observer: bool = False
