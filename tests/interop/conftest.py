@@ -21,6 +21,8 @@ from tests.interop.support.replicas import Member, NameServer
 from tests.interop.support.second_runs import SecondRuns
 from tests.machine import REGISTRY_VARIABLES
 
+pytest.register_assert_rewrite("tests.interop.support.grpc_scenarios")  # it asserts in the place of tests
+
 Broker = ApacheServer | PymqServer
 
 MATRIX_PAGE = REPOSITORY / "docs" / "compatibility.md"
@@ -28,7 +30,8 @@ _SKIP_PREFIX = "interop: "
 _SECOND_RUNS = pytest.StashKey[SecondRuns]()
 
 
-def _server_kinds() -> list[str]:
+def server_kinds() -> list[str]:
+    """Return the servers that the foreign clients use."""
     return os.environ.get("PYMQ_INTEROP_SERVERS", "pymq").split(",")
 
 
@@ -50,7 +53,7 @@ def registries(machine_environment: dict[str, str]) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", params=_server_kinds())
+@pytest.fixture(scope="session", params=server_kinds())
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """Start the broker under test, shared by all client programs; each uses its own names."""
     directory = tmp_path_factory.mktemp(f"server-{request.param}")

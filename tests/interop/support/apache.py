@@ -40,6 +40,7 @@ class ApacheServer:
     kind = "apache"
     cluster = CLUSTER
     broker_name = BROKER_NAME
+    artifact_set = "server-5.3.3"
 
     def __init__(self, directory: Path, settings: dict[str, str] | None = None, store: Path | None = None) -> None:
         self.directory = directory
@@ -58,7 +59,7 @@ class ApacheServer:
         self.namesrv = f"127.0.0.1:{namesrv_port}"
         self.broker = f"127.0.0.1:{broker_port}"
         (java,) = require("java")
-        jars = class_path("server-5.3.3")
+        jars = class_path(self.artifact_set)
         directory = self.directory
         base = [java, *JVM_FLAGS, f"-Drocketmq.home.dir={directory}", f"-Duser.home={directory}", "-cp", jars]
         namesrv_conf = self._write("namesrv.conf", {"listenPort": str(namesrv_port), "bindAddress": "127.0.0.1"})
@@ -66,15 +67,18 @@ class ApacheServer:
         self._namesrv = Server(
             "namesrv", [*base, "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(namesrv_conf)], directory
         )
-        self._broker = Server(
-            "broker", [*base, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(broker_conf)], directory
-        )
+        self._broker_command = [*base, *self._broker_program(broker_conf)]
+        self._broker = Server("broker", self._broker_command, directory)
         try:
             probe.wait_until("the Apache broker to register", self._registered, timeout_s=READY_TIMEOUT_S)
         except AssertionError as failure:
             logs = f"{self._namesrv.log_tail()}\n{self._broker.log_tail()}"
             self.stop()
             raise AssertionError(f"{failure}\n{logs}") from None
+
+    def _broker_program(self, settings: Path) -> list[str]:
+        """Return the main class of the broker's process, and its arguments."""
+        return ["org.apache.rocketmq.broker.BrokerStartup", "-c", str(settings)]
 
     def _broker_settings(self, port: int) -> dict[str, str]:
         return {

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 UPDATE_AND_CREATE_TOPIC = 17
 GET_MAX_OFFSET = 30
 GET_ROUTE = 105
+UPDATE_AND_CREATE_GROUP = 200
 GET_CLUSTER_INFO = 106
 SEND_REPLY_MESSAGE = 324
 REQUEST_CODE_NOT_SUPPORTED = 3
@@ -97,6 +98,22 @@ def create_topic(namesrv: str, broker: str, topic: str, queues: int = 4, perm: i
     reply = call(broker, UPDATE_AND_CREATE_TOPIC, ext)
     assert reply.code == 0, f"creating {topic} at {broker}: code {reply.code} {reply.remark}"
     wait_until(f"the route of {topic}", lambda: call(namesrv, GET_ROUTE, {"topic": topic}).code == 0)
+
+
+def create_group(broker: str, group: str, **settings: Any) -> None:
+    """Create a consumer group on `broker`; `settings` are named like in Apache's JSON of it."""
+    reply = call(broker, UPDATE_AND_CREATE_GROUP, body=json.dumps({"groupName": group, **settings}).encode())
+    assert reply.code == 0, f"creating {group} at {broker}: code {reply.code} {reply.remark}"
+
+
+def listens(address: str) -> bool:
+    """Return True when a connection to `address` ("host:port") is accepted."""
+    host, port = address.rsplit(":", 1)
+    try:
+        socket.create_connection((host, int(port)), timeout=CALL_TIMEOUT_S).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 def route(namesrv: str, topic: str) -> dict[str, Any]:

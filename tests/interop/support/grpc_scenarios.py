@@ -1,0 +1,351 @@
+"""What every gRPC client does with every server. A scenario is a function of a client's driver, a stage and a name.
+
+The name is its topic's and its group's; SETUPS says what attributes these have.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from tests.interop.support import probe
+from tests.interop.support.grpc_driver import Driver, DriverError, Json, body, text
+from tests.interop.support.grpc_servers import GrpcServer
+from tests.interop.support.pymq_server import REPOSITORY
+
+WAIT_S = 90
+INVISIBLE_S = 30
+INVISIBLE_MIN_S = 10
+BODY_BYTES_MAX = 4 * 1024 * 1024
+FRAME_BYTES = 4096  # what a frame holds beside the body: Node reads frames of 4 MiB only
+DELAY_S = 3
+TIMER_STEP_MS = 1000
+CLOCK_STEP_MS = 1000  # Python sends whole seconds
+PROPERTIES = {"color": "röd", "size": "7"}
+
+
+class Stage(NamedTuple):
+    """Where scenarios run: a server, and a client of the remoting protocol."""
+
+    server: GrpcServer
+    classic: Driver
+
+
+class Setup(NamedTuple):
+    """A scenario's topic and group."""
+
+    message_type: str = "NORMAL"
+    group: Mapping[str, Any] = MappingProxyType({})
+
+
+GROUP = {"consumeEnable": True, "consumeFromMinEnable": True, "retryQueueNums": 1, "retryMaxTimes": 16, "brokerId": 0}
+SETUPS = {
+    "fifo": Setup("FIFO", {"consumeMessageOrderly": True}),
+    "delay": Setup("DELAY"),
+    "recall": Setup("DELAY"),
+    "transaction": Setup("TRANSACTION"),
+    "orphans": Setup("TRANSACTION"),
+    "dead_letter": Setup(group={"retryMaxTimes": 1}),
+    "wrong_type": Setup("FIFO"),
+}
+
+
+def prepare(server: GrpcServer, scenario: str, name: str) -> None:
+    """Make the topic and the group of a scenario."""
+    setup = SETUPS.get(scenario, Setup())
+    probe.create_topic(server.namesrv, server.broker, name, attributes=f"+message.type={setup.message_type}")
+    probe.create_group(server.broker, name, **{**GROUP, **setup.group})
+
+
+def _send(peer: Driver, name: str, message: bytes, **fields: Any) -> Json:
+    sent: Json = peer.call("send", name=f"{name}-producer", topic=name, body=message, **fields)
+    return sent
+
+
+def _producer(peer: Driver, name: str) -> None:
+    peer.call("producer", name=f"{name}-producer", topic=name)
+
+
+def _simple(peer: Driver, name: str, **filters: str) -> str:
+    consumer = f"{name}-simple"
+    peer.call("simple", name=consumer, group=name, topic=name, **(filters or {"tags": "*"}))
+    return consumer
+
+
+def _push(peer: Driver, name: str) -> str:
+    consumer = f"{name}-push"
+    peer.call("push", name=consumer, group=name, topic=name, tags="*")
+    return consumer
+
+
+def _receive(peer: Driver, consumer: str, count: int = 16, seconds: int = INVISIBLE_S) -> list[Json]:
+    """Receive once; [] also for a client that treats an empty answer, or early settings, as an error."""
+    try:
+        messages: list[Json] = peer.call("receive", name=consumer, count=count, seconds=seconds)
+    except DriverError:
+        return []
+    return messages
+
+
+def _collect(peer: Driver, consumer: str, count: int) -> list[Json]:
+    """Receive and acknowledge until ``count`` messages are here; fail after WAIT_S."""
+    seen: list[Json] = []
+    deadline = time.monotonic() + WAIT_S
+    while len(seen) < count:
+        assert time.monotonic() < deadline, f"{peer.language}: {consumer} got {[text(one) for one in seen]} only"
+        for message in _receive(peer, consumer):
+            peer.call("ack", name=consumer, id=message["id"])
+            seen.append(message)
+    return seen
+
+
+def _check_fields(message: Json, sent: Json, name: str, born_after_ms: float) -> None:
+    assert message["topic"] == name
+    assert message["id"] == sent["id"]
+    assert message["tag"] == "TagA"
+    assert sorted(message["keys"]) == ["k1", "k2"]
+    assert message["properties"].items() >= PROPERTIES.items()
+    assert born_after_ms - CLOCK_STEP_MS <= message["born_ms"] <= time.time() * 1000 + CLOCK_STEP_MS
+
+
+def send_and_receive(peer: Driver, stage: Stage, name: str) -> None:
+    """Every field of a message arrives; what was acknowledged doesn't come again."""
+    begin_ms = time.time() * 1000
+    _producer(peer, name)
+    consumer = _simple(peer, name)
+    content = "hello 消息 🚀".encode()
+    sent = _send(peer, name, content, tag="TagA", keys=["k1", "k2"], properties=PROPERTIES)
+    (message,) = _collect(peer, consumer, 1)
+    _check_fields(message, sent, name, begin_ms)
+    assert body(message) == content
+    assert message["attempt"] == 1
+    assert not message.get("message_group")
+    assert not message.get("delivery_ms")
+    assert _receive(peer, consumer) == []
+
+
+def push(peer: Driver, stage: Stage, name: str) -> None:
+    """A push consumer gets each of 40 messages once."""
+    _producer(peer, name)
+    consumer = _push(peer, name)
+    bodies = [f"number {i}" for i in range(40)]
+    for one in bodies:
+        _send(peer, name, one.encode())
+    seen = peer.await_messages(consumer, lambda messages: len(messages) >= len(bodies), WAIT_S)
+    assert sorted(text(message) for message in seen) == sorted(bodies)
+
+
+def fifo(peer: Driver, stage: Stage, name: str) -> None:
+    """Messages of a message group come in the order in which they were sent."""
+    _producer(peer, name)
+    for i in range(10):
+        for group in ("a", "b", "c"):
+            _send(peer, name, f"{group}{i}".encode(), message_group=group)
+    consumer = _push(peer, name)
+    seen = peer.await_messages(consumer, lambda messages: len(messages) >= 30, WAIT_S)
+    for group in ("a", "b", "c"):
+        of_group = [text(message) for message in seen if message.get("message_group") == group]
+        assert of_group == [f"{group}{i}" for i in range(10)]
+
+
+def delay(peer: Driver, stage: Stage, name: str) -> None:
+    """A delayed message comes at its time, never before it."""
+    _producer(peer, name)
+    consumer = _push(peer, name)
+    due_ms = (int(time.time()) + DELAY_S) * 1000
+    _send(peer, name, b"later", delivery_ms=due_ms)
+    (message,) = peer.await_messages(consumer, lambda messages: len(messages) >= 1, WAIT_S)
+    early_ms = due_ms - time.time() * 1000
+    assert early_ms <= 0, f"came {early_ms:.0f} ms early"
+    assert message["delivery_ms"] == due_ms
+
+
+def recall(peer: Driver, stage: Stage, name: str) -> None:
+    """A recalled message doesn't come; its neighbor does."""
+    _producer(peer, name)
+    consumer = _push(peer, name)
+    due_ms = (int(time.time()) + DELAY_S + 2) * 1000
+    recalled = _send(peer, name, b"recalled", delivery_ms=due_ms)
+    _send(peer, name, b"kept", delivery_ms=due_ms + TIMER_STEP_MS)
+    assert peer.call("recall", name=f"{name}-producer", topic=name, handle=recalled["handle"]) == recalled["id"]
+    seen = peer.await_messages(consumer, lambda messages: len(messages) >= 1, WAIT_S)
+    assert [text(message) for message in seen] == ["kept"]
+
+
+def transaction(peer: Driver, stage: Stage, name: str) -> None:
+    """A committed message comes, a rolled back one doesn't."""
+    _producer(peer, name)
+    consumer = _simple(peer, name)
+    for content, commit in ((b"a rollback", False), (b"a commit", True)):
+        sent = _send(peer, name, content, transaction=True, tag="TagT", keys=["k"])
+        peer.call("end", id=sent["id"], commit=commit)
+    (message,) = _collect(peer, consumer, 1)
+    assert (text(message), message["id"], message["tag"]) == ("a commit", sent["id"], "TagT")
+    assert _receive(peer, consumer) == []
+
+
+def orphans(peer: Driver, stage: Stage, name: str) -> None:
+    """The server asks the producer about transactions that nobody ended."""
+    _producer(peer, name)
+    consumer = _simple(peer, name)
+    _send(peer, name, b"left for rollback", transaction=True)
+    sent = _send(peer, name, b"left for commit", transaction=True)
+    (message,) = _collect(peer, consumer, 1)
+    assert (text(message), message["id"]) == ("left for commit", sent["id"])
+
+
+def dead_letter(peer: Driver, stage: Stage, name: str) -> None:
+    """A message that always fails comes again once, then it is a dead letter with all its fields."""
+    _producer(peer, name)
+    consumer = _push(peer, name)
+    sent = _send(peer, name, b"fail 9 times", tag="TagA", keys=["k1", "k2"], properties=PROPERTIES)
+    letters = f"%DLQ%{name}"
+    probe.wait_until("the dead letter", lambda: _stored_count(stage.server, letters) == 1)
+    seen = peer.messages(consumer)
+    assert [message["attempt"] for message in seen] == [1, 2]
+    assert {message["id"] for message in seen} == {sent["id"]}
+    (letter,) = _tail(stage.server, "--dead-letters", name, "--count", "1")
+    assert (letter["message_id"], letter["tags"], letter["body"]) == (sent["id"], "TagA", "fail 9 times")
+    assert sorted(letter["keys"].split()) == ["k1", "k2"]
+    assert letter["properties"].items() >= PROPERTIES.items()
+
+
+def _stored_count(server: GrpcServer, topic: str) -> int:
+    if probe.call(server.namesrv, probe.GET_ROUTE, {"topic": topic}).code != 0:
+        return 0
+    return probe.max_offset(server.broker, topic, 0)
+
+
+def _tail(server: GrpcServer, *arguments: str) -> list[Json]:
+    command = [sys.executable, "-m", "pymq", "tail", *arguments]
+    command += ["--from", "start", "--namesrv", server.namesrv, "-o", "jsonl"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=WAIT_S)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def tags(peer: Driver, stage: Stage, name: str) -> None:
+    """A consumer gets the messages of its tags only."""
+    _filtered(peer, name, tags="Tag0 || Tag2")
+
+
+def sql(peer: Driver, stage: Stage, name: str) -> None:
+    """A consumer gets the messages that its expression matches only."""
+    _filtered(peer, name, sql="number IN ('0', '2') AND TAGS IS NOT NULL")
+
+
+def _filtered(peer: Driver, name: str, **filters: str) -> None:
+    _producer(peer, name)
+    consumer = _simple(peer, name, **filters)
+    for i in range(12):
+        _send(peer, name, str(i).encode(), tag=f"Tag{i % 3}", properties={"number": str(i % 3)})
+    seen = _collect(peer, consumer, 8)
+    assert sorted(int(text(message)) for message in seen) == [i for i in range(12) if i % 3 != 1]
+
+
+def big_body(peer: Driver, stage: Stage, name: str) -> None:
+    """The largest body goes there and back; a larger one is refused."""
+    _producer(peer, name)
+    consumer = _simple(peer, name)
+    content = os.urandom(BODY_BYTES_MAX - (FRAME_BYTES if peer.language == "node" else 0))
+    _send(peer, name, content)
+    (message,) = _collect(peer, consumer, 1)
+    assert body(message) == content
+    _refused(peer, name, bytes(BODY_BYTES_MAX + 1))
+
+
+def _refused(peer: Driver, name: str, message: bytes, **fields: Any) -> None:
+    try:
+        _send(peer, name, message, **fields)
+    except DriverError:
+        return
+    raise AssertionError(f"{peer.language}: {message[:40]!r} with {fields} was sent")
+
+
+def wrong_type(peer: Driver, stage: Stage, name: str) -> None:
+    """A topic takes messages of its type only."""
+    _producer(peer, name)
+    _refused(peer, name, b"no message group")
+    _send(peer, name, b"right", message_group="a")
+
+
+def invisible(peer: Driver, stage: Stage, name: str) -> None:
+    """A message that was not acknowledged in its time comes again, with its next number, and not earlier."""
+    _producer(peer, name)
+    consumer = _simple(peer, name)
+    sent = _send(peer, name, b"again")
+    seen: list[Json] = []
+    probe.wait_until("the first delivery", lambda: seen.extend(_receive(peer, consumer)) or seen)
+    peer.call("change", name=consumer, id=sent["id"], seconds=2)
+    changed_at = time.monotonic()
+    (again,) = _collect(peer, consumer, 1)
+    assert time.monotonic() - changed_at >= 2
+    assert (again["id"], again["attempt"]) == (sent["id"], 2)
+
+
+def to_remoting(peer: Driver, stage: Stage, name: str) -> None:
+    """A remoting client and `pymq tail` read what a gRPC client sent."""
+    begin_ms = time.time() * 1000
+    consumer = f"{name}-classic"
+    stage.classic.call("classic_push", name=consumer, group=name, topic=name)
+    _producer(peer, name)
+    content = "hello 消息 🚀"
+    sent = _send(peer, name, content.encode(), tag="TagA", keys=["k1", "k2"], properties=PROPERTIES)
+    (message,) = stage.classic.await_messages(consumer, lambda messages: len(messages) >= 1, WAIT_S)
+    _check_fields(message, sent, name, begin_ms)
+    assert body(message) == content.encode()
+    (shown,) = _tail(stage.server, name, "--count", "1")
+    assert (shown["message_id"], shown["tags"], shown["body"]) == (sent["id"], "TagA", content)
+    stage.classic.call("classic_close", name=consumer)
+
+
+def from_remoting(peer: Driver, stage: Stage, name: str) -> None:
+    """A gRPC client reads what a remoting client sent."""
+    begin_ms = time.time() * 1000
+    consumer = _simple(peer, name)
+    producer = f"{name}-classic"
+    stage.classic.call("classic_producer", name=producer)
+    content = "hello 消息 🚀".encode()
+    fields = {"tag": "TagA", "keys": ["k1", "k2"], "properties": PROPERTIES}
+    sent_id = stage.classic.call("classic_send", name=producer, topic=name, body=content, **fields)
+    (message,) = _collect(peer, consumer, 1)
+    _check_fields(message, {"id": sent_id}, name, begin_ms)
+    assert body(message) == content
+    stage.classic.call("classic_close", name=producer)
+
+
+def before_restart(peer: Driver, name: str) -> None:
+    """Start a producer and a push consumer, and see that they work."""
+    _producer(peer, name)
+    consumer = _push(peer, name)
+    _send(peer, name, b"before")
+    peer.await_messages(consumer, lambda messages: [text(one) for one in messages] == ["before"], WAIT_S)
+
+
+def after_restart(peer: Driver, name: str) -> None:
+    """See that the same two go on; a send that met the restart may fail."""
+
+    def sent() -> bool:
+        try:
+            return bool(_send(peer, name, b"after"))
+        except DriverError:
+            return False
+
+    probe.wait_until("a send after the restart", sent)
+    peer.await_messages(f"{name}-push", lambda messages: any(text(one) == "after" for one in messages), WAIT_S)
+
+
+Scenario = Callable[[Driver, Stage, str], None]
+SCENARIOS: dict[str, Scenario] = {
+    scenario.__name__: scenario
+    for scenario in (
+        dead_letter, invisible, transaction, orphans, send_and_receive, recall, delay, fifo, push, to_remoting,
+        from_remoting, big_body, tags, sql, wrong_type,
+    )
+}  # fmt: skip
