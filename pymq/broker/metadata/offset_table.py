@@ -148,14 +148,17 @@ def as_table(offsets: Mapping[tuple[str, str], dict[int, int]], version: DataVer
 
 def as_saved_table(offsets: Mapping[tuple[str, str], dict[int, int]], version: DataVersion) -> dict[str, Any]:
     """Return the object that ``consumerOffset.json`` holds: the offsets and the derived ``groupTopicMap``."""
+    saved = as_offset_table(offsets)
+    return {"dataVersion": msgspec.to_builtins(version), **group_topics(saved), "offsetTable": saved}
+
+
+def group_topics(offset_table: Mapping[str, object]) -> dict[str, dict[str, list[str]]]:
+    """Return the derived member ``groupTopicMap`` of a saved ``offsetTable``."""
     groups: dict[str, list[str]] = {}
-    for topic, group in offsets:
+    for key in offset_table:
+        topic, _, group = key.partition(_SEPARATOR)
         groups.setdefault(group, []).append(topic)
-    return {
-        "dataVersion": msgspec.to_builtins(version),
-        "groupTopicMap": groups,
-        "offsetTable": as_offset_table(offsets),
-    }
+    return {"groupTopicMap": groups}
 
 
 def _discard(index: dict[str, set[str]], name: str, member: str) -> None:

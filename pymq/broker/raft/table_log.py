@@ -1,0 +1,191 @@
+"""TableLog: the tables of one replica, and the changes of a leader that wait to be confirmed.
+
+Every replica makes the changes below its confirm offset, in the order of the log. A leader *plans* with what is behind
+it as well: all of its log becomes confirmed, or it stops being the leader. A change is done once it is confirmed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pymq.broker.raft.table_records import TableChange, TablePart, TableRecordError, decode_part, encode_change
+from pymq.broker.raft.tables import Table, Tables
+from pymq.errors import StoreUnavailableError
+
+# Writes records, one behind the other, to the leader's log; returns where each ends. Raises StoreUnavailableError.
+WriteRecords = Callable[[Sequence[bytes]], Sequence[int]]
+# Gets None once a change is confirmed; else why nobody knows whether it ever will be.
+Done = Callable[[StoreUnavailableError | None], None]
+
+
+class TableRecord(NamedTuple):
+    """A record of the log: where it ends, and its body."""
+
+    end: int
+    body: bytes | memoryview
+
+
+class _Pending(NamedTuple):
+    """A whole change in the leader's log that is not confirmed. ``end``: of its last record."""
+
+    end: int
+    change: TableChange
+    done: Done | None
+
+
+class _Assembly:
+    """Puts the parts of changes together. Parts whose last one was never written are dropped with the next change."""
+
+    def __init__(self) -> None:
+        self._parts: list[TableChange] = []
+
+    def take(self, part: TablePart) -> TableChange | None:
+        """Return a change once its last part is here. Raises TableRecordError for a part without the ones before."""
+        if part.number == 0:
+            self._parts = []
+        elif part.number != len(self._parts) or part.change.table != self._parts[0].table:
+            raise TableRecordError(f"part {part.number} of a change of {part.change.table} without the part before")
+        self._parts.append(part.change)
+        if not part.is_last:
+            return None
+        parts, self._parts = self._parts, []
+        return _joined(parts)
+
+
+def _joined(parts: list[TableChange]) -> TableChange:
+    whole = TableChange(parts[0].table)
+    for part in parts:
+        for member, entries in part.entries.items():
+            whole.entries.setdefault(member, {}).update(entries)
+        for member, keys in part.removed.items():
+            whole.removed.setdefault(member, []).extend(keys)
+        whole.values.update(part.values)
+    return whole
+
+
+class TableLog:
+    """The tables of a replica. One thread calls everything.
+
+    ``tables`` are confirmed. A follower gets confirmed records by :meth:`take`. A leader begins with :meth:`lead`, and
+    gets changes by :meth:`propose`.
+    """
+
+    def __init__(self, tables: Tables, write: WriteRecords) -> None:
+        """``write``: see :data:`WriteRecords`. It is called for a leader alone."""
+        self.tables = tables
+        self._write = write
+        self._assembly = _Assembly()
+        self._pending: deque[_Pending] = deque()
+        self._is_leading = False
+
+    @property
+    def pending_count(self) -> int:
+        """The number of changes in a leader's log that are not confirmed."""
+        return len(self._pending)
+
+    # -- followers, and every start ------------------------------------------------------------------------------
+
+    def take(self, record: TableRecord) -> str | None:
+        """Take the next confirmed record; return the name of the table that changed.
+
+        Raises TableRecordError: then nothing behind it may be taken, or the replica's tables would be others.
+        """
+        assert not self._is_leading, "a leader confirms what it has planned"
+        if record.end <= self.tables.end:
+            return None
+        change = self._assembly.take(decode_part(record.body))
+        if change is None:
+            return None
+        self.tables.make(change, record.end)
+        return change.table
+
+    def replace(self, tables: Tables) -> None:
+        """Take the tables of a snapshot, which include all records below their end."""
+        assert not self._is_leading, "a leader has all that is confirmed"
+        self.tables = tables
+        self._assembly = _Assembly()
+
+    # -- the leader ----------------------------------------------------------------------------------------------
+
+    def lead(self, records: Iterable[TableRecord]) -> None:
+        """Begin to lead, with all records of the log behind ``tables.end``. Raises TableRecordError."""
+        assembly = _Assembly()  # what is left in it is of a change that its leader never wrote to its end
+        for record in records:
+            if record.end > self.tables.end and (change := assembly.take(decode_part(record.body))) is not None:
+                self._pending.append(_Pending(record.end, change, None))
+        self._is_leading = True
+
+    def planned(self, name: str) -> Table | None:
+        """Return a table with all changes of the leader's log, to be read only; None before its first change."""
+        pending = [each.change for each in self._pending if each.change.table == name]
+        table = self.tables.get(name)
+        if not pending:
+            return table
+        planned = Table(name) if table is None else table.copy()
+        for change in pending:
+            planned.make(change)
+        return planned
+
+    def propose(self, name: str, wanted: Mapping[str, Any], done: Done) -> None:
+        """Have a table become ``wanted``, an object as in its file; ``done`` as in :data:`Done`.
+
+        What is so already is done once all that was planned before is confirmed.
+        """
+        if not self._is_leading:
+            done(StoreUnavailableError("this broker leads its group no more: ask the new leader"))
+            return
+        change = (self.planned(name) or Table(name)).change_to(wanted)
+        if change.is_empty:
+            self._when_confirmed(done)
+            return
+        try:
+            ends = self._write(encode_change(change))
+        except TableRecordError as error:
+            done(StoreUnavailableError(str(error)))
+        except StoreUnavailableError as error:
+            done(error)
+        else:
+            self._pending.append(_Pending(ends[-1], change, done))
+
+    def confirm(self, offset: int) -> list[str]:
+        """Make and answer all changes whose records end at or below ``offset``; return the tables that changed."""
+        changed = []
+        while self._pending and self._pending[0].end <= offset:
+            pending = self._pending.popleft()
+            self.tables.make(pending.change, pending.end)
+            changed.append(pending.change.table)
+            if pending.done is not None:
+                pending.done(None)
+        return changed
+
+    def follow(self) -> None:
+        """Stop leading. What is not confirmed may still be, by the next leader.
+
+        The records behind ``tables.end`` come by :meth:`take` next, also those that came before.
+        """
+        self._is_leading = False
+        self._assembly = _Assembly()
+        self._give_up(
+            "this broker leads its group no more, and the change was not confirmed: read the table before you make it "
+            "again"
+        )
+
+    def drop_unwritten(self, log_end: int, why: str) -> None:
+        """Give up what is not in the log, which ends at ``log_end``: writing it failed, because of ``why``."""
+        self._give_up(why, above=log_end)
+
+    def _give_up(self, why: str, above: int = -1) -> None:
+        doomed = [each for each in self._pending if each.end > above]
+        self._pending = deque(each for each in self._pending if each.end <= above)
+        for each in doomed:
+            if each.done is not None:
+                each.done(StoreUnavailableError(why))
+
+    def _when_confirmed(self, done: Done) -> None:
+        if self._pending:
+            nothing = TableChange(self._pending[-1].change.table)
+            self._pending.append(_Pending(self._pending[-1].end, nothing, done))
+        else:
+            done(None)
