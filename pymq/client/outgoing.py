@@ -24,14 +24,14 @@ AUTO_CREATE_QUEUE_COUNT = 4
 # Reserved names that an application may set as properties, because Message has no field for them.
 _SETTABLE = {names.UNIQ_KEY, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.SHARDING_KEY}
 _SETTABLE |= {"INSTANCE_ID", "BUYER_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "MSG_TYPE"}
-_FORBIDDEN = names.RESERVED - _SETTABLE
+FORBIDDEN = names.RESERVED - _SETTABLE
 # A message with one of these has a meaning to brokers that no batch has.
-_ALONE = _SETTABLE - {names.UNIQ_KEY, names.SHARDING_KEY}
+ALONE = _SETTABLE - {names.UNIQ_KEY, names.SHARDING_KEY}
 
 _PLAIN_LENGTH_MAX = 8000  # characters, so at most 32,000 bytes
 _MARK_SIZE_MAX_BYTES = 64  # WAIT and PYMQ_RESEND, which a batch adds to each message
-_BATCHED_SIZE_MAX_BYTES = PROPERTIES_SIZE_MAX_BYTES - _MARK_SIZE_MAX_BYTES
-_MARKED_LENGTH_MAX = _BATCHED_SIZE_MAX_BYTES // 4  # characters
+BATCHED_SIZE_MAX_BYTES = PROPERTIES_SIZE_MAX_BYTES - _MARK_SIZE_MAX_BYTES
+_MARKED_LENGTH_MAX = BATCHED_SIZE_MAX_BYTES // 4  # characters
 
 # SUCCESS: stored as requested; the others: stored, but flushing or replication was not confirmed.
 _STATUS = {
@@ -170,7 +170,7 @@ def own_properties(message: Message, unique_key: str, ordering_key: str | None =
 
 def _all_properties(message: Message, unique_key: str, ordering_key: str | None) -> tuple[bytes, str]:
     for name in message.properties:
-        if name in _FORBIDDEN:
+        if name in FORBIDDEN:
             raise UsageError(f"the property name {name} is RocketMQ's own: choose another, or use Message's fields")
     pairs = message.wire_properties(unique_key)
     del pairs[names.WAIT]
@@ -189,15 +189,15 @@ def _all_properties(message: Message, unique_key: str, ordering_key: str | None)
 
 def is_batchable(message: Message) -> bool:
     """Returns whether ``message`` means in a batch what it means alone."""
-    return _ALONE.isdisjoint(message.properties) and not (message.is_delayed or message.topic.startswith(RETRY_PREFIX))
+    return ALONE.isdisjoint(message.properties) and not (message.is_delayed or message.topic.startswith(RETRY_PREFIX))
 
 
 def fits_batch(message: Message, properties: bytes) -> bool:
     """Returns whether ``message`` may be one of a batch. ``properties`` are its own, encoded."""
-    if message.properties and not _ALONE.isdisjoint(message.properties):
+    if message.properties and not ALONE.isdisjoint(message.properties):
         return False
     return not (
-        message.is_delayed or message.topic.startswith(RETRY_PREFIX) or len(properties) > _BATCHED_SIZE_MAX_BYTES
+        message.is_delayed or message.topic.startswith(RETRY_PREFIX) or len(properties) > BATCHED_SIZE_MAX_BYTES
     )
 
 

@@ -1,6 +1,6 @@
 """The source ``spark.read.format("pymq")``: topics as DataFrames, with one partition per range of a queue.
 
-:mod:`pymq.spark.source_options` has its options.
+:mod:`pymq.spark.source_options` has its options; :mod:`pymq.spark.sink` writes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 
 from pymq.clock import Clock, SystemClock
 from pymq.spark.cluster import RemoteCluster
@@ -23,6 +30,7 @@ from pymq.spark.reader import RangeReader
 from pymq.spark.schema import spark_ddl
 from pymq.spark.selection import checked
 from pymq.spark.source_options import SourceOptions
+from pymq.spark.write_options import WriteOptions
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
@@ -32,7 +40,7 @@ NAME = "pymq"
 
 
 class PymqDataSource(DataSource):  # type: ignore[misc]
-    """Topics of a PyMQ or RocketMQ cluster as a batch source and a stream."""
+    """Topics of a PyMQ or RocketMQ cluster as a source and a sink, of batches and streams."""
 
     @classmethod
     def name(cls) -> str:
@@ -48,6 +56,18 @@ class PymqDataSource(DataSource):  # type: ignore[misc]
         from pymq.spark.stream import PymqStreamReader
 
         return PymqStreamReader(SourceOptions(self.options), tuple(schema.fieldNames()))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Returns a writer of rows with this schema."""
+        from pymq.spark.sink import PymqWriter
+
+        return PymqWriter(WriteOptions(self.options), schema, overwrites=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Returns a writer of a stream's rows with this schema."""
+        from pymq.spark.sink import PymqStreamWriter
+
+        return PymqStreamWriter(WriteOptions(self.options), schema, overwrites=overwrite)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Returns a reader of the schema's columns; with option pushFilters, one that uses the query's WHERE.

@@ -7,15 +7,12 @@ describes them.
 from __future__ import annotations
 
 import json
-import math
-import re
-from collections.abc import Callable, Mapping
-from difflib import get_close_matches
-from typing import NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
-from pymq.security.credentials import check_reference
+from pymq.spark.named_options import NamedOptions
 from pymq.spark.options import BODY_ERROR_MODES, DATA_LOSS_MODES, RETRY_BUDGET_S, DataLoss
 from pymq.spark.planner import PartitionSizes
 from pymq.spark.positions import LATEST, Position, parse_by_queue, parse_position
@@ -24,10 +21,6 @@ from pymq.spark.schema import check_columns
 from pymq.spark.selection import Selection
 from pymq.spark.topics import TopicChoice, parse_assigned, parse_pattern
 from pymq.units import parse_duration_ms, parse_time_ms
-
-NAMESRV = "127.0.0.1:9876"
-_Value = TypeVar("_Value")
-_Word = TypeVar("_Word", bound=str)
 
 
 class SourceOption(NamedTuple):
@@ -93,26 +86,14 @@ EQUIVALENTS = {
     "includetimestamp": "leave it out: bornTimestamp and storeTimestamp are columns",
     "subexpression": "write tag, or sql for an expression over properties",
 }
-_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
-class SourceOptions:
+class SourceOptions(NamedOptions):
     """Options as given, by their names in any case. Every method raises UsageError for an illegal value."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         """Raises UsageError for an unknown option, or for one that is given twice under two names."""
-        self._values: dict[str, str] = {}
-        for name, value in given.items():
-            known = _NAMES.get(name.lower())
-            if known is None:
-                raise UsageError(_unknown(name))
-            if self._values.get(known, value) != value:
-                raise UsageError(f"option {known} is given twice, as {self._values[known]!r} and {value!r}: give one")
-            self._values[known] = value
-
-    def text(self, name: str, default: str = "") -> str:
-        """Returns an option's value as given."""
-        return self._values.get(name, default)
+        super().__init__(given, _SHOWN, _NAMES, _equivalent)
 
     def refuse_stream_options(self) -> None:
         """Raises UsageError for an option that only streams have."""
@@ -127,18 +108,6 @@ class SourceOptions:
                 pushes = option.name == "pushFilters"
                 reason = "Spark pushes no filters down to streams" if pushes else "a stream goes on"
                 raise UsageError(f"option {option.name} is for spark.read: {reason}")
-
-    @property
-    def namesrv(self) -> str:
-        return self.text("namesrv", NAMESRV)
-
-    @property
-    def credentials(self) -> str:
-        """A reference to what requests are signed with. Raises UsageError for another text."""
-        reference = self.text("credentials")
-        if reference:
-            check_reference(reference)
-        return reference
 
     def topics(self) -> TopicChoice:
         """Returns which topics and queues to read."""
@@ -211,15 +180,6 @@ class SourceOptions:
         text = self._values.get("ranges")
         return None if text is None else [QueueRange.from_dict(fields) for fields in json.loads(text)]
 
-    def number(self, name: str, default: int) -> int:
-        """Returns a whole number of at least 1."""
-        text = self._values.get(name)
-        if text is None:
-            return default
-        if not re.fullmatch("[0-9]{1,18}", text) or int(text) < 1:
-            raise UsageError(f"option {name} is {text!r}: write a whole number of at least 1")
-        return int(text)
-
     def _position(self, side: str, default: str, now_ms: int) -> Position:
         names = (f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp")
         given = [name for name in names if name in self._values]
@@ -241,41 +201,10 @@ class SourceOptions:
             return "fail" if self._flag("failOnDataLoss") else "report"
         return self._choice("onDataLoss", DATA_LOSS_MODES, "fail")
 
-    def _choice(self, name: str, known: tuple[_Word, ...], default: _Word) -> _Word:
-        text = self.text(name, default)
-        for word in known:
-            if word == text:
-                return word
-        raise UsageError(f"option {name} is {text!r}: use one of {', '.join(known)}")
 
-    def _flag(self, name: str) -> bool:
-        text = self.text(name, "false").strip().lower()
-        if text not in _TRUE + _FALSE:
-            raise UsageError(f"option {name} is {self.text(name)!r}: write true or false")
-        return text in _TRUE
-
-    def _parsed(self, name: str, default: _Value, parse: Callable[[str], _Value], form: str) -> _Value:
-        text = self._values.get(name)
-        if text is None:
-            return default
-        try:
-            value = parse(text)
-        except ValueError:
-            raise UsageError(f"option {name} is {text!r}: write {form}") from None
-        if isinstance(value, float) and not (0 <= value < math.inf):
-            raise UsageError(f"option {name} is {text!r}: write {form}")
-        return value
-
-
-def _unknown(name: str) -> str:
-    equivalent = EQUIVALENTS.get(name.lower())
-    if equivalent is None and name.lower().startswith("kafka."):
-        equivalent = "leave it out: PyMQ has no Kafka client"
-    if equivalent is not None:
-        return f"option {name} is not known to format pymq: {equivalent}"
-    close = get_close_matches(name.lower(), _SHOWN, n=1)
-    hint = f"did you mean {_SHOWN[close[0]]}?" if close else "docs/spark.md lists the options"
-    return f"option {name} is not known to format pymq: {hint}"
+def _equivalent(name: str) -> str | None:
+    """Returns what says the same as another source's option, by its name in lower case."""
+    return EQUIVALENTS.get(name) or ("leave it out: PyMQ has no Kafka client" if name.startswith("kafka.") else None)
 
 
 def known_names() -> set[str]:

@@ -1,0 +1,184 @@
+"""``df.write.format("pymq")`` and its stream on a real broker: what arrives, what is refused, what is repeated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pymq.client.queue_picker import queue_of_key
+from pymq.errors import NoQueueError, RefusedError, UsageError
+from pymq.model.message import MessageQueue
+from pymq.spark.cluster import RemoteCluster
+from pymq.spark.failures import translated
+from pymq.spark.planner import make_plan
+from pymq.spark.positions import LATEST, Position
+from pymq.spark.ranges import ReadSettings
+from pymq.spark.reader import RangeReader
+from pymq.spark.remote import Remote
+from pymq.spark.row_writer import RowWriter
+from pymq.spark.topics import TopicChoice
+from pymq.spark.write_columns import COLUMNS, check_write_columns
+from pymq.spark.write_options import WriteOptions, known_names
+from pymq.testing.standalone import StandaloneProcess
+from pymq.wire.command import request
+
+DOCS = Path(__file__).parents[2] / "docs" / "spark.md"
+QUEUES = [MessageQueue("T", "broker-a", number) for number in range(4)]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[StandaloneProcess]:
+    with StandaloneProcess() as process:
+        yield process
+
+
+def stored(server: StandaloneProcess, topic: str, *columns: str) -> list[tuple[Any, ...]]:
+    """Return the columns of all messages, in order for each queue."""
+    with RemoteCluster(server.namesrv) as view:
+        ranges = make_plan(view, TopicChoice((topic,)), Position(), Position(symbol=LATEST)).ranges
+    readers = [RangeReader(part, ReadSettings(columns=columns)) for part in ranges]
+    return [tuple(row.values()) for reader in readers for batch in reader.batches() for row in batch.to_pylist()]
+
+
+def write(server: StandaloneProcess, rows: dict[str, Any], partition: int = 0, **options: str) -> RowWriter:
+    """Write rows as a task does."""
+    settings = WriteOptions({"namesrv": server.namesrv, **options}).settings()
+    writer = RowWriter(settings, "write", partition)
+    writer.write([pa.record_batch(rows)])
+    return writer
+
+
+def test_a_task_that_is_repeated_stores_equal_messages_in_equal_queues(server: StandaloneProcess) -> None:
+    rows = {"body": pa.array([b"%d" % (number // 2) for number in range(500)])}
+    write(server, rows, topic="sink-again")
+    first = stored(server, "sink-again", "queueId", "msgId", "body")
+    assert len({row[:2] for row in first}) == 500
+    write(server, {"body": rows["body"][::-1]}, topic="sink-again")
+    both = stored(server, "sink-again", "queueId", "msgId", "body")
+    assert len(both) == 1000 and sorted(set(both)) == sorted(first)
+
+
+def test_rows_over_the_limit_fail_or_become_dead_letters(server: StandaloneProcess, tmp_path: Path) -> None:
+    rows = {"body": pa.array([b"x", b"y" * 11, b"z"]), "tags": pa.array(["a", "b", "c"])}
+    with pytest.raises(UsageError, match="row 1 of task 0: its body has 11 bytes, the limit is 10: shorten it"):
+        write(server, rows, topic="sink-large", maxBodyBytes="10")
+    for _ in range(2):
+        writer = write(server, rows, topic="sink-large", maxBodyBytes="10", deadLetterPath=str(tmp_path / "dead"))
+        assert writer.counts == {"sink-large": 2} and writer.too_large == 1
+    (file,) = (tmp_path / "dead").iterdir()
+    (row,) = pq.read_table(file).to_pylist()
+    assert {row[0] for row in stored(server, "sink-large", "body")} == {b"x", b"z"}
+    assert row == {"body": b"y" * 11, "tags": "b", "reason": "its body has 11 bytes, the limit is 10"}
+
+
+def test_a_limit_of_rows_a_second(server: StandaloneProcess) -> None:
+    now_s, slept = 0.0, []
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        slept.append(seconds)
+        now_s += seconds
+
+    settings = WriteOptions(
+        {"namesrv": server.namesrv, "topic": "sink-slow", "maxRowsPerSecondPerTask": "10"}
+    ).settings()
+    writer = RowWriter(settings, "write", 0, monotonic=lambda: now_s, sleep=sleep)
+    writer.write([pa.record_batch({"body": pa.array([b"x"] * 25)})])
+    assert now_s == pytest.approx(2.5) and len(slept) == 13
+
+
+@pytest.mark.spark
+def test_a_frame_and_a_stream_become_messages(spark: Any, server: StandaloneProcess, tmp_path: Path) -> None:
+    frame = spark.range(100).selectExpr(
+        "concat('body ', id) AS value",
+        "concat('key-', id % 7) AS key",
+        "map('number', cast(id AS string)) AS properties",
+    )
+    frame.write.format("pymq").option("namesrv", server.namesrv).mode("append").save("sink-frame")
+    found = stored(server, "sink-frame", "queueId", "keys", "property_number", "body")
+    assert sorted(int(row[2]) for row in found) == list(range(100))
+    for queue_id, key, number, body in found:
+        assert body == f"body {number}".encode() and key == f"key-{int(number) % 7}"
+        assert queue_of_key(QUEUES, key).queue_id == queue_id
+    for bad, expected in (
+        (lambda writer: writer.mode("overwrite").save("sink-frame"), r'write with mode\("append"\)'),
+        (lambda writer: writer.mode("append").save(), "no topic is named"),
+    ):
+        with pytest.raises(UsageError, match=expected), translated():
+            bad(frame.write.format("pymq").option("namesrv", server.namesrv))
+    nulls = spark.range(3).selectExpr("nullif(cast(id AS string), '2') AS body").coalesce(1)
+    with pytest.raises(UsageError, match="row 2 of task 0: its body is null"), translated():
+        nulls.write.format("pymq").option("namesrv", server.namesrv).mode("append").save("sink-nulls")
+    frame.coalesce(1).write.parquet(str(tmp_path / "in"))
+    source = spark.readStream.schema("value string, key string").parquet(str(tmp_path / "in"))
+    sink = source.writeStream.format("pymq").options(namesrv=server.namesrv, topic="sink-stream")
+    for checkpoint in ("one", "one", "two"):  # the second run has nothing left to write, the third is another query
+        query = sink.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True).start()
+        query.awaitTermination()
+    messages = stored(server, "sink-stream", "msgId", "body")
+    assert (
+        len(messages) == 200 and len({row[0] for row in messages}) == 200 and len({row[1] for row in messages}) == 100
+    )
+
+
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [
+        ({"queueOffset": "bigint", "body": "string"}, 'df.drop("queueOffset")'),
+        ({"body": "int"}, "column body is int: cast it to binary or string"),
+        ({"tags": "string"}, "there is no column body (or value)"),
+        ({"body": "string", "value": "string"}, "body and value exclude each other"),
+        ({"body": "string", "key": "string", "keys": "string"}, "keys and key exclude each other"),
+        ({"body": "string", "brokerName": "string"}, "says nothing without queueId"),
+    ],
+)
+def test_columns_that_cannot_be_written(types: dict[str, str], expected: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_write_columns(types, topic="T", copies_properties=False)
+    assert expected in str(caught.value)
+    with pytest.raises(UsageError, match="drop tags"):
+        check_write_columns(
+            {"body": "string", "properties": "map<string,string>", "tags": "string"}, topic="T", copies_properties=True
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"kafka.bootstrap.servers": "h:1"}, "write namesrv"),
+        ({"topics": "a"}, "write topic"),
+        ({"kafka.acks": "all"}, "leave it out"),
+        ({"topic": "a", "path": "b"}, "given twice"),
+        ({"maxBodyBytes": "0"}, "write a whole number"),
+        ({"copyProperties": "maybe"}, "write true or false"),
+    ],
+)
+def test_options_that_are_refused(options: dict[str, str], expected: str) -> None:
+    with pytest.raises(UsageError, match=expected):
+        WriteOptions(options).settings()
+
+
+def test_a_topic_that_takes_no_writes(server: StandaloneProcess) -> None:
+    create = {
+        "topic": "sink-closed", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "4",
+        "topicFilterType": "SINGLE_TAG",
+    }  # fmt: skip
+    with Remote(server.broker) as remote:
+        remote.ask_ok(request(17, create))
+    with pytest.raises(NoQueueError, match="sink-closed"):
+        write(server, {"body": pa.array([b"x"])}, topic="sink-closed")
+    with pytest.raises(RefusedError, match="the system's own"):
+        write(server, {"body": pa.array([b"x"]), "topic": pa.array(["SCHEDULE_TOPIC_XXXX"])})
+
+
+def test_every_option_and_column_is_documented() -> None:
+    text = DOCS.read_text(encoding="utf-8").partition("## Writing to topics")[2].partition("\n## ")[0]
+    for head, known in (("| option |", known_names()), ("| Column |", {column.name for column in COLUMNS})):
+        rows = [line.split("|")[1] for line in text.partition(head)[2].partition("\n\n")[0].splitlines() if "|" in line]
+        assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == known
