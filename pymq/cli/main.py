@@ -22,6 +22,7 @@ COMMANDS: CommandTable = {
     "standalone": ("pymq.cli.standalone", "Name server and broker in one process: the quick start."),
     "namesrv": ("pymq.cli.namesrv", "Run a name server."),
     "broker": ("pymq.cli.broker", "Run a broker."),
+    "proxy": ("pymq.cli.proxy", "Serve RocketMQ's 5.x clients, which speak gRPC."),
     "filter-server": ("pymq.cli.filter_server", "Run plugin filters between a broker and consumers."),
     "context": ("pymq.cli.context", "Name clusters, and choose the one that commands work on."),
     "cluster": ("pymq.cli.cluster", "List the brokers of all clusters with their roles and lag."),

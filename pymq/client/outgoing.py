@@ -45,7 +45,7 @@ _STATUS = {
 class Outgoing:
     """The content of one send request; :meth:`command` may be called again for another queue."""
 
-    __slots__ = ("attempt", "batch", "body", "code", "flag", "message_id", "properties", "sys_flag", "topic")
+    __slots__ = ("attempt", "batch", "body", "born_ms", "code", "flag", "message_id", "properties", "sys_flag", "topic")
 
     def __init__(
         self, topic: str, body: bytes, properties: str, message_id: str, flag: int, sys_flag: int, batch: bool
@@ -57,6 +57,7 @@ class Outgoing:
         self.flag = flag
         self.sys_flag = sys_flag
         self.batch = batch
+        self.born_ms = 0  # Unix time; 0: that of the attempt
         self.attempt = 0  # attempts before this one; brokers and consumers see it as the property PYMQ_RESEND
         self.code = RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2
 

@@ -6,20 +6,18 @@ import asyncio
 
 from pymq.client.answers import read_answer
 from pymq.client.instance import ClientInstance
+from pymq.client.popped_answer import popped
 from pymq.client.received import Received
 from pymq.client.subscription import Subscription, explained
-from pymq.errors import ProtocolViolation, RefusedError
+from pymq.errors import RefusedError
 from pymq.model import pop
-from pymq.model import properties as props
 from pymq.model.message import MessageQueue
-from pymq.model.record import StoredMessage, decode_records
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
 from pymq.wire.headers.pop import (
     AckMessageHeader,
     ChangeInvisibleTimeAnswer,
     ChangeInvisibleTimeHeader,
-    PopMessageAnswer,
     PopMessageHeader,
 )
 
@@ -67,7 +65,7 @@ class Popping:
             return []
         if answer.code != ResponseCode.SUCCESS:
             raise explained(RefusedError(answer.code, answer.remark, address), subscription)
-        found = self._received(answer, address, queue.topic, queue.broker_name)
+        found = popped(answer, address, self._group, queue.topic, queue.broker_name)
         wanted = [each for each in found if not subscription.tags or subscription.accepts(each.message.tags)]
         for each in found:
             if each not in wanted:  # another tag with the same hash: it is not this group's
@@ -118,31 +116,6 @@ class Popping:
         await self.extend(received, invisible_ms)
         received.done = True
 
-    def _received(self, answer: Command, address: str, topic: str, broker: str) -> list[Received]:
-        fields = read_answer(PopMessageAnswer, answer, address)
-        try:
-            starts = _starts(fields.start_offset_info or "")
-            return [self._one(message, fields, starts, topic, broker) for message in decode_records(answer.body)]
-        except (ValueError, KeyError) as error:
-            raise ProtocolViolation(
-                "answer-header", f"{address} answered a pop with unusable offsets: {fields.start_offset_info!r}"
-            ) from error
-
-    def _one(
-        self, message: StoredMessage, fields: PopMessageAnswer, starts: dict[int, int], topic: str, broker: str
-    ) -> Received:
-        message.broker_name = broker
-        receipt = message.properties.get(props.POP_CK)
-        if receipt is None:
-            own = pop.Receipt(
-                starts[message.queue_id], fields.pop_time, fields.invisible_time, fields.revive_qid, pop.NORMAL, broker
-            )
-            receipt = pop.encode_receipt(own, message.queue_id, message.queue_offset)
-        flag = pop.decode_receipt(receipt).retry_flag
-        names = {pop.RETRY_V1: pop.retry_topic_v1, pop.RETRY_V2: pop.retry_topic_v2}
-        stored_in = names[flag](self._group, topic) if flag in names else topic
-        return Received(message, receipt, stored_in, broker)
-
     async def _ask(self, received: Received, command: Command) -> tuple[Command, str]:
         """Sends a request to the message's broker and returns its answer and address. Raises RefusedError."""
         queue = MessageQueue(received.message.topic, received.broker_name, 0)
@@ -151,13 +124,3 @@ class Popping:
         if answer.code != ResponseCode.SUCCESS:
             raise RefusedError(answer.code, answer.remark, address)
         return answer, address
-
-
-def _starts(text: str) -> dict[int, int]:
-    """Return where the broker began to read each queue of the topic itself. Raises ValueError."""
-    starts = {}
-    for part in filter(None, text.split(";")):
-        flag, queue_id, start = map(int, part.split(" "))
-        if flag == pop.NORMAL:
-            starts[queue_id] = start
-    return starts

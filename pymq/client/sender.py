@@ -155,7 +155,7 @@ class Sender:
     async def attempt(self, outgoing: Outgoing, queue: MessageQueue, deadline: Deadline) -> SendResult:
         """Sends once, to ``queue``. Raises RefusedError, UnreachableError."""
         instance = self._instance
-        begun_ms, born_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+        begun_ms, born_ms = self._clock.monotonic_ms(), outgoing.born_ms or self._clock.now_ms()
         command = outgoing.command(self._group, queue, born_ms)
         address = ""
         result: SendResult | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -104,11 +104,16 @@ def verified_certificate(transport: asyncio.BaseTransport) -> bytes | None:
 
 
 def server_context(
-    identity: Identity, clock: Clock, *, trust_path: str = "", is_client_required: bool = False
+    identity: Identity,
+    clock: Clock,
+    *,
+    trust_path: str = "",
+    is_client_required: bool = False,
+    protocols: Sequence[str] = (),
 ) -> WatchedContext:
     """Return the context of a server. With ``trust_path`` it asks clients for a certificate of one of these CAs.
 
-    Raises ConfigError.
+    ``protocols``: what the server speaks inside, for clients that negotiate it (ALPN). Raises ConfigError.
     """
 
     def make(now_ms: int) -> ssl.SSLContext:
@@ -119,6 +124,8 @@ def server_context(
         if trust_path:
             _trust(context, trust_path)
             context.verify_mode = ssl.CERT_REQUIRED if is_client_required else ssl.CERT_OPTIONAL
+        if protocols:
+            context.set_alpn_protocols(list(protocols))
         return context
 
     return WatchedContext(make, _paths(identity, trust_path), clock)

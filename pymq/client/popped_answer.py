@@ -1,0 +1,68 @@
+"""What a broker answers to a pop: the messages with their receipts."""
+
+from __future__ import annotations
+
+from pymq.client.answers import read_answer
+from pymq.client.received import Received
+from pymq.errors import ProtocolViolation
+from pymq.model import pop
+from pymq.model import properties as props
+from pymq.model.record import StoredMessage, decode_records
+from pymq.wire.command import Command
+from pymq.wire.headers.pop import PopMessageAnswer
+
+
+def popped(answer: Command, address: str, group: str, topic: str, broker: str) -> list[Received]:
+    """Return the messages in the answer of the broker at ``address`` to a pop of ``topic`` for ``group``.
+
+    An orderly pop's messages have the number of their retries in ``reconsume_times``. Raises ProtocolViolation.
+    """
+    fields = read_answer(PopMessageAnswer, answer, address)
+    try:
+        starts = _starts(fields.start_offset_info or "")
+        counts = _counts(fields.order_count_info or "")
+        found = [_one(message, fields, starts, group, topic, broker) for message in decode_records(answer.body)]
+    except (ValueError, KeyError) as error:
+        raise ProtocolViolation(
+            "answer-header", f"{address} answered a pop with unusable offsets: {fields.start_offset_info!r}"
+        ) from error
+    for each in found if counts else ():
+        queue_id, offset = each.message.queue_id, each.message.queue_offset
+        count = counts.get(f"qo{queue_id}%{offset}", counts.get(str(queue_id), 0))
+        each.message.reconsume_times = max(each.message.reconsume_times, count)
+    return found
+
+
+def _one(
+    message: StoredMessage, fields: PopMessageAnswer, starts: dict[int, int], group: str, topic: str, broker: str
+) -> Received:
+    message.broker_name = broker
+    receipt = message.properties.get(props.POP_CK)
+    if receipt is None:
+        own = pop.Receipt(
+            starts[message.queue_id], fields.pop_time, fields.invisible_time, fields.revive_qid, pop.NORMAL, broker
+        )
+        receipt = pop.encode_receipt(own, message.queue_id, message.queue_offset)
+    flag = pop.decode_receipt(receipt).retry_flag
+    names = {pop.RETRY_V1: pop.retry_topic_v1, pop.RETRY_V2: pop.retry_topic_v2}
+    stored_in = names[flag](group, topic) if flag in names else topic
+    return Received(message, receipt, stored_in, broker)
+
+
+def _starts(text: str) -> dict[int, int]:
+    """Return where the broker began to read each queue of the topic itself. Raises ValueError."""
+    starts = {}
+    for part in filter(None, text.split(";")):
+        flag, queue_id, start = map(int, part.split(" "))
+        if flag == pop.NORMAL:
+            starts[queue_id] = start
+    return starts
+
+
+def _counts(text: str) -> dict[str, int]:
+    """Return the retries of an orderly pop: of single messages (``qo0%17``) and of queues. Raises ValueError."""
+    counts = {}
+    for part in filter(None, text.split(";")):
+        _, key, count = part.split(" ")
+        counts[key] = int(count)
+    return counts

@@ -1,0 +1,87 @@
+"""Backend: what the proxy asks of a cluster. Every method raises what the client library raises."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from pymq.client.outgoing import Outgoing
+from pymq.client.subscription import Subscription
+from pymq.model.message import MessageQueue, SendResult
+from pymq.model.record import StoredMessage
+from pymq.model.route import TopicRoute
+from pymq.proxy.receipts import Handle
+from pymq.proxy.settings import GroupRules
+
+
+class Receive(NamedTuple):
+    """A request for messages of all queues of one broker. Times in ms; ``broker_name`` empty: of any broker."""
+
+    topic: str
+    group: str
+    broker_name: str
+    count_max: int
+    invisible_ms: int
+    wait_ms: int
+    subscription: Subscription
+    is_orderly: bool = False
+    attempt_id: str | None = None
+
+
+class Received(NamedTuple):
+    """A message, and the handle that settles it."""
+
+    message: StoredMessage
+    handle: Handle
+
+
+class TransactionPlace(NamedTuple):
+    """Where the half message of a transaction is."""
+
+    topic: str
+    broker_name: str
+    queue_offset: int
+    log_offset: int
+
+
+class Backend(Protocol):
+    """A cluster."""
+
+    async def route(self, topic: str) -> TopicRoute:
+        """Return a topic's route. Raises NotFoundError for an unknown topic."""
+        ...
+
+    async def topic_type(self, topic: str) -> str:
+        """Return the type of messages that a topic takes, NORMAL without an attribute."""
+        ...
+
+    async def group_rules(self, group: str) -> GroupRules:
+        """Return what the group's configuration says."""
+        ...
+
+    async def queues_to_write(self, topic: str) -> list[MessageQueue]:
+        """Return the topic's writable queues. Raises NotFoundError for an unknown topic."""
+        ...
+
+    async def send(self, outgoing: Outgoing, queue: MessageQueue | None) -> SendResult:
+        """Send to ``queue``, or to any one."""
+        ...
+
+    async def receive(self, order: Receive) -> list[Received]:
+        """Return messages, after a wait for the first one; an empty list when none came."""
+        ...
+
+    async def ack(self, topic: str, group: str, handle: Handle) -> None:
+        """Acknowledge a message."""
+        ...
+
+    async def change_invisible(self, topic: str, group: str, handle: Handle, invisible_ms: int) -> Handle:
+        """Let a message come again after ``invisible_ms`` from now. Return its new handle."""
+        ...
+
+    async def to_dead_letters(self, topic: str, group: str, handle: Handle, message_id: str) -> None:
+        """Move a message to the group's dead letters."""
+        ...
+
+    async def recall(self, topic: str, recall_handle: str) -> str:
+        """Recall a message that waits for its time. Return its id."""
+        ...

@@ -1,0 +1,47 @@
+"""Call: what a handler knows of the call beside its request, and how statuses and errors become answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pymq.errors import PymqError
+from pymq.proxy.protocol.messages import Status
+from pymq.proxy.protocol.names import Code
+from pymq.proxy.refusals import code_of, text_of
+
+CLIENT_ID = "x-mq-client-id"
+LANGUAGE = "x-mq-language"
+VERSION = "x-mq-client-version"
+
+
+@dataclass(slots=True)
+class Call:
+    """One call. ``left_ms``: the time until its deadline, None for none. ``peer``: the client's "host:port"."""
+
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    left_ms: float | None = None
+    peer: str = ""
+
+    @property
+    def client_id(self) -> str:
+        return self.metadata.get(CLIENT_ID, "")
+
+    @property
+    def language(self) -> str:
+        return self.metadata.get(LANGUAGE, "")
+
+    @property
+    def version(self) -> str | None:
+        return self.metadata.get(VERSION)
+
+
+def status_ok() -> Any:
+    """Return the status of a call that succeeded."""
+    return Status(code=Code.OK, message="OK")
+
+
+def status_of(error: PymqError) -> Any:
+    """Return the status of a call that failed."""
+    return Status(code=code_of(error), message=text_of(error))

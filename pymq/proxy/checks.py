@@ -1,0 +1,185 @@
+"""Checks of what clients send, in the order in which RocketMQ's proxies make them: the first that fails decides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pymq.model.names import TOPIC_LENGTH_MAX, group_problem, is_system_group, is_system_topic, topic_problem
+from pymq.model.properties import RESERVED
+from pymq.proxy.protocol.names import Code, MessageType
+from pymq.proxy.refusals import ProxyRefusal
+
+BODY_BYTES_MAX = 4 * 1024 * 1024
+USER_PROPERTY_COUNT_MAX = 128
+PROPERTIES_BYTES_MAX = 16 * 1024
+ORPHAN_RECOVERY_MS_MAX = 3600 * 1000
+DELIVERY_AHEAD_MS_MAX = 24 * 3600 * 1000
+MESSAGE_GROUP_BYTES_MAX = 64  # a group of as many bytes is refused
+INVISIBLE_MS_MIN = 10_000  # of a receive
+INVISIBLE_MS_MAX = 12 * 3600 * 1000
+POLLING_MS_MIN = 5_000
+POLLING_MS_MAX = 20_000
+BATCH_SIZE_MAX = 32
+POLLING_CODE_SINCE = "5.0.3"  # clients before this version, compared as text, don't know ILLEGAL_POLLING_TIME
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+TYPE_NAMES = {
+    MessageType.NORMAL: "NORMAL",
+    MessageType.FIFO: "FIFO",
+    MessageType.DELAY: "DELAY",
+    MessageType.TRANSACTION: "TRANSACTION",
+}
+MIXED = "MIXED"
+
+
+def duration_ms(duration: Any) -> int:
+    """Return a duration, or the Unix time of a timestamp, in ms."""
+    return int(duration.seconds) * 1000 + int(duration.nanos) // 1_000_000
+
+
+def check_client_id(client_id: str) -> str:
+    """Return the id. Raises ProxyRefusal for a blank one."""
+    if not client_id.strip():
+        raise ProxyRefusal(Code.CLIENT_ID_REQUIRED, "the metadata has no x-mq-client-id: clients name themselves")
+    return client_id
+
+
+def check_topic(topic: str) -> str:
+    """Return the topic. Raises ProxyRefusal for one that no client may use."""
+    problem = topic_problem(topic)
+    if problem is None and len(topic) > TOPIC_LENGTH_MAX:
+        problem = f"the topic has {len(topic)} characters, the limit is {TOPIC_LENGTH_MAX}"
+    if problem is None and is_system_topic(topic):
+        problem = f"{topic} is a system topic, which clients can't use"
+    if problem is not None:
+        raise ProxyRefusal(Code.ILLEGAL_TOPIC, problem)
+    return topic
+
+
+def check_group(group: str) -> str:
+    """Return the group. Raises ProxyRefusal for one that no client may use."""
+    problem = group_problem(group)
+    if problem is None and is_system_group(group):
+        problem = f"{group} is a system group, which clients can't use"
+    if problem is not None:
+        raise ProxyRefusal(Code.ILLEGAL_CONSUMER_GROUP, problem)
+    return group
+
+
+def check_messages(messages: Any, now_ms: int) -> str:
+    """Return the topic of a request to send. Raises ProxyRefusal for what can't be sent."""
+    if not messages:
+        raise ProxyRefusal(Code.MESSAGE_CORRUPTED, "the request has no message")
+    topic: str = messages[0].topic.name
+    if any(each.topic.name != topic for each in messages):
+        raise ProxyRefusal(Code.MESSAGE_CORRUPTED, "all messages of a request must have the same topic")
+    check_topic(topic)
+    for each in messages:
+        _check_message(each, now_ms)
+    return topic
+
+
+def _check_message(message: Any, now_ms: int) -> None:
+    system = message.system_properties
+    _check_body(len(message.body))
+    _check_properties(message.user_properties, system)
+    _check_tag(system)
+    for key in system.keys:
+        if not key.strip() or _CONTROL.search(key):
+            raise ProxyRefusal(Code.ILLEGAL_MESSAGE_KEY, "a key is blank or has a control character")
+    if not system.message_id.strip():
+        raise ProxyRefusal(Code.ILLEGAL_MESSAGE_ID, "the message has no id")
+    if duration_ms(system.orphaned_transaction_recovery_duration) > ORPHAN_RECOVERY_MS_MAX:
+        text = f"the recovery duration of the transaction is over the limit of {ORPHAN_RECOVERY_MS_MAX} ms"
+        raise ProxyRefusal(Code.BAD_REQUEST, text)
+    if duration_ms(system.delivery_timestamp) - now_ms > DELIVERY_AHEAD_MS_MAX:
+        text = f"the delivery time is over the limit of {DELIVERY_AHEAD_MS_MAX} ms from now"
+        raise ProxyRefusal(Code.ILLEGAL_DELIVERY_TIME, text)
+    if system.HasField("message_group"):
+        _check_message_group(system.message_group)
+
+
+def _check_body(size_bytes: int) -> None:
+    if size_bytes == 0:
+        raise ProxyRefusal(Code.MESSAGE_BODY_EMPTY, "the message's body is empty")
+    if size_bytes > BODY_BYTES_MAX:
+        text = f"the message's body has {size_bytes} bytes, the limit is {BODY_BYTES_MAX}"
+        raise ProxyRefusal(Code.MESSAGE_BODY_TOO_LARGE, text)
+
+
+def _check_properties(properties: Mapping[str, str], system: Any) -> None:
+    if len(properties) > USER_PROPERTY_COUNT_MAX:
+        text = f"the message has {len(properties)} properties, the limit is {USER_PROPERTY_COUNT_MAX}"
+        raise ProxyRefusal(Code.MESSAGE_PROPERTIES_TOO_LARGE, text)
+    size_bytes = len(system.tag.encode()) + sum(len(key.encode()) for key in system.keys)
+    for name, value in properties.items():
+        size_bytes += len(name.encode()) + len(value.encode())
+    if size_bytes > PROPERTIES_BYTES_MAX:
+        text = f"the message's properties have {size_bytes} bytes, the limit is {PROPERTIES_BYTES_MAX}"
+        raise ProxyRefusal(Code.MESSAGE_PROPERTIES_TOO_LARGE, text)
+    for name, value in properties.items():
+        if name in RESERVED:
+            raise ProxyRefusal(Code.ILLEGAL_MESSAGE_PROPERTY_KEY, f"the property {name} is RocketMQ's own")
+        if _CONTROL.search(name) or _CONTROL.search(value):
+            raise ProxyRefusal(Code.ILLEGAL_MESSAGE_PROPERTY_KEY, f"the property {name!r} has a control character")
+
+
+def _check_tag(system: Any) -> None:
+    if not system.HasField("tag"):
+        return
+    tag = system.tag
+    if not tag.strip() or "|" in tag or _CONTROL.search(tag):
+        raise ProxyRefusal(Code.ILLEGAL_MESSAGE_TAG, "the tag is blank, or has a | or a control character")
+
+
+def _check_message_group(group: str) -> None:
+    if not group.strip() or len(group.encode()) >= MESSAGE_GROUP_BYTES_MAX or _CONTROL.search(group):
+        text = f"the message group is blank, has a control character, or {MESSAGE_GROUP_BYTES_MAX} bytes and more"
+        raise ProxyRefusal(Code.ILLEGAL_MESSAGE_GROUP, text)
+
+
+def type_of(message: Any) -> int:
+    """Return what a message is, whatever else it says than being part of a transaction."""
+    system = message.system_properties
+    if system.message_type == MessageType.TRANSACTION:
+        return MessageType.TRANSACTION
+    if system.HasField("delivery_timestamp"):
+        return MessageType.DELAY
+    return MessageType.FIFO if system.HasField("message_group") else MessageType.NORMAL
+
+
+def check_type(message: Any, topic: str, wanted: str) -> None:
+    """Raises ProxyRefusal unless the message has the type ``wanted``, or that is MIXED."""
+    found = TYPE_NAMES[type_of(message)]
+    if wanted not in (MIXED, found):
+        text = f"topic {topic} takes {wanted} messages, this one is {found}"
+        raise ProxyRefusal(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, text)
+
+
+def polling_ms(asked_ms: int | None, left_ms: float | None, request_timeout_ms: int, version: str | None) -> int:
+    """Return how long a receive waits for its first message.
+
+    ``asked_ms``: what the request asks for; ``left_ms``: the time until the call's deadline, None for none. Raises
+    ProxyRefusal when the deadline leaves too little time.
+    """
+    if asked_ms is None:
+        asked_ms = POLLING_MS_MAX if left_ms is None else int(left_ms - request_timeout_ms / 2)
+    polling = min(max(asked_ms, POLLING_MS_MIN), POLLING_MS_MAX)
+    if left_ms is None or polling <= left_ms:
+        return polling
+    if left_ms >= POLLING_MS_MIN:
+        return int(left_ms)
+    code = Code.ILLEGAL_POLLING_TIME
+    if version is None or version < POLLING_CODE_SINCE:
+        code = Code.BAD_REQUEST
+    raise ProxyRefusal(code, f"the call's deadline is in {int(left_ms)} ms, a receive needs {POLLING_MS_MIN} ms")
+
+
+def check_invisible(invisible_ms: int, least_ms: int) -> int:
+    """Return the invisible time. Raises ProxyRefusal when it is not ``least_ms`` to INVISIBLE_MS_MAX."""
+    if not least_ms <= invisible_ms <= INVISIBLE_MS_MAX:
+        text = f"the invisible duration is {invisible_ms} ms: use {least_ms} to {INVISIBLE_MS_MAX}"
+        raise ProxyRefusal(Code.ILLEGAL_INVISIBLE_TIME, text)
+    return invisible_ms

@@ -1,0 +1,214 @@
+"""ClientBackend: a cluster through the client library. It serves clusters of PyMQ and of RocketMQ alike."""
+
+from __future__ import annotations
+
+from pymq.client.answers import read_answer
+from pymq.client.instance import ClientInstance
+from pymq.client.outgoing import Outgoing
+from pymq.client.popped_answer import popped
+from pymq.client.route_cache import read_queues, why_not_read
+from pymq.client.sender import Deadline, Sender
+from pymq.client.subscription import explained
+from pymq.errors import NoQueueError, RefusedError, UnreachableError
+from pymq.model import pop
+from pymq.model.message import MessageQueue, SendResult
+from pymq.model.message_types import NORMAL, TYPE_ATTRIBUTE
+from pymq.model.route import BrokerData
+from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
+from pymq.model.timers import decode_handle
+from pymq.proxy.backend import Receive, Received
+from pymq.proxy.protocol.names import Code
+from pymq.proxy.receipts import Handle
+from pymq.proxy.recent_values import RecentValues
+from pymq.proxy.refusals import ProxyRefusal
+from pymq.proxy.settings import GroupRules
+from pymq.wire.bodies_admin import decode_admin_body
+from pymq.wire.bodies_route import decode_cluster_info
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command, request
+from pymq.wire.headers.admin import GetTopicConfigHeader, GroupHeader
+from pymq.wire.headers.pop import (
+    AckMessageHeader,
+    ChangeInvisibleTimeAnswer,
+    ChangeInvisibleTimeHeader,
+    PopMessageHeader,
+)
+from pymq.wire.headers.send import ConsumerSendMsgBackHeader, RecallMessageAnswer, RecallMessageHeader
+
+PRODUCER_GROUP = "PYMQ_PROXY"
+SEND_TIMEOUT_S = 3.0
+SEND_RETRIES_MAX = 2
+CALL_TIMEOUT_S = 3.0
+ANSWER_SLACK_S = 5.0  # a broker answers a parked pop so much late at most
+ALL_QUEUES = -1
+FROM_END = 1
+TO_DEAD_LETTERS = -1
+_NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND)
+
+
+class ClientBackend:
+    """Serves the proxy from the cluster of a started client instance."""
+
+    def __init__(self, instance: ClientInstance) -> None:
+        clock = instance.clock
+        self._instance = instance
+        self._clock = clock
+        self._sender = Sender(instance, PRODUCER_GROUP, SEND_RETRIES_MAX, None, avoids_slow=False)
+        self._recent_routes = RecentValues(instance.routes.renew, clock)
+        self._recent_types = RecentValues(self._ask_type, clock)
+        self._recent_rules = RecentValues(self._ask_rules, clock)
+        self.route = self._recent_routes.get
+        self.topic_type = self._recent_types.get
+        self.group_rules = self._recent_rules.get
+
+    async def queues_to_write(self, topic: str) -> list[MessageQueue]:
+        """Return the topic's writable queues. Raises NotFoundError for an unknown topic."""
+        await self.route(topic)  # without it, the client library would expect the broker to create the topic
+        return await self._instance.routes.queues_to_write(topic)
+
+    async def send(self, outgoing: Outgoing, queue: MessageQueue | None) -> SendResult:
+        """Send to ``queue``, or to any one."""
+        deadline = Deadline(self._clock, SEND_TIMEOUT_S)
+        if queue is None:
+            return await self._sender.anywhere(outgoing, deadline)
+        return await self._sender.attempt(outgoing, queue, deadline)
+
+    async def receive(self, order: Receive) -> list[Received]:
+        """Return messages, after a wait for the first one; an empty list when none came."""
+        broker = order.broker_name or await self._readable_broker(order.topic)
+        header = PopMessageHeader(
+            consumer_group=order.group,
+            topic=order.topic,
+            queue_id=ALL_QUEUES,
+            max_msg_nums=order.count_max,
+            invisible_time=order.invisible_ms,
+            poll_time=order.wait_ms,
+            born_time=0,  # the broker's clock: this one may be wrong
+            init_mode=FROM_END,
+            exp_type=order.subscription.expression_type,
+            exp=order.subscription.expression,
+            order=order.is_orderly,
+            attempt_id=order.attempt_id,
+        )
+        address = await self._address(order.topic, broker)
+        timeout_s = order.wait_ms / 1000 + ANSWER_SLACK_S
+        answer = await self._instance.remoting.invoke(address, request(RequestCode.POP_MESSAGE, header), timeout_s)
+        if answer.code in _NOTHING:
+            return []
+        if answer.code != ResponseCode.SUCCESS:
+            raise explained(RefusedError(answer.code, answer.remark, address), order.subscription)
+        found = []
+        for each in popped(answer, address, order.group, order.topic, broker):
+            message = each.message
+            receipt = pop.decode_receipt(each.receipt)
+            handle = Handle(receipt, message.queue_id, message.queue_offset, message.physical_offset)
+            if order.subscription.accepts(message.tags):
+                found.append(Received(message, handle))
+            else:  # another tag with the same hash: it is not this group's
+                await self.ack(order.topic, order.group, handle)
+        return found
+
+    async def ack(self, topic: str, group: str, handle: Handle) -> None:
+        """Acknowledge a message."""
+        header = AckMessageHeader(
+            consumer_group=group,
+            topic=handle.topic(group, topic),
+            queue_id=handle.queue_id,
+            extra_info=handle.extra_info,
+            offset=handle.offset,
+        )
+        await self._ask(topic, handle.receipt.broker_name, request(RequestCode.ACK_MESSAGE, header))
+
+    async def change_invisible(self, topic: str, group: str, handle: Handle, invisible_ms: int) -> Handle:
+        """Let a message come again after ``invisible_ms`` from now. Return its new handle."""
+        header = ChangeInvisibleTimeHeader(
+            consumer_group=group,
+            topic=handle.topic(group, topic),
+            queue_id=handle.queue_id,
+            extra_info=handle.extra_info,
+            offset=handle.offset,
+            invisible_time=invisible_ms,
+        )
+        command = request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header)
+        answer = await self._ask(topic, handle.receipt.broker_name, command)
+        fields = read_answer(ChangeInvisibleTimeAnswer, answer, handle.receipt.broker_name)
+        start = handle.receipt.start_offset if fields.revive_qid == pop.ORDERLY_REVIVE_QUEUE else handle.offset
+        receipt = handle.receipt._replace(
+            start_offset=start,
+            pop_time_ms=fields.pop_time,
+            invisible_ms=fields.invisible_time,
+            revive_queue_id=fields.revive_qid,
+        )
+        return handle._replace(receipt=receipt)
+
+    async def to_dead_letters(self, topic: str, group: str, handle: Handle, message_id: str) -> None:
+        """Move a message to the group's dead letters."""
+        header = ConsumerSendMsgBackHeader(
+            offset=handle.log_offset,
+            group=group,
+            delay_level=TO_DEAD_LETTERS,
+            origin_msg_id=message_id,
+            origin_topic=topic,
+            max_reconsume_times=0,
+        )
+        await self._ask(topic, handle.receipt.broker_name, request(RequestCode.CONSUMER_SEND_MSG_BACK, header))
+        await self.ack(topic, group, handle)
+
+    async def recall(self, topic: str, recall_handle: str) -> str:
+        """Recall a message that waits for its time. Return its id."""
+        broker = _broker_of_recall(recall_handle)
+        header = RecallMessageHeader(topic=topic, recall_handle=recall_handle, producer_group=PRODUCER_GROUP)
+        answer = await self._ask(topic, broker, request(RequestCode.RECALL_MESSAGE, header))
+        return read_answer(RecallMessageAnswer, answer, broker).message_id
+
+    async def _ask(self, topic: str, broker: str, command: Command) -> Command:
+        return await self._instance.remoting.invoke_ok(await self._address(topic, broker), command, CALL_TIMEOUT_S)
+
+    async def _address(self, topic: str, broker: str) -> str:
+        await self.route(topic)
+        return await self._instance.routes.read_address(MessageQueue(topic, broker, 0))
+
+    async def _readable_broker(self, topic: str) -> str:
+        route = await self.route(topic)
+        queues = read_queues(topic, route)
+        if not queues:
+            raise NoQueueError(why_not_read(topic, route))
+        return self._instance.rng.choice(queues).broker_name
+
+    async def _ask_type(self, topic: str) -> str:
+        route = await self.route(topic)
+        addresses = [address for each in route.broker_datas if (address := each.master_address) is not None]
+        if not addresses:
+            raise UnreachableError(f"topic {topic} has no broker with a master now")
+        header = GetTopicConfigHeader(topic=topic, lo=True)
+        answer = await self._instance.remoting.invoke_ok(addresses[0], request(RequestCode.GET_TOPIC_CONFIG, header))
+        return decode_admin_body(TopicConfig, answer.body).attributes.get(TYPE_ATTRIBUTE, NORMAL)
+
+    async def _ask_rules(self, group: str) -> GroupRules:
+        """Return the rules of the first broker that has the group; the defaults when none has it."""
+        command = request(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader(group=group))
+        for broker in self._instance.routes.brokers() or await self._brokers():
+            address = broker.master_address
+            if address is None:
+                continue
+            answer = await self._instance.remoting.invoke(address, command, CALL_TIMEOUT_S)
+            if answer.code == ResponseCode.SUCCESS:
+                return GroupRules.of(decode_admin_body(SubscriptionGroupConfig, answer.body))
+            if answer.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                raise RefusedError(answer.code, answer.remark, address)
+        return GroupRules()
+
+    async def _brokers(self) -> list[BrokerData]:
+        command = request(RequestCode.GET_BROKER_CLUSTER_INFO)
+        answer = await self._instance.name_servers.invoke(command)
+        if answer.code != ResponseCode.SUCCESS:
+            raise RefusedError(answer.code, answer.remark)
+        return list(decode_cluster_info(answer.body).broker_addr_table.values())
+
+
+def _broker_of_recall(recall_handle: str) -> str:
+    """Return the broker that a recall handle names. Raises ProxyRefusal for a text that is none."""
+    try:
+        return decode_handle(recall_handle).broker_name
+    except ValueError as error:
+        raise ProxyRefusal(Code.INTERNAL_SERVER_ERROR, str(error)) from error

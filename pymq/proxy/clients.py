@@ -1,0 +1,140 @@
+"""The clients themselves: Heartbeat, Telemetry and NotifyClientTermination."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from pymq.clock import Clock
+from pymq.proxy.backend import Backend
+from pymq.proxy.calls import Call, status_ok
+from pymq.proxy.checks import check_client_id
+from pymq.proxy.protocol.messages import HeartbeatResponse, NotifyClientTerminationResponse, TelemetryCommand
+from pymq.proxy.protocol.names import Code
+from pymq.proxy.refusals import ProxyRefusal
+from pymq.proxy.sessions import Session, Sessions
+from pymq.proxy.settings import GroupRules, answer_settings, check_settings
+
+log = logging.getLogger(__name__)
+
+# A client that reads no answers gets no further ones beyond these.
+UNREAD_COMMANDS_MAX = 64
+
+
+class Stream:
+    """The server's side of a Telemetry stream."""
+
+    def __init__(self) -> None:
+        self._commands: asyncio.Queue[Any] = asyncio.Queue(UNREAD_COMMANDS_MAX)
+
+    def send(self, command: Any) -> bool:
+        """Send a command. Return False when the client reads none."""
+        try:
+            self._commands.put_nowait(command)
+        except asyncio.QueueFull:
+            return False
+        return True
+
+    async def next(self) -> Any:
+        """Return the next command to write."""
+        return await self._commands.get()
+
+    @property
+    def is_empty(self) -> bool:
+        return self._commands.empty()
+
+
+class Clients:
+    """Keeps the sessions. ``on_left(session)`` is called for each client that left, or was silent for too long."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        sessions: Sessions,
+        clock: Clock,
+        on_left: Callable[[Session], None],
+        on_seen: Callable[[Session], None],
+    ) -> None:
+        """``on_seen(session)`` is called for each sign of life of a client."""
+        self._backend = backend
+        self._sessions = sessions
+        self._clock = clock
+        self._on_left = on_left
+        self._on_seen = on_seen
+
+    async def heartbeat(self, call: Call, request: Any) -> Any:
+        """Note that a client is alive."""
+        self._on_seen(self._known(call))
+        return HeartbeatResponse(status=status_ok())
+
+    async def notify_client_termination(self, call: Call, request: Any) -> Any:
+        """Forget a client that leaves."""
+        session = self._known(call)
+        self._sessions.remove(call.client_id)
+        self._on_left(session)
+        return NotifyClientTerminationResponse(status=status_ok())
+
+    def forget_silent(self) -> None:
+        """Forget the clients that were silent for too long."""
+        for session in self._sessions.silent(self._clock.monotonic_ms()):
+            log.info("client %s was silent for too long", session.client_id)
+            self._on_left(session)
+
+    async def telemetry(self, call: Call, commands: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Yield what a client gets: the answers to its settings, and what the server asks it.
+
+        Raises ProxyRefusal for settings that can't be served.
+        """
+        check_client_id(call.client_id)
+        stream = Stream()
+        reading = asyncio.ensure_future(self._read(call, commands, stream))
+        following: asyncio.Future[Any] | None = None
+        try:
+            while True:
+                following = asyncio.ensure_future(stream.next())
+                await asyncio.wait((reading, following), return_when=asyncio.FIRST_COMPLETED)
+                if following.done():
+                    yield following.result()
+                elif reading.done():
+                    reading.result()
+                    return
+        finally:
+            for each in (reading, following):
+                if each is not None and not each.done():
+                    each.cancel()
+            session = self._sessions.find(call.client_id)
+            if session is not None and session.stream is stream:
+                session.stream = None
+
+    async def _read(self, call: Call, commands: AsyncIterator[Any], stream: Stream) -> None:
+        async for command in commands:
+            kind = command.WhichOneof("command")
+            if kind == "settings":
+                stream.send(await self._settle(call, command.settings, stream))
+            elif kind is not None:
+                log.debug("client %s answered with %s", call.client_id, kind)
+
+    async def _settle(self, call: Call, settings: Any, stream: Stream) -> Any:
+        """Note a client's settings, and return the answer."""
+        group = check_settings(settings)
+        rules = await self._backend.group_rules(group) if group else GroupRules()
+        answer = answer_settings(settings, rules)
+        now_ms = self._clock.monotonic_ms()
+        session = Session(call.client_id, answer, call.language, call.version or "", now_ms, stream)
+        known = self._sessions.find(call.client_id)
+        if known is not None:
+            session.joined = known.joined
+        if not self._sessions.put(session):
+            raise ProxyRefusal(Code.TOO_MANY_REQUESTS, f"this server has {len(self._sessions)} clients: use another")
+        self._on_seen(session)
+        return TelemetryCommand(status=status_ok(), settings=answer)
+
+    def _known(self, call: Call) -> Session:
+        client_id = check_client_id(call.client_id)
+        session = self._sessions.touch(client_id, self._clock.monotonic_ms())
+        if session is None:
+            text = f"client {client_id} has sent no settings: open a Telemetry stream first"
+            raise ProxyRefusal(Code.UNRECOGNIZED_CLIENT_TYPE, text)
+        return session

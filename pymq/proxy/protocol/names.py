@@ -1,0 +1,91 @@
+"""Numbers of the protocol's enums, for code that needs no classes. Their names are in messaging.proto."""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+class Code:
+    """How a call ended."""
+
+    OK: Final = 20000
+    MULTIPLE_RESULTS: Final = 30000
+    BAD_REQUEST: Final = 40000
+    ILLEGAL_TOPIC: Final = 40002
+    ILLEGAL_CONSUMER_GROUP: Final = 40003
+    ILLEGAL_MESSAGE_TAG: Final = 40004
+    ILLEGAL_MESSAGE_KEY: Final = 40005
+    ILLEGAL_MESSAGE_GROUP: Final = 40006
+    ILLEGAL_MESSAGE_PROPERTY_KEY: Final = 40007
+    INVALID_TRANSACTION_ID: Final = 40008
+    ILLEGAL_MESSAGE_ID: Final = 40009
+    ILLEGAL_FILTER_EXPRESSION: Final = 40010
+    ILLEGAL_INVISIBLE_TIME: Final = 40011
+    ILLEGAL_DELIVERY_TIME: Final = 40012
+    INVALID_RECEIPT_HANDLE: Final = 40013
+    MESSAGE_PROPERTY_CONFLICT_WITH_TYPE: Final = 40014
+    UNRECOGNIZED_CLIENT_TYPE: Final = 40015
+    MESSAGE_CORRUPTED: Final = 40016
+    CLIENT_ID_REQUIRED: Final = 40017
+    ILLEGAL_POLLING_TIME: Final = 40018
+    UNAUTHORIZED: Final = 40100
+    FORBIDDEN: Final = 40300
+    MESSAGE_NOT_FOUND: Final = 40401
+    TOPIC_NOT_FOUND: Final = 40402
+    CONSUMER_GROUP_NOT_FOUND: Final = 40403
+    MESSAGE_BODY_TOO_LARGE: Final = 41301
+    MESSAGE_BODY_EMPTY: Final = 41302
+    TOO_MANY_REQUESTS: Final = 42900
+    MESSAGE_PROPERTIES_TOO_LARGE: Final = 43101
+    INTERNAL_SERVER_ERROR: Final = 50001
+    HA_NOT_AVAILABLE: Final = 50002
+    NOT_IMPLEMENTED: Final = 50100
+    PROXY_TIMEOUT: Final = 50400
+    MASTER_PERSISTENCE_TIMEOUT: Final = 50401
+    SLAVE_PERSISTENCE_TIMEOUT: Final = 50402
+
+
+class MessageType:
+    """What a message is, and what a topic takes."""
+
+    NORMAL: Final = 1
+    FIFO: Final = 2
+    DELAY: Final = 3
+    TRANSACTION: Final = 4
+
+
+class ClientType:
+    """What a client is."""
+
+    PRODUCER: Final = 1
+    PUSH_CONSUMER: Final = 2
+    SIMPLE_CONSUMER: Final = 3
+
+
+class Permission:
+    """What clients may do with a queue."""
+
+    NONE: Final = 1
+    READ: Final = 2
+    WRITE: Final = 3
+    READ_WRITE: Final = 4
+
+
+class FilterType:
+    """The kinds of filter expressions."""
+
+    TAG: Final = 1
+    SQL: Final = 2
+
+
+class Encoding:
+    """Whether a body is compressed; GZIP stands for any compression."""
+
+    IDENTITY: Final = 1
+    GZIP: Final = 2
+
+
+MD5: Final = 2  # of DigestType
+COMMIT: Final = 1  # of TransactionResolution
+ROLLBACK: Final = 2
+SOURCE_SERVER_CHECK: Final = 2  # of TransactionSource

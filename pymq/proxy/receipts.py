@@ -1,0 +1,156 @@
+"""Receipt handles, and the messages that clients hold: the proxy renews the receipts of listeners that take long.
+
+A handle names its message completely, so any proxy of a cluster can settle it. Pure logic: times come in as arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pymq.model import pop
+from pymq.proxy.protocol.names import Code
+from pymq.proxy.refusals import ProxyRefusal
+
+HANDLE_PARTS = 9
+AUTO_RENEW_INVISIBLE_MS = 60_000  # of a receive whose messages the proxy renews
+RENEW_AHEAD_MS = 10_000  # a receipt is renewed so long before its end
+RENEW_STEPS_MS = (60_000, 180_000, 300_000, 600_000, 1_800_000, 3_600_000)
+HELD_MS_MAX = 3 * 3600 * 1000  # from its delivery on, a message is held so long at most
+HELD_PER_CLIENT_MAX = 4096  # further messages of a client are not renewed
+
+
+class Handle(NamedTuple):
+    """What a receipt handle says. ``offset`` is the message's in its queue, ``log_offset`` that in the log."""
+
+    receipt: pop.Receipt
+    queue_id: int
+    offset: int
+    log_offset: int
+
+    @property
+    def end_ms(self) -> int:
+        """The Unix time, of the broker's clock, at which the message may come again."""
+        return self.receipt.pop_time_ms + self.receipt.invisible_ms
+
+    def topic(self, group: str, topic: str) -> str:
+        """Return the topic in which the message is stored: that of a group's retries perhaps."""
+        names = {pop.RETRY_V1: pop.retry_topic_v1, pop.RETRY_V2: pop.retry_topic_v2}
+        make = names.get(self.receipt.retry_flag)
+        return topic if make is None else make(group, topic)
+
+    @property
+    def extra_info(self) -> str:
+        """The handle as the broker knows it."""
+        return pop.encode_receipt(self.receipt, self.queue_id, self.offset)
+
+
+def encode_handle(handle: Handle) -> str:
+    """Return the text that clients get."""
+    return f"{handle.extra_info} {handle.log_offset}"
+
+
+def decode_handle(text: str) -> Handle:
+    """Return what a handle says. Raises ProxyRefusal for a text that no proxy gave out."""
+    parts = text.split(" ")
+    try:
+        if len(parts) != HANDLE_PARTS:
+            raise ValueError(f"the receipt handle has {len(parts)} parts, not {HANDLE_PARTS}")
+        numbers = [int(part) for part in parts[6:] if part.isascii() and part.isdigit() and len(part) < 19]
+        queue_id, offset, log_offset = numbers
+        return Handle(pop.decode_receipt(text), queue_id, offset, log_offset)
+    except ValueError as error:
+        raise ProxyRefusal(Code.INTERNAL_SERVER_ERROR, f"this is no receipt handle: {error}") from error
+
+
+def check_in_time(handle: Handle, now_ms: int) -> Handle:
+    """Return the handle. Raises ProxyRefusal when its time is over."""
+    if now_ms >= handle.end_ms:
+        text = f"the receipt handle is over for {now_ms - handle.end_ms} ms: the message comes again"
+        raise ProxyRefusal(Code.INVALID_RECEIPT_HANDLE, text)
+    return handle
+
+
+@dataclass(slots=True)
+class Held:
+    """A message that a client holds. ``given`` is the handle that it got, ``current`` the one that is valid now."""
+
+    client_id: str
+    group: str
+    topic: str
+    given: str
+    current: Handle
+    since_ms: int
+    renewed_count: int = 0
+    is_renewing: bool = False
+
+    @property
+    def renew_at_ms(self) -> int:
+        """The time at which to renew it."""
+        return self.current.end_ms - RENEW_AHEAD_MS
+
+    @property
+    def step_ms(self) -> int:
+        """The invisible time of the next renewal."""
+        return RENEW_STEPS_MS[min(self.renewed_count, len(RENEW_STEPS_MS) - 1)]
+
+
+class HeldMessages:
+    """The messages whose receipts the proxy renews, by client, and by the group and the handle that was given out."""
+
+    def __init__(self) -> None:
+        self._by_client: dict[str, dict[tuple[str, str], Held]] = {}
+        self._by_handle: dict[tuple[str, str], Held] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_handle)
+
+    def hold(self, client_id: str, group: str, topic: str, handle: Handle, now_ms: int) -> bool:
+        """Note a message that a client got. Return False when the client holds too many to renew this one."""
+        mine = self._by_client.setdefault(client_id, {})
+        if len(mine) >= HELD_PER_CLIENT_MAX:
+            return False
+        given = encode_handle(handle)
+        held = Held(client_id, group, topic, given, handle, now_ms)
+        mine[group, given] = self._by_handle[group, given] = held
+        return True
+
+    def find(self, group: str, given: str) -> Held | None:
+        """Return the message of a handle; None for one that is not renewed."""
+        return self._by_handle.get((group, given))
+
+    def release(self, group: str, given: str) -> Held | None:
+        """Forget a message that is settled, and return it."""
+        held = self._by_handle.pop((group, given), None)
+        if held is not None:
+            mine = self._by_client[held.client_id]
+            del mine[group, given]
+            if not mine:
+                del self._by_client[held.client_id]
+        return held
+
+    def release_client(self, client_id: str) -> list[Held]:
+        """Forget what a client holds, and return it: the client has left."""
+        return [held for key in list(self._by_client.get(client_id, ())) if (held := self.release(*key)) is not None]
+
+    def due(self, now_ms: int) -> Iterable[Held]:
+        """Yield the messages to renew now, and forget those that were held for too long or whose time is over."""
+        for held in list(self._by_handle.values()):
+            if held.is_renewing or now_ms < held.renew_at_ms:
+                continue
+            if now_ms >= held.current.end_ms or now_ms - held.since_ms >= HELD_MS_MAX:
+                self.release(held.group, held.given)
+                continue
+            held.is_renewing = True
+            yield held
+
+    def renewed(self, held: Held, handle: Handle) -> bool:
+        """Note the new handle of a message. Return False when the client settled it or left meanwhile."""
+        held.current, held.is_renewing = handle, False
+        held.renewed_count += 1
+        return self.find(held.group, held.given) is held
+
+    def not_renewed(self, held: Held) -> None:
+        """Note that a renewal failed: it is tried again until the message's time is over."""
+        held.is_renewing = False

@@ -1,0 +1,252 @@
+"""What consumers ask for: ReceiveMessage, and what settles the messages that they got."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+from pymq.client.subscription import Subscription, parse_subscription
+from pymq.clock import Clock
+from pymq.errors import ExpressionError, PymqError, UsageError
+from pymq.proxy.backend import Backend, Receive, Received
+from pymq.proxy.calls import Call, status_of, status_ok
+from pymq.proxy.checks import (
+    BATCH_SIZE_MAX,
+    INVISIBLE_MS_MIN,
+    check_client_id,
+    check_group,
+    check_invisible,
+    check_topic,
+    duration_ms,
+    polling_ms,
+)
+from pymq.proxy.conversion import message_of, timestamp_of
+from pymq.proxy.protocol.messages import (
+    AckMessageResponse,
+    AckMessageResultEntry,
+    ChangeInvisibleDurationResponse,
+    ForwardMessageToDeadLetterQueueResponse,
+    ReceiveMessageResponse,
+    Status,
+)
+from pymq.proxy.protocol.names import Code, FilterType
+from pymq.proxy.receipts import (
+    AUTO_RENEW_INVISIBLE_MS,
+    Handle,
+    HeldMessages,
+    check_in_time,
+    decode_handle,
+    encode_handle,
+)
+from pymq.proxy.refusals import ProxyRefusal
+from pymq.proxy.sessions import Sessions
+from pymq.proxy.settings import DEFAULT_REQUEST_TIMEOUT_MS, GroupRules
+
+log = logging.getLogger(__name__)
+
+GIVE_BACK_MS = 1000  # after which a message comes again that nobody took
+
+
+class Receiving:
+    """Receives for consumers, and settles what they got."""
+
+    def __init__(self, backend: Backend, sessions: Sessions, held: HeldMessages, clock: Clock) -> None:
+        self._backend = backend
+        self._sessions = sessions
+        self._held = held
+        self._clock = clock
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def receive_message(self, call: Call, request: Any) -> AsyncIterator[Any]:
+        """Yield the status, the messages, and the time."""
+        try:
+            order, rules = await self._order(call, request)
+            found = await self._wait(order, rules)
+        except PymqError as error:
+            yield ReceiveMessageResponse(status=status_of(error))
+            yield ReceiveMessageResponse(delivery_timestamp=timestamp_of(self._clock.now_ms()))
+            return
+        given_count = 0
+        try:
+            yield ReceiveMessageResponse(status=status_ok() if found else _no_message())
+            for each in found:
+                handle = encode_handle(each.handle)
+                if request.auto_renew:
+                    self._held.hold(call.client_id, order.group, order.topic, each.handle, self._clock.now_ms())
+                yield ReceiveMessageResponse(message=message_of(each.message, order.topic, handle))
+                given_count += 1
+            yield ReceiveMessageResponse(delivery_timestamp=timestamp_of(self._clock.now_ms()))
+        finally:  # a client that left did not get the rest
+            self._give_back_later(order, found[given_count:])
+
+    async def _order(self, call: Call, request: Any) -> tuple[Receive, GroupRules]:
+        check_client_id(call.client_id)
+        session = self._sessions.touch(call.client_id, self._clock.monotonic_ms())
+        timeout_ms = duration_ms(session.settings.request_timeout) if session is not None else 0
+        asked_ms = duration_ms(request.long_polling_timeout) if request.HasField("long_polling_timeout") else None
+        wait_ms = polling_ms(asked_ms, call.left_ms, timeout_ms or DEFAULT_REQUEST_TIMEOUT_MS, call.version)
+        topic = check_topic(request.message_queue.topic.name)
+        group = check_group(request.group.name)
+        if request.auto_renew:
+            invisible_ms = AUTO_RENEW_INVISIBLE_MS
+        else:
+            invisible_ms = check_invisible(duration_ms(request.invisible_duration), INVISIBLE_MS_MIN)
+        subscription = _subscription(topic, request.filter_expression)
+        await self._backend.route(topic)
+        rules = await self._backend.group_rules(group)
+        order = Receive(
+            topic,
+            group,
+            request.message_queue.broker.name,
+            min(max(request.batch_size, 1), BATCH_SIZE_MAX),
+            invisible_ms,
+            wait_ms,
+            subscription,
+            rules.is_orderly,
+            request.attempt_id or None,
+        )
+        return order, rules
+
+    async def _wait(self, order: Receive, rules: GroupRules) -> list[Received]:
+        """Return messages within the time. What comes after the client left goes back."""
+        end_ms = self._clock.monotonic_ms() + order.wait_ms
+        while True:
+            asking = asyncio.ensure_future(self._backend.receive(order))
+            try:
+                found = await asyncio.shield(asking)
+            except asyncio.CancelledError:
+                self._spawn(self._give_back_found(order, asking))
+                raise
+            wanted = []
+            for each in found:
+                if each.message.reconsume_times >= rules.attempts_max:
+                    await self._to_dead_letters(order, each)
+                else:
+                    wanted.append(each)
+            left_ms = int(end_ms - self._clock.monotonic_ms())
+            if wanted or not found or left_ms <= 0:
+                return wanted
+            order = order._replace(wait_ms=left_ms)
+
+    async def _to_dead_letters(self, order: Receive, each: Received) -> None:
+        try:
+            await self._backend.to_dead_letters(order.topic, order.group, each.handle, each.message.message_id)
+        except PymqError as error:
+            log.warning("%s stays out of the dead letters for now: %s", each.message.message_id, error)
+
+    # -- what settles a message ------------------------------------------------------------------------------------
+
+    async def ack_message(self, call: Call, request: Any) -> Any:
+        """Acknowledge messages, each on its own."""
+        topic, group = check_topic(request.topic.name), check_group(request.group.name)
+        entries = [await self._ack(topic, group, entry) for entry in request.entries]
+        answer = AckMessageResponse(entries=entries)
+        codes = {entry.status.code for entry in entries}
+        if len(codes) == 1:
+            answer.status.CopyFrom(entries[0].status)
+        elif codes:
+            answer.status.CopyFrom(Status(code=Code.MULTIPLE_RESULTS, message="the results differ"))
+        else:
+            raise ProxyRefusal(Code.BAD_REQUEST, "the request names no message to acknowledge")
+        return answer
+
+    async def _ack(self, topic: str, group: str, entry: Any) -> Any:
+        status = status_ok()
+        try:
+            handle = self._current(group, entry.receipt_handle)
+            await self._backend.ack(topic, group, handle)
+            self._held.release(group, entry.receipt_handle)
+        except PymqError as error:
+            status = status_of(error)
+        return AckMessageResultEntry(status=status, message_id=entry.message_id, receipt_handle=entry.receipt_handle)
+
+    async def change_invisible_duration(self, call: Call, request: Any) -> Any:
+        """Let a message come again later."""
+        topic, group = check_topic(request.topic.name), check_group(request.group.name)
+        invisible_ms = check_invisible(duration_ms(request.invisible_duration), 0)
+        handle = self._current(group, request.receipt_handle)
+        renewed = await self._backend.change_invisible(topic, group, handle, invisible_ms)
+        self._held.release(group, request.receipt_handle)
+        return ChangeInvisibleDurationResponse(status=status_ok(), receipt_handle=encode_handle(renewed))
+
+    async def forward_message_to_dead_letter_queue(self, call: Call, request: Any) -> Any:
+        """Give a message up."""
+        topic, group = check_topic(request.topic.name), check_group(request.group.name)
+        held = self._held.find(group, request.receipt_handle)
+        handle = decode_handle(request.receipt_handle) if held is None else held.current
+        await self._backend.to_dead_letters(topic, group, handle, request.message_id)
+        self._held.release(group, request.receipt_handle)
+        return ForwardMessageToDeadLetterQueueResponse(status=status_ok())
+
+    def _current(self, group: str, text: str) -> Handle:
+        """Return what is valid now of a handle that was given out. Raises ProxyRefusal."""
+        held = self._held.find(group, text)
+        return check_in_time(decode_handle(text) if held is None else held.current, self._clock.now_ms())
+
+    # -- renewal ---------------------------------------------------------------------------------------------------
+
+    async def renew_due(self) -> None:
+        """Renew the receipts that end soon."""
+        due = list(self._held.due(self._clock.now_ms()))
+        await asyncio.gather(*[self._renew(held) for held in due])
+
+    async def _renew(self, held: Any) -> None:
+        try:
+            handle = await self._backend.change_invisible(held.topic, held.group, held.current, held.step_ms)
+        except PymqError as error:
+            self._held.not_renewed(held)
+            log.info("the receipt of a message for group %s was not renewed: %s", held.group, error)
+            return
+        if not self._held.renewed(held, handle):
+            log.debug("a message for group %s was settled while its receipt was renewed", held.group)
+
+    def give_back_client(self, client_id: str) -> None:
+        """Let come again what a client holds that has left."""
+        for held in self._held.release_client(client_id):
+            self._spawn(self._give_back(held.topic, held.group, held.current))
+
+    async def _give_back_found(self, order: Receive, asking: asyncio.Future[list[Received]]) -> None:
+        try:
+            found = await asking
+        except PymqError:
+            return
+        self._give_back_later(order, found)
+
+    def _give_back_later(self, order: Receive, found: list[Received]) -> None:
+        for each in found:
+            self._held.release(order.group, encode_handle(each.handle))
+            self._spawn(self._give_back(order.topic, order.group, each.handle))
+
+    async def _give_back(self, topic: str, group: str, handle: Handle) -> None:
+        try:
+            await self._backend.change_invisible(topic, group, handle, GIVE_BACK_MS)
+        except PymqError as error:
+            log.info("a message for group %s comes again after its invisible time: %s", group, error)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def drain(self) -> None:
+        """Wait until all that goes back has gone."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+def _no_message() -> Any:
+    return Status(code=Code.MESSAGE_NOT_FOUND, message="no message came in time")
+
+
+def _subscription(topic: str, expression: Any) -> Subscription:
+    """Return what a request selects. Raises ProxyRefusal."""
+    try:
+        if expression.type == FilterType.SQL:
+            return parse_subscription(topic, None, 0, sql=expression.expression)
+        return parse_subscription(topic, expression.expression, 0)
+    except ExpressionError as error:
+        raise ProxyRefusal(Code.INTERNAL_SERVER_ERROR, str(error)) from error
+    except UsageError as error:
+        raise ProxyRefusal(Code.ILLEGAL_FILTER_EXPRESSION, str(error)) from error

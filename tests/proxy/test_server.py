@@ -1,0 +1,153 @@
+"""A proxy on real sockets in front of a broker, asked by a raw client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("grpc")
+
+import grpc
+
+from pymq.proxy.protocol import messages as m
+from pymq.proxy.protocol.names import ClientType, Code, MessageType, Permission
+from pymq.proxy.server import METADATA_BYTES_MAX, ProxyServer
+from pymq.testing.broker import TestBroker
+from tests.proxy.harness import BROKER, RawClient, create_group, create_topic, with_client
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[TestBroker]:
+    with TestBroker() as broker:
+        create_topic(broker, "GrpcServer")
+        create_topic(broker, "GrpcOther")
+        yield broker
+
+
+def test_a_route_has_the_endpoints_of_its_question(broker: TestBroker) -> None:
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        request = m.QueryRouteRequest(topic=m.Resource(name="GrpcServer"))
+        request.endpoints.addresses.add(host="proxy.example", port=8081)
+        answer = await client.call("QueryRoute", request)
+        assert answer.status.code == Code.OK
+        assert [queue.id for queue in answer.message_queues] == [0, 1]
+        for queue in answer.message_queues:
+            assert queue.permission == Permission.READ_WRITE
+            assert (queue.broker.name, queue.broker.id) == (BROKER, 0)
+            assert queue.broker.endpoints == request.endpoints
+            assert list(queue.accept_message_types) == [MessageType.NORMAL]
+
+    with_client(broker, work)
+
+
+def test_a_message_is_sent_received_and_acknowledged(broker: TestBroker) -> None:
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        message = client.message("GrpcServer", b"hello", tag="red", keys=["k1", "k2"], born_host="elsewhere")
+        message.user_properties["colour"] = "blue"
+        sent = await client.call("SendMessage", m.SendMessageRequest(messages=[message]))
+        assert sent.status.code == Code.OK
+        (entry,) = sent.entries
+        assert entry.message_id == entry.transaction_id == message.system_properties.message_id
+        (found,) = await client.receive("GrpcServer", "GroupOne")
+        system = found.system_properties
+        assert (found.body, dict(found.user_properties)) == (b"hello", {"colour": "blue"})
+        assert (system.tag, list(system.keys), system.born_host) == ("red", ["k1", "k2"], "elsewhere")
+        assert system.message_id == message.system_properties.message_id
+        assert system.body_digest.checksum == "5D41402ABC4B2A76B9719D911017C592"
+        assert (system.delivery_attempt, system.message_type) == (1, MessageType.NORMAL)
+        assert await client.ack("GroupOne", found) == Code.OK
+        assert await client.ack("GroupOne", found) == Code.OK, "twice within its time"
+
+    with_client(broker, work)
+
+
+def test_unknown_topics_and_missing_names_have_their_codes(broker: TestBroker) -> None:
+    async def work(client: RawClient, server: ProxyServer) -> None:
+        unknown = m.QueryRouteRequest(topic=m.Resource(name="GrpcNowhere"))
+        assert (await client.call("QueryRoute", unknown)).status.code == Code.TOPIC_NOT_FOUND
+        assert (await client.send("GrpcNowhere")).status.code == Code.TOPIC_NOT_FOUND
+        assert (await client.received("GrpcNowhere", "GroupOne", 9.0))[0] == Code.TOPIC_NOT_FOUND
+        nobody = RawClient(client.address, "")
+        assert (await nobody.call("QueryRoute", unknown)).status.code == Code.CLIENT_ID_REQUIRED
+        assert (await nobody.received("GrpcServer", "GroupOne", 9.0))[0] == Code.CLIENT_ID_REQUIRED
+        await nobody.close()
+        heartbeat = await client.call("Heartbeat", m.HeartbeatRequest(client_type=ClientType.PRODUCER))
+        assert heartbeat.status.code == Code.UNRECOGNIZED_CLIENT_TYPE
+        assert (await client.received("GrpcServer", "Group One", 9.0))[0] == Code.ILLEGAL_CONSUMER_GROUP
+        assert (await client.received("GrpcServer", "GroupOne", 2.0))[0] == Code.BAD_REQUEST, "a deadline too near"
+        short = m.Duration(seconds=9)
+        code, _ = await client.received("GrpcServer", "GroupOne", 9.0, invisible_duration=short)
+        assert code == Code.ILLEGAL_INVISIBLE_TIME
+        assert len(server.service.sessions) == 0
+
+    with_client(broker, work)
+
+
+def test_settings_are_answered_and_the_client_is_known_until_it_leaves(broker: TestBroker) -> None:
+    create_group(broker, "GrpcOrdered", consume_message_orderly=True, retry_max_times=2)
+
+    async def work(client: RawClient, server: ProxyServer) -> None:
+        stream = client.telemetry()
+        settings = m.Settings(client_type=ClientType.PUSH_CONSUMER)
+        settings.subscription.group.name = "GrpcOrdered"
+        await stream.write(m.TelemetryCommand(settings=settings))
+        answer = await stream.read()
+        assert answer.status.code == Code.OK
+        subscription, policy = answer.settings.subscription, answer.settings.backoff_policy
+        assert (subscription.fifo, subscription.receive_batch_size) == (True, 32)
+        assert subscription.long_polling_timeout.seconds == 20
+        assert (policy.max_attempts, len(policy.customized_backoff.next)) == (3, 18)
+        heartbeat = await client.call("Heartbeat", m.HeartbeatRequest(client_type=ClientType.PUSH_CONSUMER))
+        assert heartbeat.status.code == Code.OK
+        end = await client.call("NotifyClientTermination", m.NotifyClientTerminationRequest())
+        assert end.status.code == Code.OK
+        await stream.done_writing()
+        assert await stream.read() == grpc.aio.EOF
+        assert len(server.service.sessions) == 0
+
+    with_client(broker, work)
+
+
+@pytest.mark.parametrize("kind", ["nothing", "topic", "group"])
+def test_settings_that_contradict_end_the_stream(broker: TestBroker, kind: str) -> None:
+    settings = m.Settings(client_type=ClientType.PRODUCER)
+    if kind == "topic":
+        settings.publishing.topics.add(name="a b")
+    elif kind == "group":
+        settings.subscription.group.name = "a b"
+
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        stream = client.telemetry()
+        await stream.write(m.TelemetryCommand(settings=settings))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stream.read()
+        assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+    with_client(broker, work)
+
+
+def test_a_receive_that_its_client_cancels_loses_no_message(broker: TestBroker) -> None:
+    async def work(client: RawClient, server: ProxyServer) -> None:
+        call = client.receive_call(client.receiving("GrpcOther", "GroupTwo"))
+        reading: Any = call.read()
+        await client.send("GrpcServer")  # the call before has reached the server by now
+        call.cancel()
+        with pytest.raises(BaseException):  # noqa: B017
+            await reading
+        await client.send("GrpcOther")
+        await server.service.receiving.drain()
+
+    with_client(broker, work)
+
+
+def test_metadata_beyond_the_limit_fails_its_call_alone(broker: TestBroker) -> None:
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        big = RawClient(client.address, "big", **{"x-mq-namespace": "n" * (METADATA_BYTES_MAX + 1024)})
+        with pytest.raises(grpc.aio.AioRpcError):
+            await big.send("GrpcServer")
+        await big.close()
+        assert (await client.send("GrpcServer")).status.code == Code.OK
+
+    with_client(broker, work)
