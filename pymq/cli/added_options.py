@@ -30,9 +30,11 @@ WATCHED = frozenset(
         "check broker",
         "check disk",
         "check lag",
+        "check raft",
         "check replica",
         "cluster clients",
         "cluster list",
+        "cluster shards",
         "config diff",
         "config show",
         "dlq list",
@@ -42,6 +44,7 @@ WATCHED = frozenset(
         "group members",
         "namesrv status",
         "offset show",
+        "raft status",
         "stats",
         "topic describe",
         "topic list",
@@ -245,7 +248,14 @@ _KINDS = {
     "clusters": "cluster",
     "context": "context",
 }
-_KINDS_OF_NAME = {"topic": "topic", "group": "group", "context": "context", "broker": "broker", "check": "broker"}
+_KINDS_OF_NAME = {
+    "topic": "topic",
+    "group": "group",
+    "context": "context",
+    "broker": "broker",
+    "check": "broker",
+    "raft": "broker",
+}
 _SETTINGS = {"config show": "text", "config set": "changes", "config unset": "keys"}
 _NEW_NAMES = frozenset({"topic create", "group create", "context add", "namesrv", "broker", "standalone", "send"})
 

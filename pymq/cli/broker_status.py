@@ -118,9 +118,18 @@ def _fields(one: dict[str, Any]) -> dict[str, Any]:
         if one["ha_client"] is None:
             fields["slaves connect to"] = one["ha_address"]
             fields["in sync"] = _in_sync_text(one)
+        if one["raft"] is not None:
+            fields["raft"] = _raft_text(one["raft"])
         if one["recovered_tail"] is not None:
             fields["recovered tail"] = _recovered_tail_text(one["recovered_tail"])
     return fields
+
+
+def _raft_text(raft: dict[str, Any]) -> str:
+    leads = "" if raft["leader"] == raft["node"] else f", {raft['leader'] or 'no node'} leads"
+    text = f"{raft['node']}, {raft['role']} of term {raft['term']}{leads}, {raft['voters']} voters"
+    change = raft["last_change"]
+    return f"{text}\nsince {local_time(change['time_ms'])}: {change['why']}" if change else text
 
 
 def _confirmed_text(one: dict[str, Any]) -> str:

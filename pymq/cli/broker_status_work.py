@@ -19,6 +19,7 @@ from pymq.cli.replica_view import (
 )
 from pymq.client.admin import Admin
 from pymq.errors import PymqError, UnreachableError
+from pymq.wire.bodies_raft import RaftGroupState
 
 
 async def describe(admin: Admin, name: str) -> list[dict[str, Any]]:
@@ -46,6 +47,19 @@ async def _master(admin: Admin, view: BrokerView, asked: list[BrokerView]) -> Br
 def _unproven(view: BrokerView) -> list[str]:
     found = unproven_slaves(view.status) if view.status is not None else []
     return [UNPROVEN.format(", ".join(found))] if found else []
+
+
+def _raft_record(raft: RaftGroupState) -> dict[str, Any]:
+    return {
+        "node": raft.node,
+        "role": raft.role,
+        "term": raft.term,
+        "leader": raft.leader or None,
+        "voters": raft.voter_count,
+        "election_count": raft.election_count,
+        "leader_change_count": raft.leader_change_count,
+        "last_change": msgspec.structs.asdict(raft.last_change) if raft.last_change is not None else None,
+    }
 
 
 def _record(view: BrokerView, master: BrokerView | None) -> dict[str, Any]:
@@ -83,5 +97,6 @@ def _record(view: BrokerView, master: BrokerView | None) -> dict[str, Any]:
         "ha_client": ha_client,
         "epoch_history": [msgspec.structs.asdict(entry) for entry in status.epoch_history],
         "truncations": [msgspec.structs.asdict(truncation) for truncation in status.truncations],
+        "raft": _raft_record(status.raft) if status.raft is not None else None,
         "recovered_tail": msgspec.structs.asdict(status.recovered_tail) if status.recovered_tail is not None else None,
     }

@@ -1,4 +1,4 @@
-"""``pymq cluster``: list, clients."""
+"""``pymq cluster``: list, clients, shards, rebalance."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pymq.cli.name_servers.clients import clients
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing
 from pymq.cli.session import end_partial, with_partial_admin
+from pymq.cli.shards import rebalance, shards
 
 app = new_app("Show all brokers of all clusters.")
 
@@ -73,6 +74,8 @@ def _print_brokers(records: list[dict[str, Any]], output: OutputFormat) -> None:
 app.command(
     epilog=examples("pymq cluster clients", "pymq cluster clients --group billing", "pymq cluster clients -o json")
 )(clients)
+app.command(epilog=examples("pymq cluster shards", "pymq cluster shards -o json"))(shards)
+app.command(epilog=examples("pymq cluster rebalance --dry-run", "pymq cluster rebalance --yes"))(rebalance)
 
 
 def columns_for(records: list[dict[str, Any]]) -> list[Column]:

@@ -171,6 +171,8 @@ def problems_of(view: BrokerView) -> list[str]:
         return [view.error]
     status = view.status
     found = [status.problem, view.runtime.get("storeProblems", "")]
+    if status.raft is not None:
+        found += status.raft.problems
     if status.ha_client is not None:
         found.append(status.ha_client.problem or _ha_client_trouble(status.ha_client.state))
     found += [_slave_trouble(slave) for slave in status.slaves if slave.problem and not _is_stranger(slave)]

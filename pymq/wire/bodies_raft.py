@@ -5,14 +5,18 @@ docs/raft-protocol.md has the tables. A request carries its limits in its types,
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
-TRANSFER, ADD, REMOVE = "transfer", "add", "remove"  # RaftRequest.action
+# RaftRequest.action
+TRANSFER: Final = "transfer"
+ADD: Final = "add"
+REMOVE: Final = "remove"
 VOTER, LEARNER, OBSERVER = "voter", "learner", "observer"  # RaftMemberState.kind
 LEADER = "leader"  # RaftState.role; the others are follower, pre-candidate, candidate
 UNKNOWN = -1
+SILENT_MS = 500  # an election time-out: a leader that is silent for so long may be replaced
 
 TERM_MAX = 1 << 62
 _NODE = r"^n(0|[1-9][0-9]{0,9})$"
@@ -35,6 +39,11 @@ class RaftMemberState(msgspec.Struct, rename="camel", kw_only=True):
     lag_bytes: int = UNKNOWN
     silent_ms: int = UNKNOWN
     needs_snapshot: bool = False
+
+    @property
+    def is_heard(self) -> bool:
+        """True when the leader has heard of it lately; False also where that is not known."""
+        return 0 <= self.silent_ms < SILENT_MS
 
 
 class LeaderChange(msgspec.Struct, rename="camel", kw_only=True):

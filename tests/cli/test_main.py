@@ -25,8 +25,9 @@ SUBCOMMANDS = {
     "broker": ["", "status", "promote", "drain", "undrain", "rejoin"],  # without arguments it runs a broker
     "namesrv": ["", "status", "kv"],  # without arguments it runs a name server
     "context": ["add", "use", "list", "show", "remove"],
-    "cluster": ["list", "clients"],
-    "check": ["broker", "lag", "disk", "replica"],
+    "cluster": ["list", "clients", "shards", "rebalance"],
+    "check": ["broker", "lag", "disk", "replica", "raft"],
+    "raft": ["status", "transfer", "add", "remove"],
     "topic": ["list", "create", "update", "shrink", "expand", "delete", "describe", "route", "stats"],
     "group": [
         *("list", "describe", "lag", "create", "update", "enable", "disable", "delete"),

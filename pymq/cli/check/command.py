@@ -1,4 +1,4 @@
-"""``pymq check``: broker, lag, disk, replica."""
+"""``pymq check``: broker, lag, disk, replica, raft."""
 
 from __future__ import annotations
 
@@ -187,6 +187,34 @@ def replica(
                 print_line(f"{label}: {line}")
 
     _finish("replica", namesrv, work, timeout, output, details=details, record=lambda: records)
+
+
+@app.command(epilog=examples("pymq check raft", "pymq check raft shard-a -w 1MB -c 64MB"))
+def raft(
+    name: NameArgument = None,
+    warning: Annotated[
+        str | None, typer.Option("--warning", "-w", metavar="SIZE", help="Most bytes that a member may lack: 64MB.")
+    ] = None,
+    critical: Annotated[
+        str | None, typer.Option("--critical", "-c", metavar="SIZE", help="Most bytes that a member may lack: 64MB.")
+    ] = None,
+    timeout: TimeoutOption = TIMEOUT_DEFAULT_S,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Check that every Raft group has a leader that hears all members, and that they keep up.
+
+    Critical: no leader, or a node with a problem of its own. Warning: a member that is silent, out of date, or no voter
+    yet: the group works, and stands fewer failures.
+    """
+
+    async def work(admin: Admin) -> Result:
+        from pymq.cli.check.raft import check_raft
+        from pymq.units import parse_size_bytes
+
+        return await check_raft(admin, name, limits=_limits(warning, critical, parse_size_bytes))
+
+    _finish("raft", namesrv, work, timeout, output)
 
 
 def _finish(

@@ -1,0 +1,1 @@
+"""``pymq raft``: groups of brokers that elect their leader themselves."""
