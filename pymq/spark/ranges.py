@@ -80,6 +80,8 @@ class ReadSettings:
     """Seconds without progress, because no broker answers or all are busy, before the read of a range fails."""
     inflation_ratio_max: int = INFLATION_RATIO_MAX
     """Most bytes that the bodies of a range may inflate to, as a multiple of their messages' size."""
+    duplicate_window_rows: int = 0
+    """Messages with the id and body of one among so many rows before them are left out; 0 leaves none out."""
 
     def __post_init__(self) -> None:
         for name in (

@@ -27,6 +27,7 @@ from pymq.spark.receive_buffer import ReceiveBuffer
 from pymq.spark.remote import Remote
 from pymq.spark.schema import arrow_schema, check_columns
 from pymq.spark.selection import SQL92
+from pymq.spark.unrepeated import UnrepeatedReader
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
 from pymq.wire.header import decode_header
@@ -315,6 +316,13 @@ class RangeReader:
             self._remote = None
         self._asked.clear()
         self._window.give_back_all()
+
+
+def open_reader(part: QueueRange, settings: ReadSettings) -> RangeReader | UnrepeatedReader:
+    """Returns what reads a range as its settings say."""
+    return (
+        UnrepeatedReader(part, settings, RangeReader) if settings.duplicate_window_rows else RangeReader(part, settings)
+    )
 
 
 def _plugin_filter(settings: ReadSettings, part: QueueRange) -> PluginFilter:

@@ -26,7 +26,7 @@ from pymq.spark.planner import make_plan
 from pymq.spark.progress import RowSender
 from pymq.spark.pushdown import Pushdown
 from pymq.spark.ranges import QueueRange
-from pymq.spark.reader import RangeReader
+from pymq.spark.reader import open_reader
 from pymq.spark.schema import spark_ddl
 from pymq.spark.selection import checked
 from pymq.spark.source_options import SourceOptions
@@ -112,7 +112,7 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
         for part in partition.parts:
             sender = RowSender(self._progress, str(part))
             try:
-                for batch in RangeReader(part, settings).batches():
+                for batch in open_reader(part, settings).batches():
                     yield batch
                     sender.add(batch.num_rows)
             finally:

@@ -20,7 +20,10 @@ from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
 from pymq.spark.schema import check_columns
 from pymq.spark.selection import Selection
 from pymq.spark.topics import TopicChoice, parse_assigned, parse_pattern
+from pymq.spark.unrepeated import DUPLICATE_WINDOW_ROWS
 from pymq.units import parse_duration_ms, parse_time_ms
+
+UNSPLIT_ROWS = 1 << 62
 
 
 class SourceOption(NamedTuple):
@@ -58,6 +61,7 @@ OPTIONS = (
     SourceOption("onDataLoss"),
     SourceOption("failOnDataLoss"),
     SourceOption("bodyErrors"),
+    SourceOption("dropDuplicates"),
     SourceOption("retryBudgetSeconds"),
     SourceOption("inflateRatio"),
     SourceOption("maxRowsPerPartition", ("maxRecordsPerPartition",)),
@@ -159,11 +163,14 @@ class SourceOptions(NamedOptions):
             body_errors=self._choice("bodyErrors", BODY_ERROR_MODES, "replace"),
             retry_budget_s=self._parsed("retryBudgetSeconds", RETRY_BUDGET_S, float, "seconds, such as 60"),
             inflation_ratio_max=self.number("inflateRatio", INFLATION_RATIO_MAX),
+            duplicate_window_rows=self._duplicate_window_rows(),
         )
 
     def partition_sizes(self) -> PartitionSizes:
         """Returns how a query's ranges are split."""
         rows_max = self.number("maxRowsPerPartition", 0) if "maxRowsPerPartition" in self._values else None
+        if rows_max is None and self._duplicate_window_rows():
+            rows_max = UNSPLIT_ROWS  # each part reads the rows before it too
         return PartitionSizes(rows_max, self.number("minPartitions", 1))
 
     @property
@@ -193,6 +200,13 @@ class SourceOptions(NamedOptions):
         if given[0] == names[2]:
             return Position(symbol=LATEST, times_ms=parse_by_queue(text))
         return parse_position(text, now_ms)
+
+    def _duplicate_window_rows(self) -> int:
+        """Returns among how many rows before it a message is a repetition; 0 to leave none out."""
+        text = self.text("dropDuplicates", "false").strip().lower()
+        if text.isdecimal() and len(text) > 1:
+            return self.number("dropDuplicates", 0)
+        return DUPLICATE_WINDOW_ROWS if self._flag("dropDuplicates") else 0
 
     def _on_data_loss(self) -> DataLoss:
         if "failOnDataLoss" in self._values:

@@ -24,7 +24,7 @@ from pymq.spark.partitions import RangePartition
 from pymq.spark.planner import QueueKey, make_plan
 from pymq.spark.positions import LATEST, Position
 from pymq.spark.ranges import DataLossError, QueueRange
-from pymq.spark.reader import RangeReader
+from pymq.spark.reader import open_reader
 from pymq.spark.selection import checked
 from pymq.spark.source_options import SourceOptions
 from pymq.spark.stream_offsets import Digests, Offsets, from_json, limited, row_count, spans, to_json
@@ -132,7 +132,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         """Yields the rows of the partition's ranges, in a task."""
         assert isinstance(partition, RangePartition)
         for part in partition.parts:
-            reader = RangeReader(part, self._settings)
+            reader = open_reader(part, self._settings)
             yield from reader.batches()
             if reader.lost:
                 _log.warning("%s: %d messages were no longer stored", part, reader.lost)

@@ -13,13 +13,15 @@ import pytest
 
 from pymq.client.queue_picker import queue_of_key
 from pymq.errors import NoQueueError, RefusedError, UsageError
+from pymq.filter.messages import FilterMessage
+from pymq.filter.registry import installed_filters
 from pymq.model.message import MessageQueue
 from pymq.spark.cluster import RemoteCluster
 from pymq.spark.failures import translated
 from pymq.spark.planner import make_plan
 from pymq.spark.positions import LATEST, Position
 from pymq.spark.ranges import ReadSettings
-from pymq.spark.reader import RangeReader
+from pymq.spark.reader import open_reader
 from pymq.spark.remote import Remote
 from pymq.spark.row_writer import RowWriter
 from pymq.spark.topics import TopicChoice
@@ -38,11 +40,11 @@ def server() -> Iterator[StandaloneProcess]:
         yield process
 
 
-def stored(server: StandaloneProcess, topic: str, *columns: str) -> list[tuple[Any, ...]]:
+def stored(server: StandaloneProcess, topic: str, *columns: str, window: int = 0) -> list[tuple[Any, ...]]:
     """Return the columns of all messages, in order for each queue."""
     with RemoteCluster(server.namesrv) as view:
         ranges = make_plan(view, TopicChoice((topic,)), Position(), Position(symbol=LATEST)).ranges
-    readers = [RangeReader(part, ReadSettings(columns=columns)) for part in ranges]
+    readers = [open_reader(part, ReadSettings(columns=columns, duplicate_window_rows=window)) for part in ranges]
     return [tuple(row.values()) for reader in readers for batch in reader.batches() for row in batch.to_pylist()]
 
 
@@ -62,6 +64,13 @@ def test_a_task_that_is_repeated_stores_equal_messages_in_equal_queues(server: S
     write(server, {"body": rows["body"][::-1]}, topic="sink-again")
     both = stored(server, "sink-again", "queueId", "msgId", "body")
     assert len(both) == 1000 and sorted(set(both)) == sorted(first)
+    assert sorted(stored(server, "sink-again", "queueId", "msgId", "body", window=1000)) == sorted(first)
+    dedup = installed_filters().find("dedup").compile("by UNIQ_KEY last 500000")
+    messages = [
+        FilterMessage(topic="sink-again", queue_offset=at, properties={"UNIQ_KEY": row[1]})
+        for at, row in enumerate(both)
+    ]
+    assert [outcome is True for outcome in dedup.match(messages)].count(True) == 500
 
 
 def test_rows_over_the_limit_fail_or_become_dead_letters(server: StandaloneProcess, tmp_path: Path) -> None:
