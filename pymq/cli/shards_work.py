@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pymq.cli.raft import work as raft_work
-from pymq.cli.raft.view import OUT_OF_DATE_BYTES, GroupView, group_record, raft_groups
+from pymq.cli.raft.view import GroupView, group_record, raft_groups
 from pymq.cli.replica_view import BrokerView, ask, brokers, lag_of, master_of, problems_of
 from pymq.client.admin import Admin
 from pymq.clock import Clock
 from pymq.errors import NotFoundError
 from pymq.model.hosts import host_of
-from pymq.wire.bodies_raft import VOTER
+from pymq.wire.bodies_raft import OUT_OF_DATE_BYTES, VOTER
 
 RAFT, MASTER_SLAVE = "raft", "master/slave"
 

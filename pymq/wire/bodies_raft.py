@@ -16,6 +16,7 @@ REMOVE: Final = "remove"
 VOTER, LEARNER, OBSERVER = "voter", "learner", "observer"  # RaftMemberState.kind
 LEADER = "leader"  # RaftState.role; the others are follower, pre-candidate, candidate
 UNKNOWN = -1
+OUT_OF_DATE_BYTES = 1 << 20  # a member that lacks more than this of the leader's log is out of date
 SILENT_MS = 500  # an election time-out: a leader that is silent for so long may be replaced
 
 TERM_MAX = 1 << 62

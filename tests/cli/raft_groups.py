@@ -32,6 +32,9 @@ class Node:
     def problems(self) -> list[str]:
         return [self.trouble] if self.trouble else []
 
+    def refused_counts(self) -> dict[str, int]:
+        return {}
+
     def transfer(self, node_id: str) -> None:
         self.node.transfer(node_id)
         self.group.settle()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from pymq.broker.raft.driver import TICK_MS
@@ -26,6 +27,10 @@ class OperatedGroup(Protocol):
 
     def problems(self) -> list[str]:
         """Return what an operator should know now: why the node waits, is held, or keeps others out."""
+        ...
+
+    def refused_counts(self) -> Mapping[str, int]:
+        """Return reason -> how many messages of other nodes were refused for it since the start."""
         ...
 
     def transfer(self, node_id: str) -> None:

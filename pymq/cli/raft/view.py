@@ -14,9 +14,7 @@ from pymq.cli.replica_view import BrokerView, ask, brokers, named
 from pymq.client.admin import Admin
 from pymq.errors import NotFoundError, UnreachableError
 from pymq.model.route import MASTER_ID
-from pymq.wire.bodies_raft import LEADER, VOTER, RaftGroupState, RaftMemberState
-
-OUT_OF_DATE_BYTES = 1 << 20  # a member that lacks more than this is out of date
+from pymq.wire.bodies_raft import LEADER, OUT_OF_DATE_BYTES, VOTER, RaftGroupState, RaftMemberState
 
 
 @dataclass(frozen=True, slots=True)

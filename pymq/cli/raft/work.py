@@ -5,11 +5,22 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NamedTuple
 
-from pymq.cli.raft.view import OUT_OF_DATE_BYTES, GroupView, group_record, raft_group, raft_groups
+from pymq.cli.raft.view import GroupView, group_record, raft_group, raft_groups
 from pymq.client.admin import Admin
 from pymq.clock import Clock
 from pymq.errors import NotFoundError, PymqError, RaftRefusedError, UnreachableError
-from pymq.wire.bodies_raft import ADD, LEADER, LEARNER, OBSERVER, REMOVE, TRANSFER, VOTER, RaftGroupState, RaftRequest
+from pymq.wire.bodies_raft import (
+    ADD,
+    LEADER,
+    LEARNER,
+    OBSERVER,
+    OUT_OF_DATE_BYTES,
+    REMOVE,
+    TRANSFER,
+    VOTER,
+    RaftGroupState,
+    RaftRequest,
+)
 
 TRANSFER_TIMEOUT_MS = 5000
 POLL_S = 0.05

@@ -24,6 +24,9 @@ class OneNode:
     def problems(self) -> list[str]:
         return [self.trouble] if self.trouble else []
 
+    def refused_counts(self) -> dict[str, int]:
+        return {"proof": 3}
+
     def transfer(self, node_id: str) -> None:
         self.node.transfer(node_id)
 

@@ -11,6 +11,7 @@ from pymq.broker.report.metrics.clients import ClientMetrics
 from pymq.broker.report.metrics.filters import FilterMetrics
 from pymq.broker.report.metrics.lag import LagMetrics
 from pymq.broker.report.metrics.pops import PopMetrics
+from pymq.broker.report.metrics.raft import RaftMetrics
 from pymq.broker.report.metrics.replication import ROLE_CHANGES, ReplicationMetrics
 from pymq.broker.report.metrics.storage import StorageMetrics
 from pymq.broker.report.metrics.timers import TimerMetrics
@@ -36,7 +37,15 @@ BROKER_METRICS = (
     *(metric for part in (ClientMetrics, LagMetrics) for metric in part.metrics),
     *(
         metric
-        for part in (StorageMetrics, ReplicationMetrics, FilterMetrics, TransactionMetrics, TimerMetrics, PopMetrics)
+        for part in (
+            StorageMetrics,
+            ReplicationMetrics,
+            RaftMetrics,
+            FilterMetrics,
+            TransactionMetrics,
+            TimerMetrics,
+            PopMetrics,
+        )
         for metric in part.metrics
     ),
 )
@@ -98,6 +107,7 @@ class BrokerMetrics:
                     LagMetrics(parts),
                     StorageMetrics(parts, lambda: self._broker.recovery),
                     ReplicationMetrics(parts),
+                    RaftMetrics(parts),
                     FilterMetrics(parts),
                     TransactionMetrics(parts),
                     TimerMetrics(parts),
