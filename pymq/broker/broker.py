@@ -7,13 +7,18 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 from pymq.broker.addresses import listen_on_fast_port, listen_on_ha_port, warn_if_unreachable
 from pymq.broker.awaiting import awaited, pause
+from pymq.broker.farewell import answer_all, truncate_closed
 from pymq.broker.front import Front
 from pymq.broker.handlers.closed import ClosedDispatcher
 from pymq.broker.parts import BrokerParts
+from pymq.broker.raft.group import RaftGroup
+from pymq.broker.raft.hosting import RaftHosting, member_record, open_settings
+from pymq.broker.raft.members import GroupSettings
+from pymq.broker.registering import registrar_of
+from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.side import MasterSide
 from pymq.broker.replication.roles.known_peers import KnownPeers, known_peers_table
 from pymq.broker.replication.roles.role import Role
@@ -28,10 +33,9 @@ from pymq.broker.replication.roles.role_file import (
 from pymq.broker.replication.roles.role_switch import RoleSwitch
 from pymq.broker.replication.startup_check import StartupCheck
 from pymq.broker.report.discovery import NameServerDiscovery
-from pymq.broker.report.registration import REGISTRATION_JOB, Registrar, RegistrationRequests, named_slaves
+from pymq.broker.report.registration import REGISTRATION_JOB, Registrar, RegistrationRequests
 from pymq.broker.runtime_settings import broker_runtime_settings
 from pymq.broker.security import BrokerSecurity
-from pymq.broker.store_settings import store_settings
 from pymq.broker.upkeep.bulk_work import BulkWork
 from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, Job, JobRunner
 from pymq.broker.upkeep.recovery_progress import log_recovery
@@ -40,19 +44,19 @@ from pymq.broker.upkeep.worker_threads import WorkerThreads
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SLAVE
-from pymq.errors import StoreError, StoreUnavailableError
+from pymq.errors import StoreError
 from pymq.filter.sql92 import compile_sql
 from pymq.model.hosts import format_address
 from pymq.net.client import RemotingClient
 from pymq.net.limits import make_budget, server_limits
 from pymq.net.machine import memory_bytes
 from pymq.net.memory_budget import MemoryBudget
+from pymq.net.peer_client import PeerClient
 from pymq.net.server import Connection, Server
 from pymq.net.streams import SocketNetwork, StreamServer
 from pymq.net.tls_settings import TlsContexts
 from pymq.security.credentials import Credentials
 from pymq.store.disk.fs import Files
-from pymq.store.replica.divergent_tail import truncate_log
 from pymq.store.store import RecoveryReport
 
 log = logging.getLogger(__name__)
@@ -105,6 +109,7 @@ class Broker:
         # Recovered parts that do not serve yet: their log is being recovered from other members.
         self._recovered: BrokerParts | None = None
         self.switch: RoleSwitch | None = None
+        self._raft: RaftHosting | None = None
         self._role_file = RoleFile(files, config.store_path_root_dir)
         self._role_file_lock = asyncio.Lock()
         self._jobs: JobRunner | None = None
@@ -151,13 +156,20 @@ class Broker:
             known_peers=self._known_peers,
             pause=pause,
         )
-        record = remembering(role_at_start(self._role_file.load(), config.broker_id), config.broker_role)
+        last = self._role_file.load()
+        record = remembering(role_at_start(last, config.broker_id), config.broker_role)
         self._known_peers.load()
-        record, role = await self._startup_check.role(record)
+        members = await open_settings(config) if config.raft_enabled else None
+        if members is not None:
+            record, role = member_record(members[0])
+        else:
+            record, role = await self._startup_check.role(record)
         self.switch = RoleSwitch(self, self._clock, record, self._change_role_soon)
         wanted_port = config.listen_port
         port = await self.server.start(config.bind_address, wanted_port)
         config.listen_port = port
+        if members is not None:
+            self._raft = self._host(*members, was_master=last is not None and last.role.is_master)
         self.address = format_address(config.broker_ip1, port)
         self._bulk_work = BulkWork(self._disk_threads)
         config.broker_role = role_name_at_start(record, config.broker_role)
@@ -169,7 +181,11 @@ class Broker:
         await self.save(self.switch.opened())
         await self._listen_for_slaves()
         await listen_on_fast_port(self.server, config, wanted_port)
-        await self._serve(parts).register_all()
+        if self._raft is not None:
+            self.refuse("the broker waits for the leader of its Raft group")
+            await self._raft.start(self.server, config)
+        else:
+            await self._serve(parts).register_all()
         await warn_if_unreachable(config)
         log.info("broker %s (id %d) listens on %s", config.broker_name, config.broker_id, self.address)
         return self.address
@@ -179,8 +195,31 @@ class Broker:
         assert self._failure is not None
         await asyncio.shield(self._failure)
 
+    @property
+    def raft(self) -> RaftGroup | None:
+        """The broker's place in its Raft group; None in a plain group."""
+        return self._raft.group if self._raft is not None else None
+
+    def _host(self, settings: GroupSettings, hosts: dict[str, list[str]], *, was_master: bool) -> RaftHosting:
+        assert self._network is not None and self.switch is not None
+        return RaftHosting(
+            settings,
+            hosts,
+            config=self.config,
+            clock=self._clock,
+            files=self._files,
+            rng=self._rng,
+            network=self._network,
+            make_client=lambda: PeerClient(clock=self._clock, sign=self.security.sign, tls=self._tls.outgoing),
+            switch=self.switch,
+            on_serve=self._serve_anew,
+            was_master=was_master,
+        )
+
     async def stop(self) -> None:
         """Unregister, answer what waits, save everything and mark the stop as clean. May be called twice."""
+        if self._raft is not None and self.parts is not None and not self._is_stopping:
+            await self._raft.hand_over()
         self._is_stopping = True
         if self._role_change is not None:
             await asyncio.wait([self._role_change])
@@ -189,8 +228,10 @@ class Broker:
             await asyncio.wait([self._saving])
         parts = self.parts
         if parts is not None:
-            await self.withdraw()
-            await self._answer_all(parts)
+            await self._unregister()
+            await answer_all(parts, self._watch_slice)
+        if self._raft is not None:
+            await self._raft.stop()
         if self._client is not None and self._network is not None:
             self._network.close()
             await self._client.close()
@@ -211,6 +252,8 @@ class Broker:
         self._is_stopping = True
         self.refuse("the broker was killed")
         parts, self.parts = self.parts, None
+        if self._raft is not None:
+            await self._raft.stop()
         for task in (self._role_change, self._registration, self._saving):
             if task is not None:
                 task.cancel()
@@ -277,6 +320,7 @@ class Broker:
             known_peers=self._known_peers,
             runtime_settings=self._runtime_settings,
             peer_proof=self.security.peer_proof,
+            raft=self.raft,
         )
         self.recovery = parts.recover(is_stopping)
         self.server.note_time()
@@ -294,6 +338,8 @@ class Broker:
             self.recovery.log_end = recovered_tail.end
         parts.begin(recovered_tail)
         self.parts = parts
+        if self._raft is not None:
+            parts.join_group(self._raft.group)
         return parts
 
     # -- the steps of a change of role, in their order (RoleSwitch) ------------------------------------------------
@@ -320,9 +366,15 @@ class Broker:
         """See :class:`Steps`, also for the methods below."""
         self._stop_jobs()
         self.server.fast_path = None
-        self.server.dispatcher = ClosedDispatcher(why)
+        self.server.dispatcher = ClosedDispatcher(why, self._raft.dispatcher if self._raft is not None else None)
 
     async def withdraw(self) -> None:
+        if self._raft is None:
+            await self._unregister()
+        else:  # the next registration takes the place of this one, and a name server that is away must cost no time
+            self._registrar = None
+
+    async def _unregister(self) -> None:
         registrar, self._registrar = self._registrar, None
         if registrar is None:
             return
@@ -333,28 +385,11 @@ class Broker:
     async def close(self) -> None:
         parts = self.parts
         assert parts is not None
-        await self._answer_all(parts)
+        await answer_all(parts, self._watch_slice)
         await self._close_parts(parts)
 
     async def truncate(self, end: int, why: str) -> None:
-        config = self.config
-        truncate = await asyncio.to_thread(
-            truncate_log,
-            self._files,
-            config.store_path_root_dir,
-            store_settings(config),
-            end,
-            self._clock,
-            why=why,
-        )
-        log.warning(
-            "%d messages between offsets %d and %d are truncated from the log and kept in %s: %s",
-            truncate.message_count,
-            truncate.start,
-            truncate.end,
-            truncate.path,
-            why,
-        )
+        await truncate_closed(self._files, self.config, self._clock, end, why)
 
     async def save(self, record: RoleRecord) -> None:
         async with self._role_file_lock:  # an older record must not replace a newer one
@@ -367,6 +402,10 @@ class Broker:
         await self._listen_for_slaves()
 
     async def announce(self) -> None:
+        if self._raft is None:  # a Raft group has it serve, once all that the log has is confirmed
+            self._serve_anew()
+
+    def _serve_anew(self) -> None:
         assert self.parts is not None
         # These parts know no client yet. A new connection brings a new heartbeat.
         self.server.close_connections()
@@ -389,7 +428,8 @@ class Broker:
         self._jobs = JobRunner(jobs, self.server.schedule_turn_end, self.server.turns)
         self._jobs.start()
         self.server.note_time()  # a change of role opens the store, too
-        self._registrar = self._make_registrar(parts)
+        assert self._client is not None
+        self._registrar = registrar_of(parts, self._client, self.address, asyncio.gather, self._discovery.look)
         return self._registrar
 
     # -- closing -------------------------------------------------------------------------------------------------
@@ -409,34 +449,9 @@ class Broker:
             self._jobs.stop()
             self._jobs = None
 
-    async def _answer_all(self, parts: BrokerParts) -> None:
-        """Refuse new writes, and answer every request that waits; answers for slaves get their usual time first."""
-        parts.end_turn()
-        parts.store.refuse_writes("the broker stops, or changes its role: send again in a moment", by="stop")
-        await self._answer_waiting(parts)
-        await self._await_slaves(parts)
-        parts.messages.waiting_answers.give_up("the broker stops, or changes its role")
-        await parts.requests.release_all(self._watch_slice, lambda: asyncio.sleep(0))
-        parts.leave_group("this broker stops, or changes its role")
-
-    async def _answer_waiting(self, parts: BrokerParts) -> None:
-        """SYNC_FLUSH: sync what was committed, and answer it before the connections end."""
-        waiting_answers = parts.messages.waiting_answers
-        if waiting_answers.is_awaiting_sync:
-            try:
-                waiting_answers.synced(await asyncio.to_thread(parts.store.sync, log_only=True))
-            except (StoreUnavailableError, OSError) as error:
-                waiting_answers.sync_failed(str(error))
-
-    async def _await_slaves(self, parts: BrokerParts) -> None:
-        """SYNC_MASTER: give slaves their usual time to confirm what was sent."""
-        confirmed, sync_mode = asyncio.Event(), parts.replication.sync_mode
-        parts.messages.waiting_answers.when_confirmed(confirmed.set)
-        if not sync_mode.is_refusing:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(confirmed.wait(), sync_mode.timeout_ms / 1000)
-
     async def _close_parts(self, parts: BrokerParts) -> None:
+        if self._raft is not None:
+            self._raft.group.detach()
         self.parts = None
         if self._slave_server is not None:
             self._slave_server.stop()
@@ -450,6 +465,8 @@ class Broker:
         parts = self.parts
         if parts is not None:
             parts.end_turn()
+        if self._raft is not None:
+            self._raft.group.end_turn()
 
     def _after_turn(self) -> bool:
         return self.parts is not None and self.parts.after_turn()
@@ -464,29 +481,12 @@ class Broker:
         """Listen for slaves of a master. Raises UsageError when the configured port is in use."""
         if self.parts is None or not isinstance(self.parts.side, MasterSide):
             return
-        accept = self.parts.side.ha_service.accept
-        self._slave_server = StreamServer(accept, self.budget, self._tls.ports, self.server.report_refused)
+        if not isinstance(ha_service := self.parts.side.ha_service, HaService):
+            return
+        self._slave_server = StreamServer(ha_service.accept, self.budget, self._tls.ports, self.server.report_refused)
         await listen_on_ha_port(self._slave_server, self.config, self._ha_port_wanted)
 
     # -- periodic work -------------------------------------------------------------------------------------------
-
-    def _make_registrar(self, parts: BrokerParts) -> Registrar:
-        assert self._client is not None
-        return Registrar(
-            client=self._client,
-            gather=asyncio.gather,
-            clock=self._clock,
-            config=self.config,
-            topics=parts.metadata.topics,
-            address=self.address,
-            requests=parts.registration_requests,
-            discover=self._discovery.look,
-            epoch=lambda: parts.replication.epoch_file.history.epoch,
-            on_answer=parts.side.note_master,
-            on_refused=parts.master_monitor.note_refused,
-            filter_servers=parts.metadata.filter_servers.addresses,
-            slaves=lambda: named_slaves(parts.side.slave_states()) if parts.role.is_master else None,
-        )
 
     def _connection_lost(self, address: str) -> None:
         if self._registrar is not None:

@@ -14,6 +14,9 @@ from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.metadata.table_saver import ending_turns
 from pymq.broker.pop.parts import PopParts
 from pymq.broker.pop.topic_routes import TopicRoutes
+from pymq.broker.raft.follower_side import FollowerSide
+from pymq.broker.raft.group import RaftGroup
+from pymq.broker.raft.majority import Replicas
 from pymq.broker.raft.report import OperatedGroup
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.side import MasterSide
@@ -78,7 +81,7 @@ class BrokerParts:
         timer_slot_count: int = WHEEL_SLOTS,
         piece_sizes: PieceSizes = PieceSizes(),  # noqa: B008 - it does not change
         peer_proof: PeerProof = NO_PROOF,
-        raft: OperatedGroup | None = None,
+        raft: RaftGroup | None = None,
     ) -> None:
         """``change_role`` closes these parts later and opens others in another role; ``on_master_role`` gets the role
         of the group's master, each time it is seen; ``memory_bytes``: the machine's; ``budget``: the process's; without
@@ -94,7 +97,8 @@ class BrokerParts:
         self.clock = clock
         self.files = files
         self.role = role
-        self.raft = raft
+        self.raft: OperatedGroup | None = raft
+        self.raft_node = raft
         self.registration_requests = registration_requests
         self.change_role = change_role
         self.sliced_work = sliced_work or inline_work()
@@ -114,11 +118,15 @@ class BrokerParts:
             budget=budget,
         )
         known_peers = known_peers or KnownPeers(config, clock)
-        slaves = (
-            HaService(store=store, clock=clock, config=config, rng=rng, known_peers=known_peers, peer_proof=peer_proof)
-            if role.is_master
-            else NoSlaves()
-        )
+        slaves: HaService | NoSlaves | Replicas = NoSlaves()
+        if role.is_master:
+            slaves = (
+                HaService(
+                    store=store, clock=clock, config=config, rng=rng, known_peers=known_peers, peer_proof=peer_proof
+                )
+                if raft is None
+                else raft.replicas
+            )
         if isinstance(slaves, HaService):
             slaves.on_member = lambda: hasten_job(REGISTRATION_JOB, 0)
         self.replication = Replication(
@@ -134,6 +142,7 @@ class BrokerParts:
             change_role=change_role,
             on_master_role=on_master_role,
             known_peers=known_peers,
+            raft=raft,
         )
         self.messages = Messages(
             config=config,
@@ -176,7 +185,7 @@ class BrokerParts:
             piece_sizes=piece_sizes,
         )
         self.side: ReplicationSide
-        if isinstance(slaves, HaService):
+        if not isinstance(slaves, NoSlaves):
             self.side = MasterSide(
                 role=role,
                 clock=clock,
@@ -188,6 +197,18 @@ class BrokerParts:
                 ha_service=slaves,
                 tables=tables,
                 schedule_turn_end=schedule_turn_end,
+            )
+        elif raft is not None:
+            self.side = FollowerSide(
+                group=raft,
+                config=config,
+                clock=clock,
+                network=network,
+                store=store,
+                metadata=self.metadata,
+                messages=self.messages,
+                tables=tables,
+                config_tables=config_tables,
             )
         else:
             self.side = SlaveSide(
@@ -282,6 +303,17 @@ class BrokerParts:
             self.give_up()
             raise
 
+    def join_group(self, group: RaftGroup) -> None:
+        """Be the parts of this Raft group's node from now on. Raises StoreError."""
+        group.attach(
+            self,
+            follower=self.side.follower if isinstance(self.side, FollowerSide) else None,
+            history=self.replication.epoch_file.history,
+            commit=self.messages.writer.commit,
+            request_sync=self.messages.flusher.request,
+            check_writes=self.replication.sync_mode.check,
+        )
+
     def give_up(self) -> None:
         """Close a store that was recovered but never served: the next start finds it as this one did."""
         self.store.close(as_clean=self.replication.tail_recovery.was_clean)
@@ -296,7 +328,7 @@ class BrokerParts:
             *self.upkeep.jobs(),
             *self.metadata.jobs(),
             Job("statistics", SLOW_TICK_PERIOD_MS, self.stats.tick),
-            Job("group of brokers", TICK_PERIOD_MS, self.master_monitor.tick),
+            *([] if self.raft is not None else [Job("group of brokers", TICK_PERIOD_MS, self.master_monitor.tick)]),
             *self.side.jobs(),
         ]
 

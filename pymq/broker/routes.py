@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pymq.broker import row_access as access
 from pymq.broker.handlers.handlers import Handlers
+from pymq.broker.handlers.raft import RaftHandlers
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.dispatch import Route
 from pymq.wire.headers.admin import (
@@ -188,6 +189,7 @@ def broker_routes(h: Handlers) -> list[Route]:
         Route(Code.PYMQ_CHANGE_RAFT_GROUP, None, h.raft_group.change, access.CHANGE_BROKER),
         Route(Code.PYMQ_LIST_LOG_DIGESTS, None, h.log_copy.digests, access.PEERS),
         Route(Code.PYMQ_READ_LOG, None, h.log_copy.read, access.PEERS),
+        *raft_routes(h.raft),
         # -- Operators: users and what they may do
         Route(Code.AUTH_CREATE_USER, UserHeader, h.auth.create_user, access.CHANGE_BROKER),
         Route(Code.AUTH_UPDATE_USER, UserHeader, h.auth.update_user, access.CHANGE_BROKER),
@@ -201,4 +203,13 @@ def broker_routes(h: Handlers) -> list[Route]:
         Route(Code.AUTH_LIST_ACL, ListAclsHeader, h.auth.list_acls, access.SEE_BROKER),
         # -- Filter servers
         Route(Code.REGISTER_FILTER_SERVER, RegisterFilterServerHeader, h.filter_servers.register, access.PEERS),
+    ]
+
+
+def raft_routes(raft: RaftHandlers) -> list[Route]:
+    """Return the rows of a Raft group's members, which are answered while the broker changes its role as well."""
+    return [
+        Route(Code.PYMQ_RAFT_MESSAGE, None, raft.message, access.PEERS),
+        Route(Code.PYMQ_RAFT_APPEND, None, raft.log_bytes, access.PEERS),
+        Route(Code.PYMQ_RAFT_NODE, None, raft.node, access.PEERS),
     ]

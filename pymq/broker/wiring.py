@@ -16,10 +16,11 @@ from pymq.broker.handlers.locks import LockHandlers
 from pymq.broker.handlers.log_copy import LogCopyHandlers
 from pymq.broker.handlers.offsets import OffsetHandlers
 from pymq.broker.handlers.query import QueryHandlers
+from pymq.broker.handlers.raft import RaftHandlers
 from pymq.broker.handlers.raft_group import RaftGroupHandlers
 from pymq.broker.handlers.refused import REFUSED_CODES
 from pymq.broker.handlers.relay import RelayHandlers
-from pymq.broker.handlers.replicas import MasterReplicaHandlers, SlaveReplicaHandlers
+from pymq.broker.handlers.replicas import LeaderReplicaHandlers, MasterReplicaHandlers, SlaveReplicaHandlers
 from pymq.broker.handlers.replication_status import ReplicationStatusHandlers
 from pymq.broker.handlers.resets import ResetHandlers
 from pymq.broker.handlers.role_change import RoleChangeHandlers
@@ -29,6 +30,7 @@ from pymq.broker.handlers.timers import TimerHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
 from pymq.broker.handlers.transactions import TransactionHandlers
 from pymq.broker.parts import BrokerParts
+from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.side import MasterSide
 from pymq.broker.replication.roles.promotion import RoleRequests
 from pymq.broker.replication.roles.write_fence import routes_with_fence
@@ -202,6 +204,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
         ),
         raft_group=RaftGroupHandlers(lambda: parts.raft),
         log_copy=LogCopyHandlers(config=config, store=store),
+        raft=RaftHandlers(parts.raft_node, config.broker_name),
         filter_servers=FilterServerHandlers(config=config, filter_servers=metadata.filter_servers),
         auth=AuthHandlers(config=config, auth=metadata.auth),
     )
@@ -210,6 +213,8 @@ def make_handlers(parts: BrokerParts) -> Handlers:
 def _replica_handlers(parts: BrokerParts) -> ReplicaHandlers:
     if not isinstance(parts.side, MasterSide):
         return SlaveReplicaHandlers(parts.config)
+    if not isinstance(parts.side.ha_service, HaService):
+        return LeaderReplicaHandlers(parts.config, parts.side.table_requests)
     tail_recovery = parts.replication.tail_recovery
     return MasterReplicaHandlers(
         config=parts.config,

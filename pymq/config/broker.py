@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pymq.config.base import ORIGIN_DEFAULT, setting
+from pymq.config.raft import ENABLED_KEY as RAFT_KEY
+from pymq.config.raft import GROUP_KEY, PEERS_KEY, PREFERRED_KEY, SELF_KEY, RaftConfig
 from pymq.config.replication import check_replication
 from pymq.config.security import AUTH_FILE_NAME, check_security
 from pymq.config.server import ServerConfig
@@ -30,7 +32,7 @@ TRUNCATION_MAX_BYTES = 64 * MIB
 
 
 @dataclass
-class BrokerConfig(ServerConfig):
+class BrokerConfig(RaftConfig, ServerConfig):
     """The configuration of one broker. Attributes carry units; each row starts with its key in ``broker.conf``."""
 
     # fmt: off
@@ -189,9 +191,8 @@ class BrokerConfig(ServerConfig):
         ),
         **dict.fromkeys(
             """totalReplicas enableControllerMode
-            controllerAddr enableDLegerCommitLog dLegerGroup dLegerPeers dLegerSelfId enableSlaveActingMaster
-            traceOn storePathCommitLog rocketmqHome filterServerNums enableCompaction storeType
-            checkCRCOnRecover""".split(),
+            controllerAddr enableSlaveActingMaster traceOn storePathCommitLog rocketmqHome filterServerNums
+            enableCompaction storeType checkCRCOnRecover""".split(),
             _LATER,
         ),
         **dict.fromkeys(
@@ -211,6 +212,7 @@ class BrokerConfig(ServerConfig):
         **dict.fromkeys(("brokerName", "brokerClusterName", "brokerId"), "other brokers and clients know it by that"),
         **dict.fromkeys(("bindAddress", "listenPort", "haListenPort", "fastListenPort"), "it listens there"),
         **dict.fromkeys(("brokerIP1", "brokerIP2"), "message ids and other servers' memory of this broker contain it"),
+        **dict.fromkeys((RAFT_KEY, GROUP_KEY, PEERS_KEY, SELF_KEY, PREFERRED_KEY), "its Raft group knows it by that"),
         "storePathRootDir": "its files are open there",
         **dict.fromkeys(
             """namesrvAddr fetchNamesrvAddrByAddressServer rmqAddressServerDomain rmqAddressServerSubGroup

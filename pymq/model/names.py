@@ -22,6 +22,7 @@ TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
+RAFT_TOPIC = "rmq_sys_raft"  # of what the members of a Raft group tell each other in the log
 REPAIR_TOPIC = "PYMQ_REPAIR"  # of blank records, which stand for lost ones
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 REPLY_SUFFIX = "_REPLY_TOPIC"
@@ -38,6 +39,7 @@ SEND_FORBIDDEN_TOPICS = frozenset(
         SELF_TEST_TOPIC,
         OFFSET_MOVED_TOPIC,
         TIMER_TOPIC,
+        RAFT_TOPIC,
     }
 )
 # Records that no message id shows through another topic: they are not for consumers yet, or never.

@@ -205,9 +205,7 @@ class RemotingClient:
             raise ClosedError(f"no request to {address}: {self._closed_text}")
         task = self._connecting.get(address)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._open(address))
-            self._connecting[address] = task
-            task.add_done_callback(lambda done: self._connect_ended(address, done))
+            task = self._begin_connecting(address)
         try:
             async with asyncio.timeout(timeout_s):
                 return await asyncio.shield(task)
@@ -218,6 +216,12 @@ class RemotingClient:
             if task.cancelled() and self._closed:
                 raise ClosedError(f"no request to {address}: {self._closed_text}") from None
             raise
+
+    def _begin_connecting(self, address: str) -> asyncio.Task[_Connection]:
+        task = asyncio.get_running_loop().create_task(self._open(address))
+        self._connecting[address] = task
+        task.add_done_callback(lambda done: self._connect_ended(address, done))
+        return task
 
     def _connect_ended(self, address: str, task: asyncio.Task[_Connection]) -> None:
         del self._connecting[address]
@@ -393,6 +397,12 @@ class _Connection(asyncio.Protocol):
         self._flush()
         if self._transport is not None:
             self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Closes at once, without what is queued."""
+        self._reason = reason
+        if self._transport is not None:
+            self._transport.abort()
 
     def release(self) -> None:
         """In a forked child: gives up this process's share of the socket."""

@@ -119,7 +119,7 @@ class MessageStore(StoreReader):
         self.stage_many = self._appender.stage_many
         self.stage_inner = self._appender.stage_inner
         self.set_queue_kind = queues.set_kind
-        self.commit = self._appender.commit
+        self.commit, self.drop_staged = self._appender.commit, self._appender.drop_staged
         self.confirm = self._appender.confirm
         self._housekeeping = Housekeeping(
             log=log, queues=queues, index=index, digests=self._digests, appender=self._appender,

@@ -158,6 +158,9 @@ class RequestCode:
     PYMQ_LIST_LOG_DIGESTS: Final = 9105
     PYMQ_READ_LOG: Final = 9106
     PYMQ_PLAN_BROKER_CONFIG: Final = 9110
+    PYMQ_RAFT_MESSAGE: Final = 9120
+    PYMQ_RAFT_APPEND: Final = 9121
+    PYMQ_RAFT_NODE: Final = 9122
     PYMQ_CHANGE_RAFT_GROUP: Final = 9130
 
 

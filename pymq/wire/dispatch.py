@@ -28,6 +28,7 @@ LARGE_BODY_CODES = frozenset(
         RequestCode.SEND_REPLY_MESSAGE_V2,
         RequestCode.CONSUME_MESSAGE_DIRECTLY,
         RequestCode.REGISTER_BROKER,
+        RequestCode.PYMQ_RAFT_APPEND,
     }
 )
 

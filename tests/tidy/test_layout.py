@@ -15,6 +15,7 @@ OTHERS = {
     "pymq/broker/fast/pull_header.py": "wire frames",
     "pymq/broker/fast/send.py": "wire frames",
     "pymq/broker/fast/signed_header.py": "wire frames",
+    "pymq/broker/raft/peers.py": "length of an envelope before log bytes",
     "pymq/client/send_frames.py": "wire frames",
     "pymq/filter/java_numbers.py": "bits of a double",
     "pymq/filterserver/work.py": "frames between a filter server and its workers",

@@ -24,6 +24,8 @@ FILE_SEAM = (
 COMPOSITION_ROOTS = (
     "pymq/broker/broker.py",
     "pymq/broker/awaiting.py",
+    "pymq/broker/farewell.py",
+    "pymq/broker/raft/hosting.py",
     "pymq/broker/upkeep/jobs.py",
     "pymq/namesrv/server.py",
 )

@@ -19,6 +19,7 @@ from pymq.broker.handlers.offsets import OffsetHandlers
 from pymq.broker.handlers.pop import PopHandlers
 from pymq.broker.handlers.pull import PullHandlers
 from pymq.broker.handlers.query import QueryHandlers
+from pymq.broker.handlers.raft import RaftHandlers
 from pymq.broker.handlers.raft_group import RaftGroupHandlers
 from pymq.broker.handlers.relay import RelayHandlers
 from pymq.broker.handlers.replication_status import ReplicationStatusHandlers
@@ -73,5 +74,6 @@ class Handlers:
     role_change: RoleChangeHandlers
     raft_group: RaftGroupHandlers
     log_copy: LogCopyHandlers
+    raft: RaftHandlers
     filter_servers: FilterServerHandlers
     auth: AuthHandlers

@@ -134,14 +134,39 @@ class MasterReplicaHandlers:
 
     def copy_metadata(self, request: Command, header: None, peer: Peer) -> Reply | None:
         """Answer with the tables that differ from the slave's, now or once there is one."""
-        try:
-            asked = decode_json(request.body, MetadataVersions)
-        except JsonError as error:
-            raise Refusal(
-                ResponseCode.SYSTEM_ERROR, f"the body is no table of versions: {error}; send the names and versions"
-            ) from error
+        asked = _asked_versions(request)
         wait_ms = asked.wait_ms if self._known_peers.is_known(asked.slave) else 0  # strangers hold no place
         return self._table_requests.ask(asked.slave, asked.versions, wait_ms, request, peer)
+
+
+class LeaderReplicaHandlers:
+    """Answers the followers of a Raft group's leader. Slaves of a plain group can't join it."""
+
+    def __init__(self, config: BrokerConfig, table_requests: TableRequests) -> None:
+        self._config = config
+        self._table_requests = table_requests
+
+    def join(self, command: Command, header: None, peer: Peer) -> Reply:
+        """Refuse: members of a Raft group get the log as its nodes."""
+        raise Refusal(
+            ResponseCode.SYSTEM_ERROR,
+            f"{self._config.broker_name} is a Raft group, a slave can't join it: start that broker with "
+            "enableDLegerCommitLog=true and its id in dLegerPeers",
+        )
+
+    def copy_metadata(self, request: Command, header: None, peer: Peer) -> Reply | None:
+        """Answer as a master does."""
+        asked = _asked_versions(request)
+        return self._table_requests.ask(asked.slave, asked.versions, asked.wait_ms, request, peer)
+
+
+def _asked_versions(request: Command) -> MetadataVersions:
+    try:
+        return decode_json(request.body, MetadataVersions)
+    except JsonError as error:
+        raise Refusal(
+            ResponseCode.SYSTEM_ERROR, f"the body is no table of versions: {error}; send the names and versions"
+        ) from error
 
 
 class SlaveReplicaHandlers:

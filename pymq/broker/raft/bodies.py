@@ -112,10 +112,25 @@ def founding_id(first: Membership) -> bytes:
     return blake2b(msgspec.json.encode(first), digest_size=32, person=b"PyMQ Raft group").digest()
 
 
+def public_id(founded: bytes) -> str:
+    """Return a name of the group with this founding id, in hex, which gives the founding id away to nobody."""
+    return blake2b(founded, digest_size=16, person=b"PyMQ Raft name").hexdigest()
+
+
 def encode_message(
-    message: Message, *, cluster: str, group: str, session: str, number: int, founded: bytes | None
+    message: Message,
+    *,
+    cluster: str,
+    group: str,
+    session: str,
+    number: int,
+    founded: bytes | None,
+    data: bytes | memoryview = b"",
 ) -> bytes:
-    """Return the body for a message. ``founded``: the group's founding id, None while the sender knows none."""
+    """Return the body for a message. ``founded``: the group's founding id, None while the sender knows none.
+
+    ``data``: the bytes of the log that go with an AppendRequest; the proof covers them.
+    """
     envelope = Envelope(
         cluster=cluster,
         group=group,
@@ -125,21 +140,25 @@ def encode_message(
         message=msgspec.Raw(msgspec.json.encode(message)),
     )
     if founded is not None:
-        envelope = msgspec.structs.replace(envelope, proof=prove(envelope, founded))
+        envelope = msgspec.structs.replace(envelope, proof=prove(envelope, founded, data))
     return msgspec.json.encode(envelope)
 
 
-def prove(envelope: Envelope, founded: bytes) -> str:
-    """Return the proof, in hex, that belongs to an envelope in the group with this founding id."""
+def prove(envelope: Envelope, founded: bytes, data: bytes | memoryview = b"") -> str:
+    """Return the proof, in hex, that belongs to an envelope, and the log bytes with it, in the group with this
+    founding id.
+    """
     head = msgspec.json.encode(
         (envelope.version, envelope.cluster, envelope.group, envelope.session, envelope.number, envelope.kind)
     )
-    return hmac.new(founded, _LABEL + head + bytes(envelope.message), sha256).hexdigest()
+    proof = hmac.new(founded, _LABEL + head + bytes(envelope.message), sha256)
+    proof.update(data)
+    return proof.hexdigest()
 
 
-def is_proven(envelope: Envelope, founded: bytes) -> bool:
+def is_proven(envelope: Envelope, founded: bytes, data: bytes | memoryview = b"") -> bool:
     """Return True when the envelope's proof is right. The comparison takes as long for any wrong one."""
-    return hmac.compare_digest(envelope.proof, prove(envelope, founded))
+    return hmac.compare_digest(envelope.proof, prove(envelope, founded, data))
 
 
 def decode_envelope(body: bytes | memoryview) -> Envelope:

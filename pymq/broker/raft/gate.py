@@ -77,8 +77,9 @@ class MessageGate:
         self._cluster = cluster
         self._group = group
         self._node_id = node_id
-        self._session = f"{rng.getrandbits(SESSION_BITS):016x}"
-        self._number = 0
+        # Messages and log bytes go over connections of their own, so each have a session: none overtakes the other.
+        self._sessions = {has_data: f"{rng.getrandbits(SESSION_BITS):016x}" for has_data in (False, True)}
+        self._numbers = dict.fromkeys(self._sessions, 0)
         self._heard: OrderedDict[Replica, OrderedDict[str, _Window]] = OrderedDict()
         # The group's founding id, from the first membership that the core knows: set before the core's messages are
         # encoded, and after it took one.
@@ -87,24 +88,29 @@ class MessageGate:
         self.hosts: Mapping[str, Collection[str]] = {}
         self.refused_count = dict.fromkeys(REASONS, 0)
 
-    def encode(self, message: Message) -> bytes:
-        """Return the body for a message of this node."""
-        self._number += 1
+    def encode(self, message: Message, data: bytes | memoryview = b"") -> bytes:
+        """Return the body for a message of this node, with the proof for it and for the log bytes that go with it."""
+        has_data = len(data) > 0
+        self._numbers[has_data] += 1
         return encode_message(
             message,
             cluster=self._cluster,
             group=self._group,
-            session=self._session,
-            number=self._number,
+            session=self._sessions[has_data],
+            number=self._numbers[has_data],
             founded=self.founded,
+            data=data,
         )
 
-    def take(self, body: bytes | memoryview, host: str) -> Message | Refused:
-        """Return the message in a body that came from ``host`` (an IP address), or why it is refused."""
+    def take(self, body: bytes | memoryview, host: str, data: bytes | memoryview = b"") -> Message | Refused:
+        """Return the message in a body that came from ``host`` (an IP address), or why it is refused.
+
+        ``data``: the log bytes that came with it.
+        """
         try:
             envelope = decode_envelope(body)
             refused = self._foreign(envelope)
-            taken = refused or self._checked(envelope, decode_message(envelope), host)
+            taken = refused or self._checked(envelope, decode_message(envelope), host, data)
         except BodyError as error:
             taken = Refused(FORMAT, f"a message from {host}: {error}")
         if isinstance(taken, Refused):
@@ -124,7 +130,7 @@ class MessageGate:
                 )
         return None
 
-    def _checked(self, envelope: Envelope, message: Message, host: str) -> Message | Refused:
+    def _checked(self, envelope: Envelope, message: Message, host: str, data: bytes | memoryview) -> Message | Refused:
         sender = message.sender
         what = f"{envelope.kind} of {sender.node_id} (disk {sender.disk_id}) from {host}"
         if message.to.node_id != self._node_id:
@@ -139,7 +145,7 @@ class MessageGate:
             return message
         if not envelope.proof and envelope.kind in _UNPROVEN:
             return message
-        if not is_proven(envelope, self.founded):
+        if not is_proven(envelope, self.founded, data):
             return Refused(
                 PROOF,
                 f"{what} does not prove that it knows the founding id of {self._group}: it is another group's of this "

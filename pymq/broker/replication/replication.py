@@ -6,6 +6,9 @@ import random
 from collections.abc import Callable
 
 from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.raft.group import RaftGroup
+from pymq.broker.raft.group_epochs import GroupEpochFile
+from pymq.broker.raft.majority import MajorityMode, Replicas
 from pymq.broker.replication.epoch_file import EpochFile
 from pymq.broker.replication.log_proof import OwnLog
 from pymq.broker.replication.master.ha_service import HaService
@@ -40,19 +43,23 @@ class Replication:
         network: Network,
         store: MessageStore,
         metadata: Metadata,
-        slaves: HaService | NoSlaves,
+        slaves: HaService | NoSlaves | Replicas,
         files: Files,
         change_role: ChangeRole,
         on_master_role: Callable[[str], None],
         known_peers: KnownPeers,
+        raft: RaftGroup | None = None,
     ) -> None:
         """``on_master_role`` hears what kind of master the group has, each time one is seen."""
         self.known_peers = known_peers
-        self.epoch_file = EpochFile(epoch_table(files, config.store_path_root_dir), rng)
+        table = epoch_table(files, config.store_path_root_dir)
+        self.epoch_file = EpochFile(table, rng) if raft is None else GroupEpochFile(table, rng, raft.history_of)
         proof = MemberProof(network, lambda: self.epoch_file.history, lambda: _own_log(store))
         self.group_probe = GroupProbe(network, config.broker_name, known_peers.note_listed, proof.check)
         self.master_role = SeenMasterRole(role.master_role, on_master_role)
         self.sync_mode = SyncMode(config=config, store=store, role=role, slaves=slaves)
+        if raft is not None:
+            self.sync_mode = MajorityMode(raft, config=config, store=store, role=role, slaves=slaves)
         self.write_fence = WriteFence(store, metadata.cursors, metadata.pending_offsets, clock)
         self.tail_recovery = TailRecovery(
             config=config,

@@ -136,7 +136,7 @@ def test_numbers_in_any_order_are_taken_once_each() -> None:
 def test_a_great_step_of_numbers_is_taken() -> None:
     ours, theirs = gate(), gate("n0")
     early = theirs.encode(VOTE)
-    theirs._number = 1 << 61
+    theirs._numbers[False] = 1 << 61
     assert ours.take(theirs.encode(VOTE), "10.0.0.1") == VOTE
     assert reason(ours.take(early, "10.0.0.1")) == "replayed"
 

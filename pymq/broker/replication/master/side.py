@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pymq.broker.messages.messages import Messages
 from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.pop.parts import PopParts
+from pymq.broker.raft.majority import Replicas
 from pymq.broker.replication.master.found_topics import make_found_topics
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.table_requests import TableRequests
@@ -38,7 +39,7 @@ class MasterSide:
         messages: Messages,
         pop: PopParts,
         replication: Replication,
-        ha_service: HaService,
+        ha_service: HaService | Replicas,
         tables: Sequence[ReplicatedTable],
         schedule_turn_end: Callable[[], None],
     ) -> None:

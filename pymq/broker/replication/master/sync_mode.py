@@ -179,6 +179,9 @@ class SyncMode:
                 f"{config.in_sync_replicas}), but has {count}: nothing is stored. Start slaves, or allow less with "
                 "enableAutoInSyncReplicas=true or brokerRole=ASYNC_MASTER"
             )
+        return self._too_much()
+
+    def _too_much(self) -> tuple[tuple[object, ...], str] | None:
         waiting = self._store.unconfirmed_bytes
         if waiting >= UNCONFIRMED_BYTES_MAX:
             return ("too much",), (

@@ -138,6 +138,9 @@ SERVED: Final = frozenset(
         RequestCode.PYMQ_CHANGE_RAFT_GROUP,
         RequestCode.PYMQ_LIST_LOG_DIGESTS,
         RequestCode.PYMQ_READ_LOG,
+        RequestCode.PYMQ_RAFT_MESSAGE,
+        RequestCode.PYMQ_RAFT_APPEND,
+        RequestCode.PYMQ_RAFT_NODE,
         RequestCode.PYMQ_PLAN_BROKER_CONFIG,
     }
 )

@@ -1,0 +1,84 @@
+"""Founders: asks the other nodes of an unfounded group what they are, until the group can be founded or joined."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from pymq.broker.raft.founding import Decision, NodeReport, Verdict, decide
+from pymq.broker.raft.members import GroupSettings
+from pymq.clock import Clock
+from pymq.model.fastjson import JsonError
+from pymq.model.strict_json import decode_json
+from pymq.store.store import MessageStore
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command, request
+from pymq.wire.streams import Network
+
+log = logging.getLogger(__name__)
+
+ASK_PERIOD_MS = 500
+ASK_TIMEOUT_MS = 2000
+TAIL_BYTES = 4096  # of a log's end, whose digests are compared
+
+
+class Founders:
+    """One node's view of a group that it is in no membership of. Call :meth:`tick` several times a second."""
+
+    def __init__(
+        self, group: GroupSettings, *, network: Network, clock: Clock, own_report: Callable[[], NodeReport]
+    ) -> None:
+        self._group = group
+        self._network = network
+        self._clock = clock
+        self._own_report = own_report
+        self._reports: dict[str, NodeReport] = {}
+        self._next_ms = clock.monotonic_ms()
+        self.decision = Decision(Verdict.WAIT, "no node was asked yet")
+
+    @property
+    def may_found(self) -> bool:
+        """True when this node may ask for the promises of a founding, and give its own."""
+        return self.decision.verdict is Verdict.FOUND
+
+    def tick(self) -> None:
+        """Ask all others when it is time, and decide with what they said last."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + ASK_PERIOD_MS
+        for member in self._group.others:
+            ask = request(RequestCode.PYMQ_RAFT_NODE)
+            self._network.ask(member.address, ask, partial(self._answered, member.node), ASK_TIMEOUT_MS)
+        decision = decide(self._group, {**self._reports, self._group.self_id: self._own_report()})
+        if decision != self.decision:
+            self.decision = decision
+            level = logging.ERROR if decision.verdict is Verdict.REFUSE else logging.INFO
+            log.log(level, "%s of group %s: %s %s", self._group.self_id, self._group.name, decision.verdict.value,
+                    decision.why)  # fmt: skip
+
+    def _answered(self, node: str, answer: Command | str) -> None:
+        self._reports.pop(node, None)
+        if isinstance(answer, str) or answer.code != ResponseCode.SUCCESS:
+            return
+        try:
+            self._reports[node] = decode_json(answer.body, NodeReport)
+        except JsonError as error:
+            log.warning("what %s says about itself can't be read: %s", node, error)
+
+
+def with_log(report: NodeReport, store: MessageStore) -> NodeReport:
+    """Return the report with the range of an open store's log, and a digest of its end within one segment."""
+    start, end = store.physical_min_offset, store.physical_max_offset
+    segment = max(end - 1, 0) // report.segment_size_bytes * report.segment_size_bytes
+    tail_bytes = min(TAIL_BYTES, end - max(start, segment))
+    digest = store.tail_digest(end, tail_bytes) if tail_bytes else ""
+    return report._replace(log_start=start, log_end=end, tail_digest=digest)
+
+
+def encode_report(report: NodeReport) -> bytes:
+    """Return the body of an answer to request 9122."""
+    return msgspec.json.encode(report)

@@ -1,0 +1,494 @@
+"""RaftGroup: a broker's place in its Raft group: the driver, fed once a turn, and the role that the broker takes by it.
+
+Everything that comes in (messages, ticks, the log's new end, finished syncs) waits for the end of the broker's turn,
+behind the turn's commit. So the driver never meets a record that is staged, and loses no leadership in the middle of a
+turn. It outlives the broker's parts: while they are closed for a change of role, votes and heartbeats go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+from pymq.broker.raft.bodies import founding_id, public_id
+from pymq.broker.raft.broker_log import BrokerLog
+from pymq.broker.raft.driver import TICK_MS, RaftDriver
+from pymq.broker.raft.founders import Founders, with_log
+from pymq.broker.raft.founding import NodeReport, Verdict, epochs_of, start_of
+from pymq.broker.raft.gate import MessageGate, Refused
+from pymq.broker.raft.group_epochs import group_history
+from pymq.broker.raft.group_status import follower_states
+from pymq.broker.raft.incoming import check_bytes
+from pymq.broker.raft.leader_watch import LeaderWatch
+from pymq.broker.raft.majority import Replicas
+from pymq.broker.raft.members import GroupSettings
+from pymq.broker.raft.outgoing import Part
+from pymq.broker.raft.peers import LENGTH, Peers
+from pymq.broker.raft.state_files import RaftStateFile
+from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.config.values import SYNC_FLUSH
+from pymq.errors import ProtocolViolation, RaftRefusedError, StoreError
+from pymq.model.route import MASTER_ID
+from pymq.raft.core import ELECTION_TICKS, ReadAnswer
+from pymq.raft.core import Role as RaftRole
+from pymq.raft.messages import AppendRequest, FoundRequest, Message, Snapshot
+from pymq.raft.node import RaftNode
+from pymq.raft.state import Membership, Replica
+from pymq.store.store import Follower, MessageStore
+from pymq.wire.bodies_replication import SlaveState
+
+log = logging.getLogger(__name__)
+
+INBOX_COUNT_MAX = 1024  # messages of one turn; beyond, they are dropped and come again
+PROBLEMS_MAX = 16
+
+
+class OpenParts(Protocol):
+    """The parts of :class:`pymq.broker.parts.BrokerParts` that a group needs."""
+
+    @property
+    def role(self) -> Role: ...
+    @property
+    def store(self) -> MessageStore: ...
+
+
+class RaftGroup:
+    """One broker's node. One thread calls everything. :meth:`attach` comes first."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        rng: random.Random,
+        gate: MessageGate,
+        peers: Peers,
+        founders: Callable[[Callable[[], NodeReport]], Founders],
+        state_file: RaftStateFile,
+        broker_log: Callable[[Callable[[int], None]], BrokerLog],
+        change_role: ChangeRole,
+        is_changing: Callable[[], bool],
+        on_serve: Callable[[], None],
+        was_master: bool,
+    ) -> None:
+        """``change_role`` and ``is_changing`` are the role switch's. ``on_serve`` has the parts serve: all that their
+        log had when they were opened is confirmed. ``was_master``: of the plain group, at the last stop.
+        """
+        self.settings = settings
+        self.gate = gate
+        self.peers = peers
+        self.driver: RaftDriver | None = None
+        self.replicas = Replicas(self)
+        self.watch = LeaderWatch(settings.name, clock)
+        self._config = config
+        self._clock = clock
+        self._rng = rng
+        self._state_file = state_file
+        self._log = broker_log(self._truncate)
+        self._change_role = change_role
+        self._is_changing = is_changing
+        self._on_serve = on_serve
+        self._was_master = was_master
+        self._founders = founders(self.node_report)
+        self._inbox: list[Message | Part] = []
+        self._is_tick_due = False
+        self._parts: OpenParts | None = None
+        self._follower: Follower | None = None
+        self._commit: Callable[[], None] = lambda: None
+        self._check_writes: Callable[[], None] = lambda: None
+        self._opened_term: int | None = None  # for which the parts are a leader's
+        self._asked_term: int | None = None  # for which the next parts are to be
+        self._opened_end = 0
+        self._has_begun_term = False
+        self._is_serving = False
+        self._truncate_to: int | None = None
+        self._confirm_listeners: list[Callable[[int], None]] = []
+        self._problems: dict[str, None] = {}
+        self._start_history = EpochHistory()
+        self._is_turning = False
+        self._when_deposed: Callable[[], None] = lambda: None
+        peers.next_part = lambda to: self.driver.next_part(to) if self.driver is not None else None
+
+    # -- what it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def node(self) -> RaftNode:
+        """The core. The driver must have begun."""
+        return self._driver.node
+
+    @property
+    def _driver(self) -> RaftDriver:
+        assert self.driver is not None
+        return self.driver
+
+    @property
+    def confirm_offset(self) -> int:
+        return self.node.confirm_offset if self.driver is not None else 0
+
+    @property
+    def voter_count(self) -> int:
+        return len(self.node.membership.voters) if self.driver is not None else len(self.settings.members)
+
+    @property
+    def may_write(self) -> bool:
+        """Return True while this broker, as the leader, takes records."""
+        return not self.why_no_writes
+
+    @property
+    def why_no_writes(self) -> str:
+        """Why this broker takes no records now; empty when it does."""
+        driver = self.driver
+        if driver is not None and driver.may_write and self._opened_term == driver.node.term:
+            return ""
+        return f"{self.settings.name}: {self._what_it_is()}: nothing is stored, send again in a moment"
+
+    def _what_it_is(self) -> str:
+        if self.driver is None:
+            return "the broker starts"
+        node = self.node
+        if self.driver.is_held:
+            return self.driver.problem
+        if not node.membership.replicas:
+            return f"the Raft group is not founded ({self._founders.decision.why})"
+        if node.leadership is not None and node.leadership.transfer_target is not None:
+            return f"leadership goes to {node.leadership.transfer_target.node_id}"
+        if node.leadership is not None:
+            return f"{node.replica.node_id} becomes the leader of term {node.term}"
+        leader = f"the leader is {node.leader.node_id}" if node.leader is not None else "no leader is known"
+        return f"{node.replica.node_id} is no leader in term {node.term}, {leader}"
+
+    @property
+    def leader_address(self) -> str:
+        """Where the leader takes requests, if it is another node and known; else empty."""
+        leader = self.node.leader if self.driver is not None else None
+        return "" if leader is None else self.peers.address_of(leader.node_id)
+
+    def problems(self) -> list[str]:
+        """Return what an operator should know now."""
+        if self.driver is None or self.node.log.memberships:
+            return list(self._problems)
+        return [f"the Raft group is not founded: {self._founders.decision.why}", *self._problems]
+
+    def follower_states(self) -> list[SlaveState]:
+        """Return the followers of this leader, as a master's slaves."""
+        return follower_states(self.node, self.settings) if self.driver is not None else []
+
+    def history_of(self, before: EpochHistory) -> EpochHistory:
+        """Return the epoch history of the log, for a file that has ``before``."""
+        if self.driver is None or self.gate.founded is None:
+            return before
+        view = self.node.log
+        founded_epoch = view.position(view.memberships[0].end).epoch
+        return group_history(before, view.epochs, founded_epoch, self.gate.founded)
+
+    # -- the broker's parts ------------------------------------------------------------------------------------------
+
+    def attach(
+        self,
+        parts: OpenParts,
+        *,
+        follower: Follower | None,
+        history: EpochHistory,
+        commit: Callable[[], None],
+        request_sync: Callable[[], None],
+        check_writes: Callable[[], None],
+    ) -> None:
+        """Use these parts, which are open, from now on. ``follower`` is None in a leader's parts.
+
+        ``commit`` commits what is staged, ``check_writes`` opens or closes the store to writes. Raises StoreError when
+        the log is not as the node knows it.
+        """
+        self._parts, self._follower, self._commit, self._check_writes = parts, follower, commit, check_writes
+        store = parts.store
+        self._log.attach(store, follower, request_sync)
+        if self.driver is None:
+            self._start_history = history
+            self._begin(store)
+        end, known_end = store.physical_max_offset, self.node.log.end
+        if end > known_end or (end < known_end and not self._driver.is_held):
+            raise StoreError(
+                f"the log ends at {end}, the Raft node knows it up to {known_end}: start the broker again; it compares "
+                "its log with the leader's"
+            )
+        self._truncate_to = None
+        self._opened_term = self._asked_term if parts.role.is_master else None
+        self._opened_end = end
+        self._has_begun_term = self._is_serving = False
+
+    def detach(self) -> None:
+        """Use no parts: they are about to be closed. What they staged is committed."""
+        self._note_log()
+        self._parts = self._follower = None
+        self._commit = self._check_writes = lambda: None
+        self._opened_term = None
+        self._is_serving = False
+        self._log.detach()
+
+    def _begin(self, store: MessageStore) -> None:
+        end = store.physical_max_offset
+        state = self._state_file.open(self.settings.self_id, end)
+        if not state.is_founded and not state.epochs:
+            state = state.__class__(state.replica, state.term, state.vote, state.promised, 0,
+                                    epochs_of(self._start_history))  # fmt: skip
+        nodes = tuple(member.node for member in self.settings.members)
+        node = RaftNode(state, store.physical_min_offset, end, nodes, self._rng)
+        self.driver = RaftDriver(
+            node,
+            log=self._log,
+            state_file=self._state_file,
+            connections=self,
+            owner=self,
+            waits_for_sync=self._config.flush_disk_type == SYNC_FLUSH,
+            now_ms=self._now_ms(),
+        )
+        self._note_founded()
+        log.info("Raft node %s (disk %s) of %s begins in term %d as %s", *node.replica, self.settings.name, node.term,
+                 start_of(state).value)  # fmt: skip
+
+    # -- what comes in -----------------------------------------------------------------------------------------------
+
+    def take_message(self, body: bytes | memoryview, host: str) -> None:
+        """Take the body of a request 9120 from ``host`` (an IP address)."""
+        self._admit(self.gate.take(body, host), None)
+
+    def take_bytes(self, body: bytes | memoryview, host: str) -> None:
+        """Take the body of a request 9121: a message with bytes of the log. Raises ProtocolViolation."""
+        if len(body) < LENGTH.size:
+            raise ProtocolViolation("raft-size", f"a body of {len(body)} bytes, at least {LENGTH.size} are its length")
+        behind = LENGTH.size + LENGTH.unpack_from(body)[0]
+        data = body[behind:]
+        self._admit(self.gate.take(body[LENGTH.size : behind], host, data), data)
+
+    def _admit(self, taken: Message | Refused, data: bytes | memoryview | None) -> None:
+        if isinstance(taken, Refused):
+            self._note_problem(taken.text)
+            return
+        self.peers.note_heard(taken.sender.node_id)
+        if len(self._inbox) >= INBOX_COUNT_MAX or self.driver is None:
+            return
+        if data is None:
+            self._inbox.append(taken)
+        elif isinstance(taken, AppendRequest):
+            check_bytes(taken, data)
+            self._inbox.append(Part(taken, bytes(data)))
+
+    def tick(self) -> None:
+        """Have the driver look at the clock, at the end of this turn. Call it every TICK_MS."""
+        self._is_tick_due = True
+        self.peers.tick()
+
+    def end_turn(self) -> None:
+        """Let the node take what this turn brought. The turn's records are committed."""
+        driver = self.driver
+        if driver is None or self._is_turning:
+            return
+        self._is_turning = True
+        try:
+            self._note_log()
+            inbox, self._inbox = self._inbox, []
+            for message in inbox:
+                self.watch.on_message(message.request if isinstance(message, Part) else message)
+                if isinstance(message, Part):
+                    driver.take_part(message)
+                elif not isinstance(message, FoundRequest) or self._may_found:
+                    driver.take(message)
+                    self._note_founded()
+                self.watch.look(driver.node)
+            if self._is_tick_due:
+                self._is_tick_due = False
+                self._tick(driver)
+            self.watch.look(driver.node)
+            self._follow_node()
+            self._check_writes()
+            self.peers.pump()
+        finally:
+            self._is_turning = False
+
+    def _tick(self, driver: RaftDriver) -> None:
+        if not self.node.log.memberships:
+            self._founders.tick()
+        if self.node.log.memberships or self._may_found or self._founders.decision.verdict is Verdict.JOIN:
+            driver.poll(self._now_ms())
+            self._note_founded()
+        self._release()
+
+    @property
+    def _may_found(self) -> bool:
+        return bool(self.node.log.memberships) or self._founders.may_found
+
+    def _now_ms(self) -> int:
+        """The time in whole ticks: the job that ticks is never exactly on time."""
+        return round(self._clock.monotonic_ms() / TICK_MS) * TICK_MS
+
+    def _note_log(self) -> None:
+        """Tell the driver how far log and disk have come."""
+        driver, parts = self.driver, self._parts
+        if driver is None or parts is None:
+            return
+        view, store = driver.node.log, parts.store
+        if store.physical_max_offset > view.end and self._follower is None:
+            driver.appended(store.physical_max_offset)
+        if store.synced_offset > view.synced_end:
+            driver.synced(store.synced_offset, view.truncation_count)
+
+    def _release(self) -> None:
+        """Tell the driver what the store has deleted."""
+        parts, driver = self._parts, self.driver
+        if parts is not None and driver is not None:
+            begin = parts.store.physical_min_offset
+            if driver.node.log.begin < begin <= driver.node.confirm_offset:
+                driver.released(begin)
+
+    def _note_founded(self) -> None:
+        if self.gate.founded is None and self.node.log.memberships:
+            self.gate.founded = founding_id(self.node.log.memberships[0].membership)
+
+    # -- the role that follows ---------------------------------------------------------------------------------------
+
+    def _follow_node(self) -> None:
+        """Have the broker take the node's role, and serve once all that it had is confirmed."""
+        parts = self._parts
+        if parts is None or self._is_changing():
+            return
+        node = self.node
+        leads_term = node.term if node.leadership is not None else None
+        if self._truncate_to is not None or leads_term != self._opened_term:
+            self._ask_role(leads_term)
+            return
+        if leads_term is not None:
+            self._begin_term(leads_term)
+        elif self._follower is not None:
+            self._follower.dispatch_to(node.confirm_offset)
+        self._serve_when_confirmed(leads_term)
+
+    def _ask_role(self, leads_term: int | None) -> None:
+        truncate_to, self._truncate_to = self._truncate_to, None
+        self._asked_term = leads_term
+        node = self.node
+        if leads_term is not None:
+            role = Role(MASTER_ID, begins_epoch=True)
+            why = f"{node.replica.node_id} was elected the leader of {self.settings.name} in term {leads_term}"
+        else:
+            role = Role(self.settings.own.broker_id, master_address=self.leader_address)
+            why = f"{self._what_it_is()}"
+        self._change_role(RoleChange(role, why, truncate_to))
+
+    def _truncate(self, end: int) -> None:
+        """Have the log truncated at ``end``; the driver asks again until it is."""
+        if not self._is_changing():
+            self._truncate_to = end
+
+    def _begin_term(self, term: int) -> None:
+        """Write the first record of the own epoch: with it everything older is confirmed (dissertation §6.4)."""
+        driver = self._driver
+        if self._has_begun_term or not driver.may_write:
+            return
+        try:
+            end = self._log.write_epoch(term)
+        except StoreError as error:
+            self._note_problem(f"the first record of term {term} can't be written: {error}")
+            return
+        self._has_begun_term = True
+        driver.appended(end)
+
+    def _serve_when_confirmed(self, leads_term: int | None) -> None:
+        if self._is_serving or self.confirm_offset < self._opened_end or not self.node.log.memberships:
+            return
+        leadership = self.node.leadership
+        if leads_term is not None and (leadership is None or not leadership.is_current):
+            return
+        if leads_term is None and self.node.leader is None:
+            return
+        self._is_serving = True
+        self._on_serve()
+
+    # -- what is asked of it -----------------------------------------------------------------------------------------
+
+    def add_confirm_listener(self, listener: Callable[[int], None]) -> None:
+        """Call ``listener`` with the confirm offset each time it has moved."""
+        self._confirm_listeners.append(listener)
+
+    def transfer(self, node_id: str) -> None:
+        """Hand leadership over to a voter. Raises RaftRefusedError."""
+        self._commit()
+        self._note_log()
+        self._driver.transfer(node_id)
+
+    def when_deposed(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` when this node leads no more."""
+        self._when_deposed = listener
+
+    def change(self, membership: Membership) -> None:
+        """Change the membership. Raises RaftRefusedError when that can't be now, StoreError when the disk fails."""
+        if not self.may_write:
+            raise RaftRefusedError(self.why_no_writes)
+        self._commit()
+        self._note_log()
+        self._driver.change(membership)
+
+    def best_successor(self) -> str:
+        """Return the voter that leadership should go to: preferred ones first, then the one with most of the log."""
+        leadership = self.node.leadership if self.driver is not None else None
+        if leadership is None:
+            return ""
+        voters = self.node.membership.voters
+        heard = [
+            (replica.node_id in self.settings.preferred, progress.match_end, replica.node_id)
+            for replica, progress in leadership.progress.items()
+            if replica in voters and progress.silent_ticks < ELECTION_TICKS // 2
+        ]
+        return max(heard)[2] if heard else ""
+
+    def node_report(self) -> NodeReport:
+        """Return what this node says about itself to others that found the group or join it."""
+        report = NodeReport(
+            cluster=self._config.broker_cluster_name,
+            group=self.settings.name,
+            peers_text=self.settings.peers_text,
+            segment_size_bytes=self._config.mapped_file_size_commit_log_bytes,
+            founding_id=public_id(self.gate.founded) if self.gate.founded is not None else "",
+            history=self.history_of(self._start_history),
+            is_master=self._was_master,
+            is_fenced=True,
+        )
+        return report if self._parts is None else with_log(report, self._parts.store)
+
+    # -- the driver's connections and owner --------------------------------------------------------------------------
+
+    def send(self, message: Message) -> None:
+        self._note_founded()
+        self.peers.send(message)
+
+    def wake(self, to: Replica) -> None:
+        self.peers.wake(to)
+
+    def on_role(self, role: RaftRole, term: int) -> None:
+        if role is not RaftRole.LEADER:
+            self._when_deposed()
+
+    def on_confirm(self, confirm_offset: int) -> None:
+        if self._opened_term is not None:
+            self.replicas.confirmed()
+        for listener in self._confirm_listeners:
+            listener(confirm_offset)
+
+    def on_read(self, answer: ReadAnswer) -> None: ...
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        self._note_problem(f"the log lacks what is before {snapshot.last.end}, a snapshot is needed")
+
+    def on_problem(self, text: str) -> None:
+        self._note_problem(text)
+
+    def _note_problem(self, text: str) -> None:
+        if text not in self._problems:
+            log.warning("%s", text)
+            self._problems[text] = None
+            if len(self._problems) > PROBLEMS_MAX:
+                del self._problems[next(iter(self._problems))]

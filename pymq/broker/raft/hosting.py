@@ -1,0 +1,149 @@
+"""Hosting: what a running broker needs beside its parts to belong to a Raft group: sockets, jobs, and the way out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pymq.broker.handlers.raft import RaftHandlers
+from pymq.broker.raft.broker_log import BrokerLog
+from pymq.broker.raft.driver import TICK_MS
+from pymq.broker.raft.founders import Founders
+from pymq.broker.raft.gate import MessageGate
+from pymq.broker.raft.group import RaftGroup
+from pymq.broker.raft.members import GroupSettings, check_addresses, group_warnings, read_group
+from pymq.broker.raft.peers import Peers
+from pymq.broker.raft.state_files import RaftStateFile
+from pymq.broker.replication.roles.role import Role
+from pymq.broker.replication.roles.role_file import RoleRecord
+from pymq.broker.routes import raft_routes
+from pymq.broker.upkeep.jobs import Job, JobRunner
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.config.values import SYNC_MASTER
+from pymq.errors import RaftRefusedError, UsageError
+from pymq.model.hosts import pack_host
+from pymq.net.peer_client import PeerClient
+from pymq.net.server import Server
+from pymq.store.disk.fs import Files
+from pymq.wire.dispatch import Dispatcher
+from pymq.wire.streams import Network
+
+if TYPE_CHECKING:
+    from pymq.broker.replication.roles.role_switch import RoleSwitch
+
+log = logging.getLogger(__name__)
+
+HAND_OVER_S = 2.0  # how long an orderly stop waits for another leader
+
+
+class RaftHosting:
+    """The group of one broker, from its start to its stop."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        hosts: Mapping[str, Sequence[str]],
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        files: Files,
+        rng: random.Random,
+        network: Network,
+        make_client: Callable[[], PeerClient],
+        switch: RoleSwitch,
+        on_serve: Callable[[], None],
+        was_master: bool,
+    ) -> None:
+        """``hosts``: node id -> its IP addresses. See :class:`RaftGroup` for ``on_serve`` and ``was_master``."""
+        self.settings = settings
+        self._clients = make_client(), make_client()
+        gate = MessageGate(cluster=config.broker_cluster_name, group=settings.name, node_id=settings.self_id, rng=rng)
+        gate.hosts = hosts
+        root, store_host = config.store_path_root_dir, pack_host(config.broker_ip1, config.listen_port)
+        self.group = RaftGroup(
+            settings,
+            config=config,
+            clock=clock,
+            rng=rng,
+            gate=gate,
+            peers=Peers(settings, gate, clock, *self._clients),
+            founders=lambda own: Founders(settings, network=network, clock=clock, own_report=own),
+            state_file=RaftStateFile(files, root, rng),
+            broker_log=lambda truncate: BrokerLog(clock, store_host, truncate),
+            change_role=switch.ask,
+            is_changing=lambda: switch.is_changing,
+            on_serve=on_serve,
+            was_master=was_master,
+        )
+        self.dispatcher = Dispatcher(raft_routes(RaftHandlers(self.group, config.broker_name)), "broker")
+        self._jobs: JobRunner | None = None
+
+    async def start(self, server: Server, config: BrokerConfig) -> None:
+        """Listen on the port of ``dLegerPeers``, where that is another one, and begin to tick. Raises UsageError."""
+        own = self.settings.own
+        if own.port not in (config.listen_port, config.fast_listen_port):
+            try:
+                await server.start(config.bind_address, own.port)
+            except OSError as error:
+                raise UsageError(
+                    f"dLegerPeers says that {own.node} is at port {own.port}, which can't be used: {error}; set a free "
+                    "one on every member"
+                ) from error
+        self._jobs = JobRunner([Job("Raft", TICK_MS, self.group.tick)], server.schedule_turn_end, server.turns)
+        self._jobs.start()
+
+    async def hand_over(self) -> None:
+        """Let another node lead, if this one does, before its broker stops."""
+        group = self.group
+        successor = group.best_successor()
+        if not successor:
+            return
+        try:
+            group.transfer(successor)
+        except RaftRefusedError as error:
+            log.warning("leadership can't be handed over: %s", error)
+            return
+        handed_over = asyncio.Event()
+        group.when_deposed(handed_over.set)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(handed_over.wait(), HAND_OVER_S)
+
+    async def stop(self) -> None:
+        """Send and take no messages any more."""
+        if self._jobs is not None:
+            self._jobs.stop()
+            self._jobs = None
+        self.group.driver = None
+        for client in self._clients:
+            await client.close()
+
+
+def member_record(settings: GroupSettings) -> tuple[RoleRecord, Role]:
+    """Return the role that a member starts in: each is a follower until it is elected."""
+    own_id = settings.own.broker_id
+    record = RoleRecord(broker_id=own_id, configured_id=own_id, master_role=SYNC_MASTER)
+    return record, record.role
+
+
+async def open_settings(config: BrokerConfig) -> tuple[GroupSettings, dict[str, list[str]]]:
+    """Return the group of the settings, and the IP addresses of its members. Raises ConfigError."""
+    settings = read_group(config)
+    hosts = {member.host: await _resolve(member.host) for member in settings.members}
+    check_addresses(settings.members, lambda host: hosts[host])
+    for warning in group_warnings(settings):
+        log.warning("%s", warning)
+    return settings, {member.node: hosts[member.host] for member in settings.members}
+
+
+async def _resolve(host: str) -> list[str]:
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    return sorted({str(address[4][0]) for address in found})

@@ -1,0 +1,105 @@
+"""Peers: the ways from a node to the others of its group: messages (9120), log bytes (9121), and reports (9122).
+
+Messages and log bytes have a connection each, so that no vote and no heartbeat waits behind a megabyte. Nothing here is
+promised: what finds no connection is dropped, and the core sends it again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Protocol
+
+from pymq.broker.raft.gate import MessageGate
+from pymq.broker.raft.members import GroupSettings
+from pymq.broker.raft.outgoing import Part
+from pymq.clock import Clock
+from pymq.raft.messages import Message
+from pymq.raft.state import Replica
+from pymq.wire.codes import RequestCode
+from pymq.wire.command import Command, request
+
+SILENT_MS_MAX = 1500  # beyond, the connections to a peer are opened anew: a pulled cable says nothing
+LENGTH = struct.Struct(">I")  # of the envelope in a request 9121, before the log bytes
+
+
+class Teller(Protocol):
+    """:class:`pymq.net.peer_client.PeerClient`."""
+
+    def has_room(self, address: str) -> bool: ...
+    def tell(self, address: str, command: Command) -> bool: ...
+    def drop(self, address: str) -> None: ...
+
+
+class Peers:
+    """The connections of one node. It is the driver's ``Connections``."""
+
+    def __init__(
+        self, group: GroupSettings, gate: MessageGate, clock: Clock, messages: Teller, log_bytes: Teller
+    ) -> None:
+        self._addresses = {member.node: member.address for member in group.others}
+        self._gate = gate
+        self._clock = clock
+        self._messages = messages
+        self._log_bytes = log_bytes
+        now_ms = clock.monotonic_ms()
+        self._heard_ms = dict.fromkeys(self._addresses, now_ms)
+        self._tried_ms = dict.fromkeys(self._addresses, now_ms)
+        self._waiting: dict[Replica, None] = {}  # who has log bytes to get
+        self.next_part: Callable[[Replica], Part | None] = lambda to: None
+
+    def address_of(self, node: str) -> str:
+        """Return where a node takes requests; empty for one that is not among the peers."""
+        return self._addresses.get(node, "")
+
+    def send(self, message: Message) -> None:
+        address = self._addresses.get(message.to.node_id)
+        if address is not None:
+            self._messages.tell(address, request(RequestCode.PYMQ_RAFT_MESSAGE, None, self._gate.encode(message)))
+
+    def wake(self, to: Replica) -> None:
+        self._waiting[to] = None
+
+    @property
+    def has_waiting(self) -> bool:
+        """True while log bytes wait for a connection with room."""
+        return bool(self._waiting)
+
+    def pump(self) -> None:
+        """Send log bytes to each member whose connection has room."""
+        for to in list(self._waiting):
+            if self._pump(to):
+                del self._waiting[to]
+
+    def note_heard(self, node: str) -> None:
+        """Note that a message of this node came."""
+        if node in self._heard_ms:
+            self._heard_ms[node] = self._clock.monotonic_ms()
+
+    def silent_ms(self, node: str) -> int:
+        """Return for how long nothing came from a node."""
+        return self._clock.monotonic_ms() - self._heard_ms[node]
+
+    def tick(self) -> None:
+        """Open the connections to silent peers anew, now and then."""
+        now_ms = self._clock.monotonic_ms()
+        for node, address in self._addresses.items():
+            last_ms = max(self._heard_ms[node], self._tried_ms[node])
+            if now_ms - last_ms > SILENT_MS_MAX:
+                self._tried_ms[node] = now_ms
+                self._messages.drop(address)
+                self._log_bytes.drop(address)
+
+    def _pump(self, to: Replica) -> bool:
+        """Return True when nothing is left for this member."""
+        address = self._addresses.get(to.node_id)
+        if address is None:
+            return True
+        while self._log_bytes.has_room(address):
+            part = self.next_part(to)
+            if part is None:
+                return True
+            envelope = self._gate.encode(part.request, part.data)
+            body = b"".join((LENGTH.pack(len(envelope)), envelope, part.data))
+            self._log_bytes.tell(address, request(RequestCode.PYMQ_RAFT_APPEND, None, body))
+        return False

@@ -1,0 +1,182 @@
+"""Leaders are killed under load: nothing acknowledged is lost, no place given twice; how long is no leader there?
+
+``python -m tests.broker.raft.kills --kills 20``; the suite has a small slice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from pymq.client import Admin, Message, MessageQueue, Producer, PullConsumer, SendStatus
+from pymq.errors import PymqError
+from pymq.model.tables import TopicConfig
+from tests.broker.raft.processes import RaftProcesses
+
+TOPIC = "RaftKills"
+QUEUE_COUNT = 4
+SENDERS = 8
+SEND_TIMEOUT_S = 1.0
+RETRY_S = 0.02
+LOAD_S = (0.5, 1.5)  # between kills
+CAUGHT_UP_S = 60.0
+
+
+class Place(NamedTuple):
+    queue_id: int
+    offset: int
+
+
+class Load:
+    """Senders that repeat each message until it is acknowledged, and remember where."""
+
+    def __init__(self, namesrv: str) -> None:
+        self._namesrv = namesrv
+        self._numbers: Iterator[int] = iter(range(1 << 60))
+        self.acknowledged: dict[bytes, Place] = {}
+        self.times_s: list[float] = []
+        self.is_stopping = False
+
+    async def run(self) -> None:
+        async with Producer("raft-kills", namesrv=self._namesrv, retry_count=0) as producer:
+            await asyncio.gather(*(self._send_all(producer) for _ in range(SENDERS)))
+
+    async def _send_all(self, producer: Producer) -> None:
+        while not self.is_stopping:
+            body = b"%d" % next(self._numbers)
+            while not await self._is_sent(producer, body) and not self.is_stopping:  # noqa: ASYNC110
+                await asyncio.sleep(RETRY_S)
+
+    async def _is_sent(self, producer: Producer, body: bytes) -> bool:
+        try:
+            result = await producer.send(Message(TOPIC, body), timeout_s=SEND_TIMEOUT_S)
+        except PymqError:
+            return False
+        if result.status is not SendStatus.SEND_OK:
+            return False
+        self.acknowledged[body] = Place(result.queue.queue_id, result.queue_offset)
+        self.times_s.append(time.monotonic())
+        return True
+
+    async def until_acknowledged(self, count: int) -> None:
+        """Wait until so many messages are acknowledged."""
+        while len(self.acknowledged) < count:  # noqa: ASYNC110
+            await asyncio.sleep(RETRY_S / 2)
+
+
+class Outcome(NamedTuple):
+    """``gaps_s``: for each kill the time without an acknowledged send. ``lost`` and ``doubled`` should be empty."""
+
+    acknowledged_count: int
+    stored_count: int
+    gaps_s: list[float]
+    lost: list[bytes]
+    doubled: list[Place]
+    divergent_count: int
+    are_logs_equal: bool
+
+
+async def run(group: RaftProcesses, kill_count: int, rng: random.Random) -> Outcome:
+    """Kill the leader ``kill_count`` times under load, then compare."""
+    gaps_s: list[float] = []
+    async with Admin(group.namesrv) as admin:
+        leader = await group.until_registered(admin)
+        config = TopicConfig(topic_name=TOPIC, read_queue_nums=QUEUE_COUNT, write_queue_nums=QUEUE_COUNT)
+        await admin.topics.put(f"127.0.0.1:{group.ports[leader]}", config)
+        load = Load(group.namesrv)
+        sending = asyncio.create_task(load.run())
+        try:
+            for _ in range(kill_count):
+                await load.until_acknowledged(len(load.acknowledged) + SENDERS)
+                await asyncio.sleep(rng.uniform(*LOAD_S))
+                leader = await group.leader(admin)
+                await asyncio.to_thread(group.kill, leader)
+                killed_s = time.monotonic()
+                count = sum(at_s <= killed_s for at_s in load.times_s)
+                await load.until_acknowledged(count + 2 * SENDERS)
+                gaps_s.append(load.times_s[count] - killed_s)
+                group.start(leader)
+                await group.until_registered(admin)
+        finally:
+            load.is_stopping = True
+            with contextlib.suppress(asyncio.CancelledError):
+                await sending
+        stored = await read_all(group.namesrv)
+        leader = await group.until_registered(admin)
+    for node in (*(node for node in group.ports if node != leader), leader):
+        await asyncio.to_thread(group.stop, node)
+    logs = [group.log_bytes(node) for node in group.ports]
+    common = min(map(len, logs))
+    return Outcome(
+        acknowledged_count=len(load.acknowledged),
+        stored_count=len(stored),
+        gaps_s=gaps_s,
+        lost=[body for body, place in load.acknowledged.items() if stored.get(place) != body],
+        doubled=_doubled(load.acknowledged),
+        divergent_count=sum(len(list((group.root(node) / "divergent").glob("*.log"))) for node in group.ports),
+        are_logs_equal=len({log[:common] for log in logs}) == 1,
+    )
+
+
+def _doubled(acknowledged: dict[bytes, Place]) -> list[Place]:
+    seen: set[Place] = set()
+    return [place for place in acknowledged.values() if place in seen or seen.add(place)]
+
+
+async def read_all(namesrv: str) -> dict[Place, bytes]:
+    """Return every message of the topic by its place."""
+    found: dict[Place, bytes] = {}
+    async with PullConsumer("raft-kills-reader", namesrv=namesrv) as consumer, asyncio.timeout(CAUGHT_UP_S):
+        for queue in await consumer.queues(TOPIC):
+            await _read(consumer, queue, found)
+    return found
+
+
+async def _read(consumer: PullConsumer, queue: MessageQueue, found: dict[Place, bytes]) -> None:
+    offset, end = 0, await consumer.max_offset(queue)
+    while offset < end:
+        result = await consumer.pull(queue, offset, 1000)
+        for message in result.messages():
+            found[Place(queue.queue_id, message.queue_offset)] = message.body
+        offset = result.next_offset
+
+
+def report(outcome: Outcome) -> str:
+    gaps_ms = sorted(round(gap_s * 1000) for gap_s in outcome.gaps_s)
+    return (
+        f"{len(gaps_ms)} leaders killed: {outcome.acknowledged_count} messages acknowledged, {outcome.stored_count} "
+        f"stored, {len(outcome.lost)} lost, {len(outcome.doubled)} doubled, {outcome.divergent_count} divergent tails, "
+        f"logs {'equal' if outcome.are_logs_equal else 'DIFFERENT'}; ms without an acknowledged send: least "
+        f"{gaps_ms[0]}, median {statistics.median(gaps_ms):.0f}, 9 of 10 below {gaps_ms[len(gaps_ms) * 9 // 10]}, most "
+        f"{gaps_ms[-1]}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--flush", choices=("ASYNC_FLUSH", "SYNC_FLUSH"), default="ASYNC_FLUSH")
+    parser.add_argument("--dir", type=Path, help="where to keep what the processes write; else it is removed")
+    arguments = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        root = arguments.dir or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        settings = {"flushDiskType": arguments.flush}
+        group = stack.enter_context(RaftProcesses(root, count=arguments.nodes, settings=settings))
+        outcome = asyncio.run(run(group, arguments.kills, random.Random(arguments.seed)))
+    print(report(outcome))
+    if outcome.lost or outcome.doubled or not outcome.are_logs_equal:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

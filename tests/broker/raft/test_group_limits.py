@@ -1,0 +1,138 @@
+"""Limits of a broker's place in its Raft group, at their edges."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+from pymq.broker.raft.broker_log import BrokerLog
+from pymq.broker.raft.founders import Founders
+from pymq.broker.raft.gate import MessageGate, Refused
+from pymq.broker.raft.group import INBOX_COUNT_MAX, PROBLEMS_MAX, RaftGroup
+from pymq.broker.raft.group_status import IN_SYNC_LAG_BYTES_MAX, follower_states
+from pymq.broker.raft.members import GroupSettings, parse_peers
+from pymq.broker.raft.peers import SILENT_MS_MAX, Peers
+from pymq.broker.raft.state_files import RaftStateFile
+from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.roles.role import Role
+from pymq.clock import ManualClock
+from pymq.config import BrokerConfig
+from pymq.raft.core import ELECTION_TICKS
+from pymq.raft.messages import TimeoutNow
+from pymq.raft.state import Replica
+from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.store import MessageStore
+from pymq.wire.command import Command
+
+SETTINGS = GroupSettings("shard-a", "n0", parse_peers("n0-10.0.0.1:1;n1-10.0.0.2:1;n2-10.0.0.3:1"))
+US, THEM = Replica("n0", "a"), Replica("n1", "b")
+
+
+class Wire:
+    """A client that remembers to whom it told something, and which connections it dropped."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.dropped: list[str] = []
+
+    def has_room(self, address: str) -> bool:
+        return True
+
+    def tell(self, address: str, command: Command) -> bool:
+        self.told.append(address)
+        return True
+
+    def drop(self, address: str) -> None:
+        self.dropped.append(address)
+
+
+def make_gate() -> MessageGate:
+    return MessageGate(cluster="c", group="shard-a", node_id="n0", rng=random.Random(1))
+
+
+def make_peers(clock: ManualClock) -> tuple[Peers, Wire]:
+    wire = Wire()
+    return Peers(SETTINGS, make_gate(), clock, wire, wire), wire
+
+
+def make_group() -> RaftGroup:
+    clock, files = ManualClock(), MemoryFiles()
+    store = MessageStore(root="/s", files=files, clock=clock)
+    store.open()
+    peers, _ = make_peers(clock)
+
+    def ask(address: str, command: Command, on_answer: Any, timeout_ms: int) -> None: ...
+
+    network: Any = SimpleNamespace(ask=ask)
+    group = RaftGroup(
+        SETTINGS,
+        config=BrokerConfig(),
+        clock=clock,
+        rng=random.Random(1),
+        gate=make_gate(),
+        peers=peers,
+        founders=lambda own: Founders(SETTINGS, network=network, clock=clock, own_report=own),
+        state_file=RaftStateFile(files, "/s", random.Random(1)),
+        broker_log=lambda truncate: BrokerLog(clock, b"\x7f\0\0\x01\0\0\0\x01", truncate),
+        change_role=lambda change: None,
+        is_changing=lambda: False,
+        on_serve=lambda: None,
+        was_master=False,
+    )
+    parts: Any = SimpleNamespace(role=Role(1), store=store)
+    group.attach(
+        parts,
+        follower=None,
+        history=EpochHistory(),
+        commit=lambda: None,
+        request_sync=lambda: None,
+        check_writes=lambda: None,
+    )
+    return group
+
+
+def test_connections_to_a_silent_peer_are_opened_anew() -> None:
+    clock = ManualClock()
+    peers, wire = make_peers(clock)
+    clock.advance(SILENT_MS_MAX)
+    peers.note_heard("n2")
+    peers.tick()
+    assert wire.dropped == []
+    clock.advance(1)
+    peers.tick()
+    assert wire.dropped == ["10.0.0.2:1"] * 2
+    clock.advance(SILENT_MS_MAX - 1)
+    peers.tick()
+    assert wire.dropped == ["10.0.0.2:1"] * 2
+
+
+def test_messages_beyond_the_limit_of_a_turn_are_dropped() -> None:
+    group = make_group()
+    for _ in range(INBOX_COUNT_MAX + 1):
+        group._admit(TimeoutNow(THEM, US, 1), None)
+    assert len(group._inbox) == INBOX_COUNT_MAX
+    group.end_turn()
+    assert group._inbox == []
+
+
+def test_a_node_names_its_newest_problems() -> None:
+    group = make_group()
+    for number in range(PROBLEMS_MAX + 1):
+        group._admit(Refused("format", f"problem {number}"), None)
+    assert group.problems()[1:] == [f"problem {number}" for number in range(1, PROBLEMS_MAX + 1)]
+
+
+def test_who_lacks_more_than_the_limit_is_not_in_sync() -> None:
+    def state(match_end: int, silent_ticks: int) -> tuple[str, bool]:
+        progress = SimpleNamespace(match_end=match_end, next_end=0, silent_ticks=silent_ticks)
+        node: Any = SimpleNamespace(
+            leadership=SimpleNamespace(progress={THEM: progress}), log=SimpleNamespace(end=IN_SYNC_LAG_BYTES_MAX + 1)
+        )
+        (follower,) = follower_states(node, SETTINGS)
+        assert (follower.address, follower.broker_id) == ("10.0.0.2:1", 2)
+        return follower.state, follower.in_sync
+
+    assert state(1, ELECTION_TICKS - 1) == ("following", True)
+    assert state(0, 0) == ("catching-up", False)
+    assert state(IN_SYNC_LAG_BYTES_MAX, ELECTION_TICKS) == ("gone", False)
