@@ -67,7 +67,7 @@ class DelayService:
         self._dirty = False
         self._is_copy = False  # a copy of a master's table, which counts the versions
         self._is_failing = False
-        self._next_save_ms = clock.monotonic_ms() + config.flush_delay_offset_interval_ms
+        self._next_save_ms = clock.monotonic_ms() + table.interval_ms(config.flush_delay_offset_interval_ms)
 
     def load(self) -> None:
         """Read ``delayOffset.json``. A slave only loads it and takes its master's tables: the master delivers."""
@@ -220,7 +220,7 @@ class DelayService:
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_save_ms:
             return
-        self._next_save_ms = now_ms + self._config.flush_delay_offset_interval_ms
+        self._next_save_ms = now_ms + self._table.interval_ms(self._config.flush_delay_offset_interval_ms)
         if self._dirty and not self._table.is_busy:
             self._dirty = False
             self._count_version()

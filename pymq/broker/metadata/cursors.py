@@ -21,10 +21,6 @@ from pymq.wire.codes import ResponseCode
 log = logging.getLogger(__name__)
 
 NO_OFFSET = -1
-# After a save the next one waits for this many times its duration, so that a large table takes at most a tenth of a
-# thread. A disk that hung must not put off the next save for long.
-SAVE_PAUSE_FACTOR = 9
-SAVE_PAUSE_MS_MAX = 60_000
 CLONED_AT_ONCE = 1000  # offsets of a clone before the next rest
 COPIED_BY_LOOP_MAX = 20_000  # offsets that the loop copies for a save, in about a millisecond
 
@@ -58,7 +54,7 @@ class CursorManager:
         self._log_bound: set[tuple[str, str]] = set()
         self.log_bound_change_count = 0
         self._dirty = False
-        self._next_save_ms = clock.monotonic_ms() + config.flush_consumer_offset_interval_ms
+        self._next_save_ms = clock.monotonic_ms() + table.interval_ms(config.flush_consumer_offset_interval_ms)
         self._save_begun_ms = 0
 
     def load(self) -> None:
@@ -346,7 +342,7 @@ class CursorManager:
 
     def _saved(self, error: Exception | None) -> None:
         now_ms = self._clock.monotonic_ms()
-        pause_ms = min((now_ms - self._save_begun_ms) * SAVE_PAUSE_FACTOR, SAVE_PAUSE_MS_MAX)
+        pause_ms = self._table.pause_ms(now_ms - self._save_begun_ms)
         self._next_save_ms = max(self._next_save_ms, now_ms + pause_ms)
         if error is not None:
             self._dirty = True
@@ -360,7 +356,7 @@ class CursorManager:
             self._dirty = False
 
     def _save_interval_ms(self) -> int:
-        return self._config.flush_consumer_offset_interval_ms
+        return self._table.interval_ms(self._config.flush_consumer_offset_interval_ms)
 
     def _version_to_save(self) -> DataVersion:
         return self.data_version.next(self._clock.now_ms())

@@ -42,7 +42,7 @@ class OrderInfos:
         self._changed: dict[_Key, int] = {}  # the number of each last change, in the order of numbers
         self._removed_at = 0  # the number of the last change that removed a key
         self._dirty = False
-        self._next_save_ms = clock.monotonic_ms() + config.flush_consumer_offset_interval_ms
+        self._next_save_ms = clock.monotonic_ms() + table.interval_ms(config.flush_consumer_offset_interval_ms)
 
     def load(self) -> None:
         """Read the file."""
@@ -140,7 +140,7 @@ class OrderInfos:
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_save_ms or not self._dirty or self._table.is_busy:
             return
-        self._next_save_ms = now_ms + self._config.flush_consumer_offset_interval_ms
+        self._next_save_ms = now_ms + self._table.interval_ms(self._config.flush_consumer_offset_interval_ms)
         self._drop_unused()
         self._dirty = False
         copy = {key: dict(queues) for key, queues in self._infos.items()}

@@ -39,6 +39,12 @@ def ending_turns(run_in_thread: RunInThread, end_turn: Callable[[], None]) -> Ru
     return run
 
 
+# After a save the next one waits for this many times its duration, so that a large table takes at most a tenth of a
+# thread. A disk that hung must not put off the next save for long.
+SAVE_PAUSE_FACTOR = 9
+SAVE_PAUSE_MS_MAX = 60_000
+
+
 class TableSaver:
     """The saver of one table. It never replaces a newer state by an older one. Belongs to the event loop's thread, at
     the end to another one."""
@@ -60,6 +66,14 @@ class TableSaver:
     def load(self) -> dict[str, Any]:
         """See :class:`Table`."""
         return self._table.load()
+
+    def interval_ms(self, interval_ms: int) -> int:
+        """Return how long changes may wait for the next save where the settings say ``interval_ms``."""
+        return interval_ms
+
+    def pause_ms(self, duration_ms: int) -> int:
+        """Return how long the next save must wait after one of this duration."""
+        return min(duration_ms * SAVE_PAUSE_FACTOR, SAVE_PAUSE_MS_MAX)
 
     def save(self, value: dict[str, Any]) -> None:
         """Save before it returns. Raises StoreError."""

@@ -41,6 +41,11 @@ class _Assembly:
     def __init__(self) -> None:
         self._parts: list[TableChange] = []
 
+    @property
+    def has_parts(self) -> bool:
+        """True between the first and the last part of a change."""
+        return bool(self._parts)
+
     def take(self, part: TablePart) -> TableChange | None:
         """Return a change once its last part is here. Raises TableRecordError for a part without the ones before."""
         if part.number == 0:
@@ -85,6 +90,11 @@ class TableLog:
         """The number of changes in a leader's log that are not confirmed."""
         return len(self._pending)
 
+    @property
+    def is_leading(self) -> bool:
+        """True from :meth:`lead` to :meth:`follow`."""
+        return self._is_leading
+
     # -- followers, and every start ------------------------------------------------------------------------------
 
     def take(self, record: TableRecord) -> str | None:
@@ -128,15 +138,17 @@ class TableLog:
             planned.make(change)
         return planned
 
-    def propose(self, name: str, wanted: Mapping[str, Any], done: Done) -> None:
+    def propose(self, name: str, wanted: Mapping[str, Any], done: Done, *, is_part: bool = False) -> None:
         """Have a table become ``wanted``, an object as in its file; ``done`` as in :data:`Done`.
+
+        ``is_part``: ``wanted`` has only entries that may be different; the others stay.
 
         What is so already is done once all that was planned before is confirmed.
         """
         if not self._is_leading:
             done(StoreUnavailableError("this broker leads its group no more: ask the new leader"))
             return
-        change = (self.planned(name) or Table(name)).change_to(wanted)
+        change = (self.planned(name) or Table(name)).change_to(wanted, is_part=is_part)
         if change.is_empty:
             self._when_confirmed(done)
             return
@@ -158,7 +170,16 @@ class TableLog:
             changed.append(pending.change.table)
             if pending.done is not None:
                 pending.done(None)
+        self.pass_over(offset)
         return changed
+
+    def pass_over(self, offset: int) -> None:
+        """Take note that all records below ``offset`` are confirmed and were taken, or are no changes of tables.
+
+        A change whose parts are not all there keeps the tables' end in front of it: a start reads it from there.
+        """
+        if not self._pending and not self._assembly.has_parts:
+            self.tables.pass_over(offset)
 
     def follow(self) -> None:
         """Stop leading. What is not confirmed may still be, by the next leader.

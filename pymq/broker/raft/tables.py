@@ -41,20 +41,27 @@ class Table:
             self.entries[member].update(entries)
         self.values.update(change.values)
 
-    def change_to(self, wanted: Mapping[str, Any]) -> TableChange:
-        """Return what makes this table equal to ``wanted``, a file's object. Members it lacks count as empty."""
+    def change_to(self, wanted: Mapping[str, Any], *, is_part: bool = False) -> TableChange:
+        """Return what makes this table equal to ``wanted``, a file's object. Members it lacks count as empty.
+
+        ``is_part``: ``wanted`` has only entries that may be different, and none is gone.
+        """
         change = TableChange(self.name)
         for member, known in self.entries.items():
             entries = {str(key): msgspec.json.encode(value) for key, value in (wanted.get(member) or {}).items()}
             changed = {key: value for key, value in entries.items() if known.get(key) != value}
             if changed:
                 change.entries[member] = changed
-            if gone := [key for key in known if key not in entries]:
+            if gone := [] if is_part else [key for key in known if key not in entries]:
                 change.removed[member] = gone
         for member in self.kind.values:
             if member in wanted and (value := msgspec.json.encode(wanted[member])) != self.values.get(member):
                 change.values[member] = value
         return change
+
+    def take_object(self, saved: Mapping[str, Any]) -> None:
+        """Be what a file's object says."""
+        self.make(self.change_to(saved))
 
     def as_object(self) -> dict[str, Any]:
         """Return the object that the table's file holds, with its derived members."""
@@ -91,4 +98,8 @@ class Tables:
         if end > table.end:
             table.make(change)
             table.end = end
+        self.end = max(self.end, end)
+
+    def pass_over(self, end: int) -> None:
+        """Take note that no record below ``end`` is missing."""
         self.end = max(self.end, end)

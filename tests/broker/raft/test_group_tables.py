@@ -1,0 +1,192 @@
+"""GroupTables: tables that follow a store's log, a leader's records in it, and the files that a start reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pymq.broker.metadata.table_saver import run_inline
+from pymq.broker.raft.group_tables import QUEUE_ID, SAVE_BYTES_MIN, SAVE_INTERVAL_MS, GroupTables
+from pymq.broker.raft.table_files import LOG_END, TABLES_FILE
+from pymq.clock import ManualClock
+from pymq.errors import StoreError
+from pymq.model.names import RAFT_TOPIC
+from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.store import MessageStore, Placed
+from tests.broker.world import BORN_HOST, ROOT, World
+
+_TOPICS = "topics.json"
+
+
+class _Writer:
+    """Stages records, and tells how a commit ended."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._listeners: list[Callable[[bool], None]] = []
+
+    def put(self, topic: str, queue_id: int, body: bytes, properties: bytes, **born: Any) -> Placed:
+        return self._store.stage(topic, queue_id, body=body, properties=properties, tags_code=0, **born)
+
+    def when_committed(self, listener: Callable[[bool], None]) -> None:
+        self._listeners.append(listener)
+
+    def commit(self, *, is_stored: bool = True) -> int:
+        """Commit what is staged, or drop it as a failing disk does; return the log's end."""
+        if is_stored:
+            self._store.commit()
+        else:
+            self._store._appender.drop_staged()
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener(is_stored)
+        return self._store.physical_max_offset
+
+
+class Node:
+    """A node's tables on a store in memory."""
+
+    def __init__(self, world: World | None = None) -> None:
+        self.world = world or World()
+        self.files: MemoryFiles = self.world.files
+        self.clock: ManualClock = self.world.clock
+        self.store = self.world.parts.store
+        self.writer = _Writer(self.store)
+        self.answers: list[str | None] = []
+        self.tables = GroupTables(
+            files=self.files, root=ROOT, clock=self.clock, store_host=BORN_HOST, run_in_thread=run_inline
+        )
+
+    def open(self, *, leads: bool) -> None:
+        self.tables.open(self.store, self.writer, lambda: None, leads=leads)
+
+    def propose(self, **topics: Any) -> None:
+        self.tables.table_log.propose(
+            _TOPICS,
+            {"topicConfigTable": topics},
+            lambda error: self.answers.append(None if error is None else str(error)),
+        )
+
+    def topics(self) -> dict[str, Any] | None:
+        table = self.tables.tables.get(_TOPICS)
+        return None if table is None else table.as_object()["topicConfigTable"]
+
+    def saved(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.files.read_bytes(f"{ROOT}/config/{name}"))
+        return found
+
+
+def _leader() -> Node:
+    node = Node()
+    node.open(leads=True)
+    return node
+
+
+def test_a_leader_s_record_is_in_the_system_topic_and_answered_once_confirmed() -> None:
+    node = _leader()
+    node.propose(A=1)
+    end = node.writer.commit()
+    assert node.store.max_offset(RAFT_TOPIC, QUEUE_ID) == 1
+    node.tables.confirmed(end - 1)
+    assert (node.topics(), node.answers) == (None, [])
+    node.tables.confirmed(end)
+    assert (node.topics(), node.answers) == ({"A": 1}, [None])
+
+
+def test_a_follower_takes_what_is_confirmed_and_a_new_leader_plans_with_all() -> None:
+    node = _leader()
+    node.propose(A=1)
+    first = node.writer.commit()
+    node.propose(A=1, B=2)
+    second = node.writer.commit()
+    node.open(leads=False)
+    assert node.answers[0] is not None
+    node.tables.confirmed(first)
+    assert node.topics() == {"A": 1}
+    node.open(leads=True)
+    planned = node.tables.table_log.planned(_TOPICS)
+    assert planned is not None and planned.as_object()["topicConfigTable"] == {"A": 1, "B": 2}
+    assert node.topics() == {"A": 1}
+    node.tables.confirmed(second)
+    assert node.topics() == {"A": 1, "B": 2}
+
+
+def test_a_failed_commit_is_answered() -> None:
+    node = _leader()
+    node.propose(A=1)
+    node.writer.commit(is_stored=False)
+    assert node.answers == ["the change could not be written to the log"]
+    node.propose(B=1)
+    node.tables.confirmed(node.writer.commit())
+    assert node.topics() == {"B": 1}
+
+
+def test_a_start_makes_the_records_since_the_last_save() -> None:
+    node = _leader()
+    node.propose(A=1)
+    saved_end = node.writer.commit()
+    node.tables.confirmed(saved_end)
+    node.clock.advance(SAVE_INTERVAL_MS)
+    node.tables.tick()
+    assert node.saved(_TOPICS)[LOG_END] == saved_end
+    assert node.saved(TABLES_FILE)[LOG_END] == saved_end
+    node.propose(A=1, B=2)
+    end = node.writer.commit()
+    again = Node(node.world)
+    again.open(leads=False)
+    assert (again.topics(), again.tables.tables.end) == ({"A": 1}, saved_end)
+    again.tables.confirmed(end)
+    assert (again.topics(), again.tables.tables.end) == ({"A": 1, "B": 2}, end)
+
+
+def test_the_place_in_the_log_is_saved_without_changes_too() -> None:
+    node = _leader()
+    node.propose(A=1)
+    node.tables.confirmed(node.writer.commit())
+    node.clock.advance(SAVE_INTERVAL_MS)
+    node.tables.tick()
+    before = node.saved(TABLES_FILE)[LOG_END]
+    for end in (before + SAVE_BYTES_MIN - 1, before + SAVE_BYTES_MIN):
+        node.tables.tables.pass_over(end)
+        node.clock.advance(SAVE_INTERVAL_MS)
+        node.tables.tick()
+    assert node.saved(TABLES_FILE)[LOG_END] == before + SAVE_BYTES_MIN
+
+
+def test_a_record_that_is_none_stops_the_tables_and_the_leadership() -> None:
+    node = Node()
+    node.open(leads=False)
+    born = {"born_timestamp_ms": 1, "born_host": BORN_HOST}
+    node.writer.put(RAFT_TOPIC, QUEUE_ID, b"no record", b"", **born)
+    node.tables.confirmed(node.writer.commit())
+    assert "can't be read" in node.tables.problem
+    with pytest.raises(StoreError, match="can't lead"):
+        node.open(leads=True)
+
+
+def test_a_file_that_was_written_without_the_group_stops_the_start() -> None:
+    node = _leader()
+    node.propose(A=1)
+    node.tables.confirmed(node.writer.commit())
+    node.clock.advance(SAVE_INTERVAL_MS)
+    node.tables.tick()
+    node.world.parts.metadata.topics.save()  # a plain broker's
+    node.world.parts.metadata.topics.ensure_system("SELF_TEST_TOPIC2")
+    with pytest.raises(StoreError, match="written without the Raft group"):
+        Node(node.world)
+
+
+def test_what_a_plain_broker_left_is_written_once() -> None:
+    node = _leader()
+    saver = node.tables.config_tables(leads=True).saver(_TOPICS, "topicConfigTable")
+    assert "SELF_TEST_TOPIC" in saver.load()["topicConfigTable"]
+    node.tables.begin()
+    node.tables.begin()
+    node.tables.confirmed(node.writer.commit())
+    assert "SELF_TEST_TOPIC" in (node.topics() or {})
+    assert node.store.max_offset(RAFT_TOPIC, QUEUE_ID) == 1
+    node.tables.begin()
+    assert saver.load()["topicConfigTable"] == node.topics()
