@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from pymq.broker.raft.gate import MessageGate
 from pymq.broker.raft.leader_watch import LeaderWatch
 from pymq.broker.raft.members import GroupSettings, Member
 from pymq.broker.replication.roles.role import Role
@@ -25,15 +26,13 @@ class Node:
         self.settings = GroupSettings(group.name, f"n{number}", group.members)
         names = tuple(member.node for member in group.members)
         self.node = RaftNode(state, 0, group.end, names, random.Random(number))
+        self.gate = MessageGate(cluster="east", group="shard-a", node_id="n0", rng=random.Random(1))
         self.watch = LeaderWatch(group.name, ManualClock())
         self.is_up = True
         self.trouble = ""
 
     def problems(self) -> list[str]:
         return [self.trouble] if self.trouble else []
-
-    def refused_counts(self) -> dict[str, int]:
-        return {}
 
     def transfer(self, node_id: str) -> None:
         self.node.transfer(node_id)

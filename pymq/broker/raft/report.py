@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol
 
 from pymq.broker.raft.driver import TICK_MS
+from pymq.broker.raft.gate import MessageGate
 from pymq.broker.raft.leader_watch import LeaderWatch
 from pymq.broker.raft.members import GroupSettings, broker_id_of
 from pymq.raft.node import RaftNode
@@ -23,14 +23,13 @@ class OperatedGroup(Protocol):
     def node(self) -> RaftNode: ...
 
     @property
+    def gate(self) -> MessageGate: ...
+
+    @property
     def watch(self) -> LeaderWatch: ...
 
     def problems(self) -> list[str]:
         """Return what an operator should know now: why the node waits, is held, or keeps others out."""
-        ...
-
-    def refused_counts(self) -> Mapping[str, int]:
-        """Return reason -> how many messages of other nodes were refused for it since the start."""
         ...
 
     def transfer(self, node_id: str) -> None:

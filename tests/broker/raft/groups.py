@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+
+from pymq.broker.raft.gate import MessageGate
 from pymq.broker.raft.leader_watch import LeaderWatch
 from pymq.broker.raft.members import GroupSettings, Member
 from pymq.clock import ManualClock
@@ -17,15 +20,13 @@ class OneNode:
     def __init__(self, raft: RaftNode, clock: ManualClock | None = None) -> None:
         self.settings = GroupSettings("shard-a", raft.replica.node_id, MEMBERS)
         self.node = raft
+        self.gate = MessageGate(cluster="east", group="shard-a", node_id="n0", rng=random.Random(1))
         self.watch = LeaderWatch("shard-a", clock or ManualClock())
         self.watch.look(raft)
         self.trouble = ""
 
     def problems(self) -> list[str]:
         return [self.trouble] if self.trouble else []
-
-    def refused_counts(self) -> dict[str, int]:
-        return {"proof": 3}
 
     def transfer(self, node_id: str) -> None:
         self.node.transfer(node_id)

@@ -59,7 +59,7 @@ class RaftMetrics:
         yield single(LEADER_CHANGES, state.leader_change_count)
         yield single(CONFIRM_LAG, max(0, state.log_end - state.confirm_offset))
         yield single(PROBLEMS, len(state.problems))
-        yield Family(REFUSED, [Reading((reason,), count) for reason, count in group.refused_counts().items()])
+        yield Family(REFUSED, [Reading((reason,), count) for reason, count in group.gate.refused_count.items()])
         yield single(VOTERS, state.voter_count)
         if state.role == LEADER:
             yield from self._as_leader(state)

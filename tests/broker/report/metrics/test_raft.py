@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pymq.broker.raft.gate import REASONS
 from pymq.broker.report.metrics.raft import RaftMetrics
 from pymq.raft.core import ELECTION_TICKS
 from pymq.raft.node import RaftNode
@@ -31,7 +32,7 @@ def test_a_leader_shows_how_far_its_members_are() -> None:
     assert found["pymq_raft_member_lag_bytes"] == dict(zip(MEMBERS, (0, 10), strict=True))
     assert found["pymq_raft_member_silent_seconds"] == dict(zip(MEMBERS, (0, 0.45), strict=True))
     assert (found["pymq_raft_members_out_of_date"], found["pymq_raft_confirm_lag_bytes"]) == ({(): 0}, {(): 0})
-    assert found["pymq_raft_refused_messages_total"] == {("proof",): 3}
+    assert found["pymq_raft_refused_messages_total"] == {(reason,): 0 for reason in REASONS}
 
 
 def test_a_member_is_out_of_date_when_it_is_silent_or_lacks_more_than_the_limit() -> None:
