@@ -21,6 +21,13 @@ from pymq.cli.options import (
     split_addresses,
 )
 from pymq.cli.output import Column, OutputFormat, print_json, print_line, print_listing, print_note
+from pymq.cli.store_place import (
+    BrokerNameOption,
+    CommitLogOption,
+    StoreOption,
+    WhileRunningOption,
+    store_place,
+)
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
 
@@ -39,6 +46,7 @@ app = new_app()
         "pymq spark-export -t orders --filter 'jsonpath:$.items[?@.price > 5]'",
         "pymq spark-export -t orders --output ./lake --follow --every 60",
         "pymq spark-export -t orders --body json --body-schema 'amount double, country string'",
+        "pymq spark-export --store /var/lib/pymq/broker-a --output ./lake     (no broker runs)",
         "pymq spark-export -t orders --columns topic,queueOffset,body --dry-run",
     )
 )
@@ -127,6 +135,10 @@ def spark_export(
     inflate_ratio: InflateRatioOption = INFLATION_RATIO_MAX,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", "--plan", help="Only show what would be read.")] = False,
+    store: StoreOption = None,
+    commit_log: CommitLogOption = None,
+    broker_name: BrokerNameOption = None,
+    while_running: WhileRunningOption = False,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Export topics to Parquet, JSON, CSV or ORC. Needs the spark extra; Java is found or comes with it."""
@@ -138,6 +150,7 @@ def spark_export(
     options = ExportOptions(
         namesrv=";".join(split_addresses(namesrv)),
         credentials=credentials_reference.get(),
+        store=store_place(store, commit_log, broker_name, while_running=while_running),
         topics=tuple(topics or ()),
         start=start,
         end=end,

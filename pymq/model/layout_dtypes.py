@@ -16,6 +16,15 @@ BE_INT32 = np.dtype(">i4")
 BE_INT64 = np.dtype(">i8")
 
 UNITS = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")])
+# "first" is the first message's queue offset, "count" how many messages the record has.
+BATCH_UNITS = np.dtype(
+    {
+        "names": ["offset", "size", "tags", "first", "count"],
+        "formats": [">i8", ">i4", ">i8", ">i8", ">i2"],
+        "offsets": [0, 8, 12, 28, 36],
+        "itemsize": layout.BATCH_UNIT_SIZE_BYTES,
+    }
+)
 INDEX_SLOTS = np.dtype(">i4")
 INDEX_ENTRIES = np.dtype([("hash", ">i4"), ("offset", ">i8"), ("diff", ">i4"), ("before", ">i4")])
 

@@ -47,9 +47,9 @@ class _Log:
         return None if segment is None else _Segment(segment)
 
 
-def walk_bulk(log: LogFiles) -> Iterator[Records | Block | Damaged | LogEnd]:
-    """As :func:`pymq.offline.log_walk.walk` from the log's start, with most records in columns. Raises OSError."""
-    offset, last_ms = log.start, 0
+def walk_bulk(log: LogFiles, start: int | None = None) -> Iterator[Records | Block | Damaged | LogEnd]:
+    """As :func:`pymq.offline.log_walk.walk`, with most records in columns. Raises OSError."""
+    offset, last_ms = log.start if start is None else start, 0
     while True:
         for part in scan_bulk(cast(CommitLog, _Log(log)), offset, check_crc=True):
             if isinstance(part, End):

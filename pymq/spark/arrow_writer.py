@@ -22,7 +22,7 @@ from pymq.spark.parquet_parts import PartWriter, columns_to_read, naming_full_di
 from pymq.spark.planner import SMALL_TASK_ROWS, rounds
 from pymq.spark.progress import RowSender
 from pymq.spark.ranges import QueueRange, ReadSettings
-from pymq.spark.reader import RangeReader
+from pymq.spark.sources_of_rows import reader_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,7 +108,7 @@ def write_range(part: QueueRange, job: WriteJob, *, attempt: str = "") -> dict[s
 
 
 def _write_range(part: QueueRange, job: WriteJob, attempt: str) -> dict[str, Any]:
-    reader = RangeReader(part, job.read)
+    reader = reader_of(part, job.read)
     writer = PartWriter(
         part,
         output=Path(job.output),

@@ -371,11 +371,11 @@ def _digest_at(answer: Command, offset: int) -> str | None:
     if answer.code == ResponseCode.SUCCESS:
         for message in decode_records(with_single_records(bytes(answer.body), offset)):
             if message.queue_offset == offset:
-                return _digest(message)
+                return record_digest(message)
     return None
 
 
-def _digest(message: StoredMessage) -> str:
+def record_digest(message: StoredMessage) -> str:
     """Returns a digest of what identifies a record; all replicas of it have the same."""
     times = f"{message.physical_offset}:{message.born_timestamp_ms}:{message.store_timestamp_ms}:{message.message_id}:"
     return blake2b(times.encode() + message.body, digest_size=DIGEST_SIZE_BYTES).hexdigest()

@@ -76,8 +76,12 @@ class Decoder:
         self._broker_name = broker_name
         self._inflation = InflationBudget(inflation_ratio_max)
 
-    def decode(self, chunk: Chunk, starts: Positions | None = None) -> Iterator[pa.RecordBatch]:
+    def decode(
+        self, chunk: Chunk, starts: Positions | None = None, layout: Layout | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yields the records of ``chunk`` (those at ``starts``, if given) in order.
+
+        ``layout``: their fields, if they have been found already.
 
         Raises MalformedRecordError; UsageError for a body that is not UTF-8, if ``body_errors`` is "fail".
         """
@@ -85,7 +89,7 @@ class Decoder:
             starts = find_starts(chunk)
         if not len(starts):
             return
-        layout = find_fields(chunk, starts)
+        layout = layout or find_fields(chunk, starts)
         compressed = np.flatnonzero(layout.sys_flag & sysflag.COMPRESSED)
         if not len(compressed):
             yield self._columns(layout, {})

@@ -11,7 +11,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pymq.clock import Clock, SystemClock
 from pymq.errors import NotFoundError, PymqError, UnreachableError, UsageError
 from pymq.spark import bodies, gateway
-from pymq.spark.cluster import ClusterView, RemoteCluster
+from pymq.spark.cluster import ClusterView
 from pymq.spark.identity import Mark, check_marks, take_marks
 from pymq.spark.interruptible import run_interruptibly
 from pymq.spark.masters import check_driver_memory, check_master
@@ -27,10 +27,10 @@ from pymq.spark.options import ExportOptions, ExportProgress, ExportSummary, NoP
 from pymq.spark.planner import Plan, QueueKey, make_plan, rounds, split_ranges
 from pymq.spark.positions import parse_position
 from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
-from pymq.spark.reader import RangeReader
 from pymq.spark.schema import check_columns
 from pymq.spark.selection import checked
 from pymq.spark.shipping import ship_package
+from pymq.spark.sources_of_rows import in_reading_order, open_view, reader_of
 from pymq.spark.topics import TopicChoice
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ class _Export:
             inflation_ratio_max=options.inflation_ratio_max,
             retry_budget_s=options.retry_budget_s,
             body_errors=options.body_errors,
+            store=options.store,
         )
         # A wrong expression or position fails before any request is sent and any file is created.
         now_ms = clock.now_ms()
@@ -123,9 +124,8 @@ class _Export:
         self._tell_topics()
         return plan
 
-    def _cluster(self) -> RemoteCluster:
-        options = self.options
-        return RemoteCluster(options.namesrv, credentials=options.credentials, retry_budget_s=options.retry_budget_s)
+    def _cluster(self) -> AbstractContextManager[ClusterView]:
+        return open_view(self.options.namesrv, self.read)
 
     def _tell_topics(self) -> None:
         rows: Counter[str] = Counter()
@@ -292,7 +292,11 @@ class _Export:
         return self._summary()
 
     def _tasks(self, plan: Plan) -> list[QueueRange]:
-        return split_ranges(plan.ranges, rows_max=self.options.rows_of_a_task(plan.rows))
+        ranges = plan.ranges
+        if self.read.store is not None:
+            with self._cluster() as view:
+                ranges = in_reading_order(view, ranges)
+        return split_ranges(ranges, rows_max=self.options.rows_of_a_task(plan.rows))
 
     def _open_log(self, output: Path) -> ExportDirectory:
         from pymq.spark.commits import ExportDirectory
@@ -328,7 +332,7 @@ class _Export:
             ranges = self._plan(view, {}).ranges[:INFERRED_QUEUES]
         settings = replace(self.read, columns=("body",))
         first = [replace(part, to_offset=min(part.to_offset, part.from_offset + INFERRED_ROWS)) for part in ranges]
-        found = [batch.column("body").to_pylist() for part in first for batch in RangeReader(part, settings).batches()]
+        found = [batch.column("body").to_pylist() for part in first for batch in reader_of(part, settings).batches()]
         return bodies.json_form(bodies.inferred(body for batch in found for body in batch))
 
     def _session(self) -> _Session:

@@ -25,6 +25,7 @@ _KNOWN: dict[str, type[PymqError]] = {
         errors.NotFoundError,
         errors.UsageError,
         errors.FilterStopError,
+        errors.StoreError,
         errors.PymqError,
     )
 }

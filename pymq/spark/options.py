@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
 from pymq.spark.selection import Selection
+from pymq.spark.store_place import StorePlace
 
 FORMATS = ("parquet", "json", "csv", "orc")
 WRITERS = ("arrow", "spark")
@@ -52,6 +53,8 @@ class ExportOptions:
     namesrv: str = "127.0.0.1:9876"
     credentials: str = ""
     """A reference to what requests are signed with, ``env:PREFIX`` or ``file:PATH``; empty: PyMQ's variables."""
+    store: StorePlace | None = None
+    """The store directory to read instead of a cluster."""
     topics: tuple[str, ...] = ()
     """Names or globs; empty means all user topics."""
     start: str = "earliest"
@@ -152,6 +155,12 @@ class ExportOptions:
         if self.chosen_writer != "arrow" and not is_text:
             raise UsageError(f"--body {self.body} is for the arrow writer: use --format parquet")
 
+    def _check_store(self) -> None:
+        if self.store is not None and self.follow:
+            raise UsageError("a store directory is read once: leave out --follow, or name a broker's name server")
+        if self.store is not None and self.filter_via is not None:
+            raise UsageError("a store directory has no filter servers: leave out --via, and the tasks run the filter")
+
     def rows_of_a_task(self, planned_rows: int) -> int:
         """Returns the most rows of a task: few enough that all cores have work until the end, else the given number."""
         return self.rows_per_task or rows_of_a_task(planned_rows, _cores(self.master))
@@ -181,6 +190,7 @@ class ExportOptions:
             raise UsageError("compaction is for Parquet in directories: leave out --writer and --partition-by ''")
         if not 0 < self.follow_every_s < float("inf"):
             raise UsageError(f"the time between two looks is {self.follow_every_s} s: write more than 0 seconds")
+        self._check_store()
         self._check_body()
         if self.output is None and not self.dry_run:
             raise UsageError("no output directory is given: name one, or use a dry run")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from pymq.errors import PymqError, UsageError
@@ -11,6 +12,7 @@ from pymq.model.compression import INFLATION_RATIO_MAX
 from pymq.spark.options import RETRY_BUDGET_S, BodyErrors, DataLoss
 from pymq.spark.pull_window import PULL_COUNT_MAX
 from pymq.spark.selection import ALL, Selection
+from pymq.spark.store_place import StorePlace
 
 # A group that every broker has from the start (Java: MixAll.TOOLS_CONSUMER_GROUP).
 DEFAULT_GROUP = "TOOLS_CONSUMER"
@@ -47,6 +49,11 @@ class QueueRange:
         bounds = [self.from_offset + self.count * part // parts for part in range(parts + 1)]
         return [replace(self, from_offset=bounds[n], to_offset=bounds[n + 1]) for n in range(parts)]
 
+    def cut(self, offsets: Sequence[int]) -> list[QueueRange]:
+        """Returns the parts between these ascending offsets of the range, of which some may be empty."""
+        bounds = [self.from_offset, *offsets, self.to_offset]
+        return [replace(self, from_offset=first, to_offset=last) for first, last in pairwise(bounds)]
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; the inverse is :meth:`from_dict`."""
         return asdict(self)
@@ -82,6 +89,8 @@ class ReadSettings:
     """Most bytes that the bodies of a range may inflate to, as a multiple of their messages' size."""
     duplicate_window_rows: int = 0
     """Messages with the id and body of one among so many rows before them are left out; 0 leaves none out."""
+    store: StorePlace | None = None
+    """The directory to read instead of brokers."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -105,7 +114,8 @@ class ReadSettings:
     def from_dict(cls, fields: dict[str, Any]) -> ReadSettings:
         """Inverse of :meth:`to_dict`."""
         selection = Selection(**fields["selection"])
-        return cls(**{**fields, "columns": tuple(fields["columns"]), "selection": selection})
+        store = StorePlace(**fields["store"]) if fields["store"] else None
+        return cls(**{**fields, "columns": tuple(fields["columns"]), "selection": selection, "store": store})
 
 
 def total_count(ranges: Iterable[QueueRange]) -> int:

@@ -27,7 +27,6 @@ from pymq.spark.receive_buffer import ReceiveBuffer
 from pymq.spark.remote import Remote
 from pymq.spark.schema import arrow_schema, check_columns
 from pymq.spark.selection import SQL92
-from pymq.spark.unrepeated import UnrepeatedReader
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
 from pymq.wire.header import decode_header
@@ -84,7 +83,7 @@ class RangeReader:
         self._subscription, self._expression_type = selection.pull_subscription()
         self._has_gaps = self._via_filter_server or selection.sql is not None or self._tags is not None
         self._pushed_sql = selection.pushed_sql
-        self._plugin = _plugin_filter(settings, part) if selection.runs_here else None
+        self._plugin = plugin_filter(settings, part) if selection.runs_here else None
         self._again_count = 0
         self._schema = arrow_schema(check_columns(settings.columns))
         columns = self._schema.names
@@ -258,17 +257,10 @@ class RangeReader:
             starts = self._plugin.keep(chunk, starts)
             self.filter_errors = self._plugin.error_count
         for batch in self._decoder.decode(chunk, starts):
-            kept = self._filtered(batch)
+            kept = filter_by_tags(batch, self._tags, self._schema.names)
             if kept.num_rows:
                 self.rows += kept.num_rows
                 yield kept
-
-    def _filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Removes other tags with the same hash: brokers compare only hashes of tags."""
-        if self._tags is None:
-            return batch
-        mask = pc.is_in(batch.column("tags"), value_set=pa.array(sorted(self._tags)))
-        return batch.filter(mask).select(self._schema.names)
 
     def _pull_command(self, ask: Ask) -> Command:
         settings = self._settings
@@ -318,14 +310,16 @@ class RangeReader:
         self._window.give_back_all()
 
 
-def open_reader(part: QueueRange, settings: ReadSettings) -> RangeReader | UnrepeatedReader:
-    """Returns what reads a range as its settings say."""
-    return (
-        UnrepeatedReader(part, settings, RangeReader) if settings.duplicate_window_rows else RangeReader(part, settings)
-    )
+def filter_by_tags(batch: pa.RecordBatch, tags: frozenset[str] | None, columns: list[str]) -> pa.RecordBatch:
+    """Removes other tags with the same hash: brokers compare only hashes of tags. None: all tags are wanted."""
+    if tags is None:
+        return batch
+    mask = pc.is_in(batch.column("tags"), value_set=pa.array(sorted(tags)))
+    return batch.filter(mask).select(columns)
 
 
-def _plugin_filter(settings: ReadSettings, part: QueueRange) -> PluginFilter:
+def plugin_filter(settings: ReadSettings, part: QueueRange) -> PluginFilter:
+    """Returns the filter of the settings, which runs in the reader."""
     from pymq.spark.plugin_filter import PluginFilter
 
     return PluginFilter(settings.selection, part.broker_name)

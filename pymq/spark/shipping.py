@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # The packages that a task imports, directly or not; servers and commands are not shipped. Each module that lies beside
 # them is: they are small, and any of these packages may come to need one.
-PACKAGES = ("client", "filter", "model", "net", "security", "spark", "wire")
+PACKAGES = ("client", "filter", "model", "net", "offline", "security", "spark", "store", "wire")
 
 _shipped: set[str] = set()
 

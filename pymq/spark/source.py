@@ -20,16 +20,15 @@ from pyspark.sql.datasource import (
 )
 
 from pymq.clock import Clock, SystemClock
-from pymq.spark.cluster import RemoteCluster
 from pymq.spark.partitions import RangePartition
 from pymq.spark.planner import make_plan
 from pymq.spark.progress import RowSender
 from pymq.spark.pushdown import Pushdown
 from pymq.spark.ranges import QueueRange
-from pymq.spark.reader import open_reader
 from pymq.spark.schema import spark_ddl
 from pymq.spark.selection import checked
 from pymq.spark.source_options import SourceOptions
+from pymq.spark.sources_of_rows import in_reading_order, open_reader, open_view
 from pymq.spark.write_options import WriteOptions
 
 if TYPE_CHECKING:
@@ -98,8 +97,8 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> Sequence[InputPartition]:
         """Asks the name server and the brokers for the ranges to read."""
-        ranges = self._planned_ranges() if self._given is None else self._given
-        tasks = self._sizes.tasks(self._pushdown.apply(ranges))
+        ranges = self._planned_ranges() if self._given is None else self._pushdown.apply(self._given)
+        tasks = self._sizes.tasks(ranges)
         # Spark needs at least one partition, even an empty one.
         return [RangePartition(parts) for parts in tasks] or [RangePartition(())]
 
@@ -120,17 +119,16 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
 
     def _planned_ranges(self) -> list[QueueRange]:
         settings = self._settings
-        with RemoteCluster(
-            self._namesrv, credentials=settings.credentials, retry_budget_s=settings.retry_budget_s
-        ) as view:
-            return make_plan(
+        with open_view(self._namesrv, settings) as view:
+            plan = make_plan(
                 view,
                 self._topics,
                 self._start,
                 self._end,
                 only=self._pushdown.allows_topic,
                 via_filter_servers=settings.selection.via is not None,
-            ).ranges
+            )
+            return in_reading_order(view, self._pushdown.apply(plan.ranges))
 
 
 class FilteringReader(PymqReader):

@@ -19,6 +19,7 @@ from pymq.spark.positions import LATEST, Position, parse_by_queue, parse_positio
 from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
 from pymq.spark.schema import check_columns
 from pymq.spark.selection import Selection
+from pymq.spark.store_place import StorePlace
 from pymq.spark.topics import TopicChoice, parse_assigned, parse_pattern
 from pymq.spark.unrepeated import DUPLICATE_WINDOW_ROWS
 from pymq.units import parse_duration_ms, parse_time_ms
@@ -39,6 +40,10 @@ class SourceOption(NamedTuple):
 OPTIONS = (
     SourceOption("namesrv"),
     SourceOption("credentials"),
+    SourceOption("store", only_batches=True),
+    SourceOption("commitLog", only_batches=True),
+    SourceOption("brokerName", only_batches=True),
+    SourceOption("whileRunning", only_batches=True),
     SourceOption("topics", ("topic", "subscribe")),
     SourceOption("path", is_internal=True),
     SourceOption("subscribePattern"),
@@ -90,6 +95,9 @@ EQUIVALENTS = {
     "includetimestamp": "leave it out: bornTimestamp and storeTimestamp are columns",
     "subexpression": "write tag, or sql for an expression over properties",
 }
+# Options of a store directory, and those of brokers that it excludes.
+STORE_OPTIONS = ("store", "commitLog", "brokerName", "whileRunning")
+_BROKER_OPTIONS = ("namesrv", "filterVia")
 
 
 class SourceOptions(NamedOptions):
@@ -111,7 +119,23 @@ class SourceOptions(NamedOptions):
             if option.only_batches and option.name in self._values:
                 pushes = option.name == "pushFilters"
                 reason = "Spark pushes no filters down to streams" if pushes else "a stream goes on"
+                if option.name in STORE_OPTIONS:
+                    reason = "a stream needs a broker"
                 raise UsageError(f"option {option.name} is for spark.read: {reason}")
+
+    def store(self) -> StorePlace | None:
+        """Returns the store directory to read, None for brokers."""
+        given = [name for name in STORE_OPTIONS if self.text(name)]
+        if not given:
+            return None
+        if not self.text("store"):
+            raise UsageError(f"option {given[0]} is for a store directory: give store too, or leave it out")
+        for name in _BROKER_OPTIONS:
+            if self.text(name):
+                raise UsageError(f"options store and {name} exclude each other: a directory is read without a broker")
+        return StorePlace(
+            self.text("store"), self.text("commitLog"), self.text("brokerName"), self._flag("whileRunning")
+        )
 
     def topics(self) -> TopicChoice:
         """Returns which topics and queues to read."""
@@ -164,6 +188,7 @@ class SourceOptions(NamedOptions):
             retry_budget_s=self._parsed("retryBudgetSeconds", RETRY_BUDGET_S, float, "seconds, such as 60"),
             inflation_ratio_max=self.number("inflateRatio", INFLATION_RATIO_MAX),
             duplicate_window_rows=self._duplicate_window_rows(),
+            store=self.store(),
         )
 
     def partition_sizes(self) -> PartitionSizes:

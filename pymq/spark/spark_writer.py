@@ -40,6 +40,7 @@ def write(
 
     columns = _columns(options)
     needed = [*columns, *[name for name in ("topic", "brokerName", "queueId", "storeTimestamp") if name not in columns]]
+    place = options.store
     selection = {
         "tag": options.tag,
         "sql": options.sql,
@@ -47,6 +48,7 @@ def write(
         "filterExpression": options.filter_expression,
         "filterOnError": options.filter_on_error,
         "filterVia": options.filter_via,
+        **({} if place is None else place.options()),
     }
     frame = (
         spark.read.format("pymq")

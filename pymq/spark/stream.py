@@ -24,9 +24,9 @@ from pymq.spark.partitions import RangePartition
 from pymq.spark.planner import QueueKey, make_plan
 from pymq.spark.positions import LATEST, Position
 from pymq.spark.ranges import DataLossError, QueueRange
-from pymq.spark.reader import open_reader
 from pymq.spark.selection import checked
 from pymq.spark.source_options import SourceOptions
+from pymq.spark.sources_of_rows import open_reader
 from pymq.spark.stream_offsets import Digests, Offsets, from_json, limited, row_count, spans, to_json
 from pymq.spark.topics import unknown_topic
 

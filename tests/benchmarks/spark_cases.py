@@ -21,6 +21,7 @@ from tests.benchmarks.cases import QUEUES, Bench, Figure
 from tests.benchmarks.control import BenchError
 from tests.benchmarks.sends import SendLoad, SendPlan
 from tests.benchmarks.spark_runs import count_rows
+from tests.benchmarks.stored_rows import fill_store
 from tests.benchmarks.tables import ask_all
 from tests.benchmarks.turns import figures_of_sends, sending
 from tests.hostile.harness import V2, Peer, ask
@@ -68,16 +69,21 @@ class Setting:
         """Returns the last of several runs in one Spark session. Raises BenchError, also when rows are missing."""
         arguments = [kind, self.bench.server.namesrv, topic, str(self.directory), str(rounds), str(rows_per_task)]
         before_s = process.cpu_seconds(self.bench.server.broker_pid)
-        found = _output("tests.benchmarks.spark_runs", arguments)
+        found = self.spark_runs(arguments, messages)
         broker_s = process.cpu_seconds(self.bench.server.broker_pid) - before_s
-        for rows, _, _ in found:
-            if rows != messages:
-                raise BenchError(f"{kind} wrote {rows} rows of {messages}")
         _, wall_s, cpu_s = found[-1]
         least_s = min(one[2] for one in found)
         return _Run(
             messages / wall_s, cpu_s / messages * 1e6, least_s / messages * 1e6, broker_s / rounds / messages * 1e6
         )
+
+    def spark_runs(self, arguments: list[str], messages: int) -> list[tuple[int, float, float]]:
+        """Returns (rows, seconds, CPU seconds) of each run in one Spark session. Raises BenchError for missing rows."""
+        found: list[tuple[int, float, float]] = _output("tests.benchmarks.spark_runs", arguments)
+        for rows, _, _ in found:
+            if rows != messages:
+                raise BenchError(f"{arguments[0]} wrote {rows} rows of {messages}")
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +120,23 @@ def export_1k(setting: Setting) -> list[Figure]:
     """Does the same with bodies of 1 KiB."""
     topic, messages = setting.fill("export_1k", setting.messages(LARGE_BODY_BYTES), LARGE_BODY_BYTES)
     return setting.runs("export", topic, messages).figures("export of 1 KiB", 225_000)
+
+
+def files(setting: Setting) -> list[Figure]:
+    """Exports the directory of a stopped broker, with bodies of 128 bytes and of 1 KiB."""
+    figures = []
+    for name, body_bytes, target in (("128 B", BODY_BYTES, 900_000), ("1 KiB", LARGE_BODY_BYTES, 400_000)):
+        directory = setting.directory / f"files-{body_bytes}"
+        messages = fill_store(directory, setting.messages(body_bytes), body_bytes)
+        found = setting.spark_runs(
+            ["files", str(directory), "files", str(setting.directory), str(WARM_ROUNDS)], messages
+        )
+        wall_s = min(one[1] for one in found)
+        figures += [
+            Figure(f"export of files, {name}", messages / wall_s, "rows/s", target, True),
+            Figure(f"export of files, {name}, CPU of Spark", found[-1][2] / messages * 1e6, "us/row", None),
+        ]
+    return figures
 
 
 def export_cold(setting: Setting) -> list[Figure]:
@@ -222,6 +245,7 @@ SPARK_CASES: dict[str, Callable[[Setting], list[Figure]]] = {
     "export": export,
     "export-1k": export_1k,
     "export-cold": export_cold,
+    "files": files,
     "export-queue": export_queue,
     "stream": stream,
     "stream-1k": stream_1k,

@@ -15,6 +15,7 @@ from typing import Any
 from pymq.spark import export as exports
 from pymq.spark import gateway
 from pymq.spark.options import ExportOptions
+from pymq.spark.store_place import StorePlace
 from tests.benchmarks.process import cpu_seconds
 
 # Spark's Kafka source has these columns, and a seventh that tells how its timestamps were made.
@@ -42,6 +43,10 @@ class Runs:
         )
         return exports.run(options).elapsed_s
 
+    def files(self, target: Path) -> float:
+        """An export of the store directory that stands in place of the name server."""
+        return exports.run(ExportOptions(store=StorePlace(self._namesrv), output=target)).elapsed_s
+
     def stream(self, target: Path) -> float:
         """A bounded run of a stream with Spark's own sink for Parquet, one batch."""
         source = self._spark.readStream.format("pymq").options(**self._source_options(), startingOffsets="earliest")
@@ -66,9 +71,14 @@ def main(kind: str, namesrv: str, topic: str, directory: Path, rounds: int, rows
     results = []
     options = ExportOptions()
     conf = {"spark.driver.memory": options.driver_memory, **COMPRESSION}
-    with gateway.running(options.master, gateway.light_conf(conf) if kind == "export" else conf) as spark:
+    with gateway.running(options.master, gateway.light_conf(conf) if kind in ("export", "files") else conf) as spark:
         runs = Runs(spark, namesrv, topic, rows_per_task)
-        reads: dict[str, Read] = {"export": runs.export, "stream": runs.stream, "spark-parquet": runs.spark_parquet}
+        reads: dict[str, Read] = {
+            "export": runs.export,
+            "files": runs.files,
+            "stream": runs.stream,
+            "spark-parquet": runs.spark_parquet,
+        }
         for number in range(rounds):
             target = directory / f"{kind}-{topic}-{rows_per_task}-{number}"
             before_s = cpu_seconds(os.getpid())

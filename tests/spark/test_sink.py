@@ -21,9 +21,9 @@ from pymq.spark.failures import translated
 from pymq.spark.planner import make_plan
 from pymq.spark.positions import LATEST, Position
 from pymq.spark.ranges import ReadSettings
-from pymq.spark.reader import open_reader
 from pymq.spark.remote import Remote
 from pymq.spark.row_writer import RowWriter
+from pymq.spark.sources_of_rows import open_reader
 from pymq.spark.topics import TopicChoice
 from pymq.spark.write_columns import COLUMNS, check_write_columns
 from pymq.spark.write_options import WriteOptions, known_names

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pymq.errors import UsageError
 from pymq.spark.planner import PartitionSizes
 from pymq.spark.ranges import QueueRange, ReadSettings
-from pymq.spark.reader import open_reader
 from pymq.spark.selection import ALL
 from pymq.spark.source_options import UNSPLIT_ROWS, SourceOptions
+from pymq.spark.sources_of_rows import open_reader
 from pymq.spark.unrepeated import DUPLICATE_WINDOW_ROWS
 from tests.spark.fake_cluster import FakeCluster
 from tests.spark.records import record

@@ -38,12 +38,12 @@ class Message(NamedTuple):
     store_ms: int
 
 
-def write_topics(files: Files) -> None:
+def write_topics(files: Files, root: str = ROOT) -> None:
     """Save the topic table as a broker does."""
-    make_directory(files, ROOT)
-    make_directory(files, f"{ROOT}/config")
+    make_directory(files, root)
+    make_directory(files, f"{root}/config")
     topics = {BATCHES: {"topicName": BATCHES, "attributes": {"queue.type": "BatchCQ"}}, PLAIN: {"topicName": PLAIN}}
-    JsonTable(files, f"{ROOT}/config/topics.json").save({"topicConfigTable": topics})
+    JsonTable(files, f"{root}/config/topics.json").save({"topicConfigTable": topics})
 
 
 def stage_batch(store: MessageStore, topic: str, queue_id: int, bodies: list[bytes], tag: str = "") -> Placed:
