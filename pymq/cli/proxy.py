@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, split_addresses
+from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, request_credentials, split_addresses
 from pymq.cli.output import print_json_line
 from pymq.cli.servers import HostOption, InsecureOption, JsonOption, LogLevelOption
 
@@ -117,13 +117,15 @@ async def serving_proxy(namesrv: list[str], host: str, port: int, tls: ServerTls
     """Serves while the block runs; yields the address. Raises UsageError when the port is in use."""
     from pymq.cli.servers import port_problem
     from pymq.client.instance import ClientInstance
+    from pymq.client.tls import tls_context
     from pymq.model.hosts import format_address
     from pymq.proxy.client_backend import ClientBackend
     from pymq.proxy.server import ProxyServer
     from pymq.proxy.service import ProxyService
 
-    instance = ClientInstance(namesrv)
-    server = ProxyServer(ProxyService(ClientBackend(instance), instance.clock), tls)
+    instance = ClientInstance(namesrv, credentials=request_credentials.get())
+    backend = ClientBackend(instance, tls_context(None, instance.clock))
+    server = ProxyServer(ProxyService(backend, instance.clock), tls)
     instance.start()
     try:
         try:
@@ -135,6 +137,7 @@ async def serving_proxy(namesrv: list[str], host: str, port: int, tls: ServerTls
         finally:
             await server.stop()
     finally:
+        await backend.close()
         await instance.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
 
 from pymq.client.outgoing import Outgoing
@@ -10,7 +11,10 @@ from pymq.model.message import MessageQueue, SendResult
 from pymq.model.record import StoredMessage
 from pymq.model.route import TopicRoute
 from pymq.proxy.receipts import Handle
+from pymq.proxy.sessions import Session
 from pymq.proxy.settings import GroupRules
+
+BEAT_MS = 30_000  # between two heartbeats for a member or a producer
 
 
 class Receive(NamedTuple):
@@ -41,6 +45,10 @@ class TransactionPlace(NamedTuple):
     broker_name: str
     queue_offset: int
     log_offset: int
+
+
+# Takes the half message of a transaction that a broker asks about, and the transaction's id.
+OnQuestion = Callable[[StoredMessage, str, TransactionPlace], object]
 
 
 class Backend(Protocol):
@@ -82,6 +90,24 @@ class Backend(Protocol):
         """Move a message to the group's dead letters."""
         ...
 
+    async def end_transaction(
+        self, place: TransactionPlace, transaction_id: str, *, is_commit: bool, is_checked: bool
+    ) -> None:
+        """Commit or roll back; ``is_checked``: because a broker asked."""
+        ...
+
     async def recall(self, topic: str, recall_handle: str) -> str:
         """Recall a message that waits for its time. Return its id."""
+        ...
+
+    def join(self, session: Session) -> None:
+        """Let brokers know a member of a consumer group; call it again every BEAT_MS."""
+        ...
+
+    def leave(self, session: Session) -> None:
+        """Let brokers forget a member."""
+        ...
+
+    async def publish_for(self, topics: Collection[str], on_question: OnQuestion) -> None:
+        """Let brokers know who may be asked about transactions of these topics; call it again every BEAT_MS."""
         ...

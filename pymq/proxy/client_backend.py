@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Collection
+
 from pymq.client.answers import read_answer
 from pymq.client.instance import ClientInstance
 from pymq.client.outgoing import Outgoing
@@ -9,23 +12,31 @@ from pymq.client.popped_answer import popped
 from pymq.client.route_cache import read_queues, why_not_read
 from pymq.client.sender import Deadline, Sender
 from pymq.client.subscription import explained
-from pymq.errors import NoQueueError, RefusedError, UnreachableError
+from pymq.errors import NoQueueError, PymqError, RefusedError, UnreachableError
 from pymq.model import pop
 from pymq.model.message import MessageQueue, SendResult
 from pymq.model.message_types import NORMAL, TYPE_ATTRIBUTE
+from pymq.model.record import MalformedRecordError, decode_record
 from pymq.model.route import BrokerData
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.model.timers import decode_handle
-from pymq.proxy.backend import Receive, Received
+from pymq.model.transactions import COMMIT, ROLLBACK
+from pymq.net.client import RemotingClient
+from pymq.net.tls import WatchedContext
+from pymq.proxy.backend import OnQuestion, Receive, Received, TransactionPlace
+from pymq.proxy.checks import MIXED
+from pymq.proxy.memberships import Memberships
 from pymq.proxy.protocol.names import Code
 from pymq.proxy.receipts import Handle
 from pymq.proxy.recent_values import RecentValues
 from pymq.proxy.refusals import ProxyRefusal
 from pymq.proxy.settings import GroupRules
 from pymq.wire.bodies_admin import decode_admin_body
+from pymq.wire.bodies_client import HeartbeatData, ProducerData, encode_body
 from pymq.wire.bodies_route import decode_cluster_info
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
+from pymq.wire.header import decode_header
 from pymq.wire.headers.admin import GetTopicConfigHeader, GroupHeader
 from pymq.wire.headers.pop import (
     AckMessageHeader,
@@ -34,6 +45,10 @@ from pymq.wire.headers.pop import (
     PopMessageHeader,
 )
 from pymq.wire.headers.send import ConsumerSendMsgBackHeader, RecallMessageAnswer, RecallMessageHeader
+from pymq.wire.headers.transaction import CheckTransactionHeader, EndTransactionHeader
+from pymq.wire.reply import Reply
+
+log = logging.getLogger(__name__)
 
 PRODUCER_GROUP = "PYMQ_PROXY"
 SEND_TIMEOUT_S = 3.0
@@ -43,23 +58,35 @@ ANSWER_SLACK_S = 5.0  # a broker answers a parked pop so much late at most
 ALL_QUEUES = -1
 FROM_END = 1
 TO_DEAD_LETTERS = -1
+_WITH_TRANSACTIONS = ("TRANSACTION", MIXED)
 _NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND)
 
 
 class ClientBackend:
     """Serves the proxy from the cluster of a started client instance."""
 
-    def __init__(self, instance: ClientInstance) -> None:
+    def __init__(self, instance: ClientInstance, tls: WatchedContext | None = None) -> None:
+        """``tls``: of the connections for members of groups."""
         clock = instance.clock
+        self._tls = tls
         self._instance = instance
         self._clock = clock
         self._sender = Sender(instance, PRODUCER_GROUP, SEND_RETRIES_MAX, None, avoids_slow=False)
         self._recent_routes = RecentValues(instance.routes.renew, clock)
         self._recent_types = RecentValues(self._ask_type, clock)
         self._recent_rules = RecentValues(self._ask_rules, clock)
+        self._memberships = Memberships(self._connect, self._recent_routes.get)
+        self.join = self._memberships.join
+        self.leave = self._memberships.leave
+        self._on_question: OnQuestion | None = None
+        instance.remoting.on_request = self._on_request
         self.route = self._recent_routes.get
         self.topic_type = self._recent_types.get
         self.group_rules = self._recent_rules.get
+
+    async def close(self) -> None:
+        """End the connections of members."""
+        await self._memberships.close()
 
     async def queues_to_write(self, topic: str) -> list[MessageQueue]:
         """Return the topic's writable queues. Raises NotFoundError for an unknown topic."""
@@ -154,12 +181,73 @@ class ClientBackend:
         await self._ask(topic, handle.receipt.broker_name, request(RequestCode.CONSUMER_SEND_MSG_BACK, header))
         await self.ack(topic, group, handle)
 
+    async def end_transaction(
+        self, place: TransactionPlace, transaction_id: str, *, is_commit: bool, is_checked: bool
+    ) -> None:
+        """Commit or roll back; ``is_checked``: because a broker asked."""
+        header = EndTransactionHeader(
+            producer_group=place.topic,
+            tran_state_table_offset=place.queue_offset,
+            commit_log_offset=place.log_offset,
+            commit_or_rollback=COMMIT if is_commit else ROLLBACK,
+            from_transaction_check=is_checked,
+            msg_id=transaction_id,
+            transaction_id=transaction_id,
+            topic=place.topic,
+        )
+        await self._ask(place.topic, place.broker_name, request(RequestCode.END_TRANSACTION, header))
+
     async def recall(self, topic: str, recall_handle: str) -> str:
         """Recall a message that waits for its time. Return its id."""
         broker = _broker_of_recall(recall_handle)
         header = RecallMessageHeader(topic=topic, recall_handle=recall_handle, producer_group=PRODUCER_GROUP)
         answer = await self._ask(topic, broker, request(RequestCode.RECALL_MESSAGE, header))
         return read_answer(RecallMessageAnswer, answer, broker).message_id
+
+    async def publish_for(self, topics: Collection[str], on_question: OnQuestion) -> None:
+        """Let brokers know who may be asked about transactions of these topics; call it again every BEAT_MS."""
+        self._on_question = on_question
+        by_address: dict[str, list[ProducerData]] = {}
+        for topic in topics:
+            try:
+                if await self.topic_type(topic) in _WITH_TRANSACTIONS:
+                    for broker in (await self.route(topic)).broker_datas:
+                        if broker.master_address is not None:
+                            by_address.setdefault(broker.master_address, []).append(ProducerData(group_name=topic))
+            except PymqError as error:
+                log.debug("no broker of %s knows its producers: %s", topic, error)
+        for address, groups in by_address.items():
+            beat = HeartbeatData(client_id=self._instance.client_id, producer_data_set=groups)
+            try:
+                command = request(RequestCode.HEART_BEAT, body=encode_body(beat))
+                await self._instance.remoting.invoke_ok(address, command, CALL_TIMEOUT_S)
+            except PymqError as error:
+                log.info("%s does not know the producers of %d topics: %s", address, len(groups), error)
+
+    def _on_request(self, command: Command, address: str) -> Reply | None:
+        """Take a broker's question about a transaction."""
+        if command.code != RequestCode.CHECK_TRANSACTION_STATE:
+            text = f" request type {command.code} not supported by this proxy"
+            return Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)
+        header = decode_header(CheckTransactionHeader, command.ext)
+        try:
+            message = decode_record(command.body)
+        except MalformedRecordError as error:
+            log.warning("%s asks about a transaction whose message can't be read: %s", address, error)
+            return None
+        broker = header.broker_name or self._broker_at(address)
+        place = TransactionPlace(message.topic, broker, header.tran_state_table_offset, header.commit_log_offset)
+        if self._on_question is not None:
+            self._on_question(message, header.transaction_id or header.msg_id or message.message_id, place)
+        return None
+
+    def _broker_at(self, address: str) -> str:
+        brokers = self._instance.routes.brokers()
+        return next((each.broker_name for each in brokers if address in each.broker_addrs.values()), "")
+
+    def _connect(self, language: str) -> RemotingClient:
+        remoting = self._instance.remoting
+        return RemotingClient(clock=self._clock, language=language, sign=remoting.sign, tls=self._tls)
 
     async def _ask(self, topic: str, broker: str, command: Command) -> Command:
         return await self._instance.remoting.invoke_ok(await self._address(topic, broker), command, CALL_TIMEOUT_S)

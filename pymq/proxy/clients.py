@@ -55,18 +55,18 @@ class Clients:
         sessions: Sessions,
         clock: Clock,
         on_left: Callable[[Session], None],
-        on_seen: Callable[[Session], None],
+        on_settled: Callable[[Session], None],
     ) -> None:
-        """``on_seen(session)`` is called for each sign of life of a client."""
+        """``on_settled(session)`` is called for each client that sent settings."""
         self._backend = backend
         self._sessions = sessions
         self._clock = clock
         self._on_left = on_left
-        self._on_seen = on_seen
+        self._on_settled = on_settled
 
     async def heartbeat(self, call: Call, request: Any) -> Any:
         """Note that a client is alive."""
-        self._on_seen(self._known(call))
+        self._known(call)
         return HeartbeatResponse(status=status_ok())
 
     async def notify_client_termination(self, call: Call, request: Any) -> Any:
@@ -128,7 +128,7 @@ class Clients:
             session.joined = known.joined
         if not self._sessions.put(session):
             raise ProxyRefusal(Code.TOO_MANY_REQUESTS, f"this server has {len(self._sessions)} clients: use another")
-        self._on_seen(session)
+        self._on_settled(session)
         return TelemetryCommand(status=status_ok(), settings=answer)
 
     def _known(self, call: Call) -> Session:

@@ -58,6 +58,7 @@ class Receiving:
         self._held = held
         self._clock = clock
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.waiting_count = 0  # receives that wait for their first message
 
     async def receive_message(self, call: Call, request: Any) -> AsyncIterator[Any]:
         """Yield the status, the messages, and the time."""
@@ -114,11 +115,14 @@ class Receiving:
         end_ms = self._clock.monotonic_ms() + order.wait_ms
         while True:
             asking = asyncio.ensure_future(self._backend.receive(order))
+            self.waiting_count += 1
             try:
                 found = await asyncio.shield(asking)
             except asyncio.CancelledError:
                 self._spawn(self._give_back_found(order, asking))
                 raise
+            finally:
+                self.waiting_count -= 1
             wanted = []
             for each in found:
                 if each.message.reconsume_times >= rules.attempts_max:

@@ -73,7 +73,7 @@ class ProxyServer:
         if self._server is not None:
             await self._health.enter_graceful_shutdown()
             await self._server.stop(DRAIN_S)
-        await self.service.receiving.drain()
+        await self.service.stop()
         await self.front.stop()
 
     def _tick(self) -> None:
@@ -93,6 +93,7 @@ class ProxyServer:
             "QueryAssignment": service.routing.query_assignment,
             "Heartbeat": service.clients.heartbeat,
             "SendMessage": service.publishing.send_message,
+            "EndTransaction": service.orphans.end_transaction,
             "RecallMessage": service.publishing.recall_message,
             "AckMessage": service.receiving.ack_message,
             "ChangeInvisibleDuration": service.receiving.change_invisible_duration,

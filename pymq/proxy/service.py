@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from pymq.clock import Clock
-from pymq.proxy.backend import Backend
+from pymq.proxy.backend import BEAT_MS, Backend
 from pymq.proxy.clients import Clients
+from pymq.proxy.orphans import Orphans
 from pymq.proxy.publishing import Publishing
 from pymq.proxy.receipts import HeldMessages
 from pymq.proxy.receiving import Receiving
@@ -17,24 +20,58 @@ class ProxyService:
     """Serves the clients of one proxy from ``backend``."""
 
     def __init__(self, backend: Backend, clock: Clock) -> None:
+        self._backend = backend
         self._clock = clock
+        self._beat_at_ms = 0
+        self._publishing: asyncio.Task[None] | None = None
         self.sessions = Sessions()
         self.held = HeldMessages()
         self.transactions = OpenTransactions()
         self.routing = Routing(backend)
         self.publishing = Publishing(backend, self.transactions, clock)
+        self.orphans = Orphans(backend, self.sessions, self.transactions, clock)
         self.receiving = Receiving(backend, self.sessions, self.held, clock)
-        self.clients = Clients(backend, self.sessions, clock, self._left, self._seen)
+        self.clients = Clients(backend, self.sessions, clock, self._left, self._settled)
 
     async def tick(self) -> None:
         """Do what is due: call it every second or so."""
+        now_ms = self._clock.monotonic_ms()
         self.clients.forget_silent()
-        self.transactions.forget_old(self._clock.monotonic_ms())
+        self.transactions.forget_old(now_ms)
+        if now_ms >= self._beat_at_ms:
+            self._beat_at_ms = now_ms + BEAT_MS
+            self._beat()
         await self.receiving.renew_due()
 
-    def _seen(self, session: Session) -> None:
-        """Note a sign of life."""
+    async def stop(self) -> None:
+        """Finish what is under way. Clients keep what they hold: any other proxy settles it."""
+        await self.receiving.drain()
+        if self._publishing is not None:
+            self._publishing.cancel()
+            await asyncio.gather(self._publishing, return_exceptions=True)
+
+    def _beat(self) -> None:
+        for session in self.sessions.all():
+            if session.is_consumer:
+                self._backend.join(session)
+        self._publish()
+
+    def _publish(self) -> None:
+        """Let brokers know the topics of connected producers."""
+        topics = {topic for session in self.sessions.all() for topic in session.published_topics}
+        if topics and (self._publishing is None or self._publishing.done()):
+            work = self._backend.publish_for(topics, self.orphans.ask)
+            self._publishing = asyncio.get_running_loop().create_task(work)
+
+    def _settled(self, session: Session) -> None:
+        """Let brokers know a client whose settings are new."""
+        if session.is_consumer:
+            self._backend.join(session)
+        elif session.published_topics:
+            self._publish()
 
     def _left(self, session: Session) -> None:
         """Settle what a client leaves behind."""
         self.receiving.give_back_client(session.client_id)
+        if session.is_consumer:
+            self._backend.leave(session)

@@ -28,10 +28,14 @@ class OpenTransactions:
         if len(self._open) > COUNT_MAX:
             self._open.popitem(last=False)
 
-    def end(self, topic: str, transaction_id: str) -> TransactionPlace | None:
-        """Forget a transaction, and return its place; None for an unknown one."""
-        found = self._open.pop((topic, transaction_id), None)
+    def find(self, topic: str, transaction_id: str) -> TransactionPlace | None:
+        """Return the place of a transaction; None for an unknown one."""
+        found = self._open.get((topic, transaction_id))
         return None if found is None else found[1]
+
+    def end(self, topic: str, transaction_id: str) -> None:
+        """Forget a transaction that was ended."""
+        self._open.pop((topic, transaction_id), None)
 
     def forget_old(self, now_ms: int) -> None:
         """Forget what nobody ended for KEPT_MS."""

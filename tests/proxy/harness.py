@@ -113,6 +113,21 @@ class RawClient:
         request = m.AckMessageRequest(group=m.Resource(name=group), topic=message.topic, entries=[entry])
         return int((await self.call("AckMessage", request)).status.code)
 
+    async def change(self, group: str, message: Any, invisible_ms: int) -> Any:
+        """Let a message come again after ``invisible_ms``, and return the answer."""
+        request = m.ChangeInvisibleDurationRequest(group=m.Resource(name=group), topic=message.topic)
+        request.receipt_handle = message.system_properties.receipt_handle
+        request.invisible_duration.seconds = invisible_ms // 1000
+        return await self.call("ChangeInvisibleDuration", request)
+
+    async def settle(self, settings: Any) -> Any:
+        """Open a Telemetry stream with these settings, and return it once they are answered."""
+        stream = self.telemetry()
+        await stream.write(m.TelemetryCommand(settings=settings))
+        answer = await stream.read()
+        assert answer.WhichOneof("command") == "settings"
+        return stream
+
     def telemetry(self) -> Any:
         """Return a new Telemetry stream, to ``write`` commands to and ``read`` them from."""
         return self.channel.stream_stream(
@@ -125,8 +140,9 @@ class RawClient:
 @asynccontextmanager
 async def proxy_of(broker: TestBroker) -> AsyncIterator[tuple[ProxyServer, str]]:
     """Serve the broker's cluster; yield the server and its address."""
-    instance = ClientInstance(broker.namesrv)
-    server = ProxyServer(ProxyService(ClientBackend(instance), instance.clock))
+    instance = ClientInstance(broker.namesrv, clock=broker.clock)
+    backend = ClientBackend(instance)
+    server = ProxyServer(ProxyService(backend, instance.clock))
     instance.start()
     try:
         address = f"{HOST}:{await server.start(HOST, 0)}"
@@ -135,6 +151,7 @@ async def proxy_of(broker: TestBroker) -> AsyncIterator[tuple[ProxyServer, str]]
         finally:
             await server.stop()
     finally:
+        await backend.close()
         await instance.close()
 
 
@@ -156,6 +173,13 @@ def with_client(broker: TestBroker, work: Callable[[RawClient, ProxyServer], Awa
                 await client.close()
 
     run(main())
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until the condition holds."""
+    async with asyncio.timeout(CALL_TIMEOUT_S):
+        while not await condition():  # noqa: ASYNC110 - the condition has no event
+            await asyncio.sleep(0.005)
 
 
 def create_topic(broker: TestBroker, name: str, kind: str = "NORMAL", queue_count: int = 2) -> None:

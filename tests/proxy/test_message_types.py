@@ -1,0 +1,157 @@
+"""Messages of each type through a proxy: in order, at a time, in a transaction, several at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("grpc")
+
+from pymq.proxy.conversion import timestamp_of
+from pymq.proxy.protocol import messages as m
+from pymq.proxy.protocol.names import COMMIT, ROLLBACK, SOURCE_SERVER_CHECK, ClientType, Code, FilterType, MessageType
+from pymq.proxy.server import ProxyServer
+from pymq.testing.broker import TestBroker
+from tests.proxy.harness import RawClient, create_group, create_topic, with_client
+
+FIFO, DELAY, TRANSACTION, NORMAL = "GrpcTypeFifo", "GrpcTypeDelay", "GrpcTypeTransaction", "GrpcTypeNormal"
+SHORT = m.Duration(seconds=5)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[TestBroker]:
+    with TestBroker(recallMessageEnable="true", transactionCheckInterval="1000") as broker:
+        create_topic(broker, FIFO, "FIFO", queue_count=4)
+        create_topic(broker, DELAY, "DELAY")
+        create_topic(broker, TRANSACTION, "TRANSACTION")
+        create_topic(broker, NORMAL)
+        create_group(broker, "GrpcTypeOrderly", consume_message_orderly=True)
+        yield broker
+
+
+def bodies(found: list[Any]) -> list[bytes]:
+    return [message.body for message in found]
+
+
+def test_a_group_of_messages_comes_in_order_and_one_batch_at_a_time(broker: TestBroker) -> None:
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        for number in range(4):
+            sent = await client.send(FIFO, b"%d" % number, message_group="one")
+            assert sent.status.code == Code.OK
+        first = await client.receive(FIFO, "GrpcTypeOrderly", batch_size=2, attempt_id="attempt")
+        assert bodies(first) == [b"0", b"1"]
+        assert {each.system_properties.message_group for each in first} == {"one"}
+        again = await client.receive(FIFO, "GrpcTypeOrderly", batch_size=2, attempt_id="attempt")
+        assert bodies(again) == [b"0", b"1"], "the same attempt gets the same messages"
+        assert [each.system_properties.delivery_attempt for each in again] == [1, 1]
+        waiting = asyncio.ensure_future(client.receive(FIFO, "GrpcTypeOrderly", attempt_id="other"))
+        for each in again:
+            assert await client.ack("GrpcTypeOrderly", each) == Code.OK
+        assert bodies(await waiting) == [b"2", b"3"]
+
+    with_client(broker, work)
+
+
+def test_a_delayed_message_comes_at_its_time_and_not_after_its_recall(broker: TestBroker) -> None:
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        at_ms = broker.clock.now_ms() + 60_000
+        kept = await client.send(DELAY, b"kept", delivery_timestamp=timestamp_of(at_ms))
+        taken = await client.send(DELAY, b"taken", delivery_timestamp=timestamp_of(at_ms))
+        (entry,) = taken.entries
+        assert kept.entries[0].recall_handle and entry.recall_handle
+        recall = m.RecallMessageRequest(topic=m.Resource(name=DELAY), recall_handle=entry.recall_handle)
+        answer = await client.call("RecallMessage", recall)
+        assert (answer.status.code, answer.message_id) == (Code.OK, entry.message_id)
+        recall.recall_handle = "no handle"
+        assert (await client.call("RecallMessage", recall)).status.code == Code.INTERNAL_SERVER_ERROR
+        recall.topic.name = NORMAL
+        answer = await client.call("RecallMessage", recall)
+        assert answer.status.code == Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
+        await asyncio.to_thread(broker.clock.advance, minutes=2)
+        found = await client.receive(DELAY, "GrpcTypeDelayed")
+        assert bodies(found) == [b"kept"]
+        system = found[0].system_properties
+        assert (system.message_type, system.delivery_timestamp) == (MessageType.DELAY, timestamp_of(at_ms))
+
+    with_client(broker, work)
+
+
+async def end(client: RawClient, transaction_id: str, resolution: int, source: int = 1) -> int:
+    request = m.EndTransactionRequest(
+        topic=m.Resource(name=TRANSACTION), transaction_id=transaction_id, resolution=resolution, source=source
+    )
+    return int((await client.call("EndTransaction", request)).status.code)
+
+
+def test_a_transaction_is_committed_rolled_back_or_asked_about(broker: TestBroker) -> None:
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        settings = m.Settings(client_type=ClientType.PRODUCER)
+        settings.publishing.topics.add(name=TRANSACTION)
+        stream = await client.settle(settings)
+        ids = {}
+        for body in (b"commit", b"rollback", b"orphan"):
+            sent = await client.send(TRANSACTION, body, message_type=MessageType.TRANSACTION, tag="t")
+            ids[body] = sent.entries[0].transaction_id
+        assert await end(client, ids[b"commit"], COMMIT) == Code.OK
+        assert await end(client, ids[b"rollback"], ROLLBACK) == Code.OK
+        assert await end(client, ids[b"rollback"], ROLLBACK) == Code.INTERNAL_SERVER_ERROR, "it is unknown by now"
+        assert await end(client, " ", COMMIT) == Code.INVALID_TRANSACTION_ID
+        (committed,) = await client.receive(TRANSACTION, "GrpcTypeHalf")
+        assert (committed.body, await client.ack("GrpcTypeHalf", committed)) == (b"commit", Code.OK)
+        await asyncio.to_thread(broker.clock.advance, minutes=1)
+        question = (await stream.read()).recover_orphaned_transaction_command
+        assert question.transaction_id == ids[b"orphan"]
+        assert (question.message.body, question.message.system_properties.tag) == (b"orphan", "t")
+        assert not question.message.system_properties.HasField("receipt_handle")
+        assert await end(client, question.transaction_id, COMMIT, SOURCE_SERVER_CHECK) == Code.OK
+        assert bodies(await client.receive(TRANSACTION, "GrpcTypeHalf")) == [b"orphan"]
+        stream.cancel()
+
+    with_client(broker, work)
+
+
+def test_a_message_of_another_type_is_refused(broker: TestBroker) -> None:
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        code = Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
+        assert (await client.send(FIFO)).status.code == code
+        assert (await client.send(NORMAL, message_group="g")).status.code == code
+        assert (await client.send(NORMAL, message_type=MessageType.TRANSACTION)).status.code == code
+
+    with_client(broker, work)
+
+
+def test_several_messages_of_a_request_are_one_entry_and_come_apart(broker: TestBroker) -> None:
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        several = [client.message(NORMAL, b"%d" % i, tag="several") for i in range(3)]
+        sent = await client.call("SendMessage", m.SendMessageRequest(messages=several))
+        ids = [each.system_properties.message_id for each in several]
+        assert (sent.status.code, [entry.message_id for entry in sent.entries]) == (Code.OK, [",".join(ids)])
+        found = await client.receive(NORMAL, "GrpcTypeSeveral")
+        assert bodies(found) == [b"0", b"1", b"2"]
+        assert [each.system_properties.message_id for each in found] == ids
+
+    with_client(broker, work)
+
+
+def test_filters_by_tag_and_by_sql(broker: TestBroker) -> None:
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        for number, tag in enumerate(("red", "green", "blue")):
+            message = client.message(NORMAL, tag.encode(), tag=tag)
+            message.user_properties["number"] = str(number)
+            await client.call("SendMessage", m.SendMessageRequest(messages=[message]))
+        tags = m.FilterExpression(type=FilterType.TAG, expression="red || blue")
+        found = await client.receive(NORMAL, "GrpcTypeTags", filter_expression=tags)
+        assert sorted(bodies(found)) == [b"blue", b"red"]
+        sql = m.FilterExpression(type=FilterType.SQL, expression="number >= 1")
+        found = await client.receive(NORMAL, "GrpcTypeSql", filter_expression=sql)
+        assert sorted(bodies(found)) == [b"blue", b"green"]
+        for wrong, code in (
+            (m.FilterExpression(type=FilterType.SQL, expression="number >"), Code.INTERNAL_SERVER_ERROR),
+            (m.FilterExpression(type=FilterType.TAG, expression="||"), Code.ILLEGAL_FILTER_EXPRESSION),
+        ):
+            assert (await client.received(NORMAL, "GrpcTypeSql", 9.0, filter_expression=wrong))[0] == code
+
+    with_client(broker, work)

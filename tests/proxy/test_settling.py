@@ -1,0 +1,174 @@
+"""What becomes of received messages: again later, dead letters, renewed receipts, forged handles."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("grpc")
+
+from pymq.client import Admin
+from pymq.proxy.protocol import messages as m
+from pymq.proxy.protocol.names import ClientType, Code
+from pymq.proxy.receipts import AUTO_RENEW_INVISIBLE_MS
+from pymq.proxy.server import ProxyServer
+from pymq.testing.broker import TestBroker
+from tests.proxy.harness import RawClient, create_group, create_topic, until, with_client
+
+TOPIC, ONE_TRY = "GrpcSettling", "GrpcSettlingOneTry"
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[TestBroker]:
+    with TestBroker() as broker:
+        create_topic(broker, TOPIC, queue_count=1)
+        create_group(broker, ONE_TRY, retry_max_times=0)
+        yield broker
+
+
+async def advance(broker: TestBroker, seconds: float) -> None:
+    await asyncio.to_thread(broker.clock.advance, seconds=seconds)
+
+
+def test_a_message_comes_again_with_a_higher_attempt_and_then_to_the_dead_letters(broker: TestBroker) -> None:
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        await client.send(TOPIC, b"twice", tag="t")
+        (found,) = await client.receive(TOPIC, "GrpcSettlingA")
+        changed = await client.change("GrpcSettlingA", found, 1000)
+        assert changed.status.code == Code.OK
+        assert changed.receipt_handle != found.system_properties.receipt_handle
+        await advance(broker, 10)
+        (again,) = await client.receive(TOPIC, "GrpcSettlingA")
+        assert (again.topic.name, again.system_properties.delivery_attempt) == (TOPIC, 2)
+        request = m.ForwardMessageToDeadLetterQueueRequest(
+            group=m.Resource(name="GrpcSettlingA"),
+            topic=again.topic,
+            receipt_handle=again.system_properties.receipt_handle,
+            message_id=again.system_properties.message_id,
+        )
+        assert (await client.call("ForwardMessageToDeadLetterQueue", request)).status.code == Code.OK
+        (dead,) = await client.receive("%DLQ%GrpcSettlingA", "GrpcSettlingDead")
+        assert (dead.body, dead.system_properties.tag) == (b"twice", "t")
+        assert dead.system_properties.message_id == found.system_properties.message_id
+
+    with_client(broker, work)
+
+
+def test_a_message_beyond_its_attempts_goes_to_the_dead_letters_unseen(broker: TestBroker) -> None:
+    create_topic(broker, "GrpcSettlingOnce")
+
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        await client.send("GrpcSettlingOnce", b"once")
+        (found,) = await client.receive("GrpcSettlingOnce", ONE_TRY)
+        await client.change(ONE_TRY, found, 1000)
+        await advance(broker, 10)
+        await client.send("GrpcSettlingOnce", b"next")
+        assert [each.body for each in await client.receive("GrpcSettlingOnce", ONE_TRY)] == [b"next"]
+        (dead,) = await client.receive("%DLQ%" + ONE_TRY, "GrpcSettlingDead")
+        assert dead.body == b"once"
+
+    with_client(broker, work)
+
+
+def test_handles_that_are_forged_or_over_have_their_codes(broker: TestBroker) -> None:
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        await client.send(TOPIC, b"over")
+        found = (await client.receive(TOPIC, "GrpcSettlingB"))[-1]
+        assert (await client.change("GrpcSettlingB", found, 13 * 3600_000)).status.code == Code.ILLEGAL_INVISIBLE_TIME
+        await advance(broker, 11)
+        assert await client.ack("GrpcSettlingB", found) == Code.INVALID_RECEIPT_HANDLE
+        assert (await client.change("GrpcSettlingB", found, 1000)).status.code == Code.INVALID_RECEIPT_HANDLE
+        found.system_properties.receipt_handle = "forged"
+        assert await client.ack("GrpcSettlingB", found) == Code.INTERNAL_SERVER_ERROR
+        request = m.AckMessageRequest(group=m.Resource(name="GrpcSettlingB"), topic=found.topic)
+        request.entries.add(receipt_handle="forged")
+        request.entries.add(receipt_handle=f"0 {broker.clock.now_ms()} 10000 0 0 broker-a 0 0 0")
+        answer = await client.call("AckMessage", request)
+        assert answer.status.code == Code.MULTIPLE_RESULTS
+        assert [entry.status.code for entry in answer.entries] == [Code.INTERNAL_SERVER_ERROR, Code.OK]
+
+    with_client(broker, work)
+
+
+def test_the_receipts_of_a_slow_listener_are_renewed_and_given_back_when_it_leaves(broker: TestBroker) -> None:
+    async def work(client: RawClient, server: ProxyServer) -> None:
+        settings = m.Settings(client_type=ClientType.PUSH_CONSUMER)
+        settings.subscription.group.name = "GrpcSettlingC"
+        stream = await client.settle(settings)
+        await client.send(TOPIC, b"slow")
+        found = (await client.receive(TOPIC, "GrpcSettlingC", auto_renew=True))[-1]
+        for seconds in (AUTO_RENEW_INVISIBLE_MS / 1000 - 5, 50):
+            await advance(broker, seconds)
+            await server.service.tick()
+        await advance(broker, 30)
+        assert await client.ack("GrpcSettlingC", found) == Code.OK, "the handle that was given out stays valid"
+        await client.send(TOPIC, b"left")
+        await client.receive(TOPIC, "GrpcSettlingC", auto_renew=True)
+        await client.call("NotifyClientTermination", m.NotifyClientTerminationRequest())
+        assert len(server.service.held) == 0
+        await server.service.receiving.drain()
+        await advance(broker, 10)
+        assert b"left" in [each.body for each in await client.receive(TOPIC, "GrpcSettlingC")]
+        stream.cancel()
+
+    with_client(broker, work)
+
+
+def test_a_receive_that_its_client_cancels_gives_back_what_comes(broker: TestBroker) -> None:
+    create_topic(broker, "GrpcSettlingCancelled")
+
+    async def work(client: RawClient, server: ProxyServer) -> None:
+        request = client.receiving("GrpcSettlingCancelled", "GrpcSettlingD")
+        call = client.receive_call(request)
+        reading = asyncio.ensure_future(call.read())
+        waiting = server.service.receiving
+
+        async def is_parked() -> bool:
+            return waiting.waiting_count > 0
+
+        async def is_free() -> bool:
+            return waiting.waiting_count == 0
+
+        await until(is_parked)
+        call.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        await until(is_free)
+        await client.send("GrpcSettlingCancelled", b"kept")
+        await waiting.drain()
+        await advance(broker, 10)
+        assert [each.body for each in await client.receive("GrpcSettlingCancelled", "GrpcSettlingD")] == [b"kept"]
+
+    with_client(broker, work)
+
+
+def test_tools_show_members_of_groups(broker: TestBroker) -> None:
+    async def work(client: RawClient, server: ProxyServer) -> None:
+        others = RawClient(client.address, "second")
+        streams = []
+        for each in (client, others):
+            settings = m.Settings(client_type=ClientType.SIMPLE_CONSUMER)
+            settings.subscription.group.name = "GrpcSettlingE"
+            settings.subscription.subscriptions.add(topic=m.Resource(name=TOPIC)).expression.expression = "a || b"
+            streams.append(await each.settle(settings))
+        async with Admin(broker.namesrv) as admin:
+
+            async def members() -> list[tuple[str, str]]:
+                found = await admin.groups.connections(broker.address, "GrpcSettlingE")
+                return sorted((each.client_id, each.language) for each in found.connection_set) if found else []
+
+            async def are_both_there() -> bool:
+                return await members() == [("client", "PYTHON"), ("second", "PYTHON")]
+
+            async def is_one_there() -> bool:
+                return await members() == [("client", "PYTHON")]
+
+            await until(are_both_there)
+            await others.call("NotifyClientTermination", m.NotifyClientTerminationRequest())
+            await until(is_one_there)
+        for stream in streams:
+            stream.cancel()
+        await others.close()
+
+    with_client(broker, work)
