@@ -6,11 +6,15 @@ import asyncio
 
 from pymq.net.memory_budget import UNFINISHED_FRAMES, UNREAD_ANSWERS, WAITING_FRAMES, MemoryBudget
 
+# A peer that takes less than this while a stall is measured reads nothing.
+READ_BYTES_MIN = 16 * 1024
+LOOK_MS_MAX = 1000  # between two looks; a server that looks later has not had the time to write either
+
 
 class BufferAccount:
     """The sizes that were counted last, in bytes. Over the budget, counting more closes connections."""
 
-    __slots__ = ("_budget", "_largest_write", "_stall", "_unread_kind", "unfinished", "unread", "waiting")
+    __slots__ = ("_budget", "_largest_write", "_stall", "_unread_kind", "_written", "unfinished", "unread", "waiting")
 
     def __init__(self, budget: MemoryBudget, unread_kind: str = UNREAD_ANSWERS) -> None:
         """``unread_kind``: what the budget calls bytes that the peer has not read."""
@@ -20,7 +24,9 @@ class BufferAccount:
         self.waiting = 0
         self.unread = 0
         self._largest_write = 0  # since the peer had read everything
-        self._stall = (0, 0)  # while the peer reads nothing: how much is unread, and since when (ms)
+        self._written = 0  # of all writes that were counted
+        # While the peer reads nothing: what it had taken in all, when that was seen last, and for how long (ms).
+        self._stall: tuple[int, int, int] | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -45,6 +51,7 @@ class BufferAccount:
 
     def note_write(self, unread_before: int, size_bytes: int) -> None:
         """Count answers that the transport has got to write."""
+        self._written += size_bytes
         self._largest_write = max(self._largest_write, size_bytes) if unread_before else size_bytes
         self._count_unread(unread_before + size_bytes)
         if self._budget.is_over:
@@ -58,13 +65,20 @@ class BufferAccount:
                 unread = min(unread + self._largest_write, self.unread)
             self._count_unread(unread)
 
-    def has_stalled(self, now_ms: int, for_ms: int) -> bool:
-        """Return True when the memory budget has no room, and the peer has read nothing for so long."""
-        unread_before, since_ms = self._stall
-        if not self.unread or not unread_before or self.unread < unread_before:
-            self._stall = (self.unread, now_ms)
+    def has_stalled(self, left_bytes: int, now_ms: int, for_ms: int) -> bool:
+        """Return True when the memory budget has no room, and the peer has read nothing for so long.
+
+        ``left_bytes``: see :func:`~pymq.net.writing.left_to_send`. Of the time between two looks at most LOOK_MS_MAX
+        counts.
+        """
+        taken = self._written - left_bytes
+        if self._stall is None or not left_bytes or taken - self._stall[0] >= READ_BYTES_MIN:
+            self._stall = (taken, now_ms, 0) if left_bytes else None
             return False
-        return now_ms - since_ms > for_ms and not self._budget.has_room()
+        taken_before, seen_ms, stalled_ms = self._stall
+        stalled_ms += min(now_ms - seen_ms, LOOK_MS_MAX)
+        self._stall = (taken_before, now_ms, stalled_ms)
+        return stalled_ms >= for_ms and not self._budget.has_room()
 
     def release(self) -> None:
         """Count nothing any more."""

@@ -14,7 +14,7 @@ SLICE_S = 0.01  # for which one connection is served without others in between
 # After so much work in a round, each connection that comes gets one step, and rests; a heavy one rests at once. After
 # twice as much, every one rests at once.
 ROUND_S = 0.02
-HEAVY_S = 0.005  # a read that took longer makes its connection heavy: others go first,
+HEAVY_S = 0.005  # a read that took more CPU time makes its connection heavy: others go first,
 HEAVY_FACTOR = 1_000  # for so much longer, so that of up to so many such connections few are light at a time,
 HEAVY_MAX_S = 20.0  # but not longer than this.
 # What the system's part of a read costs, beside the time that :meth:`Connection.data_received` measures: copies, pages
@@ -30,13 +30,24 @@ KIND_FRAME_BYTES_MAX = 64 * 1024  # a longer request is not looked at
 HEAVY_KINDS_MAX = 100
 NEW = -1.0  # in place of a time: no request was served yet
 STEP_FRAMES = 8  # served on the fast path between two looks at the time
+# A connection is prompt when its last answers were this small together, and so few requests of it wait. So many prompt
+# ones go before all others in a round, and need not wait until the memory of closed connections is free. The first one
+# that gets a larger answer ends that: a round makes one such answer more than the memory budget has room for.
+PROMPT_ANSWERS_BYTES_MAX = 32 * 1024
+PROMPT_FRAMES_MAX = 8
+PROMPT_MAX = 8
 
 
 class Resting(Protocol):
     """A connection that is neither read nor served."""
 
-    def end_rest(self) -> None:
-        """Continues for a slice of time. It may rest again."""
+    @property
+    def is_prompt(self) -> bool:
+        """See :func:`is_prompt`."""
+        ...
+
+    def end_rest(self, *, waits_for_memory: bool = True) -> None:
+        """Continues for a slice of time. It may rest again, as it does while memory is to become free."""
         ...
 
     def rest_in_frame(self) -> None:
@@ -52,6 +63,7 @@ class Rounds:
         self.read_s = 0.0  # the time that reads have taken in this round, with the system's part
         self._call_soon = call_soon
         self._turns = turns
+        self._prompt: deque[Resting] = deque()
         self._light: deque[Resting] = deque()
         self._heavy: deque[Resting] = deque()
         self._in_pieces: deque[tuple[Resting, int]] = deque()  # each with the bytes of its last read
@@ -62,18 +74,22 @@ class Rounds:
     @property
     def resting_count(self) -> int:
         """The number of connections that rest."""
-        return len(self._light) + len(self._heavy) + len(self._in_pieces)
+        return len(self._prompt) + len(self._light) + len(self._heavy) + len(self._in_pieces)
 
     def rest(self, connection: Resting, *, is_heavy: bool, piece_bytes: int = 0) -> None:
         """Continues with ``connection`` in a later round, after those that rest already. Call it once for each rest.
 
-        Heavy connections come after the others, and then those whose last read was a piece of a frame: ``piece_bytes``,
-        0 when frames wait.
+        Prompt connections come before the others, heavy ones after them, and then those whose last read was a piece of
+        a frame: ``piece_bytes``, 0 when frames wait.
         """
         if piece_bytes >= PIECE_BYTES_MIN:
             self._in_pieces.append((connection, piece_bytes))
+        elif is_heavy:
+            self._heavy.append(connection)
+        elif len(self._prompt) < PROMPT_MAX and connection.is_prompt:
+            self._prompt.append(connection)
         else:
-            (self._heavy if is_heavy else self._light).append(connection)
+            self._light.append(connection)
         self._schedule()
 
     def end_reads(self, connections: Iterable[Resting]) -> None:
@@ -86,14 +102,22 @@ class Rounds:
             for connection in connections:
                 connection.rest_in_frame()
 
-    def note_heavy(self, frames: list[bytes], took_s: float, now_s: float) -> float:
-        """Takes note that serving ``frames`` took more than HEAVY_S. Returns until when their connection is heavy."""
+    def note_work(self, frames: list[bytes], took_s: float, begun_s: float, address: str) -> float:
+        """Takes note of a time above HEAVY_S that serving ``frames`` of ``address`` took, from ``begun_s`` on.
+
+        Returns until when their connection is heavy, 0.0 when they took little CPU time: others had the CPU meanwhile.
+        """
+        cpu_s = self._turns.cpu_taken_s(took_s)
+        if took_s > self._turns.unnoted_s:
+            self._turns.note_frames(begun_s, frames, address)
+        if cpu_s <= HEAVY_S:
+            return 0.0
         code = _code(frames[0]) if frames else None
         if code is not None:
             if len(self._heavy_kinds) >= HEAVY_KINDS_MAX:
                 self._heavy_kinds.clear()
-            self._heavy_kinds[code] = now_s + KIND_HEAVY_S
-        return now_s + min(took_s * HEAVY_FACTOR, HEAVY_MAX_S)
+            self._heavy_kinds[code] = begun_s + KIND_HEAVY_S
+        return begun_s + min(cpu_s * HEAVY_FACTOR, HEAVY_MAX_S)
 
     def is_heavy(self, heavy_until_s: float, frames: Sequence[bytes]) -> bool:
         """Returns True when others go before a connection that waits with ``frames``.
@@ -113,20 +137,31 @@ class Rounds:
             self._call_soon(self._continue)
 
     def _continue(self) -> None:
-        """Serves resting connections for ROUND_S; one of the heavy ones and one in pieces in any case."""
+        """Serves resting connections for ROUND_S; one of each kind in any case."""
         self._is_scheduled = self._has_ended_reads = False
         self.read_s = 0.0
         end_s = self._turns.now_s() + ROUND_S
         try:
+            self._continue_prompt(end_s)
             for queue in (self._light, self._heavy):
                 for number in range(len(queue)):
-                    if self._turns.now_s() >= end_s and (number or queue is self._light):
+                    if number and self._turns.now_s() >= end_s:
                         break
                     queue.popleft().end_rest()
             self._continue_pieces(end_s)
         finally:
             if self.resting_count:
                 self._schedule()
+
+    def _continue_prompt(self, end_s: float) -> None:
+        """Serves the prompt connections until one of them gets a large answer."""
+        for number in range(len(self._prompt)):
+            if number and self._turns.now_s() >= end_s:
+                break
+            connection = self._prompt.popleft()
+            connection.end_rest(waits_for_memory=False)
+            if not connection.is_prompt:
+                break
 
     def _continue_pieces(self, end_s: float) -> None:
         """Has the next pieces of frames read, PIECES_BYTES_MAX together if they are as large as the last ones."""
@@ -137,6 +172,11 @@ class Rounds:
             left_bytes -= piece_bytes
             if left_bytes <= 0 or self._turns.now_s() >= end_s:
                 break
+
+
+def is_prompt(answers_bytes: int, waiting_count: int) -> bool:
+    """Return True for a connection whose last answers were small together, and of which few requests wait."""
+    return answers_bytes <= PROMPT_ANSWERS_BYTES_MAX and waiting_count <= PROMPT_FRAMES_MAX
 
 
 def _code(frame: bytes) -> int | None:

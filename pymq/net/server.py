@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -26,11 +27,11 @@ from pymq.net.freed_memory import FreedMemory
 from pymq.net.limits import ServerLimits
 from pymq.net.listener import Listeners
 from pymq.net.memory_budget import MemoryBudget
-from pymq.net.rounds import HEAVY_S, NEW, PIECE_BYTES, READ_S_PER_BYTE, ROUND_S, SLICE_S, STEP_FRAMES, Rounds
+from pymq.net.rounds import HEAVY_S, NEW, PIECE_BYTES, READ_S_PER_BYTE, ROUND_S, SLICE_S, STEP_FRAMES, Rounds, is_prompt
 from pymq.net.tls import ServerTls, verified_certificate
 from pymq.net.turn_watch import TurnWatch
 from pymq.net.unread import take_unread
-from pymq.net.writing import EARLY_FLUSH_BYTES, UNCOUNTED_BYTES_MAX, write_frames
+from pymq.net.writing import EARLY_FLUSH_BYTES, UNCOUNTED_BYTES_MAX, left_to_send, write_frames
 from pymq.wire.command import FLAG_ONEWAY, Command, decode_command, encode_command
 from pymq.wire.dispatch import Dispatcher
 from pymq.wire.framing import FrameBuffer
@@ -171,6 +172,7 @@ class Connection(asyncio.Protocol):
         "_heavy_until_s",
         "_held",
         "_is_resting",
+        "_last_write_bytes",
         "_out",
         "_out_bytes",
         "_partial_since_ms",
@@ -192,7 +194,7 @@ class Connection(asyncio.Protocol):
         self._buffers = BufferAccount(server.budget)
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
-        self._out_bytes = 0
+        self._out_bytes, self._last_write_bytes = 0, sys.maxsize  # no answer so far: the first may be large
         # Frames that wait because the answers to earlier ones fill the write buffer, or because of SLICE_S.
         self._held: deque[bytes] = deque()
         self._is_resting = self._paused = self.out_dirty = self.closed = False
@@ -253,7 +255,7 @@ class Connection(asyncio.Protocol):
         rounds = server.rounds
         rounds.read_s += took_s + len(data) * READ_S_PER_BYTE
         if took_s > HEAVY_S:
-            self._note_time(took_s, begun_s, frames)
+            self._heavy_until_s = rounds.note_work(frames, took_s, begun_s, self.address) or self._heavy_until_s
         elif self._heavy_until_s == NEW and frames and not self._held:
             self._heavy_until_s = 0.0
         # The loop may read many times from one connection before it looks at others.
@@ -262,13 +264,7 @@ class Connection(asyncio.Protocol):
             if rounds.read_s >= 2 * ROUND_S:
                 rounds.end_reads(server.connections)
 
-    def _note_time(self, took_s: float, begun_s: float, frames: list[bytes]) -> None:
-        """Takes note of a time that serving ``frames`` took, if others felt it."""
-        self._heavy_until_s = self._server.rounds.note_heavy(frames, took_s, begun_s)
-        if took_s > self._server.turns.unnoted_s:
-            self._server.turns.note_frames(begun_s, frames, self.address)
-
-    def _serve(self, frames: list[bytes], end_s: float) -> None:
+    def _serve(self, frames: list[bytes], end_s: float, *, waits_for_memory: bool = True) -> None:
         """Handles frames until their answers reach the size of one write, or ``end_s`` is over; holds the rest.
 
         A few bytes can ask for a MiB, or for much work. Without the first limit one read could ask for more than the
@@ -286,7 +282,7 @@ class Connection(asyncio.Protocol):
             if fast_path is not None and fast_path(self, payload):
                 if i != look_at:
                     continue
-            elif server.budget.closing_bytes and end_s < inf:  # an answer may be large: not before that memory is free
+            elif waits_for_memory and server.budget.closing_bytes:  # an answer may be large
                 self._hold(frames[i:])
                 self._rest()
                 return
@@ -317,12 +313,16 @@ class Connection(asyncio.Protocol):
         if not self._held and (self._buffers.unfinished or self._heavy_until_s == NEW):
             self._rest(PIECE_BYTES)
 
-    def end_rest(self) -> None:
+    @property
+    def is_prompt(self) -> bool:
+        return is_prompt(self._last_write_bytes + self._out_bytes, len(self._held))
+
+    def end_rest(self, *, waits_for_memory: bool = True) -> None:
         """Continues with the waiting frames, then with reading."""
         self._is_resting = False
-        self._serve_held(SLICE_S)
+        self._serve_held(SLICE_S, waits_for_memory=waits_for_memory)
 
-    def _serve_held(self, for_s: float) -> None:
+    def _serve_held(self, for_s: float, *, waits_for_memory: bool) -> None:
         """Continues with the waiting frames, once the answers to earlier ones are written."""
         if self.closed or self._paused:
             return
@@ -330,7 +330,7 @@ class Connection(asyncio.Protocol):
         self._buffers.note_waiting([])
         begun_s = self._server.turns.begin()
         try:
-            self._serve(frames, begun_s + for_s)
+            self._serve(frames, begun_s + for_s, waits_for_memory=waits_for_memory)
         except ProtocolViolation as violation:
             self._server.report_violation(self, violation)
             self.abort("bad-frame")
@@ -338,7 +338,8 @@ class Connection(asyncio.Protocol):
         if frames:
             self._server.schedule_turn_end()
             if (took_s := self._server.turns.now_s() - begun_s) > HEAVY_S:
-                self._note_time(took_s, begun_s, frames)
+                rounds = self._server.rounds
+                self._heavy_until_s = rounds.note_work(frames, took_s, begun_s, self.address) or self._heavy_until_s
         self._resume_reading()
 
     def _pause_reading(self) -> None:
@@ -385,7 +386,7 @@ class Connection(asyncio.Protocol):
         """Serves what came before the connection broke, as the other commits of a client that commits and leaves."""
         if unread := take_unread(self._transport):
             self.data_received(unread)
-        self._serve_held(inf)  # no later round will
+        self._serve_held(inf, waits_for_memory=False)  # no later round will
 
     # -- Peer ----------------------------------------------------------------------------------------------------
 
@@ -439,7 +440,7 @@ class Connection(asyncio.Protocol):
         if not out or self._transport is None or self.closed:
             return
         unread_before, size_bytes = self._transport.get_write_buffer_size(), self._out_bytes
-        self._out, self._out_bytes = [], 0
+        self._out, self._out_bytes, self._last_write_bytes = [], 0, size_bytes
         write_frames(self._transport, out, size_bytes)
         if unread_before or size_bytes > UNCOUNTED_BYTES_MAX or self._buffers.unread:
             self._buffers.note_write(unread_before, size_bytes)
@@ -452,11 +453,11 @@ class Connection(asyncio.Protocol):
 
     def sweep(self, now_ms: int) -> None:
         """Closes an idle connection, or one whose frame takes too long. Ends overdue asks."""
-        if self.closed:
+        if self.closed or self._transport is None:
             return
-        limits = self._server.limits
-        self.held_bytes()
-        if self._paused and self._buffers.has_stalled(now_ms, limits.unread_stall_ms):
+        limits, buffers = self._server.limits, self._buffers
+        buffers.measure_unread(self._transport)
+        if self._paused and buffers.has_stalled(left_to_send(self._transport), now_ms, limits.unread_stall_ms):
             self.abort("unread-answers")
         elif self._is_resting:
             pass  # the server reads nothing from it meanwhile

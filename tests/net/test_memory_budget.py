@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pymq.errors import Refusal
-from pymq.net.buffer_account import BufferAccount
+from pymq.net.buffer_account import LOOK_MS_MAX, READ_BYTES_MIN, BufferAccount
 from pymq.net.limits import make_budget
 from pymq.net.machine import memory_bytes
 from pymq.net.memory_budget import (
@@ -182,11 +182,29 @@ def test_a_write_counts_whole_until_the_peer_has_read_all_of_it() -> None:
 def test_a_peer_has_stalled_when_it_reads_nothing_while_there_is_no_room() -> None:
     budget = MemoryBudget(1000)
     account = BufferAccount(budget)
-    account.note_write(0, 900)
-    assert not account.has_stalled(0, 2000)
-    assert not account.has_stalled(2000, 2000)
-    assert account.has_stalled(2001, 2000)
-    account.unread -= 1  # it reads a byte
-    assert not account.has_stalled(2002, 2000) and not account.has_stalled(4002, 2000)
-    budget.hold(UNREAD_ANSWERS, -500)
-    assert not account.has_stalled(9000, 2000)
+    account.note_write(0, 900_000)
+    assert not any(account.has_stalled(900_000, now_ms, 2000) for now_ms in (0, 1000, 1999))
+    assert account.has_stalled(900_000, 2000, 2000)
+    left_bytes = 900_000 - READ_BYTES_MIN
+    assert account.has_stalled(left_bytes + 1, 2100, 2000), "it reads too little"
+    assert not any(account.has_stalled(left_bytes, now_ms, 2000) for now_ms in (2200, 3200, 4199))
+    account.note_write(left_bytes, 500)
+    assert account.has_stalled(left_bytes + 500, 4200, 2000), "what comes later hides nothing"
+    budget.hold(UNREAD_ANSWERS, -budget.total_bytes)
+    assert not account.has_stalled(left_bytes + 500, 9000, 2000)
+
+
+def test_a_server_that_looks_late_does_not_take_its_own_pause_for_the_peer_s() -> None:
+    account = BufferAccount(MemoryBudget(1000))
+    account.note_write(0, 900_000)
+    late_ms = range(0, 10 * LOOK_MS_MAX, 5 * LOOK_MS_MAX)
+    assert not any(account.has_stalled(900_000, now_ms, 2 * LOOK_MS_MAX) for now_ms in late_ms)
+    assert account.has_stalled(900_000, 15 * LOOK_MS_MAX, 2 * LOOK_MS_MAX)
+
+
+def test_a_peer_that_has_read_everything_begins_anew() -> None:
+    account = BufferAccount(MemoryBudget(1000))
+    account.note_write(0, 900_000)
+    for now_ms, left_bytes in ((0, 900_000), (1000, 0), (2000, 900_000), (2999, 900_000)):
+        assert not account.has_stalled(left_bytes, now_ms, 1000)
+    assert account.has_stalled(900_000, 3000, 1000)

@@ -6,6 +6,7 @@ import asyncio
 
 from pymq.net.limits import ServerLimits
 from pymq.net.memory_budget import CLIENT_TABLES, UNFINISHED_FRAMES, UNREAD_ANSWERS, MemoryBudget
+from pymq.net.writing import left_to_send
 from pymq.wire.command import Command, encode_command
 from tests.net.test_server import ECHO, Client, Fixture, run, until
 
@@ -78,10 +79,11 @@ def test_a_peer_that_reads_nothing_is_closed_when_there_is_no_room() -> None:
         await until(lambda: connection.is_behind)
         await asyncio.sleep(0)
         connection.sweep(1_000_000)
-        connection.sweep(1_002_001)
+        connection.sweep(1_001_000)
+        connection.sweep(1_002_000)
         assert not connection.closed, "there is room"
         fixture.server.budget.limit_bytes = fixture.server.budget.total_bytes
-        connection.sweep(1_002_002)
+        connection.sweep(1_002_001)
         assert connection.closed and fixture.server.closed_for["unread-answers"] == 1
         await until(lambda: not fixture.server.connections)
         assert fixture.server.budget.total_bytes == fixture.server.budget.closing_bytes == 0
@@ -98,5 +100,46 @@ def test_what_parts_keep_for_a_connection_counts_until_its_end() -> None:
         assert connection.held_bytes() == 1000
         client.writer.close()
         await until(lambda: fixture.server.budget.total_bytes == 0)
+
+    run(body)
+
+
+def test_while_memory_becomes_free_only_clients_of_small_answers_are_served() -> None:
+    async def body(fixture: Fixture, port: int) -> None:
+        small, large, new = [await fixture.connect(port) for _ in range(3)]
+        for client, size_bytes in ((small, 100), (large, 100 * KIB)):
+            client.send(Command(ECHO, opaque=1, body=bytes(size_bytes)))
+            assert await client.receive() is not None
+        budget = fixture.server.budget
+        budget.closing_bytes = 1
+        for client in (large, new, small):
+            client.send(Command(ECHO, opaque=2))
+        assert (answer := await small.receive()) is not None and answer.opaque == 2
+        await until(lambda: fixture.server.rounds.resting_count == 2)
+        small.send(Command(ECHO, opaque=3, body=bytes(100 * KIB)))
+        assert await small.receive() is not None, "a round makes one large answer more"
+        small.send(Command(ECHO, opaque=4))
+        await until(lambda: fixture.server.rounds.resting_count == 3)
+        budget.closing_bytes = 0
+        for client, opaque in ((large, 2), (new, 2), (small, 4)):
+            assert (answer := await client.receive()) is not None and answer.opaque == opaque
+
+    run(body)
+
+
+def test_what_a_peer_takes_from_the_system_s_buffer_counts() -> None:
+    async def body(fixture: Fixture, port: int) -> None:
+        client = await fixture.connect(port)
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        for number in range(20):
+            client.send(Command(ECHO, opaque=number, body=bytes(KIB * KIB)))
+        await until(lambda: any(connection.is_behind for connection in fixture.server.connections))
+        (connection,) = fixture.server.connections
+        transport = connection._transport
+        assert transport is not None
+        await until(lambda: left_to_send(transport) > transport.get_write_buffer_size())
+        before = left_to_send(transport)
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        await until(lambda: left_to_send(transport) < before)
 
     run(body)
