@@ -132,8 +132,7 @@ class Broker:
         """Look for another master, listen, open the store and register; return the address that clients use.
 
         Raises UsageError beside another master of its name, OSError for a port in use, StoreError for a directory that
-        can't be served, and StoppedError when ``is_stopping`` returns True during a recovery, which can't be cancelled.
-        Then call :meth:`stop`.
+        can't be served, StoppedError when ``is_stopping`` is True in a recovery. Then call :meth:`stop`.
         """
         config = self.config
         loop = asyncio.get_running_loop()
@@ -201,7 +200,7 @@ class Broker:
         return self._raft.group if self._raft is not None else None
 
     def _host(self, settings: GroupSettings, hosts: dict[str, list[str]], *, was_master: bool) -> RaftHosting:
-        assert self._network is not None and self.switch is not None
+        assert self._network is not None and self.switch is not None and self._disk_threads is not None
         return RaftHosting(
             settings,
             hosts,
@@ -210,6 +209,7 @@ class Broker:
             files=self._files,
             rng=self._rng,
             network=self._network,
+            run_in_thread=self._disk_threads,
             make_client=lambda: PeerClient(clock=self._clock, sign=self.security.sign, tls=self._tls.outgoing),
             switch=self.switch,
             on_serve=self._serve_anew,

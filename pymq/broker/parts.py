@@ -107,13 +107,18 @@ class BrokerParts:
             root=root, files=files, clock=clock, settings=store_settings(config), store_host=store_host
         )
         self.stats = StatsManager(clock=clock, config=config)
-        config_tables = ConfigTables(files, root, run_in_thread)
+        self._schedule_turn_end = schedule_turn_end
+        config_tables, metadata_tables = (
+            ConfigTables(files, root, each) for each in (run_in_thread, ending_turns(run_in_thread, schedule_turn_end))
+        )
+        if raft is not None:
+            config_tables = metadata_tables = raft.tables.config_tables(leads=role.is_master)
         self.metadata = Metadata(
             config=config,
             clock=clock,
             role=role,
             store=store,
-            config_tables=ConfigTables(files, root, ending_turns(run_in_thread, schedule_turn_end)),
+            config_tables=metadata_tables,
             on_filter_servers=registration_requests.register_now,
             budget=budget,
         )
@@ -296,6 +301,10 @@ class BrokerParts:
         """The second half of :meth:`open`, with what the group gave."""
         try:
             self.replication.tail_recovery.begin(recovered_tail)
+            if self.raft_node is not None:
+                self.raft_node.tables.open(
+                    self.store, self.messages.writer, self._schedule_turn_end, leads=self.role.is_master
+                )
             self.metadata.load()
             self.side.open()
             self.replication.sync_mode.check()
@@ -328,7 +337,11 @@ class BrokerParts:
             *self.upkeep.jobs(),
             *self.metadata.jobs(),
             Job("statistics", SLOW_TICK_PERIOD_MS, self.stats.tick),
-            *([] if self.raft is not None else [Job("group of brokers", TICK_PERIOD_MS, self.master_monitor.tick)]),
+            (
+                Job("group of brokers", TICK_PERIOD_MS, self.master_monitor.tick)
+                if self.raft_node is None
+                else Job("tables of the Raft group", SLOW_TICK_PERIOD_MS, self.raft_node.tables.tick)
+            ),
             *self.side.jobs(),
         ]
 

@@ -30,6 +30,7 @@ from pymq.broker.handlers.timers import TimerHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
 from pymq.broker.handlers.transactions import TransactionHandlers
 from pymq.broker.parts import BrokerParts
+from pymq.broker.raft.logged_cursors import LoggedCursors, routes_that_await_offsets
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.side import MasterSide
 from pymq.broker.replication.roles.promotion import RoleRequests
@@ -49,6 +50,8 @@ def broker_dispatcher(parts: BrokerParts, gate: Gate | None = None, auditor: Aud
 def routes_in_role(parts: BrokerParts) -> list[Route]:
     """Return the table of requests, with what a slave refuses, or a master while it hands over."""
     routes = broker_routes(make_handlers(parts))
+    if isinstance(parts.metadata.cursors, LoggedCursors):
+        routes = routes_that_await_offsets(routes, parts.metadata.cursors)
     if parts.role.is_master:
         return routes_with_fence(routes, (*CHANGES, *USER_CHANGES, *POPS), lambda: parts.replication.write_fence.is_on)
     name, broker_id = parts.config.broker_name, parts.role.broker_id

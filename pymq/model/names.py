@@ -43,7 +43,7 @@ SEND_FORBIDDEN_TOPICS = frozenset(
     }
 )
 # Records that no message id shows through another topic: they are not for consumers yet, or never.
-HIDDEN_TOPICS = frozenset({HALF_TOPIC, OP_HALF_TOPIC})
+HIDDEN_TOPICS = frozenset({HALF_TOPIC, OP_HALF_TOPIC, RAFT_TOPIC})
 # Records that no consumer gets by their place in the log, which would be before their time.
 WAITING_TOPICS = HIDDEN_TOPICS | {SCHEDULE_TOPIC, TIMER_TOPIC}
 SYSTEM_TOPICS = SEND_FORBIDDEN_TOPICS | {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC}
@@ -132,6 +132,8 @@ def hidden_text(topic: str) -> str:
             f"can not find message: the record is in {topic}, where messages wait until they are due; ask for the "
             "message once it is delivered"
         )
+    if topic == RAFT_TOPIC:
+        return f"can not find message: the record is in {topic}, which is for the members of a Raft group alone"
     return (
         f"can not find message: the record is in {topic}, which holds transactions that are still open; ask for the "
         "message once its transaction is committed"

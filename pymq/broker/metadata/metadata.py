@@ -17,6 +17,8 @@ from pymq.broker.metadata.order_infos import OrderInfos
 from pymq.broker.metadata.request_modes import MEMBER as MODES_MEMBER
 from pymq.broker.metadata.request_modes import RequestModes
 from pymq.broker.metadata.topics import TopicManager
+from pymq.broker.raft.logged_cursors import LoggedCursors
+from pymq.broker.raft.logged_tables import LoggedTable
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.slave.cursors import SlaveCursors
 from pymq.broker.replication.slave.pending_offsets import PendingOffsets
@@ -70,11 +72,14 @@ class Metadata:
         )
         self.pending_offsets = PendingOffsets(config_tables.saver("pendingOffsets.json", "pendingOffsets"), clock=clock)
         offsets, ends = config_tables.saver("consumerOffset.json", "offsetTable", sync_log), store.max_offset
-        self.cursors = (
-            CursorManager(offsets, clock=clock, config=config, max_offset=ends)
-            if role.is_master
-            else SlaveCursors(offsets, clock=clock, config=config, max_offset=ends, pending=self.pending_offsets)
-        )
+        self.cursors: CursorManager
+        if not role.is_master:
+            pending = self.pending_offsets
+            self.cursors = SlaveCursors(offsets, clock=clock, config=config, max_offset=ends, pending=pending)
+        elif isinstance(offsets, LoggedTable):
+            self.cursors = LoggedCursors(offsets, clock=clock, config=config, max_offset=ends)
+        else:
+            self.cursors = CursorManager(offsets, clock=clock, config=config, max_offset=ends)
         self.request_modes = RequestModes(config_tables.saver("messageRequestMode.json", MODES_MEMBER), clock=clock)
         self.order_infos = OrderInfos(
             config_tables.saver("consumerOrderInfo.json", ORDER_INFOS_MEMBER), clock=clock, config=config

@@ -62,7 +62,10 @@ class FollowerSide:
         self.metadata_copy.close()
 
     def jobs(self) -> list[Job]:
-        return [Job("tables of the leader", TICK_PERIOD_MS, self.metadata_copy.tick)]
+        return [
+            Job("tables of the leader", TICK_PERIOD_MS, self.metadata_copy.tick),
+            Job("tables of the log", TICK_PERIOD_MS, lambda: self._group.tables.confirmed(self._group.confirm_offset)),
+        ]
 
     def members(self) -> list[str]:
         return [self.master_address] if self.master_address else []

@@ -20,6 +20,7 @@ from pymq.broker.raft.founding import NodeReport, Verdict, epochs_of, start_of
 from pymq.broker.raft.gate import MessageGate, Refused
 from pymq.broker.raft.group_epochs import group_history
 from pymq.broker.raft.group_status import follower_states
+from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.incoming import check_bytes
 from pymq.broker.raft.leader_watch import LeaderWatch
 from pymq.broker.raft.majority import Replicas
@@ -71,6 +72,7 @@ class RaftGroup:
         peers: Peers,
         founders: Callable[[Callable[[], NodeReport]], Founders],
         state_file: RaftStateFile,
+        tables: GroupTables,
         broker_log: Callable[[Callable[[int], None]], BrokerLog],
         change_role: ChangeRole,
         is_changing: Callable[[], bool],
@@ -82,7 +84,7 @@ class RaftGroup:
         """
         self.settings = settings
         self.gate = gate
-        self.peers = peers
+        self.peers, self.tables = peers, tables
         self.driver: RaftDriver | None = None
         self.replicas = Replicas(self)
         self.watch = LeaderWatch(settings.name, clock)
@@ -229,6 +231,7 @@ class RaftGroup:
         self._opened_term = None
         self._is_serving = False
         self._log.detach()
+        self.tables.close()
 
     def _begin(self, store: MessageStore) -> None:
         end = store.physical_max_offset
@@ -475,6 +478,7 @@ class RaftGroup:
     def on_confirm(self, confirm_offset: int) -> None:
         if self._opened_term is not None:
             self.replicas.confirmed()
+        self.tables.confirmed(confirm_offset)
         for listener in self._confirm_listeners:
             listener(confirm_offset)
 

@@ -105,11 +105,6 @@ class GroupTables:
 
     # -- what happens ------------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Write the tables that a plain broker left, if the log has none. The leader's parts take records now."""
-        for saver in self._savers.savers if self._savers is not None else ():
-            saver.begin()
-
     def confirmed(self, offset: int) -> None:
         """What the log has below ``offset`` is confirmed, and, on a follower, in its queues."""
         if self.table_log.is_leading:
@@ -119,11 +114,18 @@ class GroupTables:
             self._take(offset)
 
     def tick(self) -> None:
-        """Save from time to time. Call it about every second."""
+        """Write what the log lacks of a leader's tables, and save from time to time. Call it about every second."""
+        self._begin()
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._next_save_ms and not self._is_saving:
             self._next_save_ms = now_ms + SAVE_INTERVAL_MS
             self._save_soon()
+
+    def _begin(self) -> None:
+        """Write the tables that a plain broker left, if the log has none."""
+        if self.table_log.is_leading and self._savers is not None:
+            for saver in self._savers.savers:
+                saver.begin()
 
     def _take(self, offset: int) -> None:
         """Take the records that end at or below ``offset``."""

@@ -16,12 +16,14 @@ from pymq.broker.raft.driver import TICK_MS
 from pymq.broker.raft.founders import Founders
 from pymq.broker.raft.gate import MessageGate
 from pymq.broker.raft.group import RaftGroup
+from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.members import GroupSettings, check_addresses, group_warnings, read_group
 from pymq.broker.raft.peers import Peers
 from pymq.broker.raft.state_files import RaftStateFile
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import RoleRecord
 from pymq.broker.routes import raft_routes
+from pymq.broker.upkeep.flusher import RunInThread
 from pymq.broker.upkeep.jobs import Job, JobRunner
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
@@ -55,6 +57,7 @@ class RaftHosting:
         files: Files,
         rng: random.Random,
         network: Network,
+        run_in_thread: RunInThread,
         make_client: Callable[[], PeerClient],
         switch: RoleSwitch,
         on_serve: Callable[[], None],
@@ -75,6 +78,7 @@ class RaftHosting:
             peers=Peers(settings, gate, clock, *self._clients),
             founders=lambda own: Founders(settings, network=network, clock=clock, own_report=own),
             state_file=RaftStateFile(files, root, rng),
+            tables=GroupTables(files=files, root=root, clock=clock, store_host=store_host, run_in_thread=run_in_thread),
             broker_log=lambda truncate: BrokerLog(clock, store_host, truncate),
             change_role=switch.ask,
             is_changing=lambda: switch.is_changing,

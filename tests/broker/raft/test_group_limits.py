@@ -6,11 +6,13 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
+from pymq.broker.metadata.table_saver import run_inline
 from pymq.broker.raft.broker_log import BrokerLog
 from pymq.broker.raft.founders import Founders
 from pymq.broker.raft.gate import MessageGate, Refused
 from pymq.broker.raft.group import INBOX_COUNT_MAX, PROBLEMS_MAX, RaftGroup
 from pymq.broker.raft.group_status import IN_SYNC_LAG_BYTES_MAX, follower_states
+from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.members import GroupSettings, parse_peers
 from pymq.broker.raft.peers import SILENT_MS_MAX, Peers
 from pymq.broker.raft.state_files import RaftStateFile
@@ -74,6 +76,7 @@ def make_group() -> RaftGroup:
         peers=peers,
         founders=lambda own: Founders(SETTINGS, network=network, clock=clock, own_report=own),
         state_file=RaftStateFile(files, "/s", random.Random(1)),
+        tables=GroupTables(files=files, root="/s", clock=clock, store_host=b"", run_in_thread=run_inline),
         broker_log=lambda truncate: BrokerLog(clock, b"\x7f\0\0\x01\0\0\0\x01", truncate),
         change_role=lambda change: None,
         is_changing=lambda: False,

@@ -11,8 +11,10 @@ import pytest
 from pymq.broker.metadata.table_saver import run_inline
 from pymq.broker.raft.group_tables import QUEUE_ID, SAVE_BYTES_MIN, SAVE_INTERVAL_MS, GroupTables
 from pymq.broker.raft.table_files import LOG_END, TABLES_FILE
+from pymq.broker.replication.master.found_topics import make_found_topics
 from pymq.clock import ManualClock
 from pymq.errors import StoreError
+from pymq.model import names
 from pymq.model.names import RAFT_TOPIC
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.store import MessageStore, Placed
@@ -114,6 +116,18 @@ def test_a_follower_takes_what_is_confirmed_and_a_new_leader_plans_with_all() ->
     assert node.topics() == {"A": 1, "B": 2}
 
 
+def test_records_are_of_no_topic_for_clients() -> None:
+    node = _leader()
+    node.propose(A=1)
+    node.writer.commit()
+    topics = node.world.parts.metadata.topics
+    assert make_found_topics(node.store, topics) == []
+    assert topics.get(RAFT_TOPIC) is None
+    assert names.is_send_forbidden(RAFT_TOPIC)
+    assert RAFT_TOPIC in names.HIDDEN_TOPICS
+    assert "for the members of a Raft group alone" in names.hidden_text(RAFT_TOPIC)
+
+
 def test_a_failed_commit_is_answered() -> None:
     node = _leader()
     node.propose(A=1)
@@ -183,10 +197,10 @@ def test_what_a_plain_broker_left_is_written_once() -> None:
     node = _leader()
     saver = node.tables.config_tables(leads=True).saver(_TOPICS, "topicConfigTable")
     assert "SELF_TEST_TOPIC" in saver.load()["topicConfigTable"]
-    node.tables.begin()
-    node.tables.begin()
+    node.tables.tick()
+    node.tables.tick()
     node.tables.confirmed(node.writer.commit())
     assert "SELF_TEST_TOPIC" in (node.topics() or {})
     assert node.store.max_offset(RAFT_TOPIC, QUEUE_ID) == 1
-    node.tables.begin()
+    node.tables.tick()
     assert saver.load()["topicConfigTable"] == node.topics()

@@ -25,6 +25,8 @@ def make_found_topics(store: MessageStore, topics: TopicManager) -> list[str]:
     """Create the missing topics with at least the queues that have messages; return their names."""
     missing: dict[str, int] = {}
     for topic, queue_id in store.queues():
+        if topic == names.RAFT_TOPIC:
+            continue  # no topic for clients
         if topics.get(topic) is None and store.min_offset(topic, queue_id) < store.max_offset(topic, queue_id):
             missing[topic] = max(missing.get(topic, _least_count(topic)), queue_id + 1)
     if missing:

@@ -1,0 +1,48 @@
+"""What a leader of real processes acknowledged of topics, groups and offsets is on the next one after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from pymq.client import Admin, Message, MessageQueue, Producer, PullConsumer
+from pymq.client.admin.asking import BrokerTarget
+from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
+from tests.broker.raft.processes import NAME, RaftProcesses
+
+TOPIC, GONE, GROUP = "RaftTables", "RaftTablesGone", "raft-tables"
+OFFSETS = {0: 3, 1: 7}
+
+
+def test_acknowledged_topics_groups_and_offsets_survive_a_kill(tmp_path: Path) -> None:
+    with RaftProcesses(tmp_path) as group:
+        asyncio.run(_run(group))
+
+
+async def _run(group: RaftProcesses) -> None:
+    async with Admin(group.namesrv) as admin:
+        leader = await group.until_registered(admin)
+        address = f"127.0.0.1:{group.ports[leader]}"
+        for topic in (TOPIC, GONE):
+            await admin.topics.put(address, TopicConfig(topic_name=topic, read_queue_nums=2, write_queue_nums=2))
+        await admin.groups.put(address, SubscriptionGroupConfig(group_name=GROUP, retry_max_times=5))
+        async with Producer("raft-tables-p", namesrv=group.namesrv) as producer:
+            for queue_id in OFFSETS:
+                queue = MessageQueue(TOPIC, NAME, queue_id)
+                for number in range(10):
+                    await producer.send(Message(TOPIC, b"%d" % number), queue=queue)
+        await admin.topics.delete(GONE, [BrokerTarget(NAME, "", address)], everywhere=False)
+        async with PullConsumer(GROUP, namesrv=group.namesrv) as consumer:
+            await asyncio.gather(
+                *(consumer.commit(MessageQueue(TOPIC, NAME, queue_id), at) for queue_id, at in OFFSETS.items())
+            )
+        await asyncio.to_thread(group.kill, leader)
+        leader = await group.leader(admin, besides=leader)
+        address = f"127.0.0.1:{group.ports[leader]}"
+        topics = await admin.topics.configs(address)
+        assert topics[TOPIC].write_queue_nums == 2 and GONE not in topics
+        groups = await admin.groups.configs(address)
+        assert groups[GROUP].retry_max_times == 5
+        async with PullConsumer(GROUP, namesrv=group.namesrv) as consumer:
+            for queue_id, offset in OFFSETS.items():
+                assert await consumer.committed(MessageQueue(TOPIC, NAME, queue_id)) == offset
