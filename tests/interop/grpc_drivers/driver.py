@@ -5,6 +5,7 @@ It runs in its own virtual environment, which holds only the client.
 
 import base64
 import json
+import os
 import sys
 import threading
 from collections import Counter
@@ -178,6 +179,7 @@ def answer(request: Request) -> None:
 
 if __name__ == "__main__":
     sys.stdout = sys.stderr
-    with ThreadPoolExecutor(CALLS_MAX) as pool:
-        for line in sys.stdin:
-            pool.submit(answer, json.loads(line))
+    pool = ThreadPoolExecutor(CALLS_MAX)
+    for line in sys.stdin:
+        pool.submit(answer, json.loads(line))
+    os._exit(0)  # threads of clients would keep the process alive

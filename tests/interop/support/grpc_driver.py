@@ -20,7 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.interop.support import golang, nodejs
+from tests.interop.support import golang, nodejs, rust
 from tests.interop.support.maven import compiled
 from tests.interop.support.tools import require
 from tests.interop.support.virtual_environments import python_with
@@ -59,7 +59,17 @@ def _node(directory: Path) -> Command:
     return [node, str(sources / "driver.js")], {"INTEROP_MODULES": str(nodejs.modules_directory(sources))}
 
 
-COMMANDS: dict[str, Callable[[Path], Command]] = {"java": _java, "python": _python, "go": _go, "node": _node}
+def _rust(directory: Path) -> Command:
+    return [str(rust.built_program(SOURCES / "rust"))], {}
+
+
+COMMANDS: dict[str, Callable[[Path], Command]] = {
+    "java": _java,
+    "python": _python,
+    "go": _go,
+    "node": _node,
+    "rust": _rust,
+}
 
 
 class Driver:

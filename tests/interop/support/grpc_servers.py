@@ -54,7 +54,11 @@ class PymqProxy(PymqServer):
 
     def _start_proxy(self) -> None:
         self._proxy = Server("proxy", self._command, self.directory, env={"PYTHONPATH": str(REPOSITORY)})
-        probe.wait_until("the proxy to listen", self._listens)
+        try:
+            probe.wait_until("the proxy to listen", self._listens)
+        except AssertionError:
+            self.stop()
+            raise
 
     def _listens(self) -> bool:
         self._proxy.assert_running()
