@@ -1,8 +1,9 @@
-"""``pymq standalone``: a name server and a broker in one process and one event loop."""
+"""``pymq standalone``: a name server and a broker in one process and one event loop; with ``--shards`` Raft groups."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from pymq.security.credentials import Credentials
 
 DEFAULT_DIRECTORY = "~/.pymq/standalone"
+SHARDS_DIRECTORY = "~/.pymq/shards"
+SHARDS_MAX = 8
+REPLICAS_DEFAULT, REPLICAS_MIN, REPLICAS_MAX = 3, 2, 9
+DEFAULT_PORT = 10911
 # A desktop's disk is often fuller than a server's, so the limit is the number of free bytes and not a share.
 DEFAULT_SETTINGS = {
     "diskSpaceWarningLevelRatio": "0",
@@ -48,6 +53,7 @@ app = new_app()
         "pymq standalone",
         "pymq standalone --dir ./data --namesrv-port 0 --port 0 --json",
         "pymq standalone --ephemeral --set autoCreateTopicEnable=false",
+        "pymq standalone --shards 2 --replicas 3",
     )
 )
 def standalone(
@@ -71,6 +77,18 @@ def standalone(
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="Store data in a directory that is removed at the end.")
     ] = False,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            "--shards", metavar="N", min=1, max=SHARDS_MAX, help="Run N Raft groups, each broker in its own process."
+        ),
+    ] = None,
+    replicas: Annotated[
+        int | None,
+        typer.Option(
+            "--replicas", metavar="N", min=REPLICAS_MIN, max=REPLICAS_MAX, help="Brokers in each of them; default 3."
+        ),
+    ] = None,
     metrics_port: MetricsPortOption = None,
     config_file: Annotated[
         str | None, typer.Option("-c", "--config", metavar="FILE", help="A broker.conf with RocketMQ's keys.")
@@ -79,7 +97,11 @@ def standalone(
     as_json: JsonOption = False,
     log_level: LogLevelOption = "warning",
 ) -> None:
-    """Run a name server and a broker in one process: all that clients need."""
+    """Run a name server and a broker in one process: all that clients need.
+
+    With --shards it runs groups of brokers that elect their leader themselves, for trying fail-over. All listen on
+    127.0.0.1; data, settings and logs are in one directory, by default ~/.pymq/shards.
+    """
     import shutil
     import tempfile
 
@@ -91,6 +113,20 @@ def standalone(
     if ephemeral and directory is not None:
         raise UsageError("--ephemeral and --dir exclude each other: give one of them")
     set_up_logging(log_level)
+    if shards is not None or replicas is not None:
+        refused = {"--host": host, "--insecure": insecure, "--metrics-port": metrics_port, "--config": config_file}
+        _run_shards(
+            refused,
+            directory=directory,
+            is_ephemeral=ephemeral,
+            shards=shards or 1,
+            replicas=replicas or REPLICAS_DEFAULT,
+            namesrv_port=namesrv_port,
+            port=DEFAULT_PORT if port is None else port,
+            settings=settings or [],
+            as_json=as_json,
+        )
+        return
     store = tempfile.mkdtemp(prefix="pymq-") if ephemeral else directory or DEFAULT_DIRECTORY
     try:
         # The broker's only name server is the one started below, whose port is not known yet.
@@ -104,6 +140,33 @@ def standalone(
     finally:
         if ephemeral:
             shutil.rmtree(store, ignore_errors=True)
+
+
+def _run_shards(
+    refused: Mapping[str, Any], *, directory: str | None, is_ephemeral: bool, settings: list[str], **more: Any
+) -> None:
+    """Run Raft groups until a signal comes. ``refused``: options that are for one broker alone. Raises UsageError."""
+    import shutil
+    import tempfile
+    from pathlib import Path
+
+    from pymq.cli.options import parse_pairs
+    from pymq.cli.standalone_shards import serve_shards
+    from pymq.errors import UsageError
+    from pymq.net.runtime import run
+
+    given = [option for option, value in refused.items() if value]
+    if given:
+        raise UsageError(f"{given[0]} is for a single broker: with --shards, use --set KEY=VALUE")
+    pairs = parse_pairs(settings, "--set")
+    root = Path(tempfile.mkdtemp(prefix="pymq-") if is_ephemeral else directory or SHARDS_DIRECTORY)
+    root = root.expanduser().absolute()
+    root.mkdir(parents=True, exist_ok=True)
+    try:
+        run(serve_shards(directory=root, settings=DEFAULT_SETTINGS | pairs, **more))
+    finally:
+        if is_ephemeral:
+            shutil.rmtree(root, ignore_errors=True)
 
 
 async def _serve(namesrv_config: NamesrvConfig, broker_config: BrokerConfig, as_json: bool) -> None:

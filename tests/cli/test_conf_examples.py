@@ -16,6 +16,7 @@ import pytest
 from typer.main import get_command
 
 from pymq.broker.broker import Broker
+from pymq.broker.raft.members import read_group
 from pymq.cli.config.check_file import check
 from pymq.cli.main import app
 from pymq.client import Admin, Message, Producer
@@ -81,6 +82,26 @@ def test_a_layout_runs_on_one_machine_as_it_stands(layout: str) -> None:
     group = [(0, master)] if layout == "2m-noslave" else [(0, master), (1, "SLAVE")]
     assert groups == {"broker-a": group, "broker-b": group}
     assert len(set(ports)) == len(ports) and len(directories) == len(group) * 2
+
+
+@pytest.mark.parametrize("is_for_machines", [False, True])
+def test_the_shards_are_groups_of_three_that_know_each_other(is_for_machines: bool, tmp_path: Path) -> None:
+    groups, places, directories = defaultdict(list), set(), set()
+    for path in sorted((CONF / "2-shards-raft").iterdir()):
+        text = path.read_text(encoding="utf-8")
+        if is_for_machines:
+            text = re.sub(r"^#(?=(dLegerPeers|brokerIP1|listenPort|storePathRootDir)=)", "", text, flags=re.MULTILINE)
+        (tmp_path / path.name).write_text(text)
+        config = load_broker_config(str(tmp_path / path.name))
+        group = read_group(config)
+        assert group.own.address == f"{config.broker_ip1}:{config.listen_port}"
+        assert path.stem == f"{config.broker_name}-{group.self_id}"
+        groups[config.broker_name].append((group.self_id, group.peers_text))
+        places |= {(config.broker_ip1, config.listen_port + more) for more in (-2, 0, 1)}
+        directories.add((config.broker_ip1, config.store_path_root_dir))
+    assert sorted(groups) == ["shard-a", "shard-b"] and len(places) == 18 and len(directories) == 6
+    for members in groups.values():
+        assert [node for node, _ in members] == ["n0", "n1", "n2"] and len({peers for _, peers in members}) == 1
 
 
 @pytest.mark.parametrize("path", UNITS, ids=name_of)
