@@ -284,6 +284,11 @@ def running(
         close(spark)
 
 
+def activate(spark: SparkSession) -> None:
+    """Makes the session the one of this thread: when a stream is started, Spark looks for sinks in Python there."""
+    type(spark)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+
+
 def running_java() -> Java | None:
     """Returns the Java that :func:`session` started, None when there is none."""
     return _Current.gateway.java if _Current.gateway is not None else None

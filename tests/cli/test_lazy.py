@@ -13,7 +13,7 @@ from pymq.errors import EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE
 from .test_main import ALL_COMMANDS
 
 # They take name servers, and don't work through the admin client.
-OWN_CLIENTS = {"context", "bench", "filter", "send", "spark-export", "tail"}
+OWN_CLIENTS = {"context", "bench", "filter", "pipeline", "send", "spark-export", "tail"}
 
 
 @pytest.mark.parametrize("path", ALL_COMMANDS, ids=" ".join)
@@ -73,6 +73,7 @@ CHANGE_NOTHING_THERE = {
         "send",
         "bench",
         "mirror",
+        "pipeline",
     ),
     *("check", "filter", "mirror", "stats"),
     *(

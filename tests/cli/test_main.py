@@ -39,6 +39,7 @@ SUBCOMMANDS = {
     "message": ["get", "query", "recall", "resend", "trace"],
     "bench": ["send", "consume", "latency"],
     "config": ["show", "diff", "set", "unset", "check"],
+    "pipeline": ["check", "plan", "run"],
     "store": ["verify", "inspect", "dump", "repair", "recover", "thaw", "accept-loss"],
 }
 ALL_COMMANDS = [

@@ -1,0 +1,1 @@
+"""``pymq pipeline``."""

@@ -1,0 +1,276 @@
+"""Turns a pipeline into streaming queries of one Spark session, and runs them."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pymq.errors import UsageError
+from pymq.pipeline.checkpoints import claim, directory_of
+from pymq.pipeline.load import PipelineFile, parse_watermark
+from pymq.pipeline.model import AVAILABLE_NOW, Options, Pipeline, Sink, Source
+from pymq.pipeline.report import Batch
+from pymq.pipeline.toml_lines import KeyPath
+from pymq.spark import gateway
+from pymq.spark.error_texts import LAST_LINE
+from pymq.spark.failures import translated
+from pymq.spark.interruptible import run_interruptibly
+from pymq.spark.stream_offsets import from_json, row_count
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+POLL_S = 0.5
+_BODY_COLUMNS = {"body", "value"}
+_QUOTED_CLASS = re.compile(r"^\[(?P<kind>[A-Z_.]+)\] ")
+
+
+class Table(NamedTuple):
+    """A source or step that Spark has analyzed."""
+
+    name: str
+    columns: list[tuple[str, str]]
+    """Names and Spark's types."""
+    is_stream: bool
+
+
+Watcher = Callable[[Batch], None]
+
+
+@contextmanager
+def opened(file: PipelineFile) -> Iterator[Job]:
+    """Starts Spark, analyzes the pipeline and yields it. Raises PipelineFileError, SparkStartError."""
+    pipeline = file.pipeline
+    conf = {name: _option(value) for name, value in pipeline.spark.items()}
+    with gateway.running(pipeline.master, {"spark.app.name": pipeline.name, **conf}) as spark:
+        gateway.wait_for_executors(spark)
+        yield Job(file, spark)
+
+
+class Job:
+    """A pipeline whose tables Spark knows. :meth:`run` runs its sinks."""
+
+    def __init__(self, file: PipelineFile, spark: SparkSession) -> None:
+        """Raises PipelineFileError when Spark refuses a source or a query."""
+        self._file = file
+        self._spark = spark
+        self._frames: dict[str, DataFrame] = {}
+        pipeline = file.pipeline
+        for number, source in enumerate(pipeline.source):
+            with self._refusals_at(("source", number, "fields" if source.fields else "name")):
+                self._register(source.name, _read(spark, source, pipeline), source.watermark)
+        for number, step in enumerate(pipeline.step):
+            with self._refusals_at(("step", number, "sql")):
+                self._register(step.name, spark.sql(step.sql), step.watermark)
+        self._writes = []
+        for number, sink in enumerate(pipeline.sink):
+            with self._refusals_at(("sink", number, "from")):
+                self._writes.append(_shaped(sink, self._frames[sink.table]))
+        self._check_triggers()
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self._file.pipeline
+
+    def tables(self) -> list[Table]:
+        """Returns the sources and steps with their columns, in the file's order."""
+        return [Table(name, list(frame.dtypes), frame.isStreaming) for name, frame in self._frames.items()]
+
+    def run(self, watch: Watcher) -> None:
+        """Runs all sinks: until Ctrl-C, or until all that was there at the start is written (``available-now``).
+
+        ``watch`` gets each finished batch once. When one sink fails, the others are stopped and its error is raised.
+        Ctrl-C ends the queries at once; the next run continues at their checkpoints, and writes each row of files once.
+        """
+        claim(self.pipeline)
+        queries: list[StreamingQuery] = []
+
+        def work() -> None:
+            gateway.activate(self._spark)
+            with translated():
+                for sink, frame in zip(self.pipeline.sink, self._writes, strict=True):
+                    self._start(sink, frame, queries)
+                _wait(queries, watch)
+
+        def cancel() -> None:
+            for query in queries:
+                query.stop()
+
+        run_interruptibly(work, cancel)
+
+    def _register(self, name: str, frame: DataFrame, watermark: str | None) -> None:
+        if watermark is not None:
+            frame = frame.withWatermark(*parse_watermark(watermark))
+            _ = frame.schema  # a wrong column is refused here
+        frame.createOrReplaceTempView(name)
+        self._frames[name] = frame
+
+    def _check_triggers(self) -> None:
+        pipeline = self.pipeline
+        for number, sink in enumerate(pipeline.sink):
+            if pipeline.trigger != AVAILABLE_NOW and not self._frames[sink.table].isStreaming:
+                raise self._file.error(
+                    ("sink", number, "from"),
+                    f"{sink.table} reads no stream, so it ends: write trigger = {AVAILABLE_NOW!r}, or read a topic",
+                )
+
+    def _start(self, sink: Sink, frame: DataFrame, queries: list[StreamingQuery]) -> None:
+        pipeline = self.pipeline
+        kind, options = _target(sink, pipeline)
+        if not frame.isStreaming:
+            frame.write.format(kind).options(**options).partitionBy(*sink.partition_by).mode("append").save()
+            return
+        writer = frame.writeStream.queryName(sink.label).outputMode(sink.mode).format(kind).options(**options)
+        writer = writer.option("checkpointLocation", str(directory_of(pipeline) / sink.label))
+        if sink.partition_by:
+            writer = writer.partitionBy(*sink.partition_by)
+        if pipeline.trigger == AVAILABLE_NOW:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=pipeline.trigger)
+        queries.append(writer.start())
+
+    @contextmanager
+    def _refusals_at(self, path: KeyPath) -> Iterator[None]:
+        """Turns what Spark refuses within the block into an error that names the line."""
+        from pyspark.errors import AnalysisException, ParseException
+
+        try:
+            yield
+        except (AnalysisException, ParseException) as error:
+            raise self._file.error(path, _reason(str(error))) from None
+        except UsageError as error:
+            raise self._file.error(path, str(error)) from None
+
+
+def _reason(text: str) -> str:
+    """Returns the sentence of Spark's refusal, without its class, position and query."""
+    if raised := LAST_LINE.findall(text):
+        return str(raised[-1][1])  # of a source in Python
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return _QUOTED_CLASS.sub("", lines[0] if lines else "Spark gives no reason").split(" SQLSTATE")[0].rstrip(".")
+
+
+def _option(value: str | int | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _options(options: Options) -> dict[str, str]:
+    return {name: _option(value) for name, value in options.items()}
+
+
+def _cluster(pipeline: Pipeline) -> dict[str, str]:
+    credentials = {"credentials": pipeline.credentials} if pipeline.credentials else {}
+    return {"namesrv": pipeline.namesrv, **credentials}
+
+
+def _read(spark: SparkSession, source: Source, pipeline: Pipeline) -> DataFrame:
+    if source.path is not None:
+        reader = spark.read.format(source.format).options(**_options(source.options))
+        return (reader.schema(source.fields) if source.fields else reader).load(_place(source.path))
+    options = {**_cluster(pipeline), "startingOffsets": source.start, **_options(source.options)}
+    frame = spark.readStream.format("pymq").options(**options).load(",".join(source.topics))
+    return _with_body(frame, source)
+
+
+def _with_body(frame: DataFrame, source: Source) -> DataFrame:
+    """Gives the column ``body`` the form that the source asks for."""
+    if source.body == "text":
+        return frame.withColumn("body", frame["body"].cast("string"))
+    if source.body == "json":
+        from pyspark.sql import functions
+
+        assert source.fields is not None  # load.py
+        parsed = functions.from_json(frame["body"].cast("string"), source.fields)
+        frame = frame.withColumn("_body", parsed)
+        fields = {field.name.lower() for field in frame.schema["_body"].dataType.fields}
+        kept = [name for name in frame.columns if name.lower() not in {*fields, "body", "_body"}]
+        return frame.select(*kept, "_body.*")
+    return frame
+
+
+def _shaped(sink: Sink, frame: DataFrame) -> DataFrame:
+    """Returns a sink's rows: those of a topic have a ``body``, which is JSON of all columns when the table has none."""
+    if sink.topic is None:
+        return frame
+    from pyspark.sql import functions
+
+    names = {name.lower() for name in frame.columns}
+    columns: list[Any] = []
+    if names & _BODY_COLUMNS:
+        columns += [frame[name] for name in frame.columns]
+    else:
+        columns.append(functions.to_json(functions.struct(*frame.columns)).alias("body"))
+    columns += [
+        frame[column].cast("string").alias(name)
+        for name, column in (("key", sink.key), ("tags", sink.tags))
+        if column is not None
+    ]
+    return frame.select(*columns)
+
+
+def _target(sink: Sink, pipeline: Pipeline) -> tuple[str, dict[str, str]]:
+    if sink.topic is not None:
+        return "pymq", {**_cluster(pipeline), "topic": sink.topic, **_options(sink.options)}
+    return sink.format, {"path": _place(sink.path or ""), **_options(sink.options)}
+
+
+def _place(path: str) -> str:
+    """Returns a path as Spark's JVM, which has another working directory, finds it."""
+    return path if "://" in path else str(Path(path).absolute())
+
+
+def _wait(queries: Sequence[StreamingQuery], watch: Watcher) -> None:
+    """Returns when all queries have ended. Raises the error of one that failed, after stopping the others."""
+    seen: dict[str, int] = {}
+    while any(query.isActive for query in queries):
+        failed = next((error for query in queries if (error := query.exception()) is not None), None)
+        if failed is not None:
+            for query in queries:
+                query.stop()
+            raise failed
+        _tell(queries, seen, watch)
+        time.sleep(POLL_S)
+    _tell(queries, seen, watch)
+    for query in queries:
+        query.awaitTermination()  # raises the error of one that failed last
+
+
+def _tell(queries: Sequence[StreamingQuery], seen: dict[str, int], watch: Watcher) -> None:
+    for query in queries:
+        name = query.name or ""
+        for report in query.recentProgress:
+            batch = batch_of(name, report)
+            if batch.batch_id > seen.get(name, -1):
+                seen[name] = batch.batch_id
+                watch(batch)
+
+
+def batch_of(sink: str, report: Any) -> Batch:
+    """Reads Spark's report of a batch."""
+    behind = [_behind(source) for source in report["sources"]]
+    known = [rows for rows in behind if rows is not None]
+    return Batch(
+        sink=sink,
+        batch_id=int(report["batchId"]),
+        timestamp=str(report["timestamp"]),
+        input_rows=int(report["numInputRows"]),
+        rows_per_s=float(report["processedRowsPerSecond"] or 0.0),
+        batch_ms=int(report["batchDuration"]),
+        behind_rows=sum(known) if known else None,
+    )
+
+
+def _behind(source: Any) -> int | None:
+    """Returns the rows of a topic after the batch; None for a source that isn't one."""
+    try:
+        end, latest = (from_json(json.loads(source[name]))[0] for name in ("endOffset", "latestOffset"))
+    except (UsageError, ValueError, TypeError):
+        return None
+    return row_count(end, latest)

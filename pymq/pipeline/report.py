@@ -1,0 +1,129 @@
+"""What a run did, batch by batch, and the HTML page that shows it. The page needs no server and no network."""
+
+from __future__ import annotations
+
+import html
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+BATCHES_KEPT = 2_000
+_WIDTH, _HEIGHT = 720, 160
+_LEFT, _BOTTOM = 80, 20
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 820px; color: #222; }
+table { border-collapse: collapse; } td, th { padding: .2em 1em .2em 0; text-align: left; }
+td.number, th.number { text-align: right; } svg { width: 100%; height: auto; background: #f7f7f7; }
+svg text { font: 11px system-ui, sans-serif; fill: #555; } polyline { fill: none; stroke: #1f6feb; stroke-width: 1.5; }
+"""
+
+
+class Batch(NamedTuple):
+    """A finished batch of a sink's query, as Spark reports it."""
+
+    sink: str
+    batch_id: int
+    timestamp: str
+    input_rows: int
+    rows_per_s: float
+    batch_ms: int
+    behind_rows: int | None
+    """Rows of topics that are stored and not yet read; None when no source says so."""
+
+
+class History:
+    """The batches of a run: sums of all, and the last :data:`BATCHES_KEPT` of each sink."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, deque[Batch]] = {}
+        self._rows: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
+
+    def add(self, batch: Batch) -> None:
+        self._kept.setdefault(batch.sink, deque(maxlen=BATCHES_KEPT)).append(batch)
+        self._rows[batch.sink] = self.rows(batch.sink) + batch.input_rows
+        self._counts[batch.sink] = self.batches(batch.sink) + 1
+
+    def sinks(self) -> list[str]:
+        """Returns the sinks that finished a batch."""
+        return list(self._kept)
+
+    def kept(self, sink: str) -> Sequence[Batch]:
+        return list(self._kept.get(sink, ()))
+
+    def last(self, sink: str) -> Batch:
+        return self._kept[sink][-1]
+
+    def rows(self, sink: str) -> int:
+        """Returns how many rows its query has read."""
+        return self._rows.get(sink, 0)
+
+    def batches(self, sink: str) -> int:
+        return self._counts.get(sink, 0)
+
+    def behind(self, sink: str) -> int | None:
+        """Returns what was stored and not read after the last batch; None when that is not known."""
+        return self._kept[sink][-1].behind_rows if sink in self._kept else None
+
+
+def write_report(path: Path, name: str, history: History) -> None:
+    """Writes the page. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(name, history), encoding="utf-8")
+
+
+def page(name: str, history: History) -> str:
+    """Returns the page's HTML: a table of all sinks, and charts for each."""
+    title = f"Pipeline {html.escape(name)}"
+    rows = "".join(_row(sink, history) for sink in history.sinks())
+    charts = "".join(_charts(sink, history.kept(sink)) for sink in history.sinks())
+    if not rows:
+        charts = "<p>No batch was finished.</p>"
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f"<style>{_STYLE}</style></head><body><h1>{title}</h1>"
+        '<table><tr><th>Sink</th><th class="number">Batches</th><th class="number">Rows read</th>'
+        f'<th class="number">Behind</th></tr>{rows}</table>{charts}</body></html>\n'
+    )
+
+
+def _row(sink: str, history: History) -> str:
+    behind = history.behind(sink)
+    numbers = [
+        f"{history.batches(sink):,}",
+        f"{history.rows(sink):,}",
+        "not known" if behind is None else f"{behind:,}",
+    ]
+    cells = "".join(f'<td class="number">{number}</td>' for number in numbers)
+    return f"<tr><td>{html.escape(sink)}</td>{cells}</tr>"
+
+
+def _charts(sink: str, batches: Sequence[Batch]) -> str:
+    times = (batches[0].timestamp, batches[-1].timestamp)
+    charts = [
+        _chart("Rows a second", [batch.rows_per_s for batch in batches], times),
+        _chart("Time of a batch (ms)", [float(batch.batch_ms) for batch in batches], times),
+    ]
+    behind = [float(batch.behind_rows) for batch in batches if batch.behind_rows is not None]
+    if behind:
+        charts.append(_chart("Rows behind", behind, times))
+    return f"<h2>{html.escape(sink)}</h2>{''.join(charts)}"
+
+
+def _chart(title: str, values: Sequence[float], times: tuple[str, str]) -> str:
+    """Returns a line chart; its vertical axis goes from 0 to the greatest value."""
+    top = max(values) or 1.0
+    step = (_WIDTH - _LEFT) / max(1, len(values) - 1)
+    points = " ".join(
+        f"{_LEFT + number * step:.1f},{(_HEIGHT - _BOTTOM) * (1 - value / top) + 5:.1f}"
+        for number, value in enumerate(values)
+    )
+    begin, end = (html.escape(time) for time in times)
+    return (
+        f'<h3>{title}</h3><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{title}">'
+        f'<text x="4" y="16">{top:,.0f}</text><text x="4" y="{_HEIGHT - _BOTTOM + 5}">0</text>'
+        f'<text x="{_LEFT}" y="{_HEIGHT - 3}">{begin}</text>'
+        f'<text x="{_WIDTH - 4}" y="{_HEIGHT - 3}" text-anchor="end">{end}</text>'
+        f'<polyline points="{points}"/></svg>'
+    )

@@ -1,0 +1,130 @@
+"""Pipelines on Spark and a real broker: topic to windows to topic, a join with files, restarts, and refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pymq.client import Message
+from pymq.client.sync import SyncProducer
+from pymq.errors import UnsafeError
+from pymq.pipeline.job import Job
+from pymq.pipeline.load import PipelineFile, PipelineFileError
+from pymq.pipeline.report import Batch
+from pymq.testing.standalone import StandaloneProcess
+from tests.spark.conftest import spark
+from tests.spark.test_sink import stored
+
+__all__ = ["spark"]  # the fixture
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "conf" / "pipelines" / "sessions.toml"
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[StandaloneProcess]:
+    with StandaloneProcess() as process:
+        yield process
+
+
+def send(server: StandaloneProcess, topic: str, bodies: list[str]) -> None:
+    with SyncProducer("pipelines", namesrv=server.namesrv) as producer:
+        for body in bodies:
+            producer.send(Message(topic, body.encode()))
+
+
+def event(user: str, minute: int) -> str:
+    return json.dumps({"user": user, "at": f"2026-01-31T{12 + minute // 60}:{minute % 60:02d}:00Z"})
+
+
+def run(file: PipelineFile, spark: Any, server: StandaloneProcess, checkpoint: Path) -> list[Batch]:
+    batches: list[Batch] = []
+    changed = {"namesrv": server.namesrv, "trigger": "available-now", "checkpoint": str(checkpoint)}
+    Job(file.changed(changed), spark).run(batches.append)
+    return batches
+
+
+def test_sessions_of_the_example_are_counted_once_over_restarts(
+    spark: Any, server: StandaloneProcess, tmp_path: Path
+) -> None:
+    file = PipelineFile(EXAMPLE, EXAMPLE.read_text(encoding="utf-8"))
+    send(server, "Events", [event("ann", 0), event("ann", 20), event("bob", 5), "no JSON"])
+    batches = run(file, spark, server, tmp_path)
+    assert sum(batch.input_rows for batch in batches) == 4 and batches[-1].behind_rows == 0
+    send(server, "Events", [event("ann", 45), event("ann", 120), event("cid", 300)])
+    run(file, spark, server, tmp_path)
+    run(file, spark, server, tmp_path)
+    found = [(keys, json.loads(body)) for keys, body in stored(server, "Sessions", "keys", "body")]
+    assert sorted((keys, session["user"], session["events"]) for keys, session in found) == [
+        ("ann", "ann", 1),
+        ("ann", "ann", 3),
+        ("bob", "bob", 1),
+    ]
+    other = PipelineFile(EXAMPLE, EXAMPLE.read_text(encoding="utf-8").replace('name = "sessions"', 'name = "o"', 1))
+    with pytest.raises(UnsafeError, match="is of the pipeline sessions, not of o"):
+        run(other, spark, server, tmp_path)
+
+
+JOIN = """\
+name = "join"
+checkpoint = "cp"
+master = "local[2]"
+trigger = "available-now"
+[[source]]
+name = "sold"
+topic = "pipeline-sold"
+body = "text"
+[[source]]
+name = "prices"
+path = "PRICES"
+format = "json"
+fields = "item string, price double"
+[[step]]
+name = "bills"
+sql = "SELECT body AS item, price FROM sold JOIN prices ON body = item"
+[[sink]]
+from = "bills"
+path = "OUT"
+format = "json"
+[[sink]]
+from = "prices"
+path = "COPY"
+"""
+
+
+def test_topics_join_files_into_files(spark: Any, server: StandaloneProcess, tmp_path: Path) -> None:
+    (tmp_path / "prices.json").write_text('{"item": "tea", "price": 2.5}\n{"item": "jam", "price": 4}\n', "utf-8")
+    send(server, "pipeline-sold", ["tea", "jam", "tea", "ink"])
+    text = JOIN
+    for word, name in (("PRICES", "prices.json"), ("OUT", "out"), ("COPY", "copy")):
+        text = text.replace(word, str(tmp_path / name))
+    run(PipelineFile(Path("join.toml"), text), spark, server, tmp_path / "cp")
+    rows = spark.read.json(str(tmp_path / "out")).collect()
+    assert sorted((row["item"], row["price"]) for row in rows) == [("jam", 4.0), ("tea", 2.5), ("tea", 2.5)]
+    assert spark.read.parquet(str(tmp_path / "copy")).count() == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("SELECT body AS item", "SELECT bdy AS item", r"join.toml:16: .*bdy.*cannot be resolved.*`body`"),
+        ("FROM sold", "FORM sold", r"join.toml:16: Syntax error at or near 'sold'"),
+        ("FROM sold", "FROM sald", r"join.toml:16: The table or view `sald` cannot be found"),
+        ("price double", "price dabble", r"join.toml:13: Unsupported data type \"DABBLE\""),
+        ('"available-now"', '"5 seconds"', r"join.toml:22: prices reads no stream, so it ends: write trigger"),
+        ('body = "text"', 'options = {colums = "body"}', r"join.toml:6: .*colums.*did you mean columns\?"),
+    ],
+)
+def test_what_spark_refuses_is_named_with_its_line(
+    spark: Any, server: StandaloneProcess, tmp_path: Path, old: str, new: str, reason: str
+) -> None:
+    (tmp_path / "prices.json").write_text('{"item": "tea", "price": 2.5}\n', "utf-8")
+    assert old in JOIN
+    text = JOIN.replace("PRICES", str(tmp_path / "prices.json")).replace(old, new)
+    file = PipelineFile(Path("join.toml"), text).changed({"namesrv": server.namesrv})
+    with pytest.raises(PipelineFileError, match=reason):
+        Job(file, spark)
