@@ -159,16 +159,14 @@ class Broker:
         record = remembering(role_at_start(last, config.broker_id), config.broker_role)
         self._known_peers.load()
         members = await open_settings(config) if config.raft_enabled else None
-        if members is not None:
-            record, role = member_record(members[0])
-        else:
-            record, role = await self._startup_check.role(record)
+        record, role = member_record(members[0]) if members else await self._startup_check.role(record)
         self.switch = RoleSwitch(self, self._clock, record, self._change_role_soon)
         wanted_port = config.listen_port
         port = await self.server.start(config.bind_address, wanted_port)
         config.listen_port = port
         if members is not None:
             self._raft = self._host(*members, was_master=last is not None and last.role.is_master)
+            await self._raft.prepare()
         self.address = format_address(config.broker_ip1, port)
         self._bulk_work = BulkWork(self._disk_threads)
         config.broker_role = role_name_at_start(record, config.broker_role)
@@ -369,10 +367,9 @@ class Broker:
         self.server.dispatcher = ClosedDispatcher(why, self._raft.dispatcher if self._raft is not None else None)
 
     async def withdraw(self) -> None:
-        if self._raft is None:
-            await self._unregister()
-        else:  # the next registration takes the place of this one, and a name server that is away must cost no time
-            self._registrar = None
+        if self._raft is not None:
+            self._registrar = None  # the next registration replaces this one: a name server that is away costs no time
+        await self._unregister()
 
     async def _unregister(self) -> None:
         registrar, self._registrar = self._registrar, None
@@ -390,6 +387,10 @@ class Broker:
 
     async def truncate(self, end: int, why: str) -> None:
         await truncate_closed(self._files, self.config, self._clock, end, why)
+
+    async def discard(self) -> None:
+        assert self._raft is not None
+        await self._raft.discard()
 
     async def save(self, record: RoleRecord) -> None:
         async with self._role_file_lock:  # an older record must not replace a newer one
@@ -414,7 +415,7 @@ class Broker:
 
     def _serve(self, parts: BrokerParts) -> Registrar:
         """Answer requests with these parts from now on; return what registers them."""
-        assert self._bulk_work is not None
+        assert self._bulk_work is not None and self._client is not None
         self.server.dispatcher = self.security.dispatcher(parts)
         self.server.fast_path = self.security.fast_path(parts)
         if self._front is not None:
@@ -428,7 +429,6 @@ class Broker:
         self._jobs = JobRunner(jobs, self.server.schedule_turn_end, self.server.turns)
         self._jobs.start()
         self.server.note_time()  # a change of role opens the store, too
-        assert self._client is not None
         self._registrar = registrar_of(parts, self._client, self.address, asyncio.gather, self._discovery.look)
         return self._registrar
 
@@ -462,9 +462,8 @@ class Broker:
     # -- turns and connections -----------------------------------------------------------------------------------
 
     def _end_turn(self) -> None:
-        parts = self.parts
-        if parts is not None:
-            parts.end_turn()
+        if self.parts is not None:
+            self.parts.end_turn()
         if self._raft is not None:
             self._raft.group.end_turn()
 
@@ -479,11 +478,12 @@ class Broker:
 
     async def _listen_for_slaves(self) -> None:
         """Listen for slaves of a master. Raises UsageError when the configured port is in use."""
-        if self.parts is None or not isinstance(self.parts.side, MasterSide):
+        side = self.parts.side if self.parts is not None else None
+        if not isinstance(side, MasterSide) or not isinstance(side.ha_service, HaService):
             return
-        if not isinstance(ha_service := self.parts.side.ha_service, HaService):
-            return
-        self._slave_server = StreamServer(ha_service.accept, self.budget, self._tls.ports, self.server.report_refused)
+        self._slave_server = StreamServer(
+            side.ha_service.accept, self.budget, self._tls.ports, self.server.report_refused
+        )
         await listen_on_ha_port(self._slave_server, self.config, self._ha_port_wanted)
 
     # -- periodic work -------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class Following:
         core.outbox.append(answer)
 
     def on_offer(self, offer: SnapshotOffer) -> None:
-        """Ask for the snapshot's content, unless the log has it already."""
+        """Ask for the snapshot's content, unless the log has it already, or the leader's log continues this one."""
         core, snapshot = self._core, offer.snapshot
         if not core.is_founded and core.log.has(snapshot.last):
             core.log.memberships = snapshot.memberships
@@ -67,6 +67,10 @@ class Following:
             self.matched_end = max(self.matched_end, snapshot.last.end)
             core.confirm(snapshot.last.end)
             end = min(snapshot.last.end, core.log.synced_end)
+            core.outbox.append(SnapshotAnswer(core.me, offer.sender, core.term, end))
+        elif core.is_founded and (end := min(core.confirm_offset, core.log.synced_end)) >= snapshot.begin:
+            # What is confirmed is in every leader's log, and this one has all that follows it.
+            self.matched_end = max(self.matched_end, end)
             core.outbox.append(SnapshotAnswer(core.me, offer.sender, core.term, end))
         else:
             core.snapshot = snapshot

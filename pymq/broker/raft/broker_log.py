@@ -79,7 +79,10 @@ class BrokerLog:
         write_pieces(pieces, request, data, self._follower)
 
     def replace(self, snapshot: Snapshot) -> None:
-        raise StoreUnavailableError("a snapshot can't be installed while the broker runs")
+        """The log was fetched into this store, which was empty."""
+        store = self.store
+        if (store.physical_min_offset, store.physical_max_offset) != (snapshot.begin, snapshot.last.end):
+            raise StoreUnavailableError(f"the log is not the one of the snapshot that ends at {snapshot.last.end}")
 
     def stage_membership(self, membership: Membership) -> int:
         """The record is staged to learn where it will end, and dropped again: its write comes after the state's."""

@@ -10,7 +10,9 @@ import msgspec
 
 from pymq.broker.raft.founding import Decision, NodeReport, Verdict, decide
 from pymq.broker.raft.members import GroupSettings
+from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.clock import Clock
+from pymq.config import BrokerConfig
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
 from pymq.store.store import MessageStore
@@ -44,6 +46,11 @@ class Founders:
         """True when this node may ask for the promises of a founding, and give its own."""
         return self.decision.verdict is Verdict.FOUND
 
+    def forget(self) -> None:
+        """Know nothing again: this node is another replica now."""
+        self._reports.clear()
+        self.decision = Decision(Verdict.WAIT, "no node was asked yet")
+
     def tick(self) -> None:
         """Ask all others when it is time, and decide with what they said last."""
         now_ms = self._clock.monotonic_ms()
@@ -68,6 +75,22 @@ class Founders:
             self._reports[node] = decode_json(answer.body, NodeReport)
         except JsonError as error:
             log.warning("what %s says about itself can't be read: %s", node, error)
+
+
+def own_report(
+    config: BrokerConfig, group: GroupSettings, founding_id: str, history: EpochHistory, *, is_master: bool
+) -> NodeReport:
+    """Return what a node says about itself, but for its log. It serves nothing before the founding, so it is fenced."""
+    return NodeReport(
+        cluster=config.broker_cluster_name,
+        group=group.name,
+        peers_text=group.peers_text,
+        segment_size_bytes=config.mapped_file_size_commit_log_bytes,
+        founding_id=founding_id,
+        history=history,
+        is_master=is_master,
+        is_fenced=True,
+    )
 
 
 def with_log(report: NodeReport, store: MessageStore) -> NodeReport:

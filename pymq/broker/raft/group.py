@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from pymq.broker.raft.bodies import founding_id, public_id
 from pymq.broker.raft.broker_log import BrokerLog
 from pymq.broker.raft.driver import TICK_MS, RaftDriver
-from pymq.broker.raft.founders import Founders, with_log
+from pymq.broker.raft.founders import Founders, own_report, with_log
 from pymq.broker.raft.founding import NodeReport, Verdict, epochs_of, start_of
 from pymq.broker.raft.gate import MessageGate, Refused
 from pymq.broker.raft.group_epochs import group_history
-from pymq.broker.raft.group_status import follower_states
+from pymq.broker.raft.group_status import follower_states, what_it_is
 from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.incoming import check_bytes
+from pymq.broker.raft.joining import Joining
 from pymq.broker.raft.leader_watch import LeaderWatch
 from pymq.broker.raft.majority import Replicas
 from pymq.broker.raft.members import GroupSettings
@@ -36,7 +37,6 @@ from pymq.config.values import SYNC_FLUSH
 from pymq.errors import ProtocolViolation, RaftRefusedError, StoreError
 from pymq.model.route import MASTER_ID
 from pymq.raft.core import ELECTION_TICKS, ReadAnswer
-from pymq.raft.core import Role as RaftRole
 from pymq.raft.messages import AppendRequest, FoundRequest, Message, Snapshot
 from pymq.raft.node import RaftNode
 from pymq.raft.state import Membership, Replica
@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 
 INBOX_COUNT_MAX = 1024  # messages of one turn; beyond, they are dropped and come again
 PROBLEMS_MAX = 16
+DISPATCH_BYTES_MAX = 4 << 20  # of a follower's log in one turn
 
 
 class OpenParts(Protocol):
@@ -78,6 +79,7 @@ class RaftGroup:
         is_changing: Callable[[], bool],
         on_serve: Callable[[], None],
         was_master: bool,
+        joining: Joining,
     ) -> None:
         """``change_role`` and ``is_changing`` are the role switch's. ``on_serve`` has the parts serve: all that their
         log had when they were opened is confirmed. ``was_master``: of the plain group, at the last stop.
@@ -110,10 +112,10 @@ class RaftGroup:
         self._has_begun_term = False
         self._is_serving = False
         self._truncate_to: int | None = None
-        self._confirm_listeners: list[Callable[[int], None]] = []
         self._problems: dict[str, None] = {}
         self._start_history = EpochHistory()
-        self._is_turning = False
+        self._joining = joining
+        joining.on_problem = self._note_problem
         self._when_deposed: Callable[[], None] = lambda: None
         peers.next_part = lambda to: self.driver.next_part(to) if self.driver is not None else None
 
@@ -151,19 +153,7 @@ class RaftGroup:
         return f"{self.settings.name}: {self._what_it_is()}: nothing is stored, send again in a moment"
 
     def _what_it_is(self) -> str:
-        if self.driver is None:
-            return "the broker starts"
-        node = self.node
-        if self.driver.is_held:
-            return self.driver.problem
-        if not node.membership.replicas:
-            return f"the Raft group is not founded ({self._founders.decision.why})"
-        if node.leadership is not None and node.leadership.transfer_target is not None:
-            return f"leadership goes to {node.leadership.transfer_target.node_id}"
-        if node.leadership is not None:
-            return f"{node.replica.node_id} becomes the leader of term {node.term}"
-        leader = f"the leader is {node.leader.node_id}" if node.leader is not None else "no leader is known"
-        return f"{node.replica.node_id} is no leader in term {node.term}, {leader}"
+        return what_it_is(self.driver, self._founders.decision.why)
 
     @property
     def leader_address(self) -> str:
@@ -230,6 +220,7 @@ class RaftGroup:
         self._commit = self._check_writes = lambda: None
         self._opened_term = None
         self._is_serving = False
+        self._joining.interrupt()
         self._log.detach()
         self.tables.close()
 
@@ -289,41 +280,46 @@ class RaftGroup:
     def end_turn(self) -> None:
         """Let the node take what this turn brought. The turn's records are committed."""
         driver = self.driver
-        if driver is None or self._is_turning:
+        if driver is None:
             return
-        self._is_turning = True
-        try:
-            self._note_log()
-            inbox, self._inbox = self._inbox, []
-            for message in inbox:
-                self.watch.on_message(message.request if isinstance(message, Part) else message)
-                if isinstance(message, Part):
-                    driver.take_part(message)
-                elif not isinstance(message, FoundRequest) or self._may_found:
-                    driver.take(message)
-                    self._note_founded()
-                self.watch.look(driver.node)
-            if self._is_tick_due:
-                self._is_tick_due = False
-                self._tick(driver)
-            self.watch.look(driver.node)
-            self._follow_node()
-            self._check_writes()
-            self.peers.pump()
-        finally:
-            self._is_turning = False
+        self._note_log()
+        inbox, self._inbox = self._inbox, []
+        for message in inbox:
+            self._take(driver, message)
+        if self._is_tick_due:
+            self._is_tick_due = False
+            self._tick(driver)
+        self.watch.look(driver.node)
+        self._follow_node()
+        self._check_writes()
+        self.peers.pump()
+
+    def _take(self, driver: RaftDriver, message: Message | Part) -> None:
+        self.watch.on_message(message.request if isinstance(message, Part) else message)
+        if isinstance(message, Part):
+            driver.take_part(message)
+        elif not isinstance(message, FoundRequest) or self._may_found:
+            driver.take(message)
+            self._note_founded()
+        self.watch.look(driver.node)
 
     def _tick(self, driver: RaftDriver) -> None:
         if not self.node.log.memberships:
             self._founders.tick()
-        if self.node.log.memberships or self._may_found or self._founders.decision.verdict is Verdict.JOIN:
+        if self._may_found or self._may_join:
             driver.poll(self._now_ms())
-            self._note_founded()
         self._release()
+        self._joining.advance(driver, self._log.request_sync)
 
     @property
     def _may_found(self) -> bool:
         return bool(self.node.log.memberships) or self._founders.may_found
+
+    @property
+    def _may_join(self) -> bool:
+        """True when a founded group may give this replica its log. One that is no group's log is never replaced."""
+        is_free = self._joining.is_copying or (self._parts is not None and self._parts.store.physical_max_offset == 0)
+        return is_free and self._founders.decision.verdict is Verdict.JOIN
 
     def _now_ms(self) -> int:
         """The time in whole ticks: the job that ticks is never exactly on time."""
@@ -361,13 +357,13 @@ class RaftGroup:
             return
         node = self.node
         leads_term = node.term if node.leadership is not None else None
-        if self._truncate_to is not None or leads_term != self._opened_term:
+        if self._truncate_to is not None or self._joining.discards_log or leads_term != self._opened_term:
             self._ask_role(leads_term)
             return
         if leads_term is not None:
             self._begin_term(leads_term)
-        elif self._follower is not None:
-            self._follower.dispatch_to(node.confirm_offset)
+        elif self._follower is not None and self._follower.dispatch_to(node.confirm_offset, DISPATCH_BYTES_MAX):
+            self.tables.confirmed(node.confirm_offset)
         self._serve_when_confirmed(leads_term)
 
     def _ask_role(self, leads_term: int | None) -> None:
@@ -379,8 +375,11 @@ class RaftGroup:
             why = f"{node.replica.node_id} was elected the leader of {self.settings.name} in term {leads_term}"
         else:
             role = Role(self.settings.own.broker_id, master_address=self.leader_address)
-            why = f"{self._what_it_is()}"
-        self._change_role(RoleChange(role, why, truncate_to))
+            why = self._what_it_is()
+        discards_log = self._joining.discards_log
+        if discards_log:
+            why = f"{node.replica.node_id} gets the log of {self.settings.name} anew, as a new replica"
+        self._change_role(RoleChange(role, why, truncate_to, discards_log))
 
     def _truncate(self, end: int) -> None:
         """Have the log truncated at ``end``; the driver asks again until it is."""
@@ -413,9 +412,9 @@ class RaftGroup:
 
     # -- what is asked of it -----------------------------------------------------------------------------------------
 
-    def add_confirm_listener(self, listener: Callable[[int], None]) -> None:
-        """Call ``listener`` with the confirm offset each time it has moved."""
-        self._confirm_listeners.append(listener)
+    def refused_counts(self) -> Mapping[str, int]:
+        """Return reason -> how many messages of other nodes were refused for it since the start."""
+        return self.gate.refused_count
 
     def transfer(self, node_id: str) -> None:
         """Hand leadership over to a voter. Raises RaftRefusedError."""
@@ -450,15 +449,9 @@ class RaftGroup:
 
     def node_report(self) -> NodeReport:
         """Return what this node says about itself to others that found the group or join it."""
-        report = NodeReport(
-            cluster=self._config.broker_cluster_name,
-            group=self.settings.name,
-            peers_text=self.settings.peers_text,
-            segment_size_bytes=self._config.mapped_file_size_commit_log_bytes,
-            founding_id=public_id(self.gate.founded) if self.gate.founded is not None else "",
-            history=self.history_of(self._start_history),
-            is_master=self._was_master,
-            is_fenced=True,
+        founded = public_id(self.gate.founded) if self.gate.founded is not None else ""
+        report = own_report(
+            self._config, self.settings, founded, self.history_of(self._start_history), is_master=self._was_master
         )
         return report if self._parts is None else with_log(report, self._parts.store)
 
@@ -471,21 +464,27 @@ class RaftGroup:
     def wake(self, to: Replica) -> None:
         self.peers.wake(to)
 
-    def on_role(self, role: RaftRole, term: int) -> None:
-        if role is not RaftRole.LEADER:
+    def on_role(self, role: object, term: int) -> None:
+        if self.node.leadership is None:
             self._when_deposed()
 
     def on_confirm(self, confirm_offset: int) -> None:
         if self._opened_term is not None:
             self.replicas.confirmed()
         self.tables.confirmed(confirm_offset)
-        for listener in self._confirm_listeners:
-            listener(confirm_offset)
 
     def on_read(self, answer: ReadAnswer) -> None: ...
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        self._note_problem(f"the log lacks what is before {snapshot.last.end}, a snapshot is needed")
+        if self._parts is not None and self._follower is not None:
+            self._joining.offered(snapshot, self.leader_address, self._parts.store, self._follower)
+
+    def forget(self) -> None:
+        """Be a new replica from the next parts on: log and state are discarded."""
+        self.driver = None
+        self.gate.founded = None
+        self._joining.forget()
+        self._founders.forget()
 
     def on_problem(self, text: str) -> None:
         self._note_problem(text)

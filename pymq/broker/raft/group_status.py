@@ -1,13 +1,32 @@
-"""The followers of a leader, for those who see them as a master's slaves."""
+"""What a node is, in words, and a leader's followers as a master's slaves."""
 
 from __future__ import annotations
 
+from pymq.broker.raft.driver import RaftDriver
 from pymq.broker.raft.members import GroupSettings, broker_id_of
 from pymq.raft.core import ELECTION_TICKS
 from pymq.raft.node import RaftNode
 from pymq.wire.bodies_replication import SlaveState
 
 IN_SYNC_LAG_BYTES_MAX = 1 << 20
+
+
+def what_it_is(driver: RaftDriver | None, why_not_founded: str) -> str:
+    """Return what a node is doing, for a sender whose message it does not take."""
+    if driver is None:
+        return "the broker starts"
+    node = driver.node
+    name, leadership = node.replica.node_id, node.leadership
+    if driver.is_held:
+        return driver.problem
+    if not node.membership.replicas:
+        return f"the Raft group is not founded ({why_not_founded})"
+    if leadership is not None and leadership.transfer_target is not None:
+        return f"leadership goes to {leadership.transfer_target.node_id}"
+    if leadership is not None:
+        return f"{name} becomes the leader of term {node.term}"
+    leader = f"the leader is {node.leader.node_id}" if node.leader is not None else "no leader is known"
+    return f"{name} is no leader in term {node.term}, {leader}"
 
 
 def follower_states(node: RaftNode, settings: GroupSettings) -> list[SlaveState]:

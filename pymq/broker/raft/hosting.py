@@ -17,6 +17,7 @@ from pymq.broker.raft.founders import Founders
 from pymq.broker.raft.gate import MessageGate
 from pymq.broker.raft.group import RaftGroup
 from pymq.broker.raft.group_tables import GroupTables
+from pymq.broker.raft.joining import Joining, JoiningMark
 from pymq.broker.raft.members import GroupSettings, check_addresses, group_warnings, read_group
 from pymq.broker.raft.peers import Peers
 from pymq.broker.raft.state_files import RaftStateFile
@@ -69,6 +70,10 @@ class RaftHosting:
         gate = MessageGate(cluster=config.broker_cluster_name, group=settings.name, node_id=settings.self_id, rng=rng)
         gate.hosts = hosts
         root, store_host = config.store_path_root_dir, pack_host(config.broker_ip1, config.listen_port)
+        self._mark = JoiningMark(files, root)
+        self._make_tables: Callable[[], GroupTables] = lambda: GroupTables(
+            files=files, root=root, clock=clock, store_host=store_host, run_in_thread=run_in_thread
+        )
         self.group = RaftGroup(
             settings,
             config=config,
@@ -78,15 +83,27 @@ class RaftHosting:
             peers=Peers(settings, gate, clock, *self._clients),
             founders=lambda own: Founders(settings, network=network, clock=clock, own_report=own),
             state_file=RaftStateFile(files, root, rng),
-            tables=GroupTables(files=files, root=root, clock=clock, store_host=store_host, run_in_thread=run_in_thread),
+            tables=self._make_tables(),
             broker_log=lambda truncate: BrokerLog(clock, store_host, truncate),
             change_role=switch.ask,
             is_changing=lambda: switch.is_changing,
             on_serve=on_serve,
             was_master=was_master,
+            joining=Joining(self._mark, network),
         )
         self.dispatcher = Dispatcher(raft_routes(RaftHandlers(self.group, config.broker_name)), "broker")
         self._jobs: JobRunner | None = None
+
+    async def prepare(self) -> None:
+        """Discard a log that was being copied when the last run ended. The store must not be open. Raises OSError."""
+        if self._mark.is_set:
+            await self.discard()
+
+    async def discard(self) -> None:
+        """Discard the log and the node's state; the next parts begin as a new replica. Raises OSError."""
+        self.group.forget()
+        await asyncio.to_thread(self._mark.discard)
+        self.group.tables = self._make_tables()
 
     async def start(self, server: Server, config: BrokerConfig) -> None:
         """Listen on the port of ``dLegerPeers``, where that is another one, and begin to tick. Raises UsageError."""

@@ -148,10 +148,12 @@ class Follower:
             )
         return self._count - count_before
 
-    def dispatch_to(self, end: int) -> int:
-        """Dispatch the records below the physical offset ``end``, where one ends; return their number."""
-        begin, end = self.dispatched_end, min(end, self._log.max_offset)
-        return self.dispatch(end - begin) if end > begin else 0
+    def dispatch_to(self, end: int, bytes_max: int) -> int:
+        """Dispatch records below the physical offset ``end``, where one ends, of about ``bytes_max`` bytes; return
+        their number.
+        """
+        size = min(end, self._log.max_offset) - self.dispatched_end
+        return self.dispatch(min(size, bytes_max)) if size > 0 else 0
 
     def finish(self) -> bool:
         """Dispatch all whole records and truncate what lies behind them: the next start finds no partial record.

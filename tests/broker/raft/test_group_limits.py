@@ -10,9 +10,10 @@ from pymq.broker.metadata.table_saver import run_inline
 from pymq.broker.raft.broker_log import BrokerLog
 from pymq.broker.raft.founders import Founders
 from pymq.broker.raft.gate import MessageGate, Refused
-from pymq.broker.raft.group import INBOX_COUNT_MAX, PROBLEMS_MAX, RaftGroup
+from pymq.broker.raft.group import DISPATCH_BYTES_MAX, INBOX_COUNT_MAX, PROBLEMS_MAX, RaftGroup
 from pymq.broker.raft.group_status import IN_SYNC_LAG_BYTES_MAX, follower_states
 from pymq.broker.raft.group_tables import GroupTables
+from pymq.broker.raft.joining import Joining, JoiningMark
 from pymq.broker.raft.members import GroupSettings, parse_peers
 from pymq.broker.raft.peers import SILENT_MS_MAX, Peers
 from pymq.broker.raft.state_files import RaftStateFile
@@ -24,8 +25,11 @@ from pymq.raft.core import ELECTION_TICKS
 from pymq.raft.messages import TimeoutNow
 from pymq.raft.state import Replica
 from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore
 from pymq.wire.command import Command
+from tests.broker.raft.test_replicated_bytes import Leader
+from tests.store.support import SMALL
 
 SETTINGS = GroupSettings("shard-a", "n0", parse_peers("n0-10.0.0.1:1;n1-10.0.0.2:1;n2-10.0.0.3:1"))
 US, THEM = Replica("n0", "a"), Replica("n1", "b")
@@ -58,7 +62,7 @@ def make_peers(clock: ManualClock) -> tuple[Peers, Wire]:
     return Peers(SETTINGS, make_gate(), clock, wire, wire), wire
 
 
-def make_group() -> RaftGroup:
+def make_group(follower: Any = None) -> RaftGroup:
     clock, files = ManualClock(), MemoryFiles()
     store = MessageStore(root="/s", files=files, clock=clock)
     store.open()
@@ -82,11 +86,12 @@ def make_group() -> RaftGroup:
         is_changing=lambda: False,
         on_serve=lambda: None,
         was_master=False,
+        joining=Joining(JoiningMark(files, "/s"), network),
     )
     parts: Any = SimpleNamespace(role=Role(1), store=store)
     group.attach(
         parts,
-        follower=None,
+        follower=follower,
         history=EpochHistory(),
         commit=lambda: None,
         request_sync=lambda: None,
@@ -139,3 +144,25 @@ def test_who_lacks_more_than_the_limit_is_not_in_sync() -> None:
     assert state(1, ELECTION_TICKS - 1) == ("following", True)
     assert state(0, 0) == ("catching-up", False)
     assert state(IN_SYNC_LAG_BYTES_MAX, ELECTION_TICKS) == ("gone", False)
+
+
+def test_a_follower_shows_what_is_confirmed_in_steps() -> None:
+    asked: list[tuple[int, int]] = []
+    group = make_group(SimpleNamespace(dispatch_to=lambda *asked_for: asked.append(asked_for)))
+    group.end_turn()
+    assert asked == [(0, DISPATCH_BYTES_MAX)]
+
+
+def test_records_are_dispatched_below_an_end_and_at_most_so_many_bytes() -> None:
+    leader = Leader(random.Random(1))
+    store = MessageStore(root="/f", files=MemoryFiles(), clock=ManualClock(), settings=StoreSettings(**SMALL))
+    follower = store.follow()
+    store.open()
+    follower.append(0, leader.read(0, leader.end))
+    follower.dispatch_to(leader.ends[3], leader.ends[1])
+    assert 0 < follower.dispatched_end < leader.ends[3]
+    follower.dispatch_to(leader.ends[3], DISPATCH_BYTES_MAX)
+    follower.dispatch_to(leader.ends[3], DISPATCH_BYTES_MAX)
+    assert follower.dispatched_end == leader.ends[3]
+    follower.dispatch_to(leader.end + 1, DISPATCH_BYTES_MAX)
+    assert follower.dispatched_end == leader.end

@@ -39,11 +39,13 @@ class RoleChange:
     """A change to ``role``. ``why`` is logged and shown.
 
     ``truncate_to``: the log is truncated to end there first, and the removed part is kept; None leaves it as it is.
+    ``discards_log``: a member of a Raft group goes on without log and state, as a node with an empty disk.
     """
 
     role: Role
     why: str
     truncate_to: int | None = None
+    discards_log: bool = False
 
 
 # Asks the composition root for a change. It happens after the current turn and closes the caller's parts.

@@ -41,6 +41,10 @@ class Steps(Protocol):
         """Truncate the closed store's log to end at ``end``, and keep the removed part."""
         ...
 
+    async def discard(self) -> None:
+        """Discard the closed store's log and what belongs to it."""
+        ...
+
     async def save(self, record: RoleRecord) -> None:
         """Write the record to the disk."""
         ...
@@ -142,6 +146,8 @@ class RoleSwitch:
         await steps.save(self._record)
         if change.truncate_to is not None:
             await steps.truncate(change.truncate_to, change.why)
+        if change.discards_log:
+            await steps.discard()
         await steps.open(role)
         if role.begins_epoch:
             await steps.save(self.opened())

@@ -44,6 +44,9 @@ class FakeSteps:
     async def truncate(self, end: int, why: str) -> None:
         self._do("truncate", end)
 
+    async def discard(self) -> None:
+        self._do("discard")
+
     async def save(self, record: RoleRecord) -> None:
         self._do("save", f"{record.broker_id}{' begins' if record.begins_epoch else ''}")
         self.saved = record
