@@ -9,6 +9,7 @@ import typer
 
 from pymq.cli.lazy import CommandTable, LazyGroup, examples
 from pymq.cli.output import print_json_line
+from pymq.cli.proxy import GrpcPortOption, grpc_member, grpc_text, proxy_beside
 from pymq.cli.servers import (
     HostOption,
     InsecureOption,
@@ -89,6 +90,7 @@ def broker(
         bool | None,
         typer.Option("--full-sync", help="A new slave copies its master's whole log, not only its last segment."),
     ] = None,
+    grpc_port: GrpcPortOption = None,
     metrics_port: MetricsPortOption = None,
     config_file: Annotated[
         str | None, typer.Option("-c", "--config", metavar="FILE", help="A broker.conf with RocketMQ's keys.")
@@ -116,10 +118,10 @@ def broker(
         "haFullSync": full_sync,
         **metrics_flags(metrics_port),
     }
-    run(_serve(build_broker_config(config_file, settings, flags), as_json))
+    run(_serve(build_broker_config(config_file, settings, flags), grpc_port, as_json))
 
 
-async def _serve(config: BrokerConfig, as_json: bool) -> None:
+async def _serve(config: BrokerConfig, grpc_port: int | None, as_json: bool) -> None:
     from pymq.broker.report.metrics.collector import BrokerMetrics
     from pymq.cli.servers import make_broker, serve_until_stopped, start_broker
     from pymq.net.runtime import StopSignals, begin_serving
@@ -129,20 +131,22 @@ async def _serve(config: BrokerConfig, as_json: bool) -> None:
         async with serving_metrics(metrics_place(config, config.broker_ip1), BrokerMetrics(broker)) as metrics:
             await start_broker(broker, signals)
             try:
-                begin_serving(broker.server.turns)
-                _print_ready(config, broker.address, metrics, as_json)
-                await serve_until_stopped(broker, signals)
+                async with proxy_beside(grpc_port, config) as grpc:
+                    begin_serving(broker.server.turns)
+                    _print_ready(config, broker.address, metrics, grpc, as_json)
+                    await serve_until_stopped(broker, signals)
             finally:
                 await broker.stop()
 
 
-def _print_ready(config: BrokerConfig, address: str, metrics: str, as_json: bool) -> None:
+def _print_ready(config: BrokerConfig, address: str, metrics: str, grpc: str, as_json: bool) -> None:
     where = config.store_path_root_dir
     if as_json:
         ready = {"broker": address, "namesrv": config.namesrv_addr, "store": where, "pid": os.getpid()}
-        print_json_line({**ready, **fast_port_member(config), **metrics_member(metrics)})
+        print_json_line({**ready, **fast_port_member(config), **metrics_member(metrics), **grpc_member(grpc)})
         return
     name = f"broker {config.broker_name} (id {config.broker_id}, cluster {config.broker_cluster_name})"
     namesrv = config.namesrv_addr or "none"
     place = f"{address}{fast_port_text(config)}"
-    print(f"{name} ready on {place}; name server {namesrv}; data in {where}{metrics_text(metrics)}", flush=True)
+    more = f"{metrics_text(metrics)}{grpc_text(grpc)}"
+    print(f"{name} ready on {place}; name server {namesrv}; data in {where}{more}", flush=True)

@@ -13,12 +13,28 @@ from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, request_credentials, split_addresses
 from pymq.cli.output import print_json_line
 from pymq.cli.servers import HostOption, InsecureOption, JsonOption, LogLevelOption
+from pymq.cli.serving_metrics import MetricsPlace, MetricsPortOption, metrics_member, metrics_text, serving_metrics
 
 if TYPE_CHECKING:
+    from pymq.config import BrokerConfig
     from pymq.net.tls import ServerTls
+    from pymq.proxy.server import ProxyServer
+    from pymq.security.gatekeeper import Gatekeeper
+    from pymq.security.security import Security
 
 DEFAULT_PORT = 8081
 CERTIFICATE_DAYS = 3650
+
+GrpcPortOption = Annotated[
+    int | None,
+    typer.Option(
+        "--grpc-port",
+        metavar="PORT",
+        min=0,
+        max=65535,
+        help="Serve clients that speak gRPC on this port, 0 for any free one; default none.",
+    ),
+]
 
 app = new_app()
 
@@ -38,6 +54,15 @@ def proxy(
     host: HostOption = None,
     insecure: InsecureOption = False,
     no_tls: Annotated[bool, typer.Option("--no-tls", help="Take plain connections only.")] = False,
+    acl: Annotated[
+        str | None,
+        typer.Option("--acl", metavar="FILE", help="Check clients by this 4.x ACL file (plain_acl.yml)."),
+    ] = None,
+    auth_file: Annotated[
+        str | None,
+        typer.Option("--auth-file", metavar="FILE", help="Check them by a broker's users: its config/auth.json."),
+    ] = None,
+    metrics_port: MetricsPortOption = None,
     as_json: JsonOption = False,
     log_level: LogLevelOption = "info",
 ) -> None:
@@ -52,11 +77,27 @@ def proxy(
 
     set_up_logging(log_level)
     host = host or "127.0.0.1"
-    print_warnings(check_exposure("--host", host, is_secured=False, is_insecure=insecure))
-    addresses = split_addresses(namesrv)
     check_library()
+    security = _open_security(acl, auth_file)
+    print_warnings(check_exposure("--host", host, is_secured=security is not None, is_insecure=insecure))
+    addresses = split_addresses(namesrv)
     with server_tls(is_off=no_tls) as tls:
-        run(_serve(addresses, host, port, tls, as_json))
+        run(_serve(addresses, host, port, tls, security, metrics_port, as_json))
+
+
+def _open_security(acl: str | None, auth_file: str | None) -> Security | None:
+    """Returns what checks clients; None when nothing does. Raises ConfigError, UsageError."""
+    from pymq.config import load_namesrv_config
+    from pymq.errors import UsageError
+    from pymq.model.access import EVERY_NAME
+    from pymq.security.security import open_security
+
+    if acl and auth_file:
+        raise UsageError("--acl and --auth-file exclude each other: give one of them")
+    keys = {"aclEnable": "true", "plainAclFile": acl} if acl else {}
+    if auth_file:
+        keys = {"authenticationEnabled": "true", "authorizationEnabled": "true", "authFile": auth_file}
+    return open_security(load_namesrv_config(None, keys), EVERY_NAME, None)
 
 
 def check_library() -> None:
@@ -103,37 +144,57 @@ def server_tls(*, is_off: bool) -> Iterator[ServerTls | None]:
         yield ServerTls(server_context(Identity(str(files.cert_path), str(files.key_path)), clock, protocols=ALPN))
 
 
-async def _serve(namesrv: list[str], host: str, port: int, tls: ServerTls | None, as_json: bool) -> None:
+async def _serve(
+    namesrv: list[str],
+    host: str,
+    port: int,
+    tls: ServerTls | None,
+    security: Security | None,
+    metrics_port: int | None,
+    as_json: bool,
+) -> None:
     from pymq.net.runtime import StopSignals
+    from pymq.net.ticker import Ticker
+    from pymq.proxy.metrics import ProxyMetrics
+    from pymq.security.acl_file import LOOK_PERIOD_MS
 
+    gatekeeper = security.gatekeeper if security is not None else None
+    looks = Ticker(lambda: LOOK_PERIOD_MS, security.look) if security is not None else None
     with StopSignals() as signals:
-        async with serving_proxy(namesrv, host, port, tls) as address:
-            _print_ready(address, ";".join(namesrv), as_json)
-            await signals.wait()
+        async with serving_proxy(namesrv, host, port, tls, gatekeeper) as server:
+            place = None if metrics_port is None else MetricsPlace(host, metrics_port)
+            async with serving_metrics(place, ProxyMetrics(server)) as metrics:
+                if looks is not None:
+                    looks.start()
+                _print_ready(server.address, ";".join(namesrv), metrics, as_json)
+                await signals.wait()
+                if looks is not None:
+                    looks.stop()
 
 
 @asynccontextmanager
-async def serving_proxy(namesrv: list[str], host: str, port: int, tls: ServerTls | None) -> AsyncIterator[str]:
-    """Serves while the block runs; yields the address. Raises UsageError when the port is in use."""
+async def serving_proxy(
+    namesrv: list[str], host: str, port: int, tls: ServerTls | None, gatekeeper: Gatekeeper | None = None
+) -> AsyncIterator[ProxyServer]:
+    """Serves while the block runs; yields the server. Raises UsageError when the port is in use."""
     from pymq.cli.servers import port_problem
     from pymq.client.instance import ClientInstance
     from pymq.client.tls import tls_context
-    from pymq.model.hosts import format_address
     from pymq.proxy.client_backend import ClientBackend
     from pymq.proxy.server import ProxyServer
     from pymq.proxy.service import ProxyService
 
     instance = ClientInstance(namesrv, credentials=request_credentials.get())
     backend = ClientBackend(instance, tls_context(None, instance.clock))
-    server = ProxyServer(ProxyService(backend, instance.clock), tls)
+    server = ProxyServer(ProxyService(backend, instance.clock), tls, gatekeeper)
     instance.start()
     try:
         try:
-            bound = await server.start(host, port)
+            await server.start(host, port)
         except OSError as error:
             raise port_problem(error, host, port) from error
         try:
-            yield format_address(host, bound)
+            yield server
         finally:
             await server.stop()
     finally:
@@ -141,8 +202,40 @@ async def serving_proxy(namesrv: list[str], host: str, port: int, tls: ServerTls
         await instance.close()
 
 
-def _print_ready(address: str, namesrv: str, as_json: bool) -> None:
+def _print_ready(address: str, namesrv: str, metrics: str, as_json: bool) -> None:
     if as_json:
-        print_json_line({"proxy": address, "namesrv": namesrv, "pid": os.getpid()})
+        print_json_line({"proxy": address, "namesrv": namesrv, "pid": os.getpid(), **metrics_member(metrics)})
     else:
-        print(f"proxy ready on {address}, for the cluster of name server {namesrv}", flush=True)
+        text = metrics_text(metrics)
+        print(f"proxy ready on {address}, for the cluster of name server {namesrv}{text}", flush=True)
+
+
+@asynccontextmanager
+async def proxy_beside(port: int | None, config: BrokerConfig) -> AsyncIterator[str]:
+    """Serves gRPC clients in a broker's process while the block runs; yields the address, empty without a port.
+
+    Raises UsageError for a broker that checks who sends each request: ``pymq proxy`` takes users and rules.
+    """
+    from pymq.cli.options import split_addresses
+    from pymq.config.security import is_secured
+    from pymq.errors import UsageError
+
+    if port is None:
+        yield ""
+        return
+    if is_secured(config):
+        raise UsageError("--grpc-port is for a broker without users: run pymq proxy --auth-file FILE beside this one")
+    check_library()
+    with server_tls(is_off=False) as tls:
+        async with serving_proxy(split_addresses(config.namesrv_addr), config.bind_address, port, tls) as server:
+            yield server.address
+
+
+def grpc_member(address: str) -> dict[str, str]:
+    """Returns the address as a member of a ready object; none without one."""
+    return {"grpc": address} if address else {}
+
+
+def grpc_text(address: str) -> str:
+    """Returns the address as a part of a ready line; empty without one."""
+    return f", gRPC on {address}" if address else ""

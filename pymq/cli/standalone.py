@@ -10,6 +10,7 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.output import print_json_line
+from pymq.cli.proxy import GrpcPortOption, grpc_member, grpc_text, proxy_beside
 from pymq.cli.servers import (
     HostOption,
     InsecureOption,
@@ -89,6 +90,7 @@ def standalone(
             "--replicas", metavar="N", min=REPLICAS_MIN, max=REPLICAS_MAX, help="Brokers in each of them; default 3."
         ),
     ] = None,
+    grpc_port: GrpcPortOption = None,
     metrics_port: MetricsPortOption = None,
     config_file: Annotated[
         str | None, typer.Option("-c", "--config", metavar="FILE", help="A broker.conf with RocketMQ's keys.")
@@ -115,6 +117,7 @@ def standalone(
     set_up_logging(log_level)
     if shards is not None or replicas is not None:
         refused = {"--host": host, "--insecure": insecure, "--metrics-port": metrics_port, "--config": config_file}
+        refused["--grpc-port"] = grpc_port is not None
         _run_shards(
             refused,
             directory=directory,
@@ -136,7 +139,7 @@ def standalone(
         broker_config = build_broker_config(config_file, settings, flags, defaults)
         namesrv_config = load_namesrv_config(None, _shared_settings(broker_config) | {"listenPort": str(namesrv_port)})
         namesrv_config.init_authentication_user = broker_config.init_authentication_user
-        run(_serve(namesrv_config, broker_config, as_json))
+        run(_serve(namesrv_config, broker_config, grpc_port, as_json))
     finally:
         if ephemeral:
             shutil.rmtree(store, ignore_errors=True)
@@ -169,7 +172,9 @@ def _run_shards(
             shutil.rmtree(root, ignore_errors=True)
 
 
-async def _serve(namesrv_config: NamesrvConfig, broker_config: BrokerConfig, as_json: bool) -> None:
+async def _serve(
+    namesrv_config: NamesrvConfig, broker_config: BrokerConfig, grpc_port: int | None, as_json: bool
+) -> None:
     from pymq.broker.report.metrics.collector import BrokerMetrics
     from pymq.cli.servers import make_broker, make_namesrv, serve_until_stopped, start_broker, start_namesrv
     from pymq.net.runtime import StopSignals, begin_serving
@@ -187,9 +192,10 @@ async def _serve(namesrv_config: NamesrvConfig, broker_config: BrokerConfig, as_
                 broker_config.namesrv_addr = namesrv.address
                 await start_broker(broker, signals)
                 try:
-                    begin_serving(broker.server.turns)  # one is enough for the loop of both
-                    _print_ready(namesrv.address, broker, metrics, as_json)
-                    await serve_until_stopped(broker, signals)
+                    async with proxy_beside(grpc_port, broker_config) as grpc:
+                        begin_serving(broker.server.turns)  # one is enough for the loop of both
+                        _print_ready(namesrv.address, broker, metrics, grpc, as_json)
+                        await serve_until_stopped(broker, signals)
                 finally:
                     await broker.stop()
             finally:
@@ -219,12 +225,12 @@ def _credentials(config: BrokerConfig) -> Credentials | None:
     return server_credentials(config) or Credentials("pymq-standalone", secrets.token_hex(32))
 
 
-def _print_ready(namesrv: str, broker: Broker, metrics: str, as_json: bool) -> None:
+def _print_ready(namesrv: str, broker: Broker, metrics: str, grpc: str, as_json: bool) -> None:
     store = broker.config.store_path_root_dir
     if as_json:
         ready = {"namesrv": namesrv, "broker": broker.address, "store": store, "pid": os.getpid()}
-        print_json_line({**ready, **fast_port_member(broker.config), **metrics_member(metrics)})
+        print_json_line({**ready, **fast_port_member(broker.config), **metrics_member(metrics), **grpc_member(grpc)})
     else:
         place = f"{broker.address}{fast_port_text(broker.config)}"
-        text = f"ready: name server {namesrv}, broker {place}, data in {store}{metrics_text(metrics)}"
+        text = f"ready: name server {namesrv}, broker {place}, data in {store}{metrics_text(metrics)}{grpc_text(grpc)}"
         print(text, flush=True)

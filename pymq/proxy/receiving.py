@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -46,6 +47,7 @@ from pymq.proxy.settings import DEFAULT_REQUEST_TIMEOUT_MS, GroupRules
 
 log = logging.getLogger(__name__)
 
+WAITING_PER_CLIENT_MAX = 1024  # receives; each of them holds a request at a broker
 GIVE_BACK_MS = 1000  # after which a message comes again that nobody took
 
 
@@ -58,13 +60,13 @@ class Receiving:
         self._held = held
         self._clock = clock
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.waiting_count = 0  # receives that wait for their first message
+        self._waiting: Counter[str] = Counter()  # receives that wait for their first message, by client
 
     async def receive_message(self, call: Call, request: Any) -> AsyncIterator[Any]:
         """Yield the status, the messages, and the time."""
         try:
             order, rules = await self._order(call, request)
-            found = await self._wait(order, rules)
+            found = await self._wait(call.client_id, order, rules)
         except PymqError as error:
             yield ReceiveMessageResponse(status=status_of(error))
             yield ReceiveMessageResponse(delivery_timestamp=timestamp_of(self._clock.now_ms()))
@@ -110,19 +112,29 @@ class Receiving:
         )
         return order, rules
 
-    async def _wait(self, order: Receive, rules: GroupRules) -> list[Received]:
+    @property
+    def waiting_count(self) -> int:
+        """The number of receives that wait for their first message."""
+        return self._waiting.total()
+
+    async def _wait(self, client_id: str, order: Receive, rules: GroupRules) -> list[Received]:
         """Return messages within the time. What comes after the client left goes back."""
+        if self._waiting[client_id] >= WAITING_PER_CLIENT_MAX:
+            text = f"{WAITING_PER_CLIENT_MAX} receives of client {client_id} wait already"
+            raise ProxyRefusal(Code.TOO_MANY_REQUESTS, text)
         end_ms = self._clock.monotonic_ms() + order.wait_ms
         while True:
             asking = asyncio.ensure_future(self._backend.receive(order))
-            self.waiting_count += 1
+            self._waiting[client_id] += 1
             try:
                 found = await asyncio.shield(asking)
             except asyncio.CancelledError:
                 self._spawn(self._give_back_found(order, asking))
                 raise
             finally:
-                self.waiting_count -= 1
+                self._waiting[client_id] -= 1
+                if not self._waiting[client_id]:
+                    del self._waiting[client_id]
             wanted = []
             for each in found:
                 if each.message.reconsume_times >= rules.attempts_max:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -12,14 +13,19 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from pymq.errors import PymqError
+from pymq.model.hosts import format_address
 from pymq.net.ticker import Ticker
 from pymq.net.tls import ServerTls
 from pymq.proxy.calls import Call, status_of
 from pymq.proxy.checks import check_client_id
 from pymq.proxy.front import Front
+from pymq.proxy.gate import Gate
 from pymq.proxy.protocol import messages
 from pymq.proxy.protocol.messages import POOL, SERVICE
+from pymq.proxy.protocol.names import Code
+from pymq.proxy.refusals import code_of
 from pymq.proxy.service import ProxyService
+from pymq.security.gatekeeper import Gatekeeper
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +43,14 @@ Unary = Callable[[Call, Any], Awaitable[Any]]
 class ProxyServer:
     """Serves ``service`` on one port. ``tls`` None: plain connections only."""
 
-    def __init__(self, service: ProxyService, tls: ServerTls | None = None) -> None:
+    def __init__(
+        self, service: ProxyService, tls: ServerTls | None = None, gatekeeper: Gatekeeper | None = None
+    ) -> None:
+        """``gatekeeper`` None: everybody may do everything."""
         self.service = service
+        self.address = ""
+        self.calls: Counter[tuple[str, int]] = Counter()  # that ended, by method and code
+        self._gate = Gate(gatekeeper)
         self.front = Front(tls)
         self._server: Any = None
         self._ticker = Ticker(lambda: TICK_MS, self._tick)
@@ -61,6 +73,7 @@ class ProxyServer:
         except OSError:
             await server.stop(None)
             raise
+        self.address = format_address(host, bound)
         self._ticker.start()
         return bound
 
@@ -120,9 +133,12 @@ class ProxyServer:
             call = self._call(context)
             try:
                 check_client_id(call.client_id)
-                return await handler(call, request)
+                self._gate.check(name, call, request)
+                answer = await handler(call, request)
             except PymqError as error:
-                return answer_class(status=status_of(error))
+                answer = answer_class(status=status_of(error))
+            self.calls[name, answer.status.code] += 1
+            return answer
 
         return grpc.unary_unary_rpc_method_handler(
             serve,
@@ -131,15 +147,33 @@ class ProxyServer:
         )
 
     async def _receive(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        async for each in self.service.receiving.receive_message(self._call(context), request):
+        call = self._call(context)
+        try:
+            self._gate.check("ReceiveMessage", call, request)
+        except PymqError as error:
+            self.calls["ReceiveMessage", code_of(error)] += 1
+            yield messages.ReceiveMessageResponse(status=status_of(error))
+            yield messages.ReceiveMessageResponse(delivery_timestamp=self.service.now())
+            return
+        async for each in self.service.receiving.receive_message(call, request):
+            if each.HasField("status"):
+                self.calls["ReceiveMessage", each.status.code] += 1
             yield each
 
     async def _telemetry(self, commands: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        call = self._call(context)
+
+        async def checked() -> AsyncIterator[Any]:
+            async for command in commands:
+                self._gate.check("Telemetry", call, command)
+                yield command
+
         try:
-            async for command in self.service.clients.telemetry(self._call(context), commands):
+            async for command in self.service.clients.telemetry(call, checked()):
                 yield command
         except PymqError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            code = _TELEMETRY_CODES.get(code_of(error), grpc.StatusCode.INVALID_ARGUMENT)
+            await context.abort(code, str(error))
 
     def _call(self, context: Any) -> Call:
         left_s = context.time_remaining()
@@ -147,6 +181,11 @@ class ProxyServer:
         return Call(metadata, None if left_s is None else left_s * 1000, self.front.client_of(context.peer()))
 
 
+_TELEMETRY_CODES = {
+    Code.UNAUTHORIZED: grpc.StatusCode.UNAUTHENTICATED,
+    Code.FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
+    Code.INTERNAL_SERVER_ERROR: grpc.StatusCode.INTERNAL,
+}
 _OPTIONS = (
     ("grpc.max_receive_message_length", INBOUND_BYTES_MAX),
     ("grpc.max_send_message_length", -1),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from pymq.clock import Clock
 from pymq.proxy.backend import BEAT_MS, Backend
 from pymq.proxy.clients import Clients
+from pymq.proxy.conversion import timestamp_of
 from pymq.proxy.orphans import Orphans
 from pymq.proxy.publishing import Publishing
 from pymq.proxy.receipts import HeldMessages
@@ -32,6 +34,10 @@ class ProxyService:
         self.orphans = Orphans(backend, self.sessions, self.transactions, clock)
         self.receiving = Receiving(backend, self.sessions, self.held, clock)
         self.clients = Clients(backend, self.sessions, clock, self._left, self._settled)
+
+    def now(self) -> Any:
+        """Return the present as a Timestamp."""
+        return timestamp_of(self._clock.now_ms())
 
     async def tick(self) -> None:
         """Do what is due: call it every second or so."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from pymq.errors import Refusal
+from pymq.model.access import Need
 from pymq.model.sized_cache import SizedCache
 from pymq.security.addresses import Address, parse_address
 from pymq.security.certificate_users import CertificateUsers
 from pymq.security.guard import Guard
-from pymq.security.identities import Identity
+from pymq.security.identities import Identity, Users
 from pymq.security.made_by_users import MadeByUsers
 from pymq.security.sender_limits import SenderLimits
-from pymq.security.signature import ACCESS_KEY
+from pymq.security.signature import ACCESS_KEY, Secret, signed_fields
 from pymq.wire.access import Access
+from pymq.wire.codes import VERSION_5_3_3
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer
 from pymq.wire.header import Header
@@ -101,6 +103,35 @@ class Gatekeeper:
             limits.failed_proofs.check(address)
         return Admitted(guard, guard.identify(request, address, self.certificate_user(peer)), address, self)
 
+    def check_signed(
+        self, name: str, is_proven: Callable[[Secret], bool], needs: Iterable[Need], peer_address: str
+    ) -> None:
+        """Check a call of another protocol than RocketMQ's remoting. Raises Refusal.
+
+        ``name`` is the user's, ``is_proven`` compares a secret with what the call shows, ``peer_address``: "host:port".
+        """
+        guard, address, limits = self.guard, self._addresses[peer_address], self.limits
+        if limits is not None and limits.failed_proofs.has_blocked:
+            limits.failed_proofs.check(address)
+        try:
+            identity = guard.users.authenticate(_fields(guard.users, name, is_proven), b"", VERSION_5_3_3, address)
+        except Refusal:
+            self.refused_count += 1
+            if limits is not None and name:
+                limits.failed_proofs.note(address)
+            raise
+        guard.check_needs(identity, needs, address)
+
     def certificate_user(self, peer: Peer) -> str:
         """Return the user for whom a connection's certificate stands; empty for none."""
         return self.certificates.user_of(peer.client_certificate) if self.certificates is not None else ""
+
+
+def _fields(users: Users, name: str, is_proven: Callable[[Secret], bool]) -> dict[str, str]:
+    """Return the fields with which a user that has proven itself otherwise would sign an empty request."""
+    if not name:
+        return {}
+    user = users.get(name)
+    if user is not None and is_proven(user.secret):
+        return signed_fields(name, user.secret, {}, b"")
+    return {ACCESS_KEY: name}

@@ -50,13 +50,13 @@ class Guard:
                 )
             return []
         needs = access.needs(request, header, self._cluster)
-        self._check_needs(identity, needs, address)
+        self.check_needs(identity, needs, address)
         return needs
 
     def check_found_topic(self, identity: Identity, access: Access, topic: str, address: Address) -> None:
         """Raises Refusal(NO_PERMISSION) when the sender may not have the record of ``topic`` that a handler found."""
         if access.found_topic:
-            self._check_needs(identity, (topic_need(topic, *access.found_topic),), address)
+            self.check_needs(identity, (topic_need(topic, *access.found_topic),), address)
 
     def may_publish(self, identity: Identity, topic: str, address: Address) -> bool:
         """Return whether a sender who was proven before, perhaps by another guard, may publish to ``topic``."""
@@ -73,7 +73,8 @@ class Guard:
         """True when such a request has been allowed lately."""
         return decision in self._allowed
 
-    def _check_needs(self, identity: Identity, needs: Iterable[Need], address: Address) -> None:
+    def check_needs(self, identity: Identity, needs: Iterable[Need], address: Address) -> None:
+        """Raises Refusal(NO_PERMISSION) when the sender may not do what ``needs`` name."""
         refused = self.policies.refused_need(identity, needs, address)
         if refused is not None:
             raise Refusal(ResponseCode.NO_PERMISSION, self._remark(identity, refused, address))

@@ -22,7 +22,7 @@ class StandaloneProcess:
 
     ``directory``: the broker's data directory; None for one that is removed at the end. ``settings``: broker keys for
     ``--set``, with RocketMQ's names. After :meth:`start`, ``namesrv`` and ``broker`` ("host:port") and ``pid`` are set;
-    with ``--metrics-port`` in ``arguments`` also ``metrics``.
+    with ``--metrics-port`` in ``arguments`` also ``metrics``, with ``--grpc-port`` also ``grpc``.
 
     Raises RuntimeError with the process's stderr when it does not become ready.
     """
@@ -46,6 +46,7 @@ class StandaloneProcess:
         self.namesrv = ""
         self.broker = ""
         self.metrics = ""
+        self.grpc = ""
         self.pid = 0
 
     def start(self) -> StandaloneProcess:
@@ -71,6 +72,7 @@ class StandaloneProcess:
         ready = json.loads(line)
         self.namesrv, self.broker, self.pid = ready["namesrv"], ready["broker"], ready["pid"]
         self.metrics = ready.get("metrics", "")
+        self.grpc = ready.get("grpc", "")
         return self
 
     @property

@@ -20,6 +20,7 @@ from pymq.proxy.protocol.messages import SERVICE
 from pymq.proxy.protocol.names import FilterType
 from pymq.proxy.server import ProxyServer
 from pymq.proxy.service import ProxyService
+from pymq.security.gatekeeper import Gatekeeper
 from pymq.testing.broker import TestBroker
 
 HOST = "127.0.0.1"
@@ -138,11 +139,11 @@ class RawClient:
 
 
 @asynccontextmanager
-async def proxy_of(broker: TestBroker) -> AsyncIterator[tuple[ProxyServer, str]]:
+async def proxy_of(broker: TestBroker, gatekeeper: Gatekeeper | None = None) -> AsyncIterator[tuple[ProxyServer, str]]:
     """Serve the broker's cluster; yield the server and its address."""
     instance = ClientInstance(broker.namesrv, clock=broker.clock)
     backend = ClientBackend(instance)
-    server = ProxyServer(ProxyService(backend, instance.clock))
+    server = ProxyServer(ProxyService(backend, instance.clock), None, gatekeeper)
     instance.start()
     try:
         address = f"{HOST}:{await server.start(HOST, 0)}"

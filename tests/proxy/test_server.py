@@ -10,6 +10,7 @@ pytest.importorskip("grpc")
 
 import grpc
 
+from pymq.proxy.metrics import ProxyMetrics
 from pymq.proxy.protocol import messages as m
 from pymq.proxy.protocol.names import ClientType, Code, MessageType, Permission
 from pymq.proxy.server import METADATA_BYTES_MAX, ProxyServer
@@ -133,5 +134,27 @@ def test_metadata_beyond_the_limit_fails_its_call_alone(broker: TestBroker) -> N
             await big.send("GrpcServer")
         await big.close()
         assert (await client.send("GrpcServer")).status.code == Code.OK
+
+    with_client(broker, work)
+
+
+def test_the_figures_of_a_proxy(broker: TestBroker) -> None:
+    async def work(client: RawClient, server: ProxyServer) -> None:
+        settings = m.Settings(client_type=ClientType.PRODUCER)
+        settings.publishing.topics.add(name="GrpcServer")
+        stream = await client.settle(settings)
+        await client.send("GrpcServer")
+        await client.send("GrpcNowhere")
+        figures = {
+            (family.metric.name, *reading.labels): reading.value
+            for family in ProxyMetrics(server).collect()
+            for reading in family.readings
+        }
+        assert figures["pymq_proxy_calls_total", "SendMessage", "OK"] == 1
+        assert figures["pymq_proxy_calls_total", "SendMessage", "TOPIC_NOT_FOUND"] == 1
+        assert figures["pymq_proxy_clients", "PRODUCER"] == 1
+        assert figures["pymq_proxy_connections",] == 1
+        assert ProxyMetrics(server).labels() == {"node_id": server.address, "node_type": "proxy"}
+        stream.cancel()
 
     with_client(broker, work)

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("grpc")
 
 from pymq.client import Admin
+from pymq.proxy import receiving
 from pymq.proxy.protocol import messages as m
 from pymq.proxy.protocol.names import ClientType, Code
 from pymq.proxy.receipts import AUTO_RENEW_INVISIBLE_MS
@@ -170,5 +171,26 @@ def test_tools_show_members_of_groups(broker: TestBroker) -> None:
         for stream in streams:
             stream.cancel()
         await others.close()
+
+    with_client(broker, work)
+
+
+def test_a_client_has_a_limited_number_of_receives_that_wait(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "WAITING_PER_CLIENT_MAX", 1)
+    create_topic(broker, "GrpcSettlingParked")
+
+    async def work(client: RawClient, server: ProxyServer) -> None:
+        first = asyncio.ensure_future(client.receive("GrpcSettlingParked", "GrpcSettlingF"))
+
+        async def is_parked() -> bool:
+            return server.service.receiving.waiting_count == 1
+
+        await until(is_parked)
+        code, _ = await client.received("GrpcSettlingParked", "GrpcSettlingF", 9.0)
+        assert code == Code.TOO_MANY_REQUESTS
+        await client.send("GrpcSettlingParked", b"now")
+        assert [each.body for each in await first] == [b"now"]
 
     with_client(broker, work)

@@ -1,0 +1,102 @@
+"""Gate: who sends a call, and whether that user may. The users and rules are those of the brokers.
+
+A client signs the time in its metadata: ``authorization: MQv2-HMAC-SHA1 Credential=USER, SignedHeaders=x-mq-date-time,
+Signature=HEX``. Java: the clients' Signature and the proxy's DefaultAuthenticationContextBuilder.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from binascii import Error, unhexlify
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pymq.errors import Refusal
+from pymq.model.access import Action, Need, group_need, topic_need
+from pymq.proxy.calls import Call
+from pymq.proxy.protocol.names import Code
+from pymq.proxy.refusals import ProxyRefusal
+from pymq.security.gatekeeper import Gatekeeper
+from pymq.security.signature import Secret
+
+AUTHORIZATION = "authorization"
+DATE_TIME = "x-mq-date-time"
+_SIGNED = re.compile(
+    r"MQv2-HMAC-SHA1\s+Credential=([^,/\s]*)[^,]*,\s*SignedHeaders=x-mq-date-time,\s*Signature=([0-9A-Fa-f]*)\s*\Z"
+)
+PUB, SUB, GET = Action.PUB, Action.SUB, Action.GET
+
+
+def _topic_and_group(request: Any) -> list[Need]:
+    return [topic_need(request.topic.name, SUB), group_need(request.group.name, SUB)]
+
+
+def _group_if_named(request: Any) -> list[Need]:
+    return [group_need(request.group.name, SUB)] if request.group.name else []
+
+
+def _settings_needs(command: Any) -> list[Need]:
+    settings = command.settings
+    needs = [topic_need(topic.name, PUB) for topic in settings.publishing.topics]
+    if settings.HasField("subscription"):
+        needs.append(group_need(settings.subscription.group.name, SUB))
+        needs += [topic_need(entry.topic.name, SUB) for entry in settings.subscription.subscriptions]
+    return needs
+
+
+_NEEDS: dict[str, Callable[[Any], list[Need]]] = {
+    "QueryRoute": lambda request: [topic_need(request.topic.name, PUB, SUB, GET)],
+    "QueryAssignment": _topic_and_group,
+    "Heartbeat": _group_if_named,
+    "SendMessage": lambda request: [topic_need(name, PUB) for name in {each.topic.name for each in request.messages}],
+    "EndTransaction": lambda request: [topic_need(request.topic.name, PUB)],
+    "RecallMessage": lambda request: [topic_need(request.topic.name, PUB)],
+    "ReceiveMessage": lambda request: [
+        topic_need(request.message_queue.topic.name, SUB),
+        group_need(request.group.name, SUB),
+    ],
+    "AckMessage": _topic_and_group,
+    "ChangeInvisibleDuration": _topic_and_group,
+    "ForwardMessageToDeadLetterQueue": _topic_and_group,
+    "NotifyClientTermination": _group_if_named,
+    "Telemetry": _settings_needs,
+}
+
+
+class Gate:
+    """``gatekeeper`` None: everybody may do everything, and what a client shows is not looked at."""
+
+    def __init__(self, gatekeeper: Gatekeeper | None) -> None:
+        self._gatekeeper = gatekeeper
+
+    def check(self, name: str, call: Call, request: Any) -> None:
+        """Check a call of the method ``name``. Raises ProxyRefusal: UNAUTHORIZED or FORBIDDEN."""
+        if self._gatekeeper is not None:
+            check_signed(self._gatekeeper, call, _NEEDS[name](request))
+
+
+def check_signed(gatekeeper: Gatekeeper, call: Call, needs: Iterable[Need]) -> None:
+    """Check who sent a call. Raises ProxyRefusal."""
+    shown = _SIGNED.match(call.metadata.get(AUTHORIZATION, ""))
+    user, signature = shown.groups() if shown is not None else ("", "")
+    content = call.metadata.get(DATE_TIME, "").encode()
+    known = False
+
+    def is_proven(secret: Secret) -> bool:
+        nonlocal known
+        known = bool(content) and secret.has_signed(content, _base64(signature))
+        return known
+
+    try:
+        gatekeeper.check_signed(user, is_proven, needs, call.peer)
+    except Refusal as error:
+        raise ProxyRefusal(Code.FORBIDDEN if known else Code.UNAUTHORIZED, str(error)) from error
+
+
+def _base64(signature: str) -> bytes:
+    """Return a signature in the form of RocketMQ's remoting."""
+    try:
+        return b64encode(unhexlify(signature))
+    except Error:
+        return b""

@@ -1,0 +1,48 @@
+"""The commands: a proxy as a process of its own, and beside a broker; the extra that is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("grpc")
+
+from pymq.cli import proxy
+from pymq.errors import UsageError
+from pymq.proxy.protocol.names import Code
+from pymq.testing.standalone import StandaloneProcess
+from tests.proxy.harness import RawClient
+
+
+def test_one_process_serves_plain_and_tls_connections_until_it_is_stopped() -> None:
+    with StandaloneProcess(arguments=["--grpc-port", "0"]) as standalone:
+        create = [sys.executable, "-m", "pymq", "topic", "create", "GrpcCommand", "--namesrv", standalone.namesrv]
+        subprocess.run(create, check=True, capture_output=True)
+        host, port = standalone.grpc.split(":")
+
+        async def ask() -> None:
+            client = RawClient(standalone.grpc)
+            assert (await client.send("GrpcCommand")).status.code == Code.OK
+            await client.close()
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            context.set_alpn_protocols(["h2"])
+            reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+            assert writer.get_extra_info("ssl_object").selected_alpn_protocol() == "h2"
+            writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+            frame = await reader.readexactly(9)
+            assert frame[3] == 4, "the server's first frame is its settings"
+            writer.close()
+
+        asyncio.run(ask())
+        assert standalone.stop() == 0
+
+
+def test_the_command_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc_health", None)
+    with pytest.raises(UsageError, match=r"pymq-toolkit\[grpc\]"):
+        proxy.check_library()

@@ -1,0 +1,114 @@
+"""Who may do what through a proxy: signed calls against users and rules."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("google.protobuf")
+
+from pymq.model.access import EVERY_NAME
+from pymq.proxy.calls import Call
+from pymq.proxy.gate import Gate
+from pymq.proxy.protocol import messages as m
+from pymq.proxy.protocol.names import Code
+from pymq.proxy.refusals import ProxyRefusal
+from pymq.security.acl_file import AclFile
+from pymq.security.gatekeeper import Gatekeeper
+
+TIME = "20260101T000000Z"
+ACL = """
+globalWhiteRemoteAddresses:
+  - 10.9.9.9
+accounts:
+  - accessKey: writer-user
+    secretKey: writer-secret
+    topicPerms:
+      - Orders=PUB
+  - accessKey: reader-user
+    secretKey: reader-secret
+    topicPerms:
+      - Orders=SUB
+    groupPerms:
+      - Billing=SUB
+"""
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Gate:
+    path: Path = tmp_path_factory.mktemp("acl") / "plain_acl.yml"
+    path.write_text(ACL)
+    path.chmod(0o600)
+    return Gate(Gatekeeper(AclFile(str(path), EVERY_NAME, None).load()))
+
+
+def signed(user: str, secret: str, *, content: str = TIME, peer: str = "10.0.0.1:5000") -> Call:
+    signature = hmac.new(secret.encode(), content.encode(), hashlib.sha1).hexdigest().upper()
+    text = f"MQv2-HMAC-SHA1 Credential={user}, SignedHeaders=x-mq-date-time, Signature={signature}"
+    return Call({"authorization": text, "x-mq-date-time": TIME}, None, peer)
+
+
+def code(gate: Gate, name: str, call: Call, request: object) -> int:
+    try:
+        gate.check(name, call, request)
+    except ProxyRefusal as error:
+        return error.code
+    return Code.OK
+
+
+def sending() -> object:
+    request = m.SendMessageRequest()
+    request.messages.add().topic.name = "Orders"
+    return request
+
+
+def receiving(group: str = "Billing") -> object:
+    request = m.ReceiveMessageRequest(group=m.Resource(name=group))
+    request.message_queue.topic.name = "Orders"
+    return request
+
+
+def test_users_do_what_their_rules_allow(gate: Gate) -> None:
+    writer, reader = signed("writer-user", "writer-secret"), signed("reader-user", "reader-secret")
+    assert code(gate, "SendMessage", writer, sending()) == Code.OK
+    assert code(gate, "SendMessage", reader, sending()) == Code.FORBIDDEN
+    assert code(gate, "ReceiveMessage", reader, receiving()) == Code.OK
+    assert code(gate, "ReceiveMessage", writer, receiving()) == Code.FORBIDDEN
+    assert code(gate, "ReceiveMessage", reader, receiving("Other")) == Code.FORBIDDEN
+    route = m.QueryRouteRequest(topic=m.Resource(name="Orders"))
+    assert [code(gate, "QueryRoute", each, route) for each in (writer, reader)] == [Code.OK] * 2
+
+
+def test_settings_are_checked_as_calls_are(gate: Gate) -> None:
+    command = m.TelemetryCommand()
+    command.settings.subscription.group.name = "Billing"
+    command.settings.subscription.subscriptions.add().topic.name = "Orders"
+    assert code(gate, "Telemetry", signed("reader-user", "reader-secret"), command) == Code.OK
+    assert code(gate, "Telemetry", signed("writer-user", "writer-secret"), command) == Code.FORBIDDEN
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call({}, None, "10.0.0.1:5000"),
+        Call({"authorization": "Basic abc"}, None, "10.0.0.1:5000"),
+        signed("writer-user", "wrong"),
+        signed("nobody", "writer-secret"),
+        signed("writer-user", "writer-secret", content="another time"),
+        Call(
+            {"authorization": "MQv2-HMAC-SHA1 Credential=writer-user, SignedHeaders=x-mq-date-time, Signature=ABC"},
+            None,
+            "10.0.0.1:1",
+        ),
+    ],
+)
+def test_a_call_that_proves_nobody_is_unauthorized(gate: Gate, call: Call) -> None:
+    assert code(gate, "SendMessage", call, sending()) == Code.UNAUTHORIZED
+
+
+def test_a_white_list_and_a_server_without_users_take_all(gate: Gate) -> None:
+    assert code(gate, "SendMessage", Call({}, None, "10.9.9.9:5000"), sending()) == Code.OK
+    assert code(Gate(None), "SendMessage", signed("writer-user", "wrong"), sending()) == Code.OK
