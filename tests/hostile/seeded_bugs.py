@@ -13,7 +13,7 @@ from pymq.broker.handlers.replies import ReplyHandlers
 from pymq.broker.messages.long_polls import LongPolls
 from pymq.broker.messages.waiting_answers import WaitingAnswers
 from pymq.broker.metadata import clients
-from pymq.broker.metadata.clients import ClientManager
+from pymq.broker.metadata.producer_ids import ProducerIds
 from pymq.broker.replication import epoch_history, log_proof
 from pymq.broker.replication.master.ha_connection import HaConnection
 from pymq.broker.replication.master.ha_service import HaService
@@ -203,7 +203,7 @@ BUGS = (
         ("tests/net/test_descriptors.py",)),
     Bug("a requester that reads nothing gets replies",
         Text(ReplyHandlers._push, "if requester.is_behind:", "if False:"), (REPLIES,)),
-    Bug("ids of producers stay when they leave", Seam(ClientManager._release_id, does_nothing), (REPLIES,)),
+    Bug("ids of producers stay when they leave", Seam(ProducerIds.leave, does_nothing), (REPLIES,)),
     Bug("any number of traces waits",
         Text(Tracer._note, "if len(self._waiting) >= WAITING_COUNT_MAX:", "if False:"),
         ("tests/client/test_tracing.py",)),

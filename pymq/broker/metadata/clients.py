@@ -13,6 +13,7 @@ import msgspec
 from pymq.broker.metadata.groups import GroupManager
 from pymq.broker.metadata.member_subscriptions import MemberSubscriptions
 from pymq.broker.metadata.notices import Notices
+from pymq.broker.metadata.producer_ids import ProducerIds
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.model.subscription_report import differing_text
@@ -48,6 +49,11 @@ class Client:
     seen_ms: int  # wall clock, for display
     seen_monotonic_ms: int
     sender: ProvenSender | None = None
+
+    @property
+    def user(self) -> str:
+        """The user's name; empty on a broker that checks nothing."""
+        return self.sender.name if self.sender is not None else ""
 
     def may_publish(self, topic: str) -> bool:
         """Return whether it may publish to ``topic`` now; anyone may on a broker that checks nothing."""
@@ -93,8 +99,7 @@ class ClientManager:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._log = RateLimitedLog(log, clock, "consumer groups")
         self._producers: dict[str, dict[Peer, Client]] = {}
-        # By client id: its connections, each with the number of groups that it produces for; the newest comes last.
-        self._producer_peers: dict[str, dict[Peer, int]] = {}
+        self._producer_ids = ProducerIds(clock, lambda: config.channel_expiry_ms)
         # By connection (producer groups, consumer groups), so that its end needs no search.
         self._memberships: dict[Peer, tuple[set[str], set[str]]] = {}
         self._unnotified: dict[str, ConsumerGroup] | None = None  # set while many members go at once
@@ -119,11 +124,10 @@ class ClientManager:
         members = self._producers.setdefault(group, {})
         known = members.get(client.peer)
         members[client.peer] = client
-        if known is None or known.client_id != client.client_id:
+        if known is None or (known.client_id, known.user) != (client.client_id, client.user):
             if known is not None:
-                self._release_id(known)
-            peers = self._producer_peers.setdefault(client.client_id, {})
-            peers[client.peer] = peers.pop(client.peer, 0) + 1
+                self._producer_ids.leave(known)
+            self._producer_ids.join(client)
         self._join(client.peer, self._membership(client.peer)[0], group)
 
     def register_consumer(self, client: Client, data: ConsumerData, *, keep_subscriptions: bool = False) -> bool:
@@ -232,9 +236,8 @@ class ClientManager:
         return list(self._producers.get(group, {}).values())
 
     def producer_peer(self, client_id: str) -> Peer | None:
-        """Return the newest connection of the producer with that client id, None when it is not connected."""
-        peers = self._producer_peers.get(client_id)
-        return None if not peers else next(reversed(peers))
+        """Return the connection that gets the replies to a client id (:class:`ProducerIds`), None without one."""
+        return self._producer_ids.peer(client_id)
 
     def all_producers(self) -> dict[str, list[Client]]:
         """Return the connected producers by group."""
@@ -274,19 +277,10 @@ class ClientManager:
         members = self._producers.get(name, {})
         client = members.pop(peer, None)
         if client is not None:
-            self._release_id(client)
+            self._producer_ids.leave(client)
             self._budget.hold_for(peer, CLIENT_TABLES, -MEMBER_BYTES)
         if not members:
             self._producers.pop(name, None)
-
-    def _release_id(self, client: Client) -> None:
-        """Forget that a connection produces for one of its groups under the client's id."""
-        peers = self._producer_peers[client.client_id]
-        peers[client.peer] -= 1
-        if not peers[client.peer]:
-            del peers[client.peer]
-        if not peers:
-            del self._producer_peers[client.client_id]
 
     def _remove_consumer(self, name: str, peer: Peer) -> None:
         group = self._consumers.get(name)

@@ -15,6 +15,7 @@ from pymq.wire.header import encode_header
 from pymq.wire.reply import Reply
 from tests.broker.disk import failing
 from tests.broker.handlers.test_send import fields
+from tests.broker.test_security import callers
 from tests.broker.world import Caller, World
 
 TOPIC = "DefaultCluster_REPLY_TOPIC"
@@ -178,4 +179,14 @@ def test_the_newest_connection_of_a_client_gets_its_replies() -> None:
     setup.requester.ok(Code.HEART_BEAT, beat("me@2", "PG"))
     assert clients.producer_peer("me@1") is None and clients.producer_peer("me@2") is setup.requester.peer
     clients.disconnect(setup.requester.peer)
-    assert clients._producer_peers == {}
+    assert len(clients._producer_ids) == 0
+
+
+def test_a_user_s_replies_do_not_go_to_another_user_s_connection() -> None:
+    world = World()
+    known = callers(world)
+    for name in ("administrator", "producer"):
+        known[name].ok(Code.HEART_BEAT, beat("me@1", "PG"))
+    named = fields(topic=TOPIC, queue_id=0, properties=PROPERTIES)
+    assert known["administrator"].ask(Code.SEND_REPLY_MESSAGE_V2, b"answer", **named) is None
+    assert len(known["administrator"].peer.asked) == 1 and known["producer"].peer.asked == []
