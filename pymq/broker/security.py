@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pymq.broker.replication.peer_proof import PeerProof
-from pymq.broker.upkeep.jobs import Job
+from pymq.broker.upkeep.jobs import SLOW_TICK_PERIOD_MS, Job
 from pymq.broker.wiring import broker_dispatcher
 from pymq.errors import ConfigError
 from pymq.model.access import ResourceKind
@@ -92,14 +92,17 @@ class BrokerSecurity:
         config, metadata = self._config, parts.metadata
         if not parts.role.is_master or not (config.user_topic_count_max or config.user_group_count_max):
             return None
-        return MadeByUsers(
+        made = MadeByUsers(
             config,
             self._clock,
             {
                 ResourceKind.TOPIC: lambda name: metadata.topics.get(name) is not None,
                 ResourceKind.GROUP: lambda name: metadata.groups.get(name) is not None,
             },
+            metadata.made_by_users,
         )
+        made.load()
+        return made
 
     def fast_path(self, parts: BrokerParts) -> FastPath:
         """Return the fast path of ``parts``."""
@@ -110,8 +113,10 @@ class BrokerSecurity:
         return parts.requests.secured_fast_path(self._gatekeeper)
 
     def jobs(self) -> list[Job]:
-        """Return the jobs that follow the ACL file, and tell what the audit log left out."""
+        """Return the jobs that follow the ACL file, save what users have made, and tell what the audit log left out."""
         jobs = [] if self._acl is None else [Job(ACL_JOB, LOOK_PERIOD_MS, self._acl.look)]
+        if self._gatekeeper is not None and self._gatekeeper.made is not None:
+            jobs.append(Job("made by users", SLOW_TICK_PERIOD_MS, self._gatekeeper.made.tick))
         return jobs if self.audit is None else [*jobs, Job("audit log", LOOK_PERIOD_MS, self.audit.tick)]
 
     def add_users_listener(self, listener: Callable[[], None]) -> None:
@@ -144,7 +149,9 @@ class BrokerSecurity:
             listener()
 
     def close(self) -> None:
-        """Close the audit log."""
+        """Save what users have made, and close the audit log."""
+        if self._gatekeeper is not None and self._gatekeeper.made is not None:
+            self._gatekeeper.made.save()
         if self.audit is not None:
             self.audit.close()
 

@@ -169,7 +169,7 @@ class BrokerConfig(RaftConfig, ServerConfig):
     parked_pull_count_max: int = setting("parkedPullCountMax", 100_000, "Most pulls held at once.", minimum=0, maximum=10_000_000)
     topic_count_max: int = setting("maxTopics", 10_000, "Most topics; retry and dead-letter topics have a limit of their own, twice `maxGroups`.", minimum=20, maximum=1_000_000, runtime=True)
     group_count_max: int = setting("maxGroups", 10_000, "Most consumer groups.", minimum=20, maximum=1_000_000, runtime=True)
-    user_topic_count_max: int = setting("userTopicCountMax", 0, "Most topics that a user of a secured broker makes, of those that are still there, since the broker's start; 0: no limit. Administrators have none.", minimum=0, maximum=1_000_000)
+    user_topic_count_max: int = setting("userTopicCountMax", 0, "Most topics that a user of a secured broker makes, of those that are still there; 0: no limit. Administrators have none. What was made without a limit does not count.", minimum=0, maximum=1_000_000)
     user_group_count_max: int = setting("userGroupCountMax", 0, "Most consumer groups that a user makes, counted in the same way; 0: no limit.", minimum=0, maximum=1_000_000)
     offset_count_max: int = setting("maxConsumerOffsets", 1_000_000, "Most committed offsets: queues of all groups together.", minimum=1000, maximum=100_000_000, runtime=True)
     groups_per_client_max: int = setting("maxGroupsPerClient", 256, "Most groups one heartbeat may name.", minimum=1, maximum=65_536, runtime=True)

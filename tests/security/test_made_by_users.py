@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from pymq.broker.metadata.config_tables import ConfigTables
+from pymq.broker.metadata.table_saver import run_inline
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.security import BrokerSecurity
 from pymq.clock import ManualClock
@@ -15,8 +17,9 @@ from pymq.errors import Refusal
 from pymq.model.access import Action, Need, Resource, ResourceKind
 from pymq.security.gatekeeper import Gatekeeper
 from pymq.security.identities import Identity, User, UserType
-from pymq.security.made_by_users import MAKING_MS, MadeByUsers
+from pymq.security.made_by_users import MADE_FILE, MADE_MEMBER, MAKING_MS, MadeByUsers
 from pymq.security.signature import Secret
+from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from tests.broker.handlers.test_clients import beat
@@ -28,13 +31,19 @@ LIMIT = 2
 
 
 class Making:
-    """The limits of a broker with the topics and groups ``there``."""
+    """The limits of a broker with the topics and groups ``there``, and its files."""
 
-    def __init__(self, *, topics: int = LIMIT, groups: int = LIMIT) -> None:
+    def __init__(self, *, topics: int = LIMIT, groups: int = LIMIT, files: MemoryFiles | None = None) -> None:
         self.clock = ManualClock()
+        self.files = files or MemoryFiles()
+        self.files.makedirs("/data/config")
+        self.saver = ConfigTables(self.files, "/data", run_inline).saver(MADE_FILE, MADE_MEMBER)
         self.there: set[str] = set()
         settings = SimpleNamespace(user_topic_count_max=topics, user_group_count_max=groups)
-        self.made = MadeByUsers(settings, self.clock, dict.fromkeys((TOPIC, GROUP), self.there.__contains__))
+        self.made = MadeByUsers(
+            settings, self.clock, dict.fromkeys((TOPIC, GROUP), self.there.__contains__), self.saver
+        )
+        self.made.load()
 
     def make(
         self, name: str, user: str = "a", kind: UserType = UserType.NORMAL, what: ResourceKind = TOPIC, *actions: Action
@@ -94,6 +103,27 @@ def test_a_name_counts_while_it_is_being_made() -> None:
     assert not making.make("t3")
     making.clock.advance(1)
     assert making.make("t3")
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_what_users_have_made_counts_after_a_restart(is_clean: bool) -> None:
+    making = Making()
+    assert all(making.make(name) for name in ("t1", "t2")) and making.make("g1", what=GROUP)
+    making.made.save() if is_clean else making.made.tick()
+    again = Making(files=making.files)
+    again.there.update(making.there)
+    assert not again.make("t3") and again.make("t3", user="b")
+    assert again.make("g2", what=GROUP) and not again.make("g3", what=GROUP)
+    again.there.remove("t1")
+    assert again.make("t4") and not again.make("t5"), "what is gone counts no more"
+
+
+def test_a_file_that_can_not_be_used_is_said_and_counts_begin_anew(caplog: pytest.LogCaptureFixture) -> None:
+    making = Making()
+    making.saver.save({MADE_MEMBER: {"a": {"Planet": ["t1"]}}})
+    again = Making(files=making.files)
+    assert "madeByUsers.json can't be used" in caplog.text
+    assert again.make("t1") and again.make("t2") and not again.make("t3")
 
 
 def test_a_broker_refuses_what_is_beyond() -> None:

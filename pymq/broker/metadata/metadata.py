@@ -29,6 +29,7 @@ from pymq.config.security import AUTH_FILE_NAME
 from pymq.errors import StoreUnavailableError
 from pymq.model.inner_batch import has_batch_queues
 from pymq.net.memory_budget import MemoryBudget
+from pymq.security.made_by_users import MADE_FILE, MADE_MEMBER
 from pymq.security.user_table import USERS as USERS_MEMBER
 from pymq.store.store import MessageStore
 
@@ -80,6 +81,7 @@ class Metadata:
             self.cursors = LoggedCursors(offsets, clock=clock, config=config, max_offset=ends)
         else:
             self.cursors = CursorManager(offsets, clock=clock, config=config, max_offset=ends)
+        self.made_by_users = config_tables.saver(MADE_FILE, MADE_MEMBER)  # for pymq.broker.security
         self.request_modes = RequestModes(config_tables.saver("messageRequestMode.json", MODES_MEMBER), clock=clock)
         self.order_infos = OrderInfos(
             config_tables.saver("consumerOrderInfo.json", ORDER_INFOS_MEMBER), clock=clock, config=config
