@@ -54,7 +54,7 @@ WATCHED = frozenset(
 )
 # Commands that take --namesrv and don't work through the admin client of pymq.cli.session.
 _WITHOUT_ADMIN = frozenset(
-    {"bench", "context", "filter", "filter-server", "proxy", "send", "spark-export", "standalone", "tail"}
+    {"bench", "context", "filter", "filter-server", "proxy", "send", "spark-export", "spark-sql", "standalone", "tail"}
 )
 _WATCH_KEY, _CONTEXT_KEY, _CHOICE_KEY = "pymq.watch", "pymq.context", "pymq.choice"
 

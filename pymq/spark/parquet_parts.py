@@ -164,9 +164,9 @@ class PartWriter:
 
     def _start(self, hour: int, run: pa.RecordBatch) -> _OpenFile:
         first = run.column("queueOffset")[0].as_py()
-        name = f"{_safe(self._part.broker_name)}-{self._part.queue_id}-{first:012d}"
+        name = f"{safe_name(self._part.broker_name)}-{self._part.queue_id}-{first:012d}"
         if "topic" not in self._partition_by:
-            name = f"{_safe(self._part.topic)}-{name}"
+            name = f"{safe_name(self._part.topic)}-{name}"
         path = self._staging / f"{self._attempt}-{len(self.files)}.tmp"
         schema = run.select(self._columns).schema
         return _OpenFile(path, hour, name, parquet_writer(path, schema, self._compression))
@@ -176,7 +176,7 @@ class PartWriter:
             return
         done, self._open = self._open, None
         done.close()
-        folders = {"topic": f"topic={_safe(self._part.topic)}", **_time_folders(done.hour)}
+        folders = {"topic": f"topic={safe_name(self._part.topic)}", **_time_folders(done.hour)}
         path = PurePosixPath(
             *[folders[name] for name in self._partition_by], f"{done.name}-{done.to_offset:012d}.parquet"
         )
@@ -267,7 +267,7 @@ def _time_folders(hour: int) -> dict[str, str]:
     return {"dt": f"dt={day}", "hour": f"hour={hour % HOURS_PER_DAY:02d}"}
 
 
-def _safe(name: str) -> str:
+def safe_name(name: str) -> str:
     """Escapes a name for a path: letters, digits, ``-`` and ``_`` stay, except a first ``_``, which hides a file."""
     text = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
     return "%5F" + text[1:] if text.startswith("_") else text
