@@ -90,14 +90,19 @@ async def ask(admin: Admin, views: Iterable[BrokerView]) -> list[BrokerView]:
     """Fills in the status of each broker; asks all at once, so that the ends of their logs are from one moment."""
 
     async def one(view: BrokerView) -> BrokerView:
-        try:
-            status, view.runtime = await asyncio.gather(
-                admin.replication.status(view.address), admin.brokers.runtime_info(view.address)
-            )
-        except PymqError as error:
-            view.error = str(error)
-            return view
-        view.status = status
+        status, runtime = await asyncio.gather(
+            admin.replication.status(view.address), admin.brokers.runtime_info(view.address), return_exceptions=True
+        )
+        # A broker of a Raft group without a leader answers the first alone: its status must be seen all the same.
+        needed = (status,) if isinstance(status, ReplicationStatus) and status.raft is not None else (status, runtime)
+        for answer in needed:
+            if isinstance(answer, PymqError):
+                view.error = str(answer)
+                return view
+            if isinstance(answer, BaseException):
+                raise answer
+        assert isinstance(status, ReplicationStatus)
+        view.status, view.runtime = status, runtime if isinstance(runtime, dict) else {}
         view.cluster, view.name = status.cluster or view.cluster, status.broker_name or view.name
         view.broker_id = status.broker_id
         return view

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from pymq.broker.handlers.closed_status import closed_status_routes
 from pymq.broker.handlers.raft import RaftHandlers
 from pymq.broker.raft.broker_log import BrokerLog
 from pymq.broker.raft.driver import TICK_MS
@@ -91,7 +92,8 @@ class RaftHosting:
             was_master=was_master,
             joining=Joining(self._mark, network),
         )
-        self.dispatcher = Dispatcher(raft_routes(RaftHandlers(self.group, config.broker_name)), "broker")
+        routes = raft_routes(RaftHandlers(self.group, config.broker_name))
+        self.dispatcher = Dispatcher([*routes, *closed_status_routes(config, self.group)], "broker")
         self._jobs: JobRunner | None = None
 
     async def prepare(self) -> None:

@@ -104,27 +104,23 @@ async def raft_groups(admin: Admin, name: str | None) -> list[GroupView]:
     """Return all Raft groups, or the one of a name or of the broker at "host:port", sorted.
 
     Members that are not registered are asked, too. Raises NotFoundError for a name without a Raft group;
-    UnreachableError when none of its brokers answers.
+    UnreachableError when no group is found and a broker does not answer.
     """
     views = await ask(admin, await brokers(admin) if name is None else await named(admin, name))
     groups = []
     for key in sorted({(view.cluster, view.name) for view in views if view.status is not None and view.status.raft}):
         found = [view for view in views if (view.cluster, view.name) == key]
         groups.append(await _whole_group(admin, key, found))
+    if not groups and any(view.status is None for view in views):
+        raise UnreachableError(next(f"{view.name}: {view.error}" for view in views if view.status is None))
     if name is not None and not groups:
-        _raise_for(name, views)
+        raise NotFoundError(f"{name} is in no Raft group: pymq cluster shards shows which brokers are")
     return groups
 
 
 async def raft_group(admin: Admin, name: str) -> GroupView:
     """Return the Raft group of a name, or of the broker at "host:port". Raises as :func:`raft_groups` does."""
     return (await raft_groups(admin, name))[0]
-
-
-def _raise_for(name: str, views: Sequence[BrokerView]) -> None:
-    if all(view.status is None for view in views):
-        raise UnreachableError(views[0].error)
-    raise NotFoundError(f"{name} is in no Raft group: pymq cluster shards shows which brokers are")
 
 
 async def _whole_group(admin: Admin, key: tuple[str, str], views: Sequence[BrokerView]) -> GroupView:
@@ -210,7 +206,7 @@ def _problem_of(group: GroupView, node: str, member: RaftMemberState | None, sta
     if state.problems:
         return "; ".join(state.problems)
     if member is None:
-        return "it is no member: pymq raft add adds it" if state.is_founded else "its group is not founded yet"
+        return _why_no_member(group, state)
     if group.leading is None or node == group.leading.node:
         return ""
     if not member.is_heard:
@@ -218,6 +214,14 @@ def _problem_of(group: GroupView, node: str, member: RaftMemberState | None, sta
     if member.needs_snapshot:
         return "it lacks more than the leader's log has: it copies a snapshot"
     return "out of date" if member.lag_bytes > OUT_OF_DATE_BYTES else ""
+
+
+def _why_no_member(group: GroupView, state: RaftGroupState) -> str:
+    if group.newest is not None and state.node in group.newest.candidates:
+        return "it is no member: pymq raft add adds it"
+    if state.is_founded:
+        return "it is no member any more: stop it; with an empty directory it can be added again"
+    return "its group is not founded yet"
 
 
 def problems_of_group(group: GroupView) -> list[str]:
