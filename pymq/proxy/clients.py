@@ -37,8 +37,12 @@ class Stream:
             return False
         return True
 
+    def end(self) -> None:
+        """End the stream after what was sent; one that the client doesn't read goes on."""
+        self.send(None)
+
     async def next(self) -> Any:
-        """Return the next command to write."""
+        """Return the next command to write; None at the end of the stream."""
         return await self._commands.get()
 
     @property
@@ -82,6 +86,12 @@ class Clients:
             log.info("client %s was silent for too long", session.client_id)
             self._on_left(session)
 
+    def end_streams(self) -> None:
+        """End all streams of clients that sent settings."""
+        for session in self._sessions.all():
+            if isinstance(session.stream, Stream):
+                session.stream.end()
+
     async def telemetry(self, call: Call, commands: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Yield what a client gets: the answers to its settings, and what the server asks it.
 
@@ -96,7 +106,10 @@ class Clients:
                 following = asyncio.ensure_future(stream.next())
                 await asyncio.wait((reading, following), return_when=asyncio.FIRST_COMPLETED)
                 if following.done():
-                    yield following.result()
+                    command = following.result()
+                    if command is None:
+                        return
+                    yield command
                 elif reading.done():
                     reading.result()
                     return

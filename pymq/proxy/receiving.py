@@ -61,6 +61,9 @@ class Receiving:
         self._clock = clock
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waiting: Counter[str] = Counter()  # receives that wait for their first message, by client
+        self._waits: set[asyncio.Future[list[Received]]] = set()  # of receives, for their first message
+        self._unanswered: set[asyncio.Task[Any]] = set()  # wait for what receives asked for that are over
+        self._is_ending = False
 
     async def receive_message(self, call: Call, request: Any) -> AsyncIterator[Any]:
         """Yield the status, the messages, and the time."""
@@ -123,18 +126,25 @@ class Receiving:
             text = f"{WAITING_PER_CLIENT_MAX} receives of client {client_id} wait already"
             raise ProxyRefusal(Code.TOO_MANY_REQUESTS, text)
         end_ms = self._clock.monotonic_ms() + order.wait_ms
-        while True:
+        while not self._is_ending:
             asking = asyncio.ensure_future(self._backend.receive(order))
             self._waiting[client_id] += 1
+            wait = asyncio.shield(asking)
+            self._waits.add(wait)
             try:
-                found = await asyncio.shield(asking)
+                found = await wait
             except asyncio.CancelledError:
-                self._spawn(self._give_back_found(order, asking))
+                late = self._spawn(self._give_back_found(order, asking))
+                self._unanswered.add(late)
+                late.add_done_callback(self._unanswered.discard)
+                if self._is_ending:
+                    break
                 raise
             finally:
                 self._waiting[client_id] -= 1
                 if not self._waiting[client_id]:
                     del self._waiting[client_id]
+                self._waits.discard(wait)
             wanted = []
             for each in found:
                 if each.message.reconsume_times >= rules.attempts_max:
@@ -145,6 +155,13 @@ class Receiving:
             if wanted or not found or left_ms <= 0:
                 return wanted
             order = order._replace(wait_ms=left_ms)
+        return []
+
+    def end_waits(self) -> None:
+        """Let all receives end that wait, and let no more wait: the proxy stops."""
+        self._is_ending = True
+        for wait in list(self._waits):
+            wait.cancel()
 
     async def _to_dead_letters(self, order: Receive, each: Received) -> None:
         try:
@@ -241,10 +258,17 @@ class Receiving:
         except PymqError as error:
             log.info("a message for group %s comes again after its invisible time: %s", group, error)
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def stop(self) -> None:
+        """Give back what came. Brokers forget what is still unanswered with the connection, which must end next."""
+        for each in list(self._unanswered):
+            each.cancel()
+        await self.drain()
 
     async def drain(self) -> None:
         """Wait until all that goes back has gone."""

@@ -85,6 +85,7 @@ class ProxyServer:
         self.front.stop_accepting()
         if self._server is not None:
             await self._health.enter_graceful_shutdown()
+            self.service.end_waits()
             await self._server.stop(DRAIN_S)
         await self.service.stop()
         await self.front.stop()

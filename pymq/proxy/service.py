@@ -49,9 +49,14 @@ class ProxyService:
             self._beat()
         await self.receiving.renew_due()
 
+    def end_waits(self) -> None:
+        """Let end what waits for something to happen: receives, and the streams of clients."""
+        self.receiving.end_waits()
+        self.clients.end_streams()
+
     async def stop(self) -> None:
         """Finish what is under way. Clients keep what they hold: any other proxy settles it."""
-        await self.receiving.drain()
+        await self.receiving.stop()
         if self._publishing is not None:
             self._publishing.cancel()
             await asyncio.gather(self._publishing, return_exceptions=True)

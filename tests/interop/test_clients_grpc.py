@@ -113,7 +113,8 @@ def test_producers_and_consumers_go_on_after_a_restart(
     for language, name in names.items():
         prepare(server, "restart", name)
         before_restart(drivers[language], name)
-    server.restart()
-    with ThreadPoolExecutor(len(names)) as pool:
-        for done in [pool.submit(after_restart, drivers[language], name) for language, name in names.items()]:
-            done.result()
+    for restart, content in ((server.restart_cleanly, "after a stop"), (server.restart, "after a kill")):
+        restart()
+        with ThreadPoolExecutor(len(names)) as pool:
+            for done in [pool.submit(after_restart, drivers[each], names[each], content) for each in names]:
+                done.result()

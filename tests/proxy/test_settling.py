@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("grpc")
 
+import grpc
+
 from pymq.client import Admin
 from pymq.proxy import receiving
 from pymq.proxy.protocol import messages as m
@@ -140,6 +142,28 @@ def test_a_receive_that_its_client_cancels_gives_back_what_comes(broker: TestBro
         await waiting.drain()
         await advance(broker, 10)
         assert [each.body for each in await client.receive("GrpcSettlingCancelled", "GrpcSettlingD")] == [b"kept"]
+
+    with_client(broker, work)
+
+
+def test_a_stop_ends_parked_receives_and_streams_with_an_answer(broker: TestBroker) -> None:
+    create_topic(broker, "GrpcSettlingStop")
+
+    async def work(client: RawClient, server: ProxyServer) -> None:
+        settings = m.Settings(client_type=ClientType.SIMPLE_CONSUMER)
+        settings.subscription.group.name = "GrpcSettlingE"
+        stream = await client.settle(settings)
+        call = client.receive_call(client.receiving("GrpcSettlingStop", "GrpcSettlingE"))
+        first = asyncio.ensure_future(call.read())
+
+        async def is_parked() -> bool:
+            return server.service.receiving.waiting_count > 0
+
+        await until(is_parked)
+        await server.stop()
+        assert (await first).status.code == Code.MESSAGE_NOT_FOUND
+        assert await stream.read() == grpc.aio.EOF
+        assert await stream.code() == grpc.StatusCode.OK
 
     with_client(broker, work)
 

@@ -334,17 +334,17 @@ def before_restart(peer: Driver, name: str) -> None:
     peer.await_messages(consumer, lambda messages: [text(one) for one in messages] == ["before"], WAIT_S)
 
 
-def after_restart(peer: Driver, name: str) -> None:
-    """See that the same two go on; a send that met the restart may fail."""
+def after_restart(peer: Driver, name: str, content: str) -> None:
+    """See that the same two go on, by a message with this content; a send that met the restart may fail."""
 
     def sent() -> bool:
         try:
-            return bool(_send(peer, name, b"after"))
+            return bool(_send(peer, name, content.encode()))
         except DriverError:
             return False
 
     probe.wait_until("a send after the restart", sent)
-    peer.await_messages(f"{name}-push", lambda messages: any(text(one) == "after" for one in messages), WAIT_S)
+    peer.await_messages(f"{name}-push", lambda messages: any(text(one) == content for one in messages), WAIT_S)
 
 
 Scenario = Callable[[Driver, Stage, str], None]

@@ -40,6 +40,8 @@ class ApacheProxy(ApacheServer):
         self._broker = Server("broker", self._broker_command, self.directory)
         probe.wait_until("the Apache broker to register again", self._registered, timeout_s=READY_TIMEOUT_S)
 
+    restart_cleanly = restart  # a clean stop takes 15 s
+
 
 class PymqProxy(PymqServer):
     """A standalone server and a proxy in front of it; `endpoint` is the proxy's address."""
@@ -67,6 +69,12 @@ class PymqProxy(PymqServer):
     def restart(self) -> None:
         """Kill the proxy and start it again at the same port; the broker goes on."""
         self._proxy.kill()
+        self._start_proxy()
+
+    def restart_cleanly(self) -> None:
+        """Stop the proxy and start it again at the same port."""
+        code = self._proxy.stop()
+        assert code == 0, f"the proxy ended with {code}:\n{self._proxy.log_tail()}"
         self._start_proxy()
 
     def stop(self) -> int:
