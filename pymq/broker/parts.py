@@ -318,6 +318,7 @@ class BrokerParts:
             self,
             follower=self.side.follower if isinstance(self.side, FollowerSide) else None,
             history=self.replication.epoch_file.history,
+            was_clean=self.replication.tail_recovery.was_clean,
             commit=self.messages.writer.commit,
             request_sync=self.messages.flusher.request,
             check_writes=self.replication.sync_mode.check,

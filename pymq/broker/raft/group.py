@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from pymq.broker.raft.bodies import founding_id, public_id
@@ -28,6 +29,7 @@ from pymq.broker.raft.majority import Replicas
 from pymq.broker.raft.members import GroupSettings
 from pymq.broker.raft.outgoing import Part
 from pymq.broker.raft.peers import LENGTH, Peers
+from pymq.broker.raft.run_record import RunRecord
 from pymq.broker.raft.state_files import RaftStateFile
 from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
@@ -80,6 +82,7 @@ class RaftGroup:
         on_serve: Callable[[], None],
         was_master: bool,
         joining: Joining,
+        run_record: RunRecord,
     ) -> None:
         """``change_role`` and ``is_changing`` are the role switch's. ``on_serve`` has the parts serve: all that their
         log had when they were opened is confirmed. ``was_master``: of the plain group, at the last stop.
@@ -109,12 +112,11 @@ class RaftGroup:
         self._opened_term: int | None = None  # for which the parts are a leader's
         self._asked_term: int | None = None  # for which the next parts are to be
         self._opened_end = 0
-        self._has_begun_term = False
-        self._is_serving = False
+        self._has_begun_term = self._is_serving = False
         self._truncate_to: int | None = None
         self._problems: dict[str, None] = {}
         self._start_history = EpochHistory()
-        self._joining = joining
+        self._joining, self._run_record = joining, run_record
         joining.on_problem = self._note_problem
         self._when_deposed: Callable[[], None] = lambda: None
         peers.next_part = lambda to: self.driver.next_part(to) if self.driver is not None else None
@@ -187,6 +189,7 @@ class RaftGroup:
         *,
         follower: Follower | None,
         history: EpochHistory,
+        was_clean: bool,
         commit: Callable[[], None],
         request_sync: Callable[[], None],
         check_writes: Callable[[], None],
@@ -201,7 +204,7 @@ class RaftGroup:
         self._log.attach(store, follower, request_sync)
         if self.driver is None:
             self._start_history = history
-            self._begin(store)
+            self._begin(store, was_clean=was_clean)
         end, known_end = store.physical_max_offset, self.node.log.end
         if end > known_end or (end < known_end and not self._driver.is_held):
             raise StoreError(
@@ -224,12 +227,12 @@ class RaftGroup:
         self._log.detach()
         self.tables.close()
 
-    def _begin(self, store: MessageStore) -> None:
-        end = store.physical_max_offset
-        state = self._state_file.open(self.settings.self_id, end)
+    def _begin(self, store: MessageStore, *, was_clean: bool) -> None:
+        end, is_synced = store.physical_max_offset, self._config.flush_disk_type == SYNC_FLUSH
+        lost = self._run_record.begin(was_clean=was_clean, is_synced=is_synced)
+        state = self._state_file.open(self.settings.self_id, end, lost=lost)
         if not state.is_founded and not state.epochs:
-            state = state.__class__(state.replica, state.term, state.vote, state.promised, 0,
-                                    epochs_of(self._start_history))  # fmt: skip
+            state = replace(state, confirm_offset=0, epochs=epochs_of(self._start_history))
         nodes = tuple(member.node for member in self.settings.members)
         node = RaftNode(state, store.physical_min_offset, end, nodes, self._rng)
         self.driver = RaftDriver(
@@ -238,7 +241,7 @@ class RaftGroup:
             state_file=self._state_file,
             connections=self,
             owner=self,
-            waits_for_sync=self._config.flush_disk_type == SYNC_FLUSH,
+            waits_for_sync=is_synced,
             now_ms=self._now_ms(),
         )
         self._note_founded()

@@ -21,6 +21,7 @@ from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.joining import Joining, JoiningMark
 from pymq.broker.raft.members import GroupSettings, check_addresses, group_warnings, read_group
 from pymq.broker.raft.peers import Peers
+from pymq.broker.raft.run_record import RunRecord
 from pymq.broker.raft.state_files import RaftStateFile
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import RoleRecord
@@ -91,6 +92,7 @@ class RaftHosting:
             on_serve=on_serve,
             was_master=was_master,
             joining=Joining(self._mark, network),
+            run_record=RunRecord(files, root),
         )
         routes = raft_routes(RaftHandlers(self.group, config.broker_name))
         self.dispatcher = Dispatcher([*routes, *closed_status_routes(config, self.group)], "broker")

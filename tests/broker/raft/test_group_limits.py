@@ -16,6 +16,7 @@ from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.joining import Joining, JoiningMark
 from pymq.broker.raft.members import GroupSettings, parse_peers
 from pymq.broker.raft.peers import SILENT_MS_MAX, Peers
+from pymq.broker.raft.run_record import RunRecord
 from pymq.broker.raft.state_files import RaftStateFile
 from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.roles.role import Role
@@ -87,12 +88,14 @@ def make_group(follower: Any = None) -> RaftGroup:
         on_serve=lambda: None,
         was_master=False,
         joining=Joining(JoiningMark(files, "/s"), network),
+        run_record=RunRecord(files, "/s"),
     )
     parts: Any = SimpleNamespace(role=Role(1), store=store)
     group.attach(
         parts,
         follower=follower,
         history=EpochHistory(),
+        was_clean=True,
         commit=lambda: None,
         request_sync=lambda: None,
         check_writes=lambda: None,

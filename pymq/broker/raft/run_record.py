@@ -1,0 +1,56 @@
+"""RunRecord: what must be known of a node's last run to say whether its log may have lost acknowledged bytes."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from pymq.broker.raft.founding import LastStop, why_lost
+from pymq.store.disk.fs import Files, make_directory
+
+BOOT_ID_PATH = "/proc/sys/kernel/random/boot_id"  # Linux; another one after each start of the machine
+_SYNCED, _WRITTEN = "synced", "written"
+
+
+class RunRecord:
+    """The file ``config/raftRun`` of the broker directory ``root``: the machine's boot id, and when bytes counted."""
+
+    def __init__(self, files: Files, root: str) -> None:
+        self._files = files
+        self._directory = f"{root}/config"
+        self._path = f"{self._directory}/raftRun"
+
+    def begin(self, *, was_clean: bool, is_synced: bool) -> str:
+        """Return why the log may lack what this node has acknowledged, empty when it does not; then record this run.
+
+        ``is_synced``: from now on it acknowledges what its disk has (SYNC_FLUSH). Raises OSError.
+        """
+        boot_id = self._boot_id()
+        before = self._load()
+        stop = LastStop(
+            was_clean=was_clean,
+            was_synced=before[1:] == [_SYNCED],
+            is_same_boot=bool(boot_id) and before[:1] == [boot_id],
+        )
+        self._save(f"{boot_id or 'unknown'} {_SYNCED if is_synced else _WRITTEN}\n".encode())
+        return why_lost(stop) if before else ""
+
+    def _boot_id(self) -> str:
+        try:
+            return self._files.read_bytes(BOOT_ID_PATH).decode().strip()
+        except OSError:
+            return ""
+
+    def _load(self) -> list[str]:
+        try:
+            return self._files.read_bytes(self._path).decode(errors="replace").split()
+        except FileNotFoundError:
+            return []
+
+    def _save(self, raw: bytes) -> None:
+        make_directory(self._files, self._directory)
+        with closing(self._files.open(f"{self._path}.tmp", create=True)) as file:
+            file.truncate(0)
+            file.pwrite(0, raw)
+            file.sync()
+        self._files.replace(f"{self._path}.tmp", self._path)
+        self._files.sync_dir(self._directory)
