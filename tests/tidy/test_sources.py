@@ -137,3 +137,20 @@ def _imported_at_run_time(tree: ast.Module) -> set[str]:
 
 
 _TYPE_CHECKING = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
+# What makes a temporary file or directory under a name that nobody can guess, for its owner alone.
+SAFE_TEMPORARY = {"tempfile.mkdtemp", "tempfile.mkstemp", "tempfile.TemporaryDirectory", "tempfile.NamedTemporaryFile"}
+# Looks for directories of processes that were killed, and takes only those that it can lock.
+SEES_TEMPORARY = {"pymq/spark/gateway.py": {"tempfile.gettempdir"}}
+
+
+def test_names_of_temporary_files_can_not_be_guessed() -> None:
+    for module in modules():
+        if "tempfile" not in module.text:
+            continue
+        used = {dotted(node) for node in ast.walk(module.tree) if isinstance(node, ast.Attribute)}
+        used = {name for name in used if name.startswith("tempfile.")}
+        taken = {node.module for node in ast.walk(module.tree) if isinstance(node, ast.ImportFrom)}
+        assert used <= SAFE_TEMPORARY | SEES_TEMPORARY.get(module.name, set()), module.name
+        assert "tempfile" not in taken, f"{module.name}: import tempfile itself, so that this test sees what is used"
