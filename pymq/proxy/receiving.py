@@ -42,7 +42,7 @@ from pymq.proxy.receipts import (
     encode_handle,
 )
 from pymq.proxy.refusals import ProxyRefusal
-from pymq.proxy.sessions import Sessions
+from pymq.proxy.sessions import SESSION_COUNT_MAX, SILENT_MS_MAX, Sessions
 from pymq.proxy.settings import DEFAULT_REQUEST_TIMEOUT_MS, GroupRules
 
 log = logging.getLogger(__name__)
@@ -59,6 +59,8 @@ class Receiving:
         self._sessions = sessions
         self._held = held
         self._clock = clock
+        # Clients that receive without having sent settings, as some do after a restart: when each received last.
+        self._strangers: dict[str, int] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waiting: Counter[str] = Counter()  # receives that wait for their first message, by client
         self._waits: set[asyncio.Future[list[Received]]] = set()  # of receives, for their first message
@@ -89,7 +91,10 @@ class Receiving:
 
     async def _order(self, call: Call, request: Any) -> tuple[Receive, GroupRules]:
         check_client_id(call.client_id)
-        session = self._sessions.touch(call.client_id, self._clock.monotonic_ms())
+        now_ms = self._clock.monotonic_ms()
+        session = self._sessions.touch(call.client_id, now_ms)
+        if session is None and len(self._strangers) < SESSION_COUNT_MAX:
+            self._strangers[call.client_id] = now_ms
         timeout_ms = duration_ms(session.settings.request_timeout) if session is not None else 0
         asked_ms = duration_ms(request.long_polling_timeout) if request.HasField("long_polling_timeout") else None
         wait_ms = polling_ms(asked_ms, call.left_ms, timeout_ms or DEFAULT_REQUEST_TIMEOUT_MS, call.version)
@@ -221,7 +226,14 @@ class Receiving:
     # -- renewal ---------------------------------------------------------------------------------------------------
 
     async def renew_due(self) -> None:
-        """Renew the receipts that end soon."""
+        """Renew the receipts that end soon, and give back what clients hold that are gone without a word."""
+        oldest_ms = self._clock.monotonic_ms() - SILENT_MS_MAX
+        for client_id, seen_ms in list(self._strangers.items()):
+            is_known = self._sessions.find(client_id) is not None
+            if is_known or seen_ms <= oldest_ms:
+                del self._strangers[client_id]
+                if not is_known:
+                    self.give_back_client(client_id)
         due = list(self._held.due(self._clock.now_ms()))
         await asyncio.gather(*[self._renew(held) for held in due])
 

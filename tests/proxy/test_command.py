@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -37,6 +38,8 @@ def test_one_process_serves_plain_and_tls_connections_until_it_is_stopped() -> N
             frame = await reader.readexactly(9)
             assert frame[3] == 4, "the server's first frame is its settings"
             writer.close()
+            with suppress(ssl.SSLError, ConnectionError):
+                await writer.wait_closed()
 
         asyncio.run(ask())
         assert standalone.stop() == 0

@@ -218,3 +218,24 @@ def test_a_client_has_a_limited_number_of_receives_that_wait(
         assert [each.body for each in await first] == [b"now"]
 
     with_client(broker, work)
+
+
+def test_a_client_without_settings_is_served_and_gives_back_when_it_falls_silent(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(broker, "GrpcSettlingStranger")
+
+    async def work(client: RawClient, server: ProxyServer) -> None:
+        await client.send("GrpcSettlingStranger", b"held")
+        assert len(await client.receive("GrpcSettlingStranger", "GrpcSettlingG", auto_renew=True)) == 1
+        await server.service.tick()
+        assert len(server.service.held) == 1
+        monkeypatch.setattr(receiving, "SILENT_MS_MAX", 0)
+        await server.service.tick()
+        assert len(server.service.held) == 0
+        await server.service.receiving.drain()
+        await advance(broker, 10)
+        (again,) = await client.receive("GrpcSettlingStranger", "GrpcSettlingG")
+        assert again.system_properties.delivery_attempt == 2
+
+    with_client(broker, work)
