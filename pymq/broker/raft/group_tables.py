@@ -46,8 +46,21 @@ class RecordWriter(Protocol):
 class GroupTables:
     """The tables of one node. One thread calls everything."""
 
-    def __init__(self, *, files: Files, root: str, clock: Clock, store_host: bytes, run_in_thread: RunInThread) -> None:
-        """``root``: the store's directory; ``store_host``: for the records. Raises StoreError."""
+    def __init__(
+        self,
+        *,
+        files: Files,
+        root: str,
+        segment_bytes: int,
+        clock: Clock,
+        store_host: bytes,
+        run_in_thread: RunInThread,
+    ) -> None:
+        """``root``: the store's directory; ``segment_bytes``: of its log; ``store_host``: for the records.
+
+        Raises StoreError.
+        """
+        self._segment_bytes = segment_bytes
         self.problem = ""  # why these tables do not follow the log; empty while they do
         self._files = files
         self._root = root
@@ -65,6 +78,7 @@ class GroupTables:
         self._writer: RecordWriter | None = None
         self._schedule_turn_end: Callable[[], None] = lambda: None
         self._savers: LoggedTables | None = None
+        self._whole_segment: int | None = None  # the newest segment that has all tables, or may do without
         self._next_offset: int | None = None  # in the queue of records; None: look for it
 
     @property
@@ -87,8 +101,15 @@ class GroupTables:
         Raises StoreError when a record can't be read.
         """
         self._store, self._writer, self._schedule_turn_end = store, writer, schedule_turn_end
-        self._next_offset = None
+        self._next_offset = self._whole_segment = None
         self.table_log.follow()
+        if self.tables.end < store.physical_min_offset and self.tables.all():
+            log.warning(
+                "the tables of the Raft group are as of offset %d, the log begins at %d: they are made from it anew",
+                self.tables.end,
+                store.physical_min_offset,
+            )
+            self.table_log.replace(Tables())
         if leads:
             if self.problem:
                 raise StoreError(f"this broker can't lead its Raft group: {self.problem}")
@@ -113,9 +134,16 @@ class GroupTables:
         elif not self.problem:
             self._take(offset)
 
+    def flush(self) -> None:
+        """Write what waits for its time: another node is about to lead."""
+        for saver in self._savers.savers if self._savers is not None else ():
+            saver.flush()
+
     def tick(self) -> None:
         """Write what the log lacks of a leader's tables, and save from time to time. Call it about every second."""
-        self._begin()
+        if self.table_log.is_leading:
+            self._begin()
+            self._keep_whole()
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._next_save_ms and not self._is_saving:
             self._next_save_ms = now_ms + SAVE_INTERVAL_MS
@@ -123,9 +151,24 @@ class GroupTables:
 
     def _begin(self) -> None:
         """Write the tables that a plain broker left, if the log has none."""
-        if self.table_log.is_leading and self._savers is not None:
-            for saver in self._savers.savers:
-                saver.begin()
+        for saver in self._savers.savers if self._savers is not None else ():
+            saver.begin()
+
+    def _keep_whole(self) -> None:
+        """Write all tables into each new segment, and once as the leader of a log whose begin is deleted."""
+        store = self._store
+        if store is None:
+            return
+        segment = store.physical_max_offset // self._segment_bytes
+        if self._whole_segment is None:
+            self._whole_segment = segment if store.physical_min_offset == 0 else -1
+        if segment > self._whole_segment:
+            try:
+                self.table_log.write_whole()
+            except StoreUnavailableError as error:
+                log.debug("the tables of the Raft group are not written whole now, trying again: %s", error)
+            else:
+                self._whole_segment = segment
 
     def _take(self, offset: int) -> None:
         """Take the records that end at or below ``offset``."""

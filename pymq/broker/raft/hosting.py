@@ -74,7 +74,12 @@ class RaftHosting:
         root, store_host = config.store_path_root_dir, pack_host(config.broker_ip1, config.listen_port)
         self._mark = JoiningMark(files, root)
         self._make_tables: Callable[[], GroupTables] = lambda: GroupTables(
-            files=files, root=root, clock=clock, store_host=store_host, run_in_thread=run_in_thread
+            files=files,
+            root=root,
+            segment_bytes=config.mapped_file_size_commit_log_bytes,
+            clock=clock,
+            store_host=store_host,
+            run_in_thread=run_in_thread,
         )
         self.group = RaftGroup(
             settings,

@@ -39,6 +39,7 @@ class LoggedCursors(CursorManager):
     def __init__(self, table: LoggedTable, *, clock: Clock, config: BrokerConfig, max_offset: MaxOffset) -> None:
         super().__init__(table, clock=clock, config=config, max_offset=max_offset)
         self._logged = table
+        table.flush = self._log
         self._logged_count = 0  # the number of the last change that is in a record, confirmed or not
         self._waiting: list[Confirmed] = []
         self._is_whole_needed = False  # a record did not get into the log, or offsets changed without a number

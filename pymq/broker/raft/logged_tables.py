@@ -34,6 +34,7 @@ class LoggedTable(TableSaver):
         self._log = table_log
         self._leads = leads
         self._loaded: dict[str, Any] | None = None
+        self.flush: Callable[[], None] = lambda: None  # has the manager write what waits for its time
 
     def load(self) -> dict[str, Any]:
         """Return the table after all of the log, on a follower after all that is confirmed. Raises StoreError."""

@@ -40,6 +40,7 @@ class _Assembly:
 
     def __init__(self) -> None:
         self._parts: list[TableChange] = []
+        self._has_begun = False  # a first part was taken
 
     @property
     def has_parts(self) -> bool:
@@ -49,7 +50,9 @@ class _Assembly:
     def take(self, part: TablePart) -> TableChange | None:
         """Return a change once its last part is here. Raises TableRecordError for a part without the ones before."""
         if part.number == 0:
-            self._parts = []
+            self._parts, self._has_begun = [], True
+        elif not self._has_begun and not part.is_last:
+            return None  # the tables' end is within parts without a last one: no whole change lies across it
         elif part.number != len(self._parts) or part.change.table != self._parts[0].table:
             raise TableRecordError(f"part {part.number} of a change of {part.change.table} without the part before")
         self._parts.append(part.change)
@@ -160,6 +163,21 @@ class TableLog:
             done(error)
         else:
             self._pending.append(_Pending(ends[-1], change, done))
+
+    def write_whole(self) -> None:
+        """Write all tables as they are planned: a log that begins anywhere before gives the same tables.
+
+        Raises StoreUnavailableError, also for a table that is too large.
+        """
+        for table in self.tables.all():
+            planned = self.planned(table.name)
+            assert planned is not None
+            entries = {member: dict(entries) for member, entries in planned.entries.items() if entries}
+            change = TableChange(table.name, entries, values=dict(planned.values))
+            try:
+                self._pending.append(_Pending(self._write(encode_change(change))[-1], change, None))
+            except TableRecordError as error:
+                raise StoreUnavailableError(str(error)) from error
 
     def confirm(self, offset: int) -> list[str]:
         """Make and answer all changes whose records end at or below ``offset``; return the tables that changed."""

@@ -138,7 +138,7 @@ class World:
     def play(self, step_count: int) -> None:
         """Take steps, and check after each."""
         steps = [self.change] * 6 + [self.copy] * 8 + [self.confirm] * 5 + [self.elect] * 2 + [self.fail_write]
-        steps += [self.save] * 2 + [self.restart, self.replace]
+        steps += [self.save] * 2 + [self.restart, self.replace, self.write_whole]
         for _ in range(step_count):
             self.rng.choice(steps)()
             self.check()
@@ -194,6 +194,14 @@ class World:
             node.fails_writes = True
             self.change()
             node.fails_writes = False
+
+    def write_whole(self) -> None:
+        """The leader writes its tables as they are, which changes none of them."""
+        node = self.leader()
+        if node is not None:
+            before = _planned(node)
+            node.tables.write_whole()
+            assert _planned(node) == before
 
     def copy(self, node: Node | None = None, *, is_whole: bool = False) -> None:
         """A follower gets some of the newest leader's log; what it has in its place is cut off."""
@@ -323,6 +331,11 @@ def _text(content: dict[str, Any]) -> str:
     """Return a table's content as a text that is equal for equal contents; empty and derived members don't count."""
     content = {member: value for member, value in content.items() if value and member != "groupTopicMap"}
     return json.dumps(content, sort_keys=True)
+
+
+def _planned(node: Node) -> list[str]:
+    planned = [node.tables.planned(name) for name in _NAMES]
+    return [_text(table.as_object()) for table in planned if table is not None]
 
 
 def _all(tables: Tables) -> str:

@@ -81,7 +81,9 @@ def make_group(follower: Any = None) -> RaftGroup:
         peers=peers,
         founders=lambda own: Founders(SETTINGS, network=network, clock=clock, own_report=own),
         state_file=RaftStateFile(files, "/s", random.Random(1)),
-        tables=GroupTables(files=files, root="/s", clock=clock, store_host=b"", run_in_thread=run_inline),
+        tables=GroupTables(
+            files=files, root="/s", segment_bytes=1 << 20, clock=clock, store_host=b"", run_in_thread=run_inline
+        ),
         broker_log=lambda truncate: BrokerLog(clock, b"\x7f\0\0\x01\0\0\0\x01", truncate),
         change_role=lambda change: None,
         is_changing=lambda: False,

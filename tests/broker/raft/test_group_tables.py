@@ -21,6 +21,7 @@ from pymq.store.store import MessageStore, Placed
 from tests.broker.world import BORN_HOST, ROOT, World
 
 _TOPICS = "topics.json"
+SEGMENT_BYTES = 4 << 20  # of a world
 
 
 class _Writer:
@@ -59,7 +60,12 @@ class Node:
         self.writer = _Writer(self.store)
         self.answers: list[str | None] = []
         self.tables = GroupTables(
-            files=self.files, root=ROOT, clock=self.clock, store_host=BORN_HOST, run_in_thread=run_inline
+            files=self.files,
+            root=ROOT,
+            segment_bytes=SEGMENT_BYTES,
+            clock=self.clock,
+            store_host=BORN_HOST,
+            run_in_thread=run_inline,
         )
 
     def open(self, *, leads: bool) -> None:
@@ -204,3 +210,71 @@ def test_what_a_plain_broker_left_is_written_once() -> None:
     assert node.store.max_offset(RAFT_TOPIC, QUEUE_ID) == 1
     node.tables.tick()
     assert saver.load()["topicConfigTable"] == node.topics()
+
+
+def _fill_segment(node: Node) -> None:
+    """Write messages until the log is in its next segment."""
+    end = (node.store.physical_max_offset // SEGMENT_BYTES + 1) * SEGMENT_BYTES
+    while node.store.physical_max_offset < end:
+        node.writer.put("Filler", 0, b"x" * 900_000, b"", born_timestamp_ms=1, born_host=BORN_HOST)
+        node.writer.commit()
+
+
+def _delete_first_segment(node: Node) -> None:
+    node.store._log.drop_oldest()
+    while not node.store.sweep():
+        pass
+    assert node.store.physical_min_offset == SEGMENT_BYTES
+
+
+def test_each_segment_has_all_tables_so_a_log_gives_them_from_any_begin() -> None:
+    node = _leader()
+    node.propose(A=1, B=2)
+    node.tables.confirmed(node.writer.commit())
+    node.tables.tick()
+    assert node.store.max_offset(RAFT_TOPIC, QUEUE_ID) == 1
+    _fill_segment(node)
+    node.propose(A=1, C=3)
+    for _ in range(2):
+        node.tables.tick()
+    end = node.writer.commit()
+    node.tables.confirmed(end)
+    assert node.store.max_offset(RAFT_TOPIC, QUEUE_ID) == 3
+    _delete_first_segment(node)
+    other = Node(node.world)  # has no tables, as a replica that was given this log
+    other.open(leads=False)
+    other.tables.confirmed(end)
+    assert other.topics() == node.topics() == {"A": 1, "C": 3}
+
+
+def test_a_leader_of_a_log_without_its_begin_writes_all_tables_once() -> None:
+    node = _leader()
+    node.propose(A=1)
+    node.tables.confirmed(node.writer.commit())
+    _fill_segment(node)
+    _delete_first_segment(node)
+    node.tables.confirmed(node.store.physical_max_offset)
+    node.open(leads=True)
+    for _ in range(2):
+        node.tables.tick()
+    node.writer.commit()
+    queue = node.store.queue_view(RAFT_TOPIC, QUEUE_ID)
+    assert queue is not None and (queue.min_offset, queue.max_offset) == (1, 2)
+
+
+def test_tables_that_are_older_than_the_log_are_made_anew() -> None:
+    node = _leader()
+    node.propose(Gone=1)
+    node.tables.confirmed(node.writer.commit())
+    old = Node(node.world)
+    old.open(leads=False)
+    old.tables.confirmed(node.tables.tables.end)
+    assert old.topics() == {"Gone": 1}
+    _fill_segment(node)
+    node.propose(A=1)
+    node.tables.tick()
+    end = node.writer.commit()
+    _delete_first_segment(node)
+    old.open(leads=False)
+    old.tables.confirmed(end)
+    assert old.topics() == {"A": 1}

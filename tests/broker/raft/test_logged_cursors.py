@@ -94,6 +94,18 @@ def test_commits_become_one_record_a_second_with_what_changed() -> None:
     assert leader.table() == {"T@old": {"0": 3}, "T@g": {"0": 7, "1": 9}}
 
 
+def test_offsets_are_written_before_another_node_leads() -> None:
+    leader = _Leader()
+    leader.tick()
+    leader.cursors.commit("g", "T", 0, 5)
+    leader.saver.flush()
+    leader.confirm()
+    assert leader.table()["T@g"] == {"0": 5}
+    before = len(leader.bodies)
+    leader.saver.flush()
+    assert len(leader.bodies) == before
+
+
 def test_what_is_removed_is_gone_from_the_log_too() -> None:
     leader = _Leader()
     leader.cursors.commit("g", "T", 0, 5)

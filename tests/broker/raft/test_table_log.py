@@ -165,6 +165,15 @@ def test_a_former_leader_begins_behind_its_tables() -> None:
     assert log.topics() == {"A": 1, "B": 2}
 
 
+def test_tables_may_begin_within_a_change_that_was_never_finished() -> None:
+    torn, whole = _in_parts(A=b"1", B=b"2", C=b"3")[:2], _in_parts(D=b"4", E=b"5")
+    log = _Log()
+    log.tables.tables.pass_over(1)
+    for end, body in enumerate([*torn, *whole], 1):
+        log.tables.take(TableRecord(end, body))
+    assert log.topics() == {"D": 4, "E": 5}
+
+
 def test_a_snapshot_takes_the_place_of_everything() -> None:
     log, parts = _Log(), _in_parts(A=b"1", B=b"2")
     log.tables.take(TableRecord(1, parts[0]))
