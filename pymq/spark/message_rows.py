@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pymq.client.outgoing import BATCHED_SIZE_MAX_BYTES, BODY_SIZE_MAX_BYTES, Outgoing, pack_body, wait_property
+from pymq.client.parcel import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from pymq.errors import UsageError
 from pymq.model import properties as names
 from pymq.model.layout import BATCH_ENTRY_HEAD, BATCH_ENTRY_OVERHEAD_BYTES, I16, PROPERTIES_SIZE_MAX_BYTES
@@ -27,8 +28,6 @@ from pymq.spark.key_hashes import key_hashes
 from pymq.spark.message_properties import Bits, Encoded, RowError, encode_pairs, one_property
 from pymq.spark.seen_hashes import Occurrences
 
-BATCH_SIZE_MAX_BYTES = 256 * 1024
-BATCH_ROWS_MAX = 1024
 COMPRESS_ABOVE_BYTES = 4096
 ID_SIZE_BYTES = 16
 _WAIT = wait_property(True)
@@ -217,7 +216,7 @@ def _requests(
                 found.append((_single(topic, packed, text, flags), queue))
                 continue
         entry_size = BATCH_ENTRY_OVERHEAD_BYTES + len(body) + len(text)
-        if count == BATCH_ROWS_MAX or size + entry_size > BATCH_SIZE_MAX_BYTES:
+        if count == BATCH_MESSAGES_MAX or size + entry_size > BATCH_BYTES_MAX:
             close()
         pieces += (BATCH_ENTRY_HEAD.pack(entry_size, 0, 0, 0, len(body)), body, I16.pack(len(text)), text)
         size += entry_size

@@ -163,7 +163,7 @@ class ExportOptions:
 
     def rows_of_a_task(self, planned_rows: int) -> int:
         """Returns the most rows of a task: few enough that all cores have work until the end, else the given number."""
-        return self.rows_per_task or rows_of_a_task(planned_rows, _cores(self.master))
+        return self.rows_per_task or rows_of_a_task(planned_rows, cores_of(self.master))
 
     def check(self) -> None:
         """Raises UsageError for an illegal value."""
@@ -223,7 +223,7 @@ def parse_compression(text: str) -> tuple[str, int | None]:
     return codec, int(level)
 
 
-def _cores(master: str) -> int:
+def cores_of(master: str) -> int:
     """Returns how many tasks the master's URL lets run at once."""
     match = re.fullmatch(r"local(?:\[(\*|[0-9]+).*\])?", master)
     if match is None:

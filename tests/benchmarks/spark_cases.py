@@ -1,4 +1,4 @@
-"""Rates of Spark: exports, streams, the source with Spark's own writer. They read a topic, and count rows of files."""
+"""Rates of Spark: exports, streams, the source with Spark's own writer, writes to topics. Each counts its rows."""
 
 from __future__ import annotations
 
@@ -67,9 +67,17 @@ class Setting:
 
     def runs(self, kind: str, topic: str, messages: int, *, rounds: int = WARM_ROUNDS, rows_per_task: int = 0) -> _Run:
         """Returns the last of several runs in one Spark session. Raises BenchError, also when rows are missing."""
-        arguments = [kind, self.bench.server.namesrv, topic, str(self.directory), str(rounds), str(rows_per_task)]
+        return self._run("spark_runs", kind, topic, messages, rounds, rows_per_task)
+
+    def writes(self, kind: str, messages: int, *, rounds: int = WARM_ROUNDS) -> _Run:
+        """Returns the last of several runs that write rows to a new topic. Raises BenchError if some are missing."""
+        topic = self.bench.fresh_topic(kind, queues=QUEUES)
+        return self._run("spark_writes", kind, topic, messages, rounds, messages)
+
+    def _run(self, module: str, kind: str, topic: str, messages: int, rounds: int, last: int) -> _Run:
+        arguments = [kind, self.bench.server.namesrv, topic, str(self.directory), str(rounds), str(last)]
         before_s = process.cpu_seconds(self.bench.server.broker_pid)
-        found = self.spark_runs(arguments, messages)
+        found = self.spark_runs(arguments, messages, module)
         broker_s = process.cpu_seconds(self.bench.server.broker_pid) - before_s
         _, wall_s, cpu_s = found[-1]
         least_s = min(one[2] for one in found)
@@ -77,9 +85,11 @@ class Setting:
             messages / wall_s, cpu_s / messages * 1e6, least_s / messages * 1e6, broker_s / rounds / messages * 1e6
         )
 
-    def spark_runs(self, arguments: list[str], messages: int) -> list[tuple[int, float, float]]:
+    def spark_runs(
+        self, arguments: list[str], messages: int, module: str = "spark_runs"
+    ) -> list[tuple[int, float, float]]:
         """Returns (rows, seconds, CPU seconds) of each run in one Spark session. Raises BenchError for missing rows."""
-        found: list[tuple[int, float, float]] = _output("tests.benchmarks.spark_runs", arguments)
+        found: list[tuple[int, float, float]] = _output(f"tests.benchmarks.{module}", arguments)
         for rows, _, _ in found:
             if rows != messages:
                 raise BenchError(f"{arguments[0]} wrote {rows} rows of {messages}")
@@ -196,6 +206,16 @@ def stream_queues(setting: Setting) -> list[Figure]:
     ]
 
 
+def spark_write(setting: Setting) -> list[Figure]:
+    """Writes rows of 128 bytes from Parquet files to a topic with the sink."""
+    return setting.writes("write", setting.messages()).figures("write to a topic", 200_000)
+
+
+def spark_import(setting: Setting) -> list[Figure]:
+    """Imports the same rows, in order by key."""
+    return setting.writes("import", setting.messages()).figures("import", 150_000)
+
+
 def spark_parquet(setting: Setting) -> list[Figure]:
     """Reads the columns of Kafka's source into Spark's own writer, beside the yardstick of the same minutes."""
     figures = []
@@ -251,4 +271,6 @@ SPARK_CASES: dict[str, Callable[[Setting], list[Figure]]] = {
     "stream-1k": stream_1k,
     "stream-queues": stream_queues,
     "spark-parquet": spark_parquet,
+    "spark-write": spark_write,
+    "spark-import": spark_import,
 }

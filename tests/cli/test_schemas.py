@@ -123,6 +123,7 @@ TRIED_ELSEWHERE = {
     "raft remove": "test_raft.py",
     "raft status": "test_raft.py",
     "raft transfer": "test_raft.py",
+    "spark-import": "test_spark_import.py",
     "store recover": "test_recover.py",
     "topic order": "test_name_servers.py",
 }

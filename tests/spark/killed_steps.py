@@ -43,7 +43,7 @@ def work_on_each(
         child = os.fork()
         if not child:
             log = opened(home)
-            _kill_at(number, calls)
+            kill_at(number, calls)
             work(log, home)
             log.close()
             os._exit(0)
@@ -51,7 +51,8 @@ def work_on_each(
         print(os.waitstatus_to_exitcode(status), flush=True)
 
 
-def _kill_at(step: int, calls: Sequence[tuple[Any, str]]) -> None:
+def kill_at(step: int, calls: Sequence[tuple[Any, str]]) -> None:
+    """Kill this process before the ``step``-th of these calls (module or class, name), counted from 0."""
     left = [step]
 
     def counted(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pymq.client.outgoing import own_properties
+from pymq.client.parcel import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from pymq.client.queue_picker import queue_of_key
 from pymq.errors import UsageError
 from pymq.model.compression import decompress_body
@@ -20,9 +21,10 @@ from pymq.model.javahash import string_hash
 from pymq.model.message import Message, MessageQueue
 from pymq.model.properties import UNIQ_KEY, decode_properties
 from pymq.model.record import decode_batch
+from pymq.spark import message_rows
 from pymq.spark.key_hashes import COLUMNS_MAX, key_hashes
 from pymq.spark.message_properties import RowError
-from pymq.spark.message_rows import BATCH_ROWS_MAX, BATCH_SIZE_MAX_BYTES, COMPRESS_ABOVE_BYTES, Requests, RowEncoder
+from pymq.spark.message_rows import COMPRESS_ABOVE_BYTES, Requests, RowEncoder
 from pymq.spark.seen_hashes import Occurrences
 
 QUEUES = [MessageQueue("T", broker, number) for broker in ("a", "b") for number in range(3)]
@@ -68,7 +70,7 @@ def sent(found: Requests) -> list[tuple[MessageQueue, bytes, bytes]]:
         assert outgoing.properties.endswith(WAIT)
         if outgoing.batch:
             entries = decode_batch(outgoing.body)
-            assert 1 < len(entries) <= BATCH_ROWS_MAX and len(outgoing.body) <= BATCH_SIZE_MAX_BYTES
+            assert 1 < len(entries) <= BATCH_MESSAGES_MAX and len(outgoing.body) <= BATCH_BYTES_MAX
             messages += [(queue, body, properties) for _, body, properties in entries]
         else:
             body = decompress_body(outgoing.body, outgoing.sys_flag)
@@ -157,13 +159,12 @@ def test_a_repetition_has_the_same_ids_and_queues_in_any_order_of_rows() -> None
     assert ids.isdisjoint(id_of(properties) for _, _, properties in stored(bodies, 100, partition=1))
 
 
-def test_batches_are_cut_at_their_limits() -> None:
-    many = pa.record_batch(
-        {"body": pa.array([b"x"] * 6 * (BATCH_ROWS_MAX + 1)), "queueKey": pa.array(["k"] * 6 * (BATCH_ROWS_MAX + 1))}
-    )
-    assert [len(decode_batch(one.body)) for one, _ in encoder().encode(many).requests] == [BATCH_ROWS_MAX] * 6 + [6]
+def test_batches_are_cut_at_their_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_rows, "BATCH_MESSAGES_MAX", 100)
+    many = pa.record_batch({"body": pa.array([b"x"] * 606), "queueKey": pa.array(["k"] * 606)})
+    assert [len(decode_batch(one.body)) for one, _ in encoder().encode(many).requests] == [100] * 6 + [6]
     large = pa.record_batch({"body": pa.array([b"x" * COMPRESS_ABOVE_BYTES] * 200), "queueKey": pa.array(["k"] * 200)})
-    assert max(len(one.body) for one, _ in encoder().encode(large).requests) <= BATCH_SIZE_MAX_BYTES
+    assert max(len(one.body) for one, _ in encoder().encode(large).requests) <= BATCH_BYTES_MAX
 
 
 def test_copied_properties_are_all_that_a_message_has() -> None:

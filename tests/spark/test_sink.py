@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +36,30 @@ from pymq.wire.command import request
 
 DOCS = Path(__file__).parents[2] / "docs" / "spark.md"
 QUEUES = [MessageQueue("T", "broker-a", number) for number in range(4)]
+
+
+ROOT = Path(__file__).parents[2]
+KILLED_TASK = """
+import os, sys
+import pyarrow as pa
+from pymq.client.sender import Sender
+from pymq.spark import message_rows
+from pymq.spark.row_writer import RowWriter
+from pymq.spark.write_options import WriteOptions
+from tests.spark.killed_steps import kill_at
+
+message_rows.BATCH_MESSAGES_MAX = 50
+settings = WriteOptions({"namesrv": sys.argv[1], "topic": "sink-killed"}).settings()
+for step in range(int(sys.argv[2]) + 1):
+    child = os.fork()
+    if not child:
+        if step < int(sys.argv[2]):
+            kill_at(step * 2, [(Sender, "attempt")])
+        batch = pa.record_batch({"body": pa.array([b"%d" % number for number in range(1000)])})
+        RowWriter(settings, "write", 0).write([batch])
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +99,19 @@ def test_a_task_that_is_repeated_stores_equal_messages_in_equal_queues(server: S
         for at, row in enumerate(both)
     ]
     assert [outcome is True for outcome in dedup.match(messages)].count(True) == 500
+
+
+def test_a_task_that_is_killed_and_repeated_leaves_nothing_out(server: StandaloneProcess) -> None:
+    """It is killed before each of its first requests in turn, then runs to its end."""
+    steps = 4
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", KILLED_TASK, server.namesrv, str(steps)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert [int(word) for word in done.stdout.split()] == [-signal.SIGKILL] * steps + [0]
+    expected = [(b"%d" % number,) for number in range(1000)]
+    assert set(stored(server, "sink-killed", "body")) == set(expected)
+    assert len(stored(server, "sink-killed", "body")) > len(expected)
+    assert sorted(stored(server, "sink-killed", "body", window=10_000)) == sorted(expected)
 
 
 def test_rows_over_the_limit_fail_or_become_dead_letters(server: StandaloneProcess, tmp_path: Path) -> None:

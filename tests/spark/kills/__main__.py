@@ -18,7 +18,12 @@ from tests.spark.standalone import StandaloneSpark, full_java
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the options."""
     made = argparse.ArgumentParser(prog="scripts/kill-streams", description=__doc__)
-    made.add_argument("--mode", choices=tuple(KINDS), default=None, help="a stream or an export that follows (both)")
+    made.add_argument(
+        "--mode",
+        choices=tuple(KINDS),
+        default=None,
+        help="a stream to files or to a topic, or an export that follows (all)",
+    )
     made.add_argument("--kind", action="append", default=None, help="what to attack; repeatable (all)")
     made.add_argument("--cluster", action="store_true", help="on a standalone cluster of two workers: two more kinds")
     made.add_argument("--points", type=int, default=20, help="random points of each kind (20)")

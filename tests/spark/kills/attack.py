@@ -17,7 +17,8 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 
 from tests.interop.support.replicas import REPOSITORY
-from tests.spark.kills.cluster import Pair, Producer, Row, queue_ends, stored_rows
+from tests.spark.kills.cluster import Pair, Producer, Row, copied_rows, queue_ends, stored_rows
+from tests.spark.kills.driver import copy_of
 from tests.spark.standalone import StandaloneSpark
 
 TOPIC = "killed-streams"
@@ -26,7 +27,7 @@ WAIT_MAX_S = 2.0
 AWAY_S = 30.0
 LOCAL = "local[2]"
 _BOTH = ("driver", "jvm", "worker", "broker", "failover", "expand", "retention", "away")
-KINDS = {"stream": _BOTH, "follow": (*_BOTH, "moves")}
+KINDS = {"stream": _BOTH, "write": ("driver", "jvm", "worker", "broker"), "follow": (*_BOTH, "moves")}
 # What only a standalone cluster has: an executor's JVM, and a worker with its executor.
 CLUSTER_KINDS = ("executor", "node")
 
@@ -56,6 +57,7 @@ class Attack:
         self._pair = Pair(home / "brokers")
         self._producer = Producer(self._pair, TOPIC)
         self._producer.start()
+        self._pair.set_queues(copy_of(TOPIC), self._producer.queues)
         self._driver: subprocess.Popen[bytes] | None = None
         self._log = (home / "driver.log").open("wb")
 
@@ -102,7 +104,12 @@ class Attack:
         self._log.close()
 
     def output_rows(self) -> list[Row]:
-        """Return the rows that readers see: of a stream those its log of files names, of an export all files'."""
+        """Return the rows that readers see: of a stream those its log of files names, of an export all files'.
+
+        Of a topic that a stream writes, those that a reader without repetitions sees.
+        """
+        if self.mode == "write":
+            return copied_rows(self._pair.namesrv.address, copy_of(TOPIC))
         out = self.home / "out"
         files = committed_files(out) if self.mode == "stream" else [str(path) for path in out.rglob("*.parquet")]
         tables = [pq.read_table(file, columns=["queueId", "queueOffset", "msgId"], partitioning=None) for file in files]
@@ -128,7 +135,7 @@ class Attack:
         return self._driver.wait(DEADLINE_S)
 
     def _progress(self) -> int:
-        folder = self.home / ("checkpoint/commits" if self.mode == "stream" else "out/_pymq/commits")
+        folder = self.home / ("out/_pymq/commits" if self.mode == "follow" else "checkpoint/commits")
         names = [path.stem for path in folder.glob("*") if path.stem.isdigit()] if folder.is_dir() else []
         return max(map(int, names), default=-1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -15,7 +16,9 @@ from pymq.spark.positions import LATEST, Position
 from pymq.spark.ranges import ReadSettings
 from pymq.spark.reader import RangeReader
 from pymq.spark.remote import Remote
+from pymq.spark.sources_of_rows import open_reader
 from pymq.spark.topics import TopicChoice
+from pymq.spark.unrepeated import DUPLICATE_WINDOW_ROWS
 from pymq.wire.command import request
 from pymq.wire.header import decode_header
 from pymq.wire.headers.send import SendMessageAnswer
@@ -119,6 +122,16 @@ def queue_ends(namesrv: str, topic: str) -> dict[int, int]:
     with RemoteCluster(namesrv) as view:
         queues = view.queues_of([topic])[topic]
         return {queue.queue_id: bounds.high for queue, bounds in view.bounds(queues).items()}
+
+
+def copied_rows(namesrv: str, topic: str) -> list[Row]:
+    """Return the rows that are the bodies of a topic, in order, without repetitions of messages."""
+    with RemoteCluster(namesrv) as view:
+        plan = make_plan(view, TopicChoice((topic,)), Position(), Position(symbol=LATEST))
+    settings = ReadSettings(columns=("body",), duplicate_window_rows=DUPLICATE_WINDOW_ROWS)
+    batches = [batch for part in plan.ranges for batch in open_reader(part, settings).batches()]
+    rows = [json.loads(body) for batch in batches for body in batch.column("body").to_pylist()]
+    return sorted((row["queueId"], row["queueOffset"], row["msgId"]) for row in rows)
 
 
 def stored_rows(namesrv: str, topic: str) -> list[Row]:

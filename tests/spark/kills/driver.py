@@ -1,7 +1,8 @@
-"""The process under attack: a stream or a following export until a file appears; then it reads the rest.
+"""The process under attack: a stream to files or to a topic, or a following export, until a file appears; then it reads
+the rest.
 
-Usage: ``python -m tests.spark.kills.driver stream|follow NAMESRV TOPIC HOME MASTER [COMMITS]``. With COMMITS it kills
-itself in that commit, between the commit and the moves of its files.
+Usage: ``python -m tests.spark.kills.driver stream|write|follow NAMESRV TOPIC HOME MASTER [COMMITS]``. With COMMITS it
+kills itself in that commit, between the commit and the moves of its files.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,9 @@ def session(master: str) -> Iterator[Any]:
         yield spark
 
 
-def stream(namesrv: str, topic: str, home: Path, master: str) -> None:
+def stream(namesrv: str, topic: str, home: Path, master: str, start: Callable[..., Any] | None = None) -> None:
     """Run the query, again after each failure, until it is to stop; then read what is left."""
+    start = start or to_files
     with session(master) as spark:
         while not (home / "stop").exists():
             try:
@@ -53,10 +55,32 @@ def stream(namesrv: str, topic: str, home: Path, master: str) -> None:
         start(spark, namesrv, topic, home, ROWS_OF_THE_LAST_BATCHES, availableNow=True).awaitTermination()
 
 
-def start(spark: Any, namesrv: str, topic: str, home: Path, rows_max: int, **trigger: Any) -> Any:
-    """Start the query on its checkpoint, with batches of at most ``rows_max`` rows."""
+def write(namesrv: str, topic: str, home: Path, master: str) -> None:
+    """Do the same with a query that writes to another topic."""
+    stream(namesrv, topic, home, master, to_topic)
+
+
+def source_of(spark: Any, namesrv: str, topic: str, rows_max: int) -> Any:
+    """Return the topic as a stream with batches of at most ``rows_max`` rows."""
     options = {"namesrv": namesrv, "subscribe": topic, "startingOffsets": "earliest", "columns": ",".join(COLUMNS)}
-    source = spark.readStream.format("pymq").options(**options, maxOffsetsPerTrigger=str(rows_max)).load()
+    return spark.readStream.format("pymq").options(**options, maxOffsetsPerTrigger=str(rows_max)).load()
+
+
+def to_topic(spark: Any, namesrv: str, topic: str, home: Path, rows_max: int, **trigger: Any) -> Any:
+    """Start the query that copies to a topic on its checkpoint."""
+    rows = source_of(spark, namesrv, topic, rows_max).selectExpr("to_json(struct(*)) AS body")
+    sink = rows.writeStream.format("pymq").options(namesrv=namesrv, topic=copy_of(topic))
+    return sink.option("checkpointLocation", str(home / "checkpoint")).trigger(**trigger).start()
+
+
+def copy_of(topic: str) -> str:
+    """Return the topic that a query copies to."""
+    return f"{topic}-copy"
+
+
+def to_files(spark: Any, namesrv: str, topic: str, home: Path, rows_max: int, **trigger: Any) -> Any:
+    """Start the query that writes files on its checkpoint."""
+    source = source_of(spark, namesrv, topic, rows_max)
     sink = source.writeStream.format("parquet").option("checkpointLocation", str(home / "checkpoint"))
     return sink.trigger(**trigger).start(str(home / "out"))
 
@@ -113,4 +137,4 @@ if __name__ == "__main__":
     kind, address, name, directory, spark_master, *commits = sys.argv[1:]
     if commits:
         die_in_commit(int(commits[0]))
-    {"stream": stream, "follow": follow}[kind](address, name, Path(directory), spark_master)
+    {"stream": stream, "write": write, "follow": follow}[kind](address, name, Path(directory), spark_master)
