@@ -105,14 +105,13 @@ class Clients:
             while True:
                 following = asyncio.ensure_future(stream.next())
                 await asyncio.wait((reading, following), return_when=asyncio.FIRST_COMPLETED)
-                if following.done():
-                    command = following.result()
-                    if command is None:
-                        return
-                    yield command
-                elif reading.done():
+                if not following.done() and stream.is_empty:
                     reading.result()
                     return
+                command = await following
+                if command is None:
+                    return
+                yield command
         finally:
             for each in (reading, following):
                 if each is not None and not each.done():

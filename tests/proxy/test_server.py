@@ -158,3 +158,17 @@ def test_the_figures_of_a_proxy(broker: TestBroker) -> None:
         stream.cancel()
 
     with_client(broker, work)
+
+
+def test_settings_are_answered_though_the_client_says_no_more(broker: TestBroker) -> None:
+    async def work(client: RawClient, server: ProxyServer) -> None:
+        settings = m.Settings(client_type=ClientType.PRODUCER)
+        settings.publishing.topics.add(name="GrpcServer")
+        for _ in range(5):
+            stream = client.telemetry()
+            await stream.write(m.TelemetryCommand(settings=settings))
+            await stream.done_writing()
+            assert (await stream.read()).WhichOneof("command") == "settings"
+            assert await stream.read() == grpc.aio.EOF
+
+    with_client(broker, work)
