@@ -29,6 +29,7 @@ from pymq.broker.raft.majority import Replicas
 from pymq.broker.raft.members import GroupSettings
 from pymq.broker.raft.outgoing import Part
 from pymq.broker.raft.peers import LENGTH, Peers
+from pymq.broker.raft.problems import RecentProblems
 from pymq.broker.raft.run_record import RunRecord
 from pymq.broker.raft.state_files import RaftStateFile
 from pymq.broker.replication.epoch_history import EpochHistory
@@ -48,7 +49,6 @@ from pymq.wire.bodies_replication import SlaveState
 log = logging.getLogger(__name__)
 
 INBOX_COUNT_MAX = 1024  # messages of one turn; beyond, they are dropped and come again
-PROBLEMS_MAX = 16
 DISPATCH_BYTES_MAX = 4 << 20  # of a follower's log in one turn
 
 
@@ -114,7 +114,7 @@ class RaftGroup:
         self._opened_end = 0
         self._has_begun_term = self._is_serving = False
         self._truncate_to: int | None = None
-        self._problems: dict[str, None] = {}
+        self._problems = RecentProblems(clock)
         self._start_history = EpochHistory()
         self._joining, self._run_record = joining, run_record
         joining.on_problem = self._note_problem
@@ -166,8 +166,8 @@ class RaftGroup:
     def problems(self) -> list[str]:
         """Return what an operator should know now."""
         if self.driver is None or self.node.log.memberships:
-            return list(self._problems)
-        return [f"the Raft group is not founded: {self._founders.decision.why}", *self._problems]
+            return self._problems.texts()
+        return [f"the Raft group is not founded: {self._founders.decision.why}", *self._problems.texts()]
 
     def follower_states(self) -> list[SlaveState]:
         """Return the followers of this leader, as a master's slaves."""
@@ -493,8 +493,4 @@ class RaftGroup:
         self._note_problem(text)
 
     def _note_problem(self, text: str) -> None:
-        if text not in self._problems:
-            log.warning("%s", text)
-            self._problems[text] = None
-            if len(self._problems) > PROBLEMS_MAX:
-                del self._problems[next(iter(self._problems))]
+        self._problems.note(text)

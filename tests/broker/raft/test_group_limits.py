@@ -10,12 +10,13 @@ from pymq.broker.metadata.table_saver import run_inline
 from pymq.broker.raft.broker_log import BrokerLog
 from pymq.broker.raft.founders import Founders
 from pymq.broker.raft.gate import MessageGate, Refused
-from pymq.broker.raft.group import DISPATCH_BYTES_MAX, INBOX_COUNT_MAX, PROBLEMS_MAX, RaftGroup
+from pymq.broker.raft.group import DISPATCH_BYTES_MAX, INBOX_COUNT_MAX, RaftGroup
 from pymq.broker.raft.group_status import IN_SYNC_LAG_BYTES_MAX, follower_states
 from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.joining import Joining, JoiningMark
 from pymq.broker.raft.members import GroupSettings, parse_peers
 from pymq.broker.raft.peers import SILENT_MS_MAX, Peers
+from pymq.broker.raft.problems import PROBLEMS_MAX
 from pymq.broker.raft.run_record import RunRecord
 from pymq.broker.raft.state_files import RaftStateFile
 from pymq.broker.replication.epoch_history import EpochHistory
