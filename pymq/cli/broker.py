@@ -55,6 +55,7 @@ app = typer.Typer(cls=BrokerGroup, rich_markup_mode=None, add_completion=False)
         "pymq broker --id 0",
         "pymq broker --id 0 --name broker-b --port 10921 --namesrv 127.0.0.1:9876 --store /var/lib/pymq/b",
         "pymq broker --id 1 --full-sync",
+        "pymq broker --group shard-a --node n0 --peers n0=10.0.0.1:10911,n1=10.0.0.2:10911,n2=10.0.0.3:10911",
         "pymq broker -c conf/broker.conf --set flushDiskType=SYNC_FLUSH --metrics-port 5557",
     ),
 )
@@ -91,6 +92,15 @@ def broker(
         typer.Option("--full-sync", help="A new slave copies its master's whole log, not only its last segment."),
     ] = None,
     grpc_port: GrpcPortOption = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", metavar="NAME", help="Belong to this Raft group; also the broker name."),
+    ] = None,
+    node: Annotated[str | None, typer.Option("--node", metavar="ID", help="Own id in --peers, for example n0.")] = None,
+    peers: Annotated[
+        str | None,
+        typer.Option("--peers", metavar="ID=HOST:PORT,…", help="All members of the Raft group, the same on each."),
+    ] = None,
     metrics_port: MetricsPortOption = None,
     config_file: Annotated[
         str | None, typer.Option("-c", "--config", metavar="FILE", help="A broker.conf with RocketMQ's keys.")
@@ -108,7 +118,7 @@ def broker(
     set_up_logging(log_level)
     flags = {
         "brokerId": broker_id,
-        "brokerName": name,
+        "brokerName": name or group,
         "brokerClusterName": cluster,
         "namesrvAddr": namesrv,
         "listenPort": port,
@@ -118,7 +128,25 @@ def broker(
         "haFullSync": full_sync,
         **metrics_flags(metrics_port),
     }
+    if group or node or peers:
+        flags = raft_flags(group, node, peers) | {key: value for key, value in flags.items() if value is not None}
     run(_serve(build_broker_config(config_file, settings, flags), grpc_port, as_json))
+
+
+def raft_flags(group: str | None, node: str | None, peers: str | None) -> dict[str, object]:
+    """Return the settings of ``--group``, ``--node`` and ``--peers``: also the port and the id that follow from them.
+
+    Raises ConfigError.
+    """
+    from pymq.broker.raft.members import parse_peers, peers_of_flag
+
+    flags: dict[str, object] = {"enableDLegerCommitLog": True, "dLegerGroup": group, "dLegerSelfId": node}
+    if peers:
+        flags["dLegerPeers"] = text = peers_of_flag(peers)
+        for member in parse_peers(text):
+            if member.node == node:
+                flags |= {"listenPort": member.port, "brokerId": member.broker_id}
+    return flags
 
 
 async def _serve(config: BrokerConfig, grpc_port: int | None, as_json: bool) -> None:
