@@ -103,7 +103,6 @@ class Broker:
         self._rng = rng
         self._front = front
         self.security = BrokerSecurity(config, clock, credentials)
-        # Kept when the role changes.
         self._known_peers = KnownPeers(config, clock, known_peers_table(files, config.store_path_root_dir))
         self.parts: BrokerParts | None = None
         # Recovered parts that do not serve yet: their log is being recovered from other members.
@@ -212,6 +211,7 @@ class Broker:
             switch=self.switch,
             on_serve=self._serve_anew,
             was_master=was_master,
+            member_gate=self.security.member_gate,
         )
 
     async def stop(self) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pymq.net.client import Sign
     from pymq.net.server import FastPath
     from pymq.security.credentials import Credentials
-    from pymq.wire.dispatch import Dispatcher
+    from pymq.wire.dispatch import Dispatcher, Gate
 
 ACL_JOB = "ACL file"
 
@@ -86,6 +86,14 @@ class BrokerSecurity:
         if self._gatekeeper is not None:
             self._gatekeeper.made = self._made_by_users(parts)
         return broker_dispatcher(parts, self._gatekeeper, self.audit)
+
+    @property
+    def member_gate(self) -> Gate | None:
+        """Stands before a Raft group's members while the broker is closed: users of its metadata are not known then."""
+        if self._gatekeeper is None or not self._config.authentication_enabled:
+            return self._gatekeeper
+        servers = [] if self._server_user is None else [self._server_user]
+        return Gatekeeper(Guard(Users(servers), Policies(), self._cluster))
 
     def _made_by_users(self, parts: BrokerParts) -> MadeByUsers | None:
         """Return the limits of what users make; None without one, and on a slave, which makes nothing."""

@@ -46,7 +46,7 @@ COMMANDS: CommandTable = {
     "store": ("pymq.cli.store", "Verify, inspect, dump, repair or rebuild a data directory."),
     "bench": ("pymq.cli.bench", "Load a broker with sends, pulls or round trips."),
     "spark-export": ("pymq.cli.spark_export", "Export topics to Parquet, JSON or CSV with Spark."),
-    "spark-import": ("pymq.cli.spark_import", "Send the rows of Parquet, JSON or CSV files to topics with Spark."),
+    "spark-import": ("pymq.cli.spark_import", "Send rows of Parquet, JSON or CSV to topics with Spark."),
     "spark-sql": ("pymq.cli.spark_sql", "Query topics, store directories and lakes with SQL."),
     "pipeline": ("pymq.cli.pipeline.command", "Run a file of sources, SQL steps and sinks with Spark."),
     "spark-compact": ("pymq.cli.spark_compact", "Merge the small Parquet files of an export."),

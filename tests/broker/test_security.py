@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from pymq.broker.row_access import PEERS
+from pymq.broker.security import BrokerSecurity
 from pymq.broker.wiring import broker_dispatcher
 from pymq.client import Admin, Credentials, Message, MessageQueue, Producer, PullConsumer
 from pymq.clock import ManualClock, SystemClock
-from pymq.config import load_namesrv_config
+from pymq.config import load_broker_config, load_namesrv_config
 from pymq.errors import RefusedError
 from pymq.model.ids import encode_offset_id
 from pymq.model.names import dlq_topic, retry_topic
@@ -29,7 +31,8 @@ from pymq.security.security import open_certificate_users
 from pymq.wire.bodies_auth import AclEntryInfo
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
-from pymq.wire.command import SERIALIZE_JSON, SERIALIZE_ROCKETMQ, Command, decode_command, encode_command
+from pymq.wire.command import SERIALIZE_JSON, SERIALIZE_ROCKETMQ, Command, decode_command, encode_command, request
+from pymq.wire.dispatch import Dispatcher, Route
 from pymq.wire.ha import encode_report
 from tests.broker.fast.test_pull import fields as pull_fields
 from tests.broker.fast.test_send import TOPIC, opened, ordinary
@@ -349,6 +352,40 @@ def _refused(directory: Path) -> set[tuple[Any, ...]]:
     """Return server, user, whether it was proven, and request of each refusal in an audit log."""
     lines = [json.loads(line) for line in (directory / "audit.log").read_text().splitlines()]
     return {(one["server"], one["user"], one["proven"], one["name"]) for one in lines if one["what"] == "refusal"}
+
+
+def test_members_of_a_raft_group_prove_themselves_while_the_broker_is_closed(tmp_path: Path) -> None:
+    """The users of its metadata are closed as well: servers alone are known then."""
+    inner = private(tmp_path / "inner.yml", "accessKey: servers\nsecretKey: inner-secret\n")
+    settings = {
+        "users": {
+            "authenticationEnabled": "true",
+            "authorizationEnabled": "true",
+            "innerClientAuthenticationCredentials": f"file:{inner}",
+        },
+        "an ACL file": {
+            "aclEnable": "true",
+            "plainAclFile": private(tmp_path / "plain_acl.yml", ACL),
+            "innerCredentialsFile": inner,
+        },
+    }
+    asked: list[Command] = []
+    row = Route(Code.PYMQ_RAFT_NODE, None, lambda command, *_: asked.append(command), PEERS)
+    for keys in settings.values():
+        gate = BrokerSecurity(load_broker_config(None, keys), ManualClock()).member_gate
+        assert gate is not None
+        for name, secret, is_taken in (
+            ("servers", "inner-secret", True),
+            ("servers", "another-secret", False),
+            ("producer", "producer-secret", False),
+            (None, None, False),
+        ):
+            asked.clear()
+            command = decode_command(signed(request(Code.PYMQ_RAFT_NODE), name, secret))
+            reply = Dispatcher([row], "broker", gate=gate).dispatch(FakePeer(), command)
+            assert bool(asked) == is_taken
+            assert is_taken or (reply is not None and reply.code == ResponseCode.NO_PERMISSION)
+    assert BrokerSecurity(load_broker_config(None, {}), ManualClock()).member_gate is None
 
 
 def test_users_of_a_broker_reach_its_slave_and_lose_their_rights_at_once(tmp_path: Path) -> None:

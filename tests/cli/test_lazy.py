@@ -13,7 +13,7 @@ from pymq.errors import EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE
 from .test_main import ALL_COMMANDS
 
 # They take name servers, and don't work through the admin client.
-OWN_CLIENTS = {"context", "bench", "filter", "pipeline", "send", "spark-export", "spark-sql", "tail"}
+OWN_CLIENTS = {"context", "bench", "filter", "pipeline", "proxy", "send", "spark-export", "spark-sql", "tail"}
 
 
 @pytest.mark.parametrize("path", ALL_COMMANDS, ids=" ".join)
@@ -74,6 +74,7 @@ CHANGE_NOTHING_THERE = {
         "bench",
         "mirror",
         "pipeline",
+        "proxy",
         "spark-sql",
     ),
     *("check", "filter", "mirror", "stats"),

@@ -145,6 +145,7 @@ WITHOUT_OUTPUT_FORMATS = {
     "pipeline check": "says one sentence; --json prints counts",
     "pipeline plan": "two tables; --json prints both",
     "pipeline run": "runs until it is stopped; --json prints the summary",
+    "proxy": "a server: --json prints its addresses",
     "spark-compact": "merges files; --json prints the summary",
     "spark-export": "writes files, and --output names their directory; --json prints the summary",
     "spark-sql": "the rows of a query, with its names",
@@ -212,10 +213,9 @@ def test_every_command_has_all_formats_and_documented_fields() -> None:
     without = set()
     for path, command in leaves(get_command(app), ""):
         option = next((one for one in command.params if one.name == "output" and "-o" in one.opts), None)
-        if option is None:
+        if option is None or not set(OutputFormat) <= set(option.type.choices):
             without.add(path)
             continue
-        assert set(OutputFormat) <= set(option.type.choices), path
         assert path in {**COMMANDS, **TRIED_ELSEWHERE}, f"{path}: docs/cli-output.md has no fields of it"
     assert without == set(WITHOUT_OUTPUT_FORMATS)
 

@@ -90,7 +90,7 @@ IDENTITY_BUGS = [
     ),
     Bug(
         "what is being made does not count",
-        Text(MadeByUsers._note, "now_ms - at_ms >= MAKING_MS and", ""),
+        Text(MadeByUsers._counts, "self._clock.monotonic_ms() - at_ms < MAKING_MS or ", ""),
         (f"{_MADE}.test_a_name_counts_while_it_is_being_made",),
     ),
     Bug(

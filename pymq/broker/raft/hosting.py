@@ -36,7 +36,7 @@ from pymq.model.hosts import pack_host
 from pymq.net.peer_client import PeerClient
 from pymq.net.server import Server
 from pymq.store.disk.fs import Files
-from pymq.wire.dispatch import Dispatcher
+from pymq.wire.dispatch import Dispatcher, Gate
 from pymq.wire.streams import Network
 
 if TYPE_CHECKING:
@@ -65,8 +65,12 @@ class RaftHosting:
         switch: RoleSwitch,
         on_serve: Callable[[], None],
         was_master: bool,
+        member_gate: Gate | None,
     ) -> None:
-        """``hosts``: node id -> its IP addresses. See :class:`RaftGroup` for ``on_serve`` and ``was_master``."""
+        """``hosts``: node id -> its IP addresses. See :class:`RaftGroup` for ``on_serve`` and ``was_master``.
+
+        ``member_gate``: proves members while the broker is closed; None on a broker that isn't secured.
+        """
         self.settings = settings
         self._clients = make_client(), make_client()
         gate = MessageGate(cluster=config.broker_cluster_name, group=settings.name, node_id=settings.self_id, rng=rng)
@@ -100,7 +104,7 @@ class RaftHosting:
             run_record=RunRecord(files, root),
         )
         routes = raft_routes(RaftHandlers(self.group, config.broker_name))
-        self.dispatcher = Dispatcher([*routes, *closed_status_routes(config, self.group)], "broker")
+        self.dispatcher = Dispatcher([*routes, *closed_status_routes(config, self.group)], "broker", gate=member_gate)
         self._jobs: JobRunner | None = None
 
     async def prepare(self) -> None:
