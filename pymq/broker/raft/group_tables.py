@@ -155,13 +155,16 @@ class GroupTables:
             saver.begin()
 
     def _keep_whole(self) -> None:
-        """Write all tables into each new segment, and once as the leader of a log whose begin is deleted."""
+        """Write all tables into each new segment, and once as a new leader behind the first one.
+
+        The leader before may have died between a new segment and its tables.
+        """
         store = self._store
         if store is None:
             return
         segment = store.physical_max_offset // self._segment_bytes
         if self._whole_segment is None:
-            self._whole_segment = segment if store.physical_min_offset == 0 else -1
+            self._whole_segment = segment if segment == 0 else -1
         if segment > self._whole_segment:
             try:
                 self.table_log.write_whole()
@@ -192,11 +195,10 @@ class GroupTables:
         store = self._store
         queue = store.queue_view(RAFT_TOPIC, QUEUE_ID) if store is not None else None
         if store is None or queue is None:
-            if self._next_offset is None:
-                self._next_offset = 0
             return
         if self._next_offset is None:
             self._next_offset = queue.max_offset - queue.count_from(self.tables.end)
+            self.table_log.is_log_cut = self.tables.end < store.physical_min_offset
         offset = self._next_offset
         while offset < queue.max_offset:
             messages, offset = _read(store, offset)

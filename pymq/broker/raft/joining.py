@@ -104,7 +104,9 @@ class SnapshotFetch:
         self._is_closed = False
 
     def begin(self) -> None:
-        """Ask for the first bytes."""
+        """Ask for the first bytes. Raises StoreError."""
+        if self.snapshot.begin:
+            self._follower.start_at(self.snapshot.begin)
         self._ask()
 
     def close(self) -> None:
@@ -163,12 +165,6 @@ class Joining:
         """Copy this snapshot from the leader at ``address``, unless one is being copied."""
         if self._fetch is not None:
             return
-        if snapshot.begin > 0:
-            self.on_problem(
-                f"this node gets no log: the group's begins at {snapshot.begin}, and its tables can't be copied "
-                "in this version"
-            )
-            return
         if follower.end > 0:
             self.discards_log = True
             return
@@ -184,7 +180,7 @@ class Joining:
             self._mark.set()
             self._fetch = fetch
             fetch.begin()
-        except OSError as error:
+        except (OSError, StoreError) as error:
             self._failed(str(error))
 
     def advance(self, driver: RaftDriver, request_sync: Callable[[], None]) -> None:

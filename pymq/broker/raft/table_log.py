@@ -47,12 +47,15 @@ class _Assembly:
         """True between the first and the last part of a change."""
         return bool(self._parts)
 
-    def take(self, part: TablePart) -> TableChange | None:
-        """Return a change once its last part is here. Raises TableRecordError for a part without the ones before."""
+    def take(self, part: TablePart, *, is_cut: bool) -> TableChange | None:
+        """Return a change once its last part is here. Raises TableRecordError for a part without the ones before.
+
+        ``is_cut``: the first parts may be of a change whose begin the log lacks. They are left out.
+        """
         if part.number == 0:
             self._parts, self._has_begun = [], True
-        elif not self._has_begun and not part.is_last:
-            return None  # the tables' end is within parts without a last one: no whole change lies across it
+        elif not self._has_begun and (is_cut or not part.is_last):
+            return None  # else the tables' end is within parts without a last one: no whole change lies across it
         elif part.number != len(self._parts) or part.change.table != self._parts[0].table:
             raise TableRecordError(f"part {part.number} of a change of {part.change.table} without the part before")
         self._parts.append(part.change)
@@ -83,6 +86,7 @@ class TableLog:
     def __init__(self, tables: Tables, write: WriteRecords) -> None:
         """``write``: see :data:`WriteRecords`. It is called for a leader alone."""
         self.tables = tables
+        self.is_log_cut = False  # the log begins behind the tables' end: retention has put its begin anywhere
         self._write = write
         self._assembly = _Assembly()
         self._pending: deque[_Pending] = deque()
@@ -108,7 +112,7 @@ class TableLog:
         assert not self._is_leading, "a leader confirms what it has planned"
         if record.end <= self.tables.end:
             return None
-        change = self._assembly.take(decode_part(record.body))
+        change = self._assembly.take(decode_part(record.body), is_cut=self.is_log_cut)
         if change is None:
             return None
         self.tables.make(change, record.end)
@@ -126,7 +130,9 @@ class TableLog:
         """Begin to lead, with all records of the log behind ``tables.end``. Raises TableRecordError."""
         assembly = _Assembly()  # what is left in it is of a change that its leader never wrote to its end
         for record in records:
-            if record.end > self.tables.end and (change := assembly.take(decode_part(record.body))) is not None:
+            if record.end <= self.tables.end:
+                continue
+            if (change := assembly.take(decode_part(record.body), is_cut=self.is_log_cut)) is not None:
                 self._pending.append(_Pending(record.end, change, None))
         self._is_leading = True
 

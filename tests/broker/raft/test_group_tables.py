@@ -17,8 +17,10 @@ from pymq.errors import StoreError
 from pymq.model import names
 from pymq.model.names import RAFT_TOPIC
 from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore, Placed
 from tests.broker.world import BORN_HOST, ROOT, World
+from tests.store.support import SMALL
 
 _TOPICS = "topics.json"
 SEGMENT_BYTES = 4 << 20  # of a world
@@ -245,6 +247,29 @@ def test_each_segment_has_all_tables_so_a_log_gives_them_from_any_begin() -> Non
     other.open(leads=False)
     other.tables.confirmed(end)
     assert other.topics() == node.topics() == {"A": 1, "C": 3}
+
+
+def test_a_replica_without_a_log_gets_one_that_has_lost_its_begin() -> None:
+    node = _leader()
+    node.propose(A=1)
+    node.tables.confirmed(node.writer.commit())
+    _fill_segment(node)
+    node.propose(A=1, B=2)
+    for _ in range(2):
+        node.tables.tick()
+    end = node.writer.commit()
+    new = Node()
+    settings = StoreSettings(**{**SMALL, "segment_size_bytes": SEGMENT_BYTES})
+    new.store = MessageStore(root="/new", files=MemoryFiles(), clock=ManualClock(), settings=settings)
+    follower = new.store.follow()
+    new.store.open()
+    new.open(leads=False)
+    new.tables.confirmed(0)  # before the first byte
+    follower.start_at(SEGMENT_BYTES)
+    follower.append(SEGMENT_BYTES, node.store.read_log(SEGMENT_BYTES, end - SEGMENT_BYTES))
+    follower.dispatch()
+    new.tables.confirmed(end)
+    assert new.topics() == {"A": 1, "B": 2} and not new.tables.problem
 
 
 def test_a_leader_of_a_log_without_its_begin_writes_all_tables_once() -> None:

@@ -45,7 +45,7 @@ class LeaderAtWire:
 class Replica:
     """A replica with an empty store that was offered the leader's log."""
 
-    def __init__(self) -> None:
+    def __init__(self, begin: int = 0) -> None:
         self.files, self.leader = MemoryFiles(), LeaderAtWire()
         self.mark = JoiningMark(self.files, ROOT)
         self.store = MessageStore(root=ROOT, files=self.files, clock=ManualClock(), settings=StoreSettings(**SMALL))
@@ -58,7 +58,7 @@ class Replica:
         node = SimpleNamespace(log=SimpleNamespace(memberships=()))
         self.driver: Any = SimpleNamespace(node=node, is_held=False, install=self._install)
         end = self.leader.store.physical_max_offset
-        self.snapshot = Snapshot(0, Position(1, end), (), ())
+        self.snapshot = Snapshot(begin, Position(1, end), (), ())
         self.offer()
 
     def offer(self) -> None:
@@ -93,6 +93,26 @@ def test_a_log_is_copied_and_installed_once_it_is_on_the_disk() -> None:
     replica.driver.is_held = False
     replica.advance()
     assert not replica.mark.is_set and not replica.joining.is_copying and not replica.problems
+
+
+def test_a_log_that_has_lost_its_begin_is_copied_from_there() -> None:
+    begin = SMALL["segment_size_bytes"]
+    replica = Replica(begin)
+    assert replica.leader.asked[0].start == begin
+    while replica.follower.end < replica.snapshot.last.end:
+        replica.leader.answer()
+    for _ in range(3):
+        replica.advance()
+    assert replica.installed == [replica.snapshot] and not replica.joining.is_copying and not replica.problems
+    store, leader = replica.store, replica.leader.store
+    assert (store.physical_min_offset, store.physical_max_offset) == (begin, leader.physical_max_offset)
+    size = leader.physical_max_offset - begin
+    assert store.read_log(begin, size) == leader.read_log(begin, size)
+
+
+def test_a_begin_within_a_segment_is_refused() -> None:
+    replica = Replica(begin=1)
+    assert replica.joining.discards_log and "segments of" in replica.problems[0]
 
 
 def test_a_copy_that_fails_begins_anew_with_an_empty_disk() -> None:

@@ -152,6 +152,22 @@ def _in_parts(**topics: bytes) -> list[bytes]:
         return encode_change(TableChange(_TOPICS, {"topicConfigTable": topics}))
 
 
+def test_a_change_that_the_log_s_begin_cuts_is_left_out() -> None:
+    log = _Log()
+    log.bodies = [*_in_parts(A=b"1", B=b"2", C=b"3"), *_in_parts(D=b"4")]
+    for begin in (1, len(log.bodies) - 2):
+        for leads in (False, True):
+            replica = _Log()
+            replica.tables.is_log_cut = True
+            if leads:
+                replica.tables.lead(log.records()[begin:])
+                replica.tables.confirm(log.records()[-1].end)
+            else:
+                for record in log.records()[begin:]:
+                    replica.tables.take(record)
+            assert replica.topics() == {"D": 4}
+
+
 def test_a_former_leader_begins_behind_its_tables() -> None:
     log = _Log()
     log.bodies = _in_parts(A=b"1", B=b"2")
