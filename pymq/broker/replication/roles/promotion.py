@@ -75,8 +75,12 @@ class RoleRequests:
     def follow(self, request: RoleRequest, sender: str) -> RoleAnswer:
         """Execute ``request`` of ``sender`` ("host:port"); a change of role follows after this turn.
 
-        Raises Refusal for an action that does not fit this role, and for an unforced one that could lose messages.
+        Raises Refusal for an action that does not fit this role, for an unforced one that could lose messages, and in a
+        Raft group, which elects its leader itself.
         """
+        if self._config.raft_enabled:
+            name = self._config.broker_name
+            raise _refusal(f"{name} is a Raft group and elects its leader: use pymq raft transfer {name} NODE")
         action = self._actions.get(request.action)
         if action is None:
             raise _refusal(f"action {request.action[:40]!r}: give one of {', '.join(self._actions)}")

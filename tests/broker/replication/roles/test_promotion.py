@@ -48,6 +48,14 @@ def test_a_fenced_master_takes_no_writes_until_it_is_resumed() -> None:
     assert not world.parts.replication.write_fence.is_on
 
 
+def test_a_raft_group_takes_no_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    monkeypatch.setattr(world.config, "raft_enabled", True)
+    for action in ("fence", "resume", "step_down", "promote", "truncate"):
+        assert "use pymq raft transfer broker-a NODE" in refused(world, action=action)
+    assert not world.parts.replication.write_fence.is_on
+
+
 @pytest.mark.parametrize("fence_ms", [-1, 0, FENCE_MS_MAX + 1])
 def test_a_write_fence_has_limits(fence_ms: int) -> None:
     world = World()
