@@ -72,6 +72,8 @@ class Replicas:
 class MajorityMode(SyncMode):
     """The rule of a Raft group's leader."""
 
+    _log_name = "Raft group"
+
     def __init__(
         self, group: GroupView, *, config: BrokerConfig, store: MessageStore, role: Role, slaves: Slaves
     ) -> None:

@@ -71,6 +71,8 @@ class SyncMode:
     Each answer uses the current settings, because ``brokerRole``, ``inSyncReplicas`` and others may change at any time.
     """
 
+    _log_name = SYNC_MASTER
+
     def __init__(self, *, config: BrokerConfig, store: MessageStore, role: Role, slaves: Slaves) -> None:
         self._config = config
         self._role = role
@@ -141,13 +143,13 @@ class SyncMode:
             if self._refused_for is not None:
                 self._refused_for = None
                 self._store.refuse_writes(None, by=_REFUSER)
-                log.info("SYNC_MASTER: sends are accepted again")
+                log.info("%s: sends are accepted again", self._log_name)
             return
         # The first text stays while its reason lasts, because the figures in it change all the time.
         if why[0] != self._refused_for:
             self._refused_for = why[0]
             self._store.refuse_writes(why[1], by=_REFUSER)
-            log.warning("SYNC_MASTER: sends are refused: %s", why[1])
+            log.warning("%s: sends are refused: %s", self._log_name, why[1])
 
     def _note_degraded(self) -> None:
         may_be = self._config.auto_in_sync_replicas or self._was_degraded
