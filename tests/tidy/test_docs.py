@@ -15,6 +15,7 @@ from pymq.filterserver.metrics import FILTER_SERVER_METRICS
 from pymq.metrics.exposition import LEFT_OUT
 from pymq.metrics.process import ProcessMetrics
 from pymq.namesrv.metrics import NAMESRV_METRICS
+from pymq.pipeline.metrics import PIPELINE_METRICS
 from pymq.proxy.metrics import PROXY_METRICS
 from pymq.wire.codes import RequestCode
 from tests.tidy.sources import ROOT
@@ -57,6 +58,7 @@ def test_every_metric_is_documented_as_it_is() -> None:
         *NAMESRV_METRICS,
         *FILTER_SERVER_METRICS,
         *PROXY_METRICS,
+        *PIPELINE_METRICS,
         *EXPORTER_METRICS,
         *MIRROR_METRICS,
         LEFT_OUT,

@@ -13,6 +13,7 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_json, print_line, print_listing, print_note
+from pymq.cli.serving_metrics import MetricsPortOption
 from pymq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pymq.pipeline.load import PipelineFile
     from pymq.pipeline.report import History
 
+METRICS_HOST = "127.0.0.1"
 app = new_app("Check, show and run pipelines: a TOML file says what to read, compute and write.")
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline's TOML file.")]
 NamesrvOverride = Annotated[
@@ -94,6 +96,7 @@ def run(
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="Write an HTML page with charts at the end.")
     ] = None,
+    metrics_port: MetricsPortOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a pipeline. Ctrl-C ends it; the next run continues at its checkpoints."""
@@ -101,15 +104,15 @@ def run(
     from pymq.pipeline.report import History, write_report
 
     file = _read(path, namesrv, master, once=once)
-    history = History()
+    name, history = file.pipeline.name, History()
     try:
-        with _opened(file) as job, watching(file.pipeline.name, history) as watch:
+        with _measured(name, history, metrics_port), _opened(file) as job, watching(name, history) as watch:
             job.run(watch)
     except KeyboardInterrupt:
         print_note("pymq: stopped: the same command continues at the checkpoints")
     finally:
         if report is not None:
-            write_report(report, file.pipeline.name, history)
+            write_report(report, name, history)
     _print_summary(file, history, as_json)
 
 
@@ -121,6 +124,26 @@ def _read(path: Path, namesrv: str | None = None, master: str | None = None, *, 
 
     given: dict[str, Any] = {"namesrv": namesrv, "master": master, "trigger": AVAILABLE_NOW if once else None}
     return file.changed({name: value for name, value in given.items() if value is not None})
+
+
+@contextmanager
+def _measured(name: str, history: History, port: int | None) -> Iterator[None]:
+    """Serves metrics while the block runs, if a port is given. Raises UsageError for one that can't be used."""
+    if port is None:
+        yield
+        return
+    from pymq.client.loop_thread import shared
+    from pymq.metrics.endpoint import MetricsEndpoint
+    from pymq.pipeline.metrics import PipelineMetrics
+
+    figures = PipelineMetrics(name, history)
+    endpoint = MetricsEndpoint(figures.collectors, figures.labels)
+    address = shared.call(endpoint.start(METRICS_HOST, port))
+    try:
+        print_note(f"pymq: metrics on http://{address}/metrics")
+        yield
+    finally:
+        shared.call(endpoint.stop())
 
 
 @contextmanager
