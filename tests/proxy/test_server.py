@@ -9,9 +9,12 @@ import pytest
 pytest.importorskip("grpc")
 
 import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from pymq.proxy.metrics import ProxyMetrics
 from pymq.proxy.protocol import messages as m
+from pymq.proxy.protocol.messages import SERVICE
 from pymq.proxy.protocol.names import ClientType, Code, MessageType, Permission
 from pymq.proxy.server import METADATA_BYTES_MAX, ProxyServer
 from pymq.testing.broker import TestBroker
@@ -134,6 +137,27 @@ def test_metadata_beyond_the_limit_fails_its_call_alone(broker: TestBroker) -> N
             await big.send("GrpcServer")
         await big.close()
         assert (await client.send("GrpcServer")).status.code == Code.OK
+
+    with_client(broker, work)
+
+
+def test_health_and_reflection_are_served(broker: TestBroker) -> None:
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        health = health_pb2_grpc.HealthStub(client.channel)
+        for name in ("", SERVICE):
+            answer = await health.Check(health_pb2.HealthCheckRequest(service=name))
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await health.Check(health_pb2.HealthCheckRequest(service="other"))
+        assert raised.value.code() is grpc.StatusCode.NOT_FOUND
+        reflection = reflection_pb2_grpc.ServerReflectionStub(client.channel)
+        questions = [
+            reflection_pb2.ServerReflectionRequest(list_services=""),
+            reflection_pb2.ServerReflectionRequest(file_containing_symbol=SERVICE),
+        ]
+        listed, file = [answer async for answer in reflection.ServerReflectionInfo(iter(questions))]
+        assert SERVICE in [service.name for service in listed.list_services_response.service]
+        assert file.file_descriptor_response.file_descriptor_proto
 
     with_client(broker, work)
 
