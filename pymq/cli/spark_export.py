@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +19,14 @@ from pymq.cli.options import (
     split_addresses,
 )
 from pymq.cli.output import Column, OutputFormat, print_json, print_line, print_listing, print_note
+from pymq.cli.spark_options import (
+    DEFAULT_DRIVER_MEMORY,
+    DEFAULT_MASTER,
+    ConfOption,
+    DriverMemoryOption,
+    MasterOption,
+    silence_spark,
+)
 from pymq.cli.store_place import (
     BrokerNameOption,
     CommitLogOption,
@@ -107,13 +113,9 @@ def spark_export(
     compact: Annotated[
         bool, typer.Option("--compact", help="Merge small Parquet files while exporting; see pymq spark-compact.")
     ] = False,
-    master: Annotated[str, typer.Option("--master", metavar="URL", help="Spark master.")] = "local[*]",
-    conf: Annotated[
-        list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
-    ] = None,
-    driver_memory: Annotated[
-        str, typer.Option("--driver-memory", metavar="SIZE", help="Heap of Spark's driver.")
-    ] = "1g",
+    master: MasterOption = DEFAULT_MASTER,
+    conf: ConfOption = None,
+    driver_memory: DriverMemoryOption = DEFAULT_DRIVER_MEMORY,
     body: Annotated[
         str, typer.Option("--body", metavar="FORM", help="Column body as bytes, utf8 (text) or json (fields); Parquet.")
     ] = "bytes",
@@ -189,12 +191,9 @@ def spark_export(
     except ModuleNotFoundError as error:
         raise UsageError(f"spark-export needs {error.name}: pip install 'pymq-toolkit[spark]'") from error
 
-    # Py4J logs connections that end, with tracebacks; the error says it in one line.
-    logging.getLogger().addHandler(logging.NullHandler())
+    silence_spark()
     from pymq.cli.spark_view import export_progress
 
-    # Spark warns about every pandas from 3 on; this package doesn't use pandas.
-    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
     with export_progress(follows=follow) as progress:
         summary = run(options, progress)
     if as_json:

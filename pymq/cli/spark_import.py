@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +17,14 @@ from pymq.cli.options import (
     split_addresses,
 )
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note
+from pymq.cli.spark_options import (
+    DEFAULT_DRIVER_MEMORY,
+    DEFAULT_MASTER,
+    ConfOption,
+    DriverMemoryOption,
+    MasterOption,
+    silence_spark,
+)
 from pymq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,13 +72,9 @@ def spark_import(
     dead_letters: Annotated[
         str, typer.Option("--dead-letters", metavar="DIR", help="For rows over the limit of a message; else it fails.")
     ] = "",
-    master: Annotated[str, typer.Option("--master", metavar="URL", help="Spark master.")] = "local[*]",
-    conf: Annotated[
-        list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
-    ] = None,
-    driver_memory: Annotated[
-        str, typer.Option("--driver-memory", metavar="SIZE", help="Heap of Spark's driver.")
-    ] = "1g",
+    master: MasterOption = DEFAULT_MASTER,
+    conf: ConfOption = None,
+    driver_memory: DriverMemoryOption = DEFAULT_DRIVER_MEMORY,
     retry_for: Annotated[
         float, typer.Option("--retry-for", metavar="SECONDS", min=0, help="Time without an answer before it fails.")
     ] = 60.0,
@@ -106,11 +108,9 @@ def spark_import(
         retry_budget_s=retry_for,
         dry_run=dry_run,
     )
-    # Py4J logs connections that end, with tracebacks; the error says it in one line.
-    logging.getLogger().addHandler(logging.NullHandler())
+    silence_spark()
     from pymq.cli.spark_view import export_progress
 
-    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
     with export_progress(follows=False) as progress:
         summary = run(options, progress)
     if not print_data(summary.to_dict(), output):

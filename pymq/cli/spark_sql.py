@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import logging
 import sys
-import warnings
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +14,14 @@ import typer
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, credentials_reference, parse_pairs, split_addresses
 from pymq.cli.output import Column, OutputFormat, print_line, print_listing, print_note
+from pymq.cli.spark_options import (
+    DEFAULT_DRIVER_MEMORY,
+    DEFAULT_MASTER,
+    ConfOption,
+    DriverMemoryOption,
+    MasterOption,
+    silence_spark,
+)
 from pymq.cli.store_place import (
     BrokerNameOption,
     CommitLogOption,
@@ -68,13 +74,9 @@ def spark_sql(
     commit_log: CommitLogOption = None,
     broker_name: BrokerNameOption = None,
     while_running: WhileRunningOption = False,
-    master: Annotated[str, typer.Option("--master", metavar="URL", help="Spark master.")] = "local[*]",
-    conf: Annotated[
-        list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
-    ] = None,
-    driver_memory: Annotated[
-        str, typer.Option("--driver-memory", metavar="SIZE", help="Heap of Spark's driver.")
-    ] = "1g",
+    master: MasterOption = DEFAULT_MASTER,
+    conf: ConfOption = None,
+    driver_memory: DriverMemoryOption = DEFAULT_DRIVER_MEMORY,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Query topics with SQL. Only the columns and messages that the query needs are read. Needs the spark extra."""
@@ -90,10 +92,7 @@ def spark_sql(
         raise UsageError(f"spark-sql needs {error.name}: pip install 'pymq-toolkit[spark]'") from error
     servers = ";".join(split_addresses(namesrv))
     tables = Tables(servers, credentials_reference.get(), place, tuple(Path(lake) for lake in lakes or ()))
-    # Py4J logs connections that end, with tracebacks; the error says it in one line.
-    logging.getLogger().addHandler(logging.NullHandler())
-    # Spark warns about every pandas from 3 on; this package doesn't use pandas.
-    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+    silence_spark()
     settings = {"spark.driver.memory": driver_memory, **parse_pairs(conf or (), "--conf")}
     with gateway.running(master, settings) as spark, Query(spark, tables, query) as found:
         if explain:

@@ -197,8 +197,7 @@ class _Import:
         options, tasks = self.options, log.plan["tasks"]
 
         def work() -> None:
-            # Spark looks for registered sinks in its thread's session only.
-            spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
+            gateway.activate(spark)
             frame = rows.of_step(step)
             types = {
                 field.name: field.dataType.simpleString()

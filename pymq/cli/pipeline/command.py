@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +12,7 @@ import typer
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_json, print_line, print_listing, print_note
 from pymq.cli.serving_metrics import MetricsPortOption
+from pymq.cli.spark_options import silence_spark
 from pymq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -153,10 +152,7 @@ def _opened(file: PipelineFile) -> Iterator[Job]:
     except ModuleNotFoundError as error:
         raise UsageError(f"pipelines need {error.name}: pip install 'pymq-toolkit[spark]'") from error
 
-    # Py4J logs connections that end, with tracebacks; the error says it in one line.
-    logging.getLogger().addHandler(logging.NullHandler())
-    # Spark warns about every pandas from 3 on; this package doesn't use pandas.
-    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+    silence_spark()
     with opened(file) as job:
         yield job
 

@@ -1,0 +1,25 @@
+"""What the commands that start Spark share: options, and silence where Spark and Py4J say what an error says anyway."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Annotated
+
+import typer
+
+DEFAULT_MASTER = "local[*]"
+DEFAULT_DRIVER_MEMORY = "1g"
+MasterOption = Annotated[str, typer.Option("--master", metavar="URL", help="Spark master.")]
+ConfOption = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
+]
+DriverMemoryOption = Annotated[str, typer.Option("--driver-memory", metavar="SIZE", help="Heap of Spark's driver.")]
+
+
+def silence_spark() -> None:
+    """Has this process print no lines of Spark's libraries beside its own. Call it before Spark starts."""
+    # Py4J logs connections that end, with tracebacks; the error says it in one line.
+    logging.getLogger().addHandler(logging.NullHandler())
+    # Spark warns about every pandas from 3 on; this package doesn't use pandas.
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
