@@ -138,9 +138,8 @@ def files(setting: Setting) -> list[Figure]:
     for name, body_bytes, target in (("128 B", BODY_BYTES, 900_000), ("1 KiB", LARGE_BODY_BYTES, 400_000)):
         directory = setting.directory / f"files-{body_bytes}"
         messages = fill_store(directory, setting.messages(body_bytes), body_bytes)
-        found = setting.spark_runs(
-            ["files", str(directory), "files", str(setting.directory), str(WARM_ROUNDS)], messages
-        )
+        lakes = setting.directory / f"lakes-{body_bytes}"
+        found = setting.spark_runs(["files", str(directory), "files", str(lakes), str(WARM_ROUNDS)], messages)
         wall_s = min(one[1] for one in found)
         figures += [
             Figure(f"export of files, {name}", messages / wall_s, "rows/s", target, True),
