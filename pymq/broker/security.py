@@ -13,7 +13,7 @@ from pymq.model.access import ResourceKind
 from pymq.security.acl_file import LOOK_PERIOD_MS
 from pymq.security.gatekeeper import Gatekeeper
 from pymq.security.guard import Guard
-from pymq.security.identities import Users
+from pymq.security.identities import Users, UserType
 from pymq.security.made_by_users import MadeByUsers
 from pymq.security.policies import Policies
 from pymq.security.security import (
@@ -24,6 +24,7 @@ from pymq.security.security import (
     server_credentials,
 )
 from pymq.security.sender_limits import SenderLimits
+from pymq.wire.codes import RequestCode
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.auth_manager import AuthManager
@@ -33,9 +34,12 @@ if TYPE_CHECKING:
     from pymq.net.client import Sign
     from pymq.net.server import FastPath
     from pymq.security.credentials import Credentials
+    from pymq.wire.command import Command
     from pymq.wire.dispatch import Dispatcher, Gate
 
 ACL_JOB = "ACL file"
+# What the client library asks name servers.
+_OF_NAME_SERVERS = (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO)
 
 
 class BrokerSecurity:
@@ -94,6 +98,28 @@ class BrokerSecurity:
             return self._gatekeeper
         servers = [] if self._server_user is None else [self._server_user]
         return Gatekeeper(Guard(Users(servers), Policies(), self._cluster))
+
+    @property
+    def gatekeeper(self) -> Gatekeeper | None:
+        """Admits senders; None when everybody may send everything."""
+        return self._gatekeeper
+
+    def open_port(self, credentials: Credentials) -> Sign | None:
+        """Return what a gRPC port of this process signs with; None when nobody checks it.
+
+        Name servers know the servers' user, and this broker ``credentials`` from now on. No other server knows them.
+        """
+        if self._gatekeeper is None:
+            return self.sign
+        self._gatekeeper.admit_port(credentials.user(UserType.NORMAL))
+
+        def sign(command: Command) -> None:
+            if command.code not in _OF_NAME_SERVERS:
+                credentials.sign(command)
+            elif self.sign is not None:
+                self.sign(command)
+
+        return sign
 
     def _made_by_users(self, parts: BrokerParts) -> MadeByUsers | None:
         """Return the limits of what users make; None without one, and on a slave, which makes nothing."""

@@ -159,7 +159,7 @@ async def _serve(config: BrokerConfig, grpc_port: int | None, as_json: bool) -> 
         async with serving_metrics(metrics_place(config, config.broker_ip1), BrokerMetrics(broker)) as metrics:
             await start_broker(broker, signals)
             try:
-                async with proxy_beside(grpc_port, config) as grpc:
+                async with proxy_beside(grpc_port, broker) as grpc:
                     begin_serving(broker.server.turns)
                     _print_ready(config, broker.address, metrics, grpc, as_json)
                     await serve_until_stopped(broker, signals)

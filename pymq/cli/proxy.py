@@ -16,9 +16,11 @@ from pymq.cli.servers import HostOption, InsecureOption, JsonOption, LogLevelOpt
 from pymq.cli.serving_metrics import MetricsPlace, MetricsPortOption, metrics_member, metrics_text, serving_metrics
 
 if TYPE_CHECKING:
-    from pymq.config import BrokerConfig
+    from pymq.broker.broker import Broker
+    from pymq.net.client import Sign
     from pymq.net.tls import ServerTls
     from pymq.proxy.server import ProxyServer
+    from pymq.security.audit import Audit
     from pymq.security.gatekeeper import Gatekeeper
     from pymq.security.security import Security
 
@@ -153,12 +155,16 @@ async def _serve(
     metrics_port: int | None,
     as_json: bool,
 ) -> None:
+    from pymq.clock import SystemClock
     from pymq.net.runtime import StopSignals
     from pymq.net.ticker import Ticker
     from pymq.proxy.metrics import ProxyMetrics
     from pymq.security.acl_file import LOOK_PERIOD_MS
+    from pymq.security.sender_limits import SenderLimits
 
     gatekeeper = security.gatekeeper if security is not None else None
+    if gatekeeper is not None:
+        gatekeeper.limits = SenderLimits(SystemClock())
     looks = Ticker(lambda: LOOK_PERIOD_MS, security.look) if security is not None else None
     with StopSignals() as signals:
         async with serving_proxy(namesrv, host, port, tls, gatekeeper) as server:
@@ -174,9 +180,18 @@ async def _serve(
 
 @asynccontextmanager
 async def serving_proxy(
-    namesrv: list[str], host: str, port: int, tls: ServerTls | None, gatekeeper: Gatekeeper | None = None
+    namesrv: list[str],
+    host: str,
+    port: int,
+    tls: ServerTls | None,
+    gatekeeper: Gatekeeper | None = None,
+    audit: Audit | None = None,
+    sign: Sign | None = None,
 ) -> AsyncIterator[ProxyServer]:
-    """Serves while the block runs; yields the server. Raises UsageError when the port is in use."""
+    """Serves while the block runs; yields the server. ``sign``: in place of the credentials of the command's options.
+
+    Raises UsageError when the port is in use.
+    """
     from pymq.cli.servers import port_problem
     from pymq.client.instance import ClientInstance
     from pymq.client.tls import tls_context
@@ -185,8 +200,10 @@ async def serving_proxy(
     from pymq.proxy.service import ProxyService
 
     instance = ClientInstance(namesrv, credentials=request_credentials.get())
+    if sign is not None:
+        instance.remoting.sign = sign
     backend = ClientBackend(instance, tls_context(None, instance.clock))
-    server = ProxyServer(ProxyService(backend, instance.clock), tls, gatekeeper)
+    server = ProxyServer(ProxyService(backend, instance.clock), tls, gatekeeper, audit)
     instance.start()
     try:
         try:
@@ -211,23 +228,25 @@ def _print_ready(address: str, namesrv: str, metrics: str, as_json: bool) -> Non
 
 
 @asynccontextmanager
-async def proxy_beside(port: int | None, config: BrokerConfig) -> AsyncIterator[str]:
+async def proxy_beside(port: int | None, broker: Broker) -> AsyncIterator[str]:
     """Serves gRPC clients in a broker's process while the block runs; yields the address, empty without a port.
 
-    Raises UsageError for a broker that checks who sends each request: ``pymq proxy`` takes users and rules.
+    The broker's users and rules, limits and audit log are those of the port.
     """
+    import secrets
+
     from pymq.cli.options import split_addresses
-    from pymq.config.security import is_secured
-    from pymq.errors import UsageError
+    from pymq.security.credentials import Credentials
 
     if port is None:
         yield ""
         return
-    if is_secured(config):
-        raise UsageError("--grpc-port is for a broker without users: run pymq proxy --auth-file FILE beside this one")
     check_library()
+    security, addresses = broker.security, split_addresses(broker.config.namesrv_addr)
+    sign = security.open_port(Credentials(f"pymq-grpc-port-{secrets.token_hex(8)}", secrets.token_hex(32)))
+    host = broker.config.bind_address
     with server_tls(is_off=False) as tls:
-        async with serving_proxy(split_addresses(config.namesrv_addr), config.bind_address, port, tls) as server:
+        async with serving_proxy(addresses, host, port, tls, security.gatekeeper, security.audit, sign) as server:
             yield server.address
 
 

@@ -192,7 +192,7 @@ async def _serve(
                 broker_config.namesrv_addr = namesrv.address
                 await start_broker(broker, signals)
                 try:
-                    async with proxy_beside(grpc_port, broker_config) as grpc:
+                    async with proxy_beside(grpc_port, broker) as grpc:
                         begin_serving(broker.server.turns)  # one is enough for the loop of both
                         _print_ready(namesrv.address, broker, metrics, grpc, as_json)
                         await serve_until_stopped(broker, signals)

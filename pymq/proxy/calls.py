@@ -18,11 +18,15 @@ VERSION = "x-mq-client-version"
 
 @dataclass(slots=True)
 class Call:
-    """One call. ``left_ms``: the time until its deadline, None for none. ``peer``: the client's "host:port"."""
+    """One call. ``left_ms``: the time until its deadline, None for none. ``peer``: the client's "host:port".
+
+    ``user`` is proven; empty where nobody checks users.
+    """
 
     metadata: Mapping[str, str] = field(default_factory=dict)
     left_ms: float | None = None
     peer: str = ""
+    user: str = ""
 
     @property
     def client_id(self) -> str:

@@ -134,9 +134,10 @@ class Clients:
         rules = await self._backend.group_rules(group) if group else GroupRules()
         answer = answer_settings(settings, rules)
         now_ms = self._clock.monotonic_ms()
-        session = Session(call.client_id, answer, call.language, call.version or "", now_ms, stream)
+        session = Session(call.client_id, answer, call.language, call.version or "", now_ms, call.user, stream)
         known = self._sessions.find(call.client_id)
         if known is not None:
+            _check_owner(known, call)
             session.joined = known.joined
         if not self._sessions.put(session):
             raise ProxyRefusal(Code.TOO_MANY_REQUESTS, f"this server has {len(self._sessions)} clients: use another")
@@ -145,8 +146,17 @@ class Clients:
 
     def _known(self, call: Call) -> Session:
         client_id = check_client_id(call.client_id)
-        session = self._sessions.touch(client_id, self._clock.monotonic_ms())
+        session = self._sessions.find(client_id)
         if session is None:
             text = f"client {client_id} has sent no settings: open a Telemetry stream first"
             raise ProxyRefusal(Code.UNRECOGNIZED_CLIENT_TYPE, text)
+        _check_owner(session, call)
+        self._sessions.touch(client_id, self._clock.monotonic_ms())
         return session
+
+
+def _check_owner(session: Session, call: Call) -> None:
+    """Raises ProxyRefusal when another user sent the settings of this client id."""
+    if session.user != call.user:
+        text = f"client {call.client_id} belongs to another user than {call.user}: take another client id"
+        raise ProxyRefusal(Code.FORBIDDEN, text)

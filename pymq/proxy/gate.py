@@ -17,8 +17,10 @@ from pymq.model.access import Action, Need, group_need, topic_need
 from pymq.proxy.calls import Call
 from pymq.proxy.protocol.names import Code
 from pymq.proxy.refusals import ProxyRefusal
+from pymq.security.audit import Audit
 from pymq.security.gatekeeper import Gatekeeper
 from pymq.security.signature import Secret
+from pymq.wire.codes import ResponseCode
 
 AUTHORIZATION = "authorization"
 DATE_TIME = "x-mq-date-time"
@@ -45,7 +47,7 @@ def _settings_needs(command: Any) -> list[Need]:
     return needs
 
 
-_NEEDS: dict[str, Callable[[Any], list[Need]]] = {
+NEEDS: dict[str, Callable[[Any], list[Need]]] = {
     "QueryRoute": lambda request: [topic_need(request.topic.name, PUB, SUB, GET)],
     "QueryAssignment": _topic_and_group,
     "Heartbeat": _group_if_named,
@@ -65,21 +67,38 @@ _NEEDS: dict[str, Callable[[Any], list[Need]]] = {
 
 
 class Gate:
-    """``gatekeeper`` None: everybody may do everything, and what a client shows is not looked at."""
+    """``gatekeeper`` None: everybody may do everything, and what a client shows is not looked at.
 
-    def __init__(self, gatekeeper: Gatekeeper | None) -> None:
+    ``audit`` hears of refusals.
+    """
+
+    def __init__(self, gatekeeper: Gatekeeper | None, audit: Audit | None = None) -> None:
         self._gatekeeper = gatekeeper
+        self._audit = audit
 
     def check(self, name: str, call: Call, request: Any) -> None:
-        """Check a call of the method ``name``. Raises ProxyRefusal: UNAUTHORIZED or FORBIDDEN."""
-        if self._gatekeeper is not None:
-            check_signed(self._gatekeeper, call, _NEEDS[name](request))
+        """Check a call of the method ``name``, and note its user.
+
+        Raises ProxyRefusal: UNAUTHORIZED, FORBIDDEN, or TOO_MANY_REQUESTS beyond a limit of the user or its address.
+        """
+        if self._gatekeeper is None:
+            return
+        needs = NEEDS[name](request)
+        shown = _SIGNED.match(call.metadata.get(AUTHORIZATION, ""))
+        user, signature = shown.groups() if shown is not None else ("", "")
+        try:
+            check_signed(self._gatekeeper, call, user, signature, needs, request.ByteSize())
+        except ProxyRefusal as error:
+            if self._audit is not None and error.code in (Code.UNAUTHORIZED, Code.FORBIDDEN):
+                self._audit.note_call(name, user, call.peer, needs, error.code, str(error))
+            raise
+        call.user = user
 
 
-def check_signed(gatekeeper: Gatekeeper, call: Call, needs: Iterable[Need]) -> None:
-    """Check who sent a call. Raises ProxyRefusal."""
-    shown = _SIGNED.match(call.metadata.get(AUTHORIZATION, ""))
-    user, signature = shown.groups() if shown is not None else ("", "")
+def check_signed(
+    gatekeeper: Gatekeeper, call: Call, user: str, signature: str, needs: Iterable[Need], size_bytes: int
+) -> None:
+    """Check who sent a call: ``user`` with ``signature`` (hexadecimal), or nobody. Raises ProxyRefusal."""
     content = call.metadata.get(DATE_TIME, "").encode()
     known = False
 
@@ -89,8 +108,10 @@ def check_signed(gatekeeper: Gatekeeper, call: Call, needs: Iterable[Need]) -> N
         return known
 
     try:
-        gatekeeper.check_signed(user, is_proven, needs, call.peer)
+        gatekeeper.check_signed(user, is_proven, needs, call.peer, size_bytes)
     except Refusal as error:
+        if error.code == ResponseCode.SYSTEM_BUSY:
+            raise ProxyRefusal(Code.TOO_MANY_REQUESTS, str(error)) from error
         raise ProxyRefusal(Code.FORBIDDEN if known else Code.UNAUTHORIZED, str(error)) from error
 
 

@@ -25,6 +25,7 @@ from pymq.proxy.protocol.messages import POOL, SERVICE
 from pymq.proxy.protocol.names import Code
 from pymq.proxy.refusals import code_of
 from pymq.proxy.service import ProxyService
+from pymq.security.audit import Audit
 from pymq.security.gatekeeper import Gatekeeper
 
 log = logging.getLogger(__name__)
@@ -44,13 +45,17 @@ class ProxyServer:
     """Serves ``service`` on one port. ``tls`` None: plain connections only."""
 
     def __init__(
-        self, service: ProxyService, tls: ServerTls | None = None, gatekeeper: Gatekeeper | None = None
+        self,
+        service: ProxyService,
+        tls: ServerTls | None = None,
+        gatekeeper: Gatekeeper | None = None,
+        audit: Audit | None = None,
     ) -> None:
-        """``gatekeeper`` None: everybody may do everything."""
+        """``gatekeeper`` None: everybody may do everything. ``audit`` hears of refusals."""
         self.service = service
         self.address = ""
         self.calls: Counter[tuple[str, int]] = Counter()  # that ended, by method and code
-        self._gate = Gate(gatekeeper)
+        self._gate = Gate(gatekeeper, audit)
         self.front = Front(tls)
         self._server: Any = None
         self._ticker = Ticker(lambda: TICK_MS, self._tick)

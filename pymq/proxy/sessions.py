@@ -20,6 +20,7 @@ class Session:
     language: str
     version: str
     seen_ms: int
+    user: str = ""  # who sent the settings; empty where nobody checks users
     stream: object | None = None  # its Telemetry stream, as long as that is open
     joined: set[str] = field(default_factory=set)  # addresses of brokers that know it as a member of its group
 

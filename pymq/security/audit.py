@@ -8,7 +8,7 @@ be written is counted, and the request goes on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -17,6 +17,7 @@ import msgspec
 
 from pymq.clock import Clock
 from pymq.errors import PymqError
+from pymq.model.access import Need
 from pymq.security.audit_file import AuditFile
 from pymq.security.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 from pymq.wire.codes import ResponseCode, request_name
@@ -36,6 +37,11 @@ NAME_LENGTH_MAX: Final = 255
 FIELDS_MAX: Final = 32
 RESOURCES_MAX: Final = 32
 MASK: Final = "***"
+FORBIDDEN: Final = 40300  # a call's status when its user is proven and may not do that
+# In the place of a request code.
+NOT_SERVED: Final = -1
+CALLS: Final = -2  # of gRPC
+_NO_REQUESTS: Final = {NOT_SERVED: "not served", CALLS: "gRPC calls"}
 _NOT_SHOWN: Final = frozenset({ACCESS_KEY, SIGNATURE, SECURITY_TOKEN})
 _SECRET_PARTS: Final = ("secret", "password", "token", "credential")
 
@@ -66,7 +72,7 @@ class Audit:
     def note(self, request: Command, peer: Peer, route: Route | None, sender: Sender | None, reply: Reply) -> None:
         """Write a line about a request and its answer."""
         what = REFUSAL if reply.code == ResponseCode.NO_PERMISSION else CHANGE
-        if not self._has_room(what, request.code if route is not None else -1):
+        if not self._has_room(what, request.code if route is not None else NOT_SERVED):
             return
         line: dict[str, Any] = {
             "what": what,
@@ -80,6 +86,22 @@ class Audit:
             "body_bytes": len(request.body),
             "result": reply.code,
             "remark": (reply.remark or "")[:TEXT_LENGTH_MAX],
+        }
+        self._write(line)
+
+    def note_call(self, method: str, user: str, peer: str, needs: Iterable[Need], code: int, text: str) -> None:
+        """Write a line about a refused call of gRPC. ``peer``: "host:port"; ``code`` and ``text`` are its status."""
+        if not self._has_room(REFUSAL, CALLS):
+            return
+        line: dict[str, Any] = {
+            "what": REFUSAL,
+            "call": method,
+            "user": user[:NAME_LENGTH_MAX],
+            "proven": code == FORBIDDEN,
+            "from": peer,
+            "resources": _shown_resources(needs),
+            "result": code,
+            "remark": text[:TEXT_LENGTH_MAX],
         }
         self._write(line)
 
@@ -105,7 +127,7 @@ class Audit:
             self._tell_omitted(what, code, kind)
             kind = None
         if kind is None:
-            kind = self._kinds[what, code] = _Kind(request_name(code) if code >= 0 else "not served", now_ms)
+            kind = self._kinds[what, code] = _Kind(_NO_REQUESTS.get(code) or request_name(code), now_ms)
         if kind.line_count >= LINES_MAX[what]:
             kind.omitted_count += 1
             self.omitted_count += 1
@@ -127,7 +149,7 @@ class Audit:
             needs = route.access.needs(request, header, self._cluster)
         except PymqError:
             return []
-        return list(dict.fromkeys(str(need.resource)[: 2 * NAME_LENGTH_MAX] for need in needs))[:RESOURCES_MAX]
+        return _shown_resources(needs)
 
     def _write(self, line: dict[str, Any]) -> None:
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
@@ -141,6 +163,10 @@ class Audit:
             if not self._is_failing:
                 log.error("the audit log can't be written (%s: %s): its lines are lost", self._file.path, error)
             self._is_failing = True
+
+
+def _shown_resources(needs: Iterable[Need]) -> list[str]:
+    return list(dict.fromkeys(str(need.resource)[: 2 * NAME_LENGTH_MAX] for need in needs))[:RESOURCES_MAX]
 
 
 def shown_fields(ext: Mapping[str, str]) -> dict[str, str]:

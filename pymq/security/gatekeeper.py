@@ -11,8 +11,9 @@ from pymq.model.sized_cache import SizedCache
 from pymq.security.addresses import Address, parse_address
 from pymq.security.certificate_users import CertificateUsers
 from pymq.security.guard import Guard
-from pymq.security.identities import Identity, Users
+from pymq.security.identities import Identity, User, Users
 from pymq.security.made_by_users import MadeByUsers
+from pymq.security.policies import PORT_POLICY
 from pymq.security.sender_limits import SenderLimits
 from pymq.security.signature import ACCESS_KEY, Secret, signed_fields
 from pymq.wire.access import Access
@@ -60,6 +61,7 @@ class Gatekeeper:
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
+        self._port_user: User | None = None
         self.refused_count = 0  # requests whose sender is not proven
         self.limits: SenderLimits | None = None
         self.made: MadeByUsers | None = None  # None: users may make as many topics and groups as the broker takes
@@ -76,15 +78,25 @@ class Gatekeeper:
 
     def replace(self, guard: Guard) -> None:
         """Decides with other users and policies from now on."""
-        self.guard = guard
+        self.guard = guard if self._port_user is None else guard.with_user(self._port_user, PORT_POLICY)
         for listener in self._on_change:
             listener()
+
+    def admit_port(self, user: User) -> None:
+        """Know the user with which a gRPC port of this process passes its clients' calls on, now and after changes.
+
+        It has no limits: its clients have them. Raises Refusal for a name that is there.
+        """
+        self._port_user = user
+        self.guard = self.guard.with_user(user, PORT_POLICY)
 
     def admit(self, request: Command, peer: Peer) -> Admitted:
         """Return the sender of a request. Raises Refusal: NO_PERMISSION, or SYSTEM_BUSY beyond a limit."""
         limits = self.limits
+        if self._port_user is not None and request.ext.get(ACCESS_KEY) == self._port_user.name:
+            return self.prove(request, peer)
         if limits is not None:
-            limits.check_address(self._addresses[peer.address], request)
+            limits.check_address(self._addresses[peer.address], len(request.body))
         try:
             admitted = self.prove(request, peer)
         except Refusal:
@@ -93,7 +105,7 @@ class Gatekeeper:
                 limits.failed_proofs.note(self._addresses[peer.address])
             raise
         if limits is not None and limits.is_on:
-            limits.check_user(admitted.identity, request, peer)
+            limits.check_user(admitted.identity, len(request.body), peer)
         return admitted
 
     def prove(self, request: Command, peer: Peer) -> Admitted:
@@ -104,15 +116,17 @@ class Gatekeeper:
         return Admitted(guard, guard.identify(request, address, self.certificate_user(peer)), address, self)
 
     def check_signed(
-        self, name: str, is_proven: Callable[[Secret], bool], needs: Iterable[Need], peer_address: str
+        self, name: str, is_proven: Callable[[Secret], bool], needs: Iterable[Need], peer_address: str, size_bytes: int
     ) -> None:
-        """Check a call of another protocol than RocketMQ's remoting. Raises Refusal.
+        """Check a call of another protocol than RocketMQ's remoting. Raises Refusal, as :meth:`admit` and Admitted.
 
         ``name`` is the user's, ``is_proven`` compares a secret with what the call shows, ``peer_address``: "host:port".
         """
         guard, address, limits = self.guard, self._addresses[peer_address], self.limits
-        if limits is not None and limits.failed_proofs.has_blocked:
-            limits.failed_proofs.check(address)
+        if limits is not None:
+            limits.check_address(address, size_bytes)
+            if limits.failed_proofs.has_blocked:
+                limits.failed_proofs.check(address)
         try:
             identity = guard.users.authenticate(_fields(guard.users, name, is_proven), b"", VERSION_5_3_3, address)
         except Refusal:
@@ -120,6 +134,8 @@ class Gatekeeper:
             if limits is not None and name:
                 limits.failed_proofs.note(address)
             raise
+        if limits is not None and limits.is_on:
+            limits.check_user(identity, size_bytes, None)
         guard.check_needs(identity, needs, address)
 
     def certificate_user(self, peer: Peer) -> str:

@@ -8,8 +8,8 @@ from typing import Final
 from pymq.errors import Refusal
 from pymq.model.access import Action, Need, topic_need
 from pymq.security.addresses import Address
-from pymq.security.identities import Identity, Users
-from pymq.security.policies import Policies, is_peer
+from pymq.security.identities import Identity, User, Users
+from pymq.security.policies import Policies, Policy, is_peer
 from pymq.wire.access import Access
 from pymq.wire.codes import ResponseCode, request_name
 from pymq.wire.command import Command
@@ -28,6 +28,11 @@ class Guard:
         self.policies = policies
         self._cluster = cluster
         self._allowed: set[Decision] = set()
+
+    def with_user(self, user: User, policy: Policy) -> Guard:
+        """Return a guard that knows one user more. Raises Refusal for a name that is there."""
+        users = Users([*self.users, user], self.users.trusted_from)
+        return Guard(users, self.policies.with_policy(user.name, policy), self._cluster)
 
     def identify(self, request: Command, address: Address, certificate_user: str = "") -> Identity:
         """Return the sender of ``request``, whose named fields are as they arrived. Raises Refusal(NO_PERMISSION).

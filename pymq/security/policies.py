@@ -164,6 +164,18 @@ INNER_POLICY: Final = Policy(
     )
 )
 
+# What a broker's own gRPC port does at brokers. It has checked its clients before.
+PORT_POLICY: Final = Policy(
+    custom=(
+        Entry(
+            ResourcePattern(ResourceKind.TOPIC, Match.ANY),
+            frozenset({Action.PUB, Action.SUB, Action.GET}),
+            Effect.ALLOW,
+        ),
+        Entry(ResourcePattern(ResourceKind.GROUP, Match.ANY), frozenset({Action.SUB, Action.GET}), Effect.ALLOW),
+    )
+)
+
 
 class Step(NamedTuple):
     """One line of an explanation: an entry of a level, and why it does not apply (None: it applies)."""

@@ -12,7 +12,6 @@ from pymq.errors import Refusal
 from pymq.security.addresses import Address
 from pymq.security.identities import Identity, UserType
 from pymq.wire.codes import ResponseCode
-from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer
 
 # So many requests of one address that name a user and are not proven, within a window, block the address for a while.
@@ -129,25 +128,27 @@ class SenderLimits:
             or settings.user_connection_count_max
         )
 
-    def check_address(self, address: Address, request: Command) -> None:
+    def check_address(self, address: Address, size_bytes: int) -> None:
         """Raises Refusal(SYSTEM_BUSY) when ``address`` sends more than it may."""
         settings = self._settings
         if settings is not None and (rate := settings.address_requests_per_second_max):
             self._take(self._addresses, _key(address), 1, rate, f"address {address}", "addressRequestsPerSecondMax")
         if settings is not None and (rate := settings.address_bytes_per_second_max):
-            size, who = len(request.body), f"address {address}"
-            self._take(self._address_bytes, _key(address), size, rate, who, "addressBytesPerSecondMax")
+            who = f"address {address}"
+            self._take(self._address_bytes, _key(address), size_bytes, rate, who, "addressBytesPerSecondMax")
 
-    def check_user(self, identity: Identity, request: Command, peer: Peer) -> None:
-        """Raises Refusal(SYSTEM_BUSY) when the proven sender asks for more than its user may."""
+    def check_user(self, identity: Identity, size_bytes: int, peer: Peer | None) -> None:
+        """``peer`` None: a call of gRPC, whose connections are not counted.
+
+        Raises Refusal(SYSTEM_BUSY) when the proven sender asks for more than its user may."""
         settings, user = self._settings, identity.user
         if settings is None or user is None or user.kind is UserType.INNER:
             return
         if rate := settings.user_requests_per_second_max:
             self._take(self._requests, user.name, 1, rate, f"user {user.name}", "userRequestsPerSecondMax")
         if rate := settings.user_bytes_per_second_max:
-            self._take(self._bytes, user.name, len(request.body), rate, f"user {user.name}", "userBytesPerSecondMax")
-        if limit := settings.user_connection_count_max:
+            self._take(self._bytes, user.name, size_bytes, rate, f"user {user.name}", "userBytesPerSecondMax")
+        if peer is not None and (limit := settings.user_connection_count_max):
             self._check_connections(user.name, peer, limit)
 
     def _take(self, buckets: Buckets, key: object, units: int, rate: int, who: str, setting: str) -> None:

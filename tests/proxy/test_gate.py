@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from pathlib import Path
 
 import pytest
@@ -18,8 +16,8 @@ from pymq.proxy.protocol.names import Code
 from pymq.proxy.refusals import ProxyRefusal
 from pymq.security.acl_file import AclFile
 from pymq.security.gatekeeper import Gatekeeper
+from tests.proxy.signing import TIME, signed_metadata
 
-TIME = "20260101T000000Z"
 ACL = """
 globalWhiteRemoteAddresses:
   - 10.9.9.9
@@ -46,9 +44,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Gate:
 
 
 def signed(user: str, secret: str, *, content: str = TIME, peer: str = "10.0.0.1:5000") -> Call:
-    signature = hmac.new(secret.encode(), content.encode(), hashlib.sha1).hexdigest().upper()
-    text = f"MQv2-HMAC-SHA1 Credential={user}, SignedHeaders=x-mq-date-time, Signature={signature}"
-    return Call({"authorization": text, "x-mq-date-time": TIME}, None, peer)
+    return Call(signed_metadata(user, secret, content), None, peer)
 
 
 def code(gate: Gate, name: str, call: Call, request: object) -> int:
