@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -147,6 +146,7 @@ def spark_export(
     chosen = parse_plugin(plugin, expression, via)
     if sql is not None:
         check_sql(sql)
+    from pymq.spark.directories import local_directory
     from pymq.spark.options import ExportOptions
 
     options = ExportOptions(
@@ -156,7 +156,7 @@ def spark_export(
         topics=tuple(topics or ()),
         start=start,
         end=end,
-        output=None if dry_run and output is None else Path(output or _new_directory()),
+        output=None if dry_run and output is None else local_directory("output", output or _new_directory()),
         format=file_format,
         writer=writer,
         columns=_words(columns),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -84,6 +83,7 @@ def spark_import(
 ) -> None:
     """Send the rows of Parquet, JSON, CSV or other files to topics. Needs the spark extra."""
     try:
+        from pymq.spark.directories import local_directory
         from pymq.spark.imports import ImportOptions, run
     except ModuleNotFoundError as error:
         raise UsageError(f"spark-import needs {error.name}: pip install 'pymq-toolkit[spark]'") from error
@@ -100,7 +100,7 @@ def spark_import(
         keep_queues=keep_queues,
         rate_per_s=rate,
         rows_per_step=rows_per_step,
-        state=Path(state) if state is not None else None,
+        state=local_directory("state directory", state) if state is not None else None,
         dead_letters=dead_letters,
         master=master,
         conf=parse_pairs(conf or (), "--conf"),

@@ -87,18 +87,24 @@ def spark_sql(
     place = store_place(store, commit_log, broker_name, while_running=while_running)
     try:
         from pymq.spark import gateway
+        from pymq.spark.masters import check_driver_memory, check_master
         from pymq.spark.queries import Query, Tables
+        from pymq.spark.shipping import prepare_executors
     except ModuleNotFoundError as error:
         raise UsageError(f"spark-sql needs {error.name}: pip install 'pymq-toolkit[spark]'") from error
     servers = ";".join(split_addresses(namesrv))
     tables = Tables(servers, credentials_reference.get(), place, tuple(Path(lake) for lake in lakes or ()))
     silence_spark()
     settings = {"spark.driver.memory": driver_memory, **parse_pairs(conf or (), "--conf")}
-    with gateway.running(master, settings) as spark, Query(spark, tables, query) as found:
-        if explain:
-            show_plan(found)
-        else:
-            show_rows(found.run(), output, target)
+    check_master(master)
+    check_driver_memory(settings["spark.driver.memory"])
+    with gateway.running(master, settings) as spark:
+        prepare_executors(spark)
+        with Query(spark, tables, query) as found:
+            if explain:
+                show_plan(found)
+            else:
+                show_rows(found.run(), output, target)
 
 
 def show_plan(query: Query) -> None:

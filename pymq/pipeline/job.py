@@ -20,6 +20,8 @@ from pymq.spark import gateway
 from pymq.spark.error_texts import LAST_LINE
 from pymq.spark.failures import translated
 from pymq.spark.interruptible import run_interruptibly
+from pymq.spark.masters import check_master
+from pymq.spark.shipping import prepare_executors
 from pymq.spark.stream_offsets import from_json, row_count
 
 if TYPE_CHECKING:
@@ -45,11 +47,15 @@ Watcher = Callable[[Batch], None]
 
 @contextmanager
 def opened(file: PipelineFile) -> Iterator[Job]:
-    """Starts Spark, analyzes the pipeline and yields it. Raises PipelineFileError, SparkStartError."""
+    """Starts Spark, analyzes the pipeline and yields it.
+
+    Raises PipelineFileError, UnreachableError, SparkStartError.
+    """
     pipeline = file.pipeline
+    check_master(pipeline.master)
     conf = {name: _option(value) for name, value in pipeline.spark.items()}
     with gateway.running(pipeline.master, {"spark.app.name": pipeline.name, **conf}) as spark:
-        gateway.wait_for_executors(spark)
+        prepare_executors(spark)
         yield Job(file, spark)
 
 

@@ -29,7 +29,7 @@ from pymq.spark.positions import parse_position
 from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
 from pymq.spark.schema import check_columns
 from pymq.spark.selection import checked
-from pymq.spark.shipping import ship_package
+from pymq.spark.shipping import prepare_executors
 from pymq.spark.sources_of_rows import in_reading_order, open_view, reader_of
 from pymq.spark.topics import TopicChoice
 
@@ -394,8 +394,7 @@ class _Session:
 
         with translated():
             spark = gateway.session(self._export.options.master, conf)
-            ship_package(spark)
-            gateway.wait_for_executors(spark)
+            prepare_executors(spark)
         return spark
 
     def __exit__(self, *_: object) -> None:

@@ -181,12 +181,11 @@ class _Import:
 
     def _start(self, conf: dict[str, str]) -> SparkSession:
         from pymq.spark.failures import translated
-        from pymq.spark.shipping import ship_package
+        from pymq.spark.shipping import prepare_executors
 
         with translated():
             spark = gateway.session(self.options.master, conf)
-            ship_package(spark)
-            gateway.wait_for_executors(spark)
+            prepare_executors(spark)
         return spark
 
     def _write_step(self, spark: SparkSession, rows: InputRows, log: ImportLog, step: Step) -> None:

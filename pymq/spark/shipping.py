@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pymq
+from pymq.spark import gateway
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +24,15 @@ if TYPE_CHECKING:
 PACKAGES = ("client", "filter", "model", "net", "offline", "security", "spark", "store", "wire")
 
 _shipped: set[str] = set()
+
+
+def prepare_executors(spark: SparkSession) -> None:
+    """Ships the package, and returns once the cluster has given an executor; at once in local mode.
+
+    Raises SparkStartError.
+    """
+    ship_package(spark)
+    gateway.wait_for_executors(spark)
 
 
 def ship_package(spark: SparkSession) -> None:
