@@ -32,6 +32,10 @@ log = logging.getLogger(__name__)
 
 INBOUND_BYTES_MAX = 130 * 1024 * 1024
 METADATA_BYTES_MAX = 64 * 1024
+# Calls that the event loop has not taken yet. Beyond the first number the gRPC library cancels some of the next ones by
+# chance, beyond the second all. Its own numbers, 1000 and 3000, are fewer than the receives of many consumers.
+UNTAKEN_CALLS_SOFT_MAX = 20_000
+UNTAKEN_CALLS_MAX = 40_000
 IDLE_MS_MAX = 120_000  # a connection without calls is closed then
 PING_INTERVAL_MS_MIN = 10_000
 TICK_MS = 1_000
@@ -197,6 +201,8 @@ _OPTIONS = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_metadata_size", METADATA_BYTES_MAX),
     ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
+    ("grpc.server.max_pending_requests", UNTAKEN_CALLS_SOFT_MAX),
+    ("grpc.server.max_pending_requests_hard_limit", UNTAKEN_CALLS_MAX),
     ("grpc.max_connection_idle_ms", IDLE_MS_MAX),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", PING_INTERVAL_MS_MIN),

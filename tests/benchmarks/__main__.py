@@ -33,6 +33,7 @@ from tests.benchmarks.client_cases import CLIENT_CASES
 from tests.benchmarks.control import BenchError
 from tests.benchmarks.filter_servers import CASE as FILTER_SERVER_CASE
 from tests.benchmarks.filter_servers import filter_server
+from tests.benchmarks.grpc_cases import GRPC_CASES, make_grpc_server
 from tests.benchmarks.name_server import FULL_LOAD, NAME_SERVER_CASE, QUICK_LOAD, measure_name_server
 from tests.benchmarks.pairs import ApachePair, PyMQPair
 from tests.benchmarks.replicas import REPLICA_CASES, REPLICA_SYNC_CASES, PairBench, PairCase
@@ -54,6 +55,7 @@ ALL_CASES = [
     START_CASE, *CASES, *CLIENT_CASES, *TURN_CASES, *TABLE_CASES, *SYNC_CASES, *TLS_CASES, APPEND_CASE, FOLLOW_CASE,
     QUEUES_CASE, *SCALE_CASES,
     *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES, FILTER_SERVER_CASE, NAME_SERVER_CASE, *SPARK_CASES,
+    *GRPC_CASES,
 ]  # fmt: skip
 
 
@@ -133,6 +135,8 @@ class Run:
             self._name_server_case()
         if set(self._names) & set(SYNC_CASES):
             self._load_cases("sync", SYNC_CASES, SYNC_SETTINGS)
+        if set(self._names) & set(GRPC_CASES):
+            self._load_cases("grpc", GRPC_CASES, {})
         if set(self._names) & set(TLS_CASES):
             server = certificates().server
             paths = {"tls.server.certPath": str(server.cert_path), "tls.server.keyPath": str(server.key_path)}
@@ -269,7 +273,12 @@ class Run:
         benches: list[Bench] = []
         try:
             for kind in self._kinds():
-                server = self._make(kind, self._directory / f"{prefix}-{kind.split()[0].lower()}", settings)
+                place = self._directory / f"{prefix}-{kind.split()[0].lower()}"
+                server = (
+                    make_grpc_server(kind, place, self._options.heap, self._command)
+                    if cases is GRPC_CASES
+                    else self._make(kind, place, settings)
+                )
                 benches.append(Bench(server, self._sizes))
                 server.start()
             for name in [name for name in cases if name in self._names]:

@@ -107,10 +107,10 @@ class ApacheBroker:
         Raises:
             BenchError: one of them ended, or the broker did not register within 90 s.
         """
-        self._classpath = f"{jars()}/*"
+        self._classpath = self._class_path()
         home = self._directory / "home"
         (home / "conf").mkdir(parents=True)
-        for role in ("namesrv", "broker"):
+        for role in ("namesrv", "broker", "proxy"):
             log = self._directory / f"{role}.log"
             (home / "conf" / f"rmq.{role}.logback.xml").write_text(_LOGBACK.format(log=log))
         begin = time.monotonic()
@@ -128,6 +128,9 @@ class ApacheBroker:
                 raise BenchError(f"Apache RocketMQ did not register within {START_DEADLINE_S:.0f} s")
             time.sleep(0.02)
         self.ready_s = time.monotonic() - begin
+
+    def _class_path(self) -> str:
+        return f"{jars()}/*"
 
     @property
     def store_directory(self) -> Path:

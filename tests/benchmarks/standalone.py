@@ -61,7 +61,10 @@ class PyMQBroker:
         if not line:
             self._process.wait()
             raise BenchError(f"pymq standalone did not become ready: {self.last_words()}")
-        ready = json.loads(line)
+        self.take_ready(json.loads(line))
+
+    def take_ready(self, ready: dict[str, str]) -> None:
+        """Notes the addresses that the ready line names."""
         self.namesrv, self.broker, self.metrics = ready["namesrv"], ready["broker"], ready.get("metrics", "")
 
     def last_words(self) -> str:
