@@ -45,10 +45,11 @@ def ask_votes(core: Core, *, is_transfer: bool) -> Ballot:
     return Ballot(core.me)
 
 
-def answer_pre_vote(core: Core, request: PreVoteRequest, *, hears_leader: bool) -> None:
-    """Say whether this node would vote for the sender in the term after its own."""
+def answer_pre_vote(core: Core, request: PreVoteRequest, *, hears_leader: bool) -> bool:
+    """Say whether this node would vote for the sender in the term after its own. Returns what it said."""
     would = request.term >= core.term and not hears_leader and is_up_to_date(core, request.last)
     core.outbox.append(PreVoteAnswer(core.me, request.sender, core.term, request.term, would))
+    return would
 
 
 def answer_vote(core: Core, request: VoteRequest) -> bool:

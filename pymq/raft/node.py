@@ -36,6 +36,7 @@ from pymq.raft.messages import (
 )
 from pymq.raft.state import Membership, RaftState, Replica
 
+LOST_TICKS = 3  # after a hint that the leader is gone, followers wait for 1 to so many ticks, drawn as time-outs are
 _OF_A_LEADER = (AppendRequest, Heartbeat, SnapshotOffer)
 
 
@@ -52,7 +53,7 @@ class RaftNode:
         self._following = Following(self._core)
         self._leader: Leader | None = None
         self._ballot = Ballot(state.replica)
-        self._elapsed_ticks = 0
+        self._elapsed_ticks = self._timeout_ticks = 0
         self.role = Role.FOLLOWER
         self._draw_timeout()
 
@@ -108,8 +109,23 @@ class RaftNode:
                 self._follow(None)
             return
         self._elapsed_ticks += 1
-        if self._elapsed_ticks >= self._timeout_ticks and core.may_campaign:
+        if self._elapsed_ticks < self._timeout_ticks:
+            return
+        if core.may_campaign:
             self._ask_pre_votes()
+        elif self.role is not Role.FOLLOWER:
+            self._follow(None)  # it was removed in the middle of an election
+
+    def lost(self, node_id: str) -> None:
+        """Take a hint that no process is at this node any more. If it led this term, it counts as silent from now on.
+
+        The hint may be wrong: it shortens a wait and nothing else. A pre-vote asks a majority as ever.
+        """
+        leader = self._following.leader
+        if self._core.truncate_to is None and leader is not None and leader.node_id == node_id:
+            self._elapsed_ticks = max(self._elapsed_ticks, ELECTION_TICKS)
+            wait_ticks = self._elapsed_ticks + self._rng.randrange(1, LOST_TICKS + 1)
+            self._timeout_ticks = min(self._timeout_ticks, wait_ticks)
 
     def step(self, message: Message) -> None:
         """Take a message of another node."""
@@ -260,7 +276,8 @@ class RaftNode:
             case AppendRequest() | Heartbeat() | SnapshotOffer():
                 self._on_leader(message)
             case PreVoteRequest():
-                election.answer_pre_vote(self._core, message, hears_leader=self._hears_leader())
+                if election.answer_pre_vote(self._core, message, hears_leader=self._hears_leader()):
+                    self._let_go_first(message)
             case PreVoteAnswer():
                 if self.role is Role.PRE_CANDIDATE and message.asked_term == self.term:
                     self._count(message.sender, is_granted=message.is_granted)
@@ -315,6 +332,13 @@ class RaftNode:
         """Begin to wait anew, for a time that other nodes hardly draw, too (§5.2)."""
         self._elapsed_ticks = 0
         self._timeout_ticks = self._rng.randrange(ELECTION_TICKS, 2 * ELECTION_TICKS)
+
+    def _let_go_first(self, request: PreVoteRequest) -> None:
+        """Leave who was granted a pre-vote the time to win: two candidates at once would split the votes."""
+        core = self._core
+        if self.role is Role.PRE_CANDIDATE and (request.last, request.sender) > (core.log.last, core.me):
+            self._follow(None)
+        self._timeout_ticks = max(self._timeout_ticks, self._elapsed_ticks + LOST_TICKS)
 
     def _ask_pre_votes(self) -> None:
         self._follow(None)

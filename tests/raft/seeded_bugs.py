@@ -86,6 +86,26 @@ BUGS = [
         ("test_rules.test_who_hears_a_leader_votes_for_nobody_else",),
     ),
     Bug(
+        "a hint that the leader is gone skips the pre-vote",
+        Text(RaftNode.lost, "self._timeout_ticks = min(self._timeout_ticks, wait_ticks)", "self._ask_votes()"),
+        ("test_rules.test_a_follower_whose_leader_is_gone_asks_for_pre_votes_soon",),
+    ),
+    Bug(
+        "two pre-candidates split the votes",
+        Text(RaftNode._let_go_first, "(request.last, request.sender) > (core.log.last, core.me)", "False"),
+        ("test_rules.test_of_two_pre_candidates_one_steps_back",),
+    ),
+    Bug(
+        "a hint about any node counts as one about the leader",
+        Text(RaftNode.lost, " and leader.node_id == node_id", ""),
+        ("test_rules.test_a_hint_about_another_node_says_nothing_about_the_leader",),
+    ),
+    Bug(
+        "all followers act on a hint at the same tick",
+        Text(RaftNode.lost, "self._rng.randrange(1, LOST_TICKS + 1)", "1"),
+        ("test_rules.test_followers_of_a_leader_that_is_gone_wait_for_different_times",),
+    ),
+    Bug(
         "all nodes wait equally long",
         Seam(RaftNode._draw_timeout, _draws_the_least),
         ("test_rules.test_nodes_wait_for_different_times",),

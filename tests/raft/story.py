@@ -51,8 +51,9 @@ class Story:
                 "transfer",
                 "read",
                 "release",
+                "hint",
             ),
-            (30, 5, 5, 6, 6, 6, 9, 2, 7, 3, 8, 3),
+            (30, 5, 5, 6, 6, 6, 9, 2, 7, 3, 8, 3, 4),
         )[0]
         match action:
             case "propose":
@@ -86,6 +87,8 @@ class Story:
                 leader.transfer(rng.choice(world.names))
             case "read" if node.is_up and not node.is_paused:
                 node.read()
+            case "hint" if node.is_up and not node.is_paused:
+                node.raft.lost(rng.choice(world.names))  # right or wrong
             case "release" if node.is_up and not node.is_paused:
                 node.release()
 

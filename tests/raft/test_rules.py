@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -23,7 +24,7 @@ from pymq.raft.messages import (
     VoteAnswer,
     VoteRequest,
 )
-from pymq.raft.node import RaftNode
+from pymq.raft.node import LOST_TICKS, RaftNode
 from pymq.raft.reads import READS_MAX
 from pymq.raft.state import Epoch, Kind, MembershipEntry, Position
 from tests.raft.bench import (
@@ -322,3 +323,92 @@ def test_a_snapshot_replaces_an_older_log_alone() -> None:
 
 def test_a_restart_behind_deleted_segments_counts_them_as_confirmed() -> None:
     assert node_of(state_of(), begin=8).confirm_offset == 8
+
+
+def test_a_follower_whose_leader_is_gone_asks_for_pre_votes_soon() -> None:
+    raft = follower(state_of())
+    raft.ready()
+    raft.lost("n1")
+    assert raft.ready().messages == ()
+    tick(raft, 1)
+    assert (raft.term, role(raft)) == (5, Role.PRE_CANDIDATE)
+    assert {type(message) for message in raft.ready().messages} == {PreVoteRequest}
+
+
+def test_followers_of_a_leader_that_is_gone_wait_for_different_times() -> None:
+    waits = set()
+    for seed in range(50):
+        raft = RaftNode(state_of(), 0, 10, NODES, random.Random(seed))
+        raft.step(Heartbeat(N1, N0, 5, 0, 1))
+        raft.lost("n1")
+        count = 0
+        while role(raft) is Role.FOLLOWER:
+            tick(raft, 1)
+            count += 1
+        waits.add(count)
+    assert waits == set(range(1, LOST_TICKS + 1))
+
+
+def test_a_hint_about_another_node_says_nothing_about_the_leader() -> None:
+    raft = follower(state_of())
+    raft.lost("n2")
+    tick(raft, LOST_TICKS)
+    assert role(raft) is Role.FOLLOWER
+    assert sent(raft, PreVoteRequest(N2, N0, 5, FAR)) == (PreVoteAnswer(N0, N2, 5, 5, False),)
+
+
+def test_who_knows_that_the_leader_is_gone_grants_a_pre_vote() -> None:
+    raft = follower(state_of())
+    raft.lost("n1")
+    assert sent(raft, PreVoteRequest(N2, N0, 5, FAR)) == (PreVoteAnswer(N0, N2, 5, 5, True),)
+
+
+def test_a_leader_that_is_heard_after_the_hint_stays() -> None:
+    raft = follower(state_of())
+    raft.lost("n1")
+    raft.step(Heartbeat(N1, N0, 5, 0, 2))
+    tick(raft, ELECTION_TICKS - 1)
+    assert role(raft) is Role.FOLLOWER
+
+
+def test_a_leader_takes_no_hint() -> None:
+    raft = current_leader()
+    raft.lost("n0")
+    assert role(raft) is Role.LEADER
+
+
+def test_who_was_removed_in_an_election_is_a_follower() -> None:
+    raft = node_of(state_of())
+    tick(raft, ELECTION_TICKS)
+    assert role(raft) is Role.PRE_CANDIDATE
+    raft.log.memberships = (MembershipEntry(0, THREE.without(N0)),)
+    tick(raft, ELECTION_TICKS)
+    assert role(raft) is Role.FOLLOWER
+
+
+def test_of_two_pre_candidates_one_steps_back() -> None:
+    def asked_by(other: PreVoteRequest) -> tuple[Role, bool]:
+        raft = node_of(state_of())
+        tick(raft, ELECTION_TICKS)
+        (answer,) = sent(raft, other)
+        assert isinstance(answer, PreVoteAnswer)
+        return role(raft), answer.is_granted
+
+    same = node_of(state_of()).log.last
+    assert asked_by(PreVoteRequest(N1, N0, 1, same)) == (Role.FOLLOWER, True)
+    assert asked_by(PreVoteRequest(N1, N0, 1, NOWHERE)) == (Role.PRE_CANDIDATE, False)
+    lower = RaftNode(replace(state_of(), replica=N1), 0, 10, NODES, random.Random(1))
+    tick(lower, 2 * ELECTION_TICKS)
+    assert role(lower) is Role.PRE_CANDIDATE
+    lower.step(PreVoteRequest(N0, N1, 1, same))
+    assert role(lower) is Role.PRE_CANDIDATE
+
+
+def test_who_grants_a_pre_vote_waits_before_it_asks_itself() -> None:
+    raft = follower(state_of())
+    raft.lost("n1")
+    raft.step(PreVoteRequest(N2, N0, 5, FAR))
+    tick(raft, LOST_TICKS - 1)
+    assert role(raft) is Role.FOLLOWER
+    tick(raft, 1)
+    assert role(raft) is Role.PRE_CANDIDATE

@@ -157,6 +157,12 @@ class RaftDriver:
                 self.node.tick()
                 self._drive()
 
+    def lost(self, node_id: str) -> None:
+        """Take a hint that no process is at a node any more."""
+        if self._goes_on():
+            self.node.lost(node_id)
+            self._drive()
+
     def take(self, message: Message) -> None:
         """Take a message that came through the gate."""
         if not isinstance(message, AppendRequest) or not message.pieces:

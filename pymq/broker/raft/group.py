@@ -22,6 +22,7 @@ from pymq.broker.raft.gate import MessageGate, Refused
 from pymq.broker.raft.group_epochs import group_history
 from pymq.broker.raft.group_status import follower_states, what_it_is
 from pymq.broker.raft.group_tables import GroupTables
+from pymq.broker.raft.inbox import Inbox
 from pymq.broker.raft.incoming import check_bytes
 from pymq.broker.raft.joining import Joining
 from pymq.broker.raft.leader_watch import LeaderWatch
@@ -48,7 +49,6 @@ from pymq.wire.bodies_replication import SlaveState
 
 log = logging.getLogger(__name__)
 
-INBOX_COUNT_MAX = 1024  # messages of one turn; beyond, they are dropped and come again
 DISPATCH_BYTES_MAX = 4 << 20  # of a follower's log in one turn
 
 
@@ -103,8 +103,8 @@ class RaftGroup:
         self._on_serve = on_serve
         self._was_master = was_master
         self._founders = founders(self.node_report)
-        self._inbox: list[Message | Part] = []
-        self._is_tick_due = False
+        self._inbox = Inbox()
+        self._is_tick_due = self._has_begun_term = self._is_serving = False
         self._parts: OpenParts | None = None
         self._follower: Follower | None = None
         self._commit: Callable[[], None] = lambda: None
@@ -112,13 +112,13 @@ class RaftGroup:
         self._opened_term: int | None = None  # for which the parts are a leader's
         self._asked_term: int | None = None  # for which the next parts are to be
         self._opened_end = 0
-        self._has_begun_term = self._is_serving = False
         self._truncate_to: int | None = None
         self._problems = RecentProblems(clock)
         self._start_history = EpochHistory()
         self._joining, self._run_record = joining, run_record
         joining.on_problem = self._note_problem
         self._when_deposed: Callable[[], None] = lambda: None
+        peers.on_gone = self._inbox.gone.append
         peers.next_part = lambda to: self.driver.next_part(to) if self.driver is not None else None
 
     # -- what it is --------------------------------------------------------------------------------------------------
@@ -267,13 +267,13 @@ class RaftGroup:
             self._note_problem(taken.text)
             return
         self.peers.note_heard(taken.sender.node_id)
-        if len(self._inbox) >= INBOX_COUNT_MAX or self.driver is None:
+        if self.driver is None:
             return
         if data is None:
-            self._inbox.append(taken)
+            self._inbox.add(taken)
         elif isinstance(taken, AppendRequest):
             check_bytes(taken, data)
-            self._inbox.append(Part(taken, bytes(data)))
+            self._inbox.add(Part(taken, bytes(data)))
 
     def tick(self) -> None:
         """Have the driver look at the clock, at the end of this turn. Call it every TICK_MS."""
@@ -286,9 +286,11 @@ class RaftGroup:
         if driver is None:
             return
         self._note_log()
-        inbox, self._inbox = self._inbox, []
-        for message in inbox:
+        for message in self._inbox.take():
             self._take(driver, message)
+        for node in self._inbox.take_gone():
+            self.watch.on_gone(node)
+            driver.lost(node)
         if self._is_tick_due:
             self._is_tick_due = False
             self._tick(driver)
@@ -446,7 +448,9 @@ class RaftGroup:
         heard = [
             (replica.node_id in self.settings.preferred, progress.match_end, replica.node_id)
             for replica, progress in leadership.progress.items()
-            if replica in voters and progress.silent_ticks < ELECTION_TICKS // 2
+            if replica in voters
+            and progress.silent_ticks < ELECTION_TICKS // 2
+            and not self.peers.is_gone(replica.node_id)
         ]
         return max(heard)[2] if heard else ""
 

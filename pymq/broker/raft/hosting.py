@@ -91,7 +91,7 @@ class RaftHosting:
             clock=clock,
             rng=rng,
             gate=gate,
-            peers=Peers(settings, gate, clock, *self._clients),
+            peers=self._peers(gate, clock),
             founders=lambda own: Founders(settings, network=network, clock=clock, own_report=own),
             state_file=RaftStateFile(files, root, rng),
             tables=self._make_tables(),
@@ -106,6 +106,12 @@ class RaftHosting:
         routes = raft_routes(RaftHandlers(self.group, config.broker_name))
         self.dispatcher = Dispatcher([*routes, *closed_status_routes(config, self.group)], "broker", gate=member_gate)
         self._jobs: JobRunner | None = None
+
+    def _peers(self, gate: MessageGate, clock: Clock) -> Peers:
+        messages, log_bytes = self._clients
+        peers = Peers(self.settings, gate, clock, messages, log_bytes)
+        messages.on_lost, messages.on_refused = peers.reopen, peers.note_refused
+        return peers
 
     async def prepare(self) -> None:
         """Discard a log that was being copied when the last run ended. The store must not be open. Raises OSError."""

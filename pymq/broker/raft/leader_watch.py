@@ -41,6 +41,7 @@ class LeaderWatch:
         self._elected_term = 0
         self._heard_ms = clock.monotonic_ms()  # when a leader was heard last
         self._lost = ""  # why this node looked for another leader
+        self._gone = ""  # a node whose address refused a connection since a leader was heard
         self._transfer_to = ""  # the node that the last leader handed over to
         self._seen: tuple[int, Role, Replica | None, Replica | None] = (0, Role.FOLLOWER, None, None)
 
@@ -49,10 +50,16 @@ class LeaderWatch:
         if isinstance(message, AppendRequest | Heartbeat | SnapshotOffer):
             if message.sender == self._leader:
                 self._heard_ms = self._clock.monotonic_ms()
+                self._gone = ""
         elif isinstance(message, VoteRequest) and message.is_transfer:
             self._transfer_to = message.sender.node_id
         elif isinstance(message, TimeoutNow):
             self._transfer_to = message.to.node_id
+
+    def on_gone(self, node: str) -> None:
+        """Note that the address of ``node`` refused a connection."""
+        if self._leader is not None and self._leader.node_id == node:
+            self._gone = node
 
     def look(self, node: RaftNode) -> None:
         """Compare the node with how it was. It costs next to nothing when nothing has changed."""
@@ -65,7 +72,8 @@ class LeaderWatch:
         if target is not None:
             self._transfer_to = target.node_id
         if node.role is Role.PRE_CANDIDATE and self._role is Role.FOLLOWER and self._leader is not None:
-            self._lost = f"{self._leader.node_id} was not heard for {self._silence_ms()} ms"
+            what = "nobody listens at its address, and it" if self._gone else "it"
+            self._lost = f"{self._leader.node_id}: {what} was not heard for {self._silence_ms()} ms"
         if node.leader is not None and (node.leader, node.term) != (self._leader, self._leader_term):
             self._note(node.term, node.leader, self._why_new(node))
         elif self._role is Role.LEADER and node.leader is None:
@@ -112,4 +120,4 @@ class LeaderWatch:
         self._leader, self._leader_term = leader, term
         self._heard_ms = self._clock.monotonic_ms()
         if leader is not None:
-            self._lost = self._transfer_to = ""
+            self._lost = self._gone = self._transfer_to = ""

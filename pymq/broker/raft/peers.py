@@ -46,7 +46,9 @@ class Peers:
         self._heard_ms = dict.fromkeys(self._addresses, now_ms)
         self._tried_ms = dict.fromkeys(self._addresses, now_ms)
         self._waiting: dict[Replica, None] = {}  # who has log bytes to get
+        self._gone: set[str] = set()  # nodes whose port refused a connection since they were heard last
         self.next_part: Callable[[Replica], Part | None] = lambda to: None
+        self.on_gone: Callable[[str], None] = lambda node: None
 
     def address_of(self, node: str) -> str:
         """Return where a node takes requests; empty for one that is not among the peers."""
@@ -75,6 +77,22 @@ class Peers:
         """Note that a message of this node came."""
         if node in self._heard_ms:
             self._heard_ms[node] = self._clock.monotonic_ms()
+            self._gone.discard(node)
+
+    def reopen(self, address: str) -> None:
+        """Open a connection for messages at once, where one ended: if it is refused, nobody is there any more."""
+        self._messages.has_room(address)
+
+    def note_refused(self, address: str) -> None:
+        """Note that nobody listens at a node's address. ``on_gone(node)`` is called once, until it is heard again."""
+        for node, its_address in self._addresses.items():
+            if its_address == address and node not in self._gone:
+                self._gone.add(node)
+                self.on_gone(node)
+
+    def is_gone(self, node: str) -> bool:
+        """Return True when nobody listened at the node's address since it was heard last."""
+        return node in self._gone
 
     def silent_ms(self, node: str) -> int:
         """Return for how long nothing came from a node."""

@@ -10,7 +10,7 @@ from pymq.broker.metadata.table_saver import run_inline
 from pymq.broker.raft.broker_log import BrokerLog
 from pymq.broker.raft.founders import Founders
 from pymq.broker.raft.gate import MessageGate, Refused
-from pymq.broker.raft.group import DISPATCH_BYTES_MAX, INBOX_COUNT_MAX, RaftGroup
+from pymq.broker.raft.group import DISPATCH_BYTES_MAX, RaftGroup
 from pymq.broker.raft.group_status import IN_SYNC_LAG_BYTES_MAX, follower_states
 from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.joining import Joining, JoiningMark
@@ -24,7 +24,6 @@ from pymq.broker.replication.roles.role import Role
 from pymq.clock import ManualClock
 from pymq.config import BrokerConfig
 from pymq.raft.core import ELECTION_TICKS
-from pymq.raft.messages import TimeoutNow
 from pymq.raft.state import Replica
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.settings import StoreSettings
@@ -121,13 +120,43 @@ def test_connections_to_a_silent_peer_are_opened_anew() -> None:
     assert wire.dropped == ["10.0.0.2:1"] * 2
 
 
-def test_messages_beyond_the_limit_of_a_turn_are_dropped() -> None:
+def test_a_node_whose_port_refuses_is_gone_until_it_is_heard() -> None:
+    peers, _ = make_peers(ManualClock())
+    gone: list[str] = []
+    peers.on_gone = gone.append
+    for _ in range(2):
+        peers.note_refused("10.0.0.2:1")
+    assert gone == ["n1"] and peers.is_gone("n1") and not peers.is_gone("n2")
+    peers.note_heard("n1")
+    assert not peers.is_gone("n1")
+    peers.note_refused("10.0.0.2:1")
+    assert gone == ["n1", "n1"]
+
+
+def test_a_hint_waits_for_the_end_of_the_turn() -> None:
     group = make_group()
-    for _ in range(INBOX_COUNT_MAX + 1):
-        group._admit(TimeoutNow(THEM, US, 1), None)
-    assert len(group._inbox) == INBOX_COUNT_MAX
+    hints: list[str] = []
+    group.node.lost = hints.append  # type: ignore[method-assign, assignment]
+    group.peers.note_refused("10.0.0.2:1")
+    assert hints == []
     group.end_turn()
-    assert group._inbox == []
+    group.end_turn()
+    assert hints == ["n1"]
+
+
+def test_who_is_gone_gets_no_leadership() -> None:
+    group = make_group()
+    progress = SimpleNamespace(match_end=5, silent_ticks=0)
+    voters = {US, THEM, Replica("n2", "c")}
+    leadership = SimpleNamespace(progress={THEM: progress, Replica("n2", "c"): progress})
+    group.driver = SimpleNamespace(  # type: ignore[assignment]
+        node=SimpleNamespace(leadership=leadership, membership=SimpleNamespace(voters=voters))
+    )
+    assert group.best_successor() == "n2"
+    group.peers.note_refused("10.0.0.3:1")
+    assert group.best_successor() == "n1"
+    group.peers.note_refused("10.0.0.2:1")
+    assert group.best_successor() == ""
 
 
 def test_a_node_names_its_newest_problems() -> None:

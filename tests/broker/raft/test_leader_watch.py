@@ -52,14 +52,23 @@ def info(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
 
+def test_a_leader_that_is_gone_is_named_so() -> None:
+    seen = Watched(follower(state_of()))
+    seen.take(Heartbeat(N1, N0, 5, 0, 2))
+    seen.watch.on_gone("n2")
+    seen.watch.on_gone("n1")
+    seen.elect()
+    assert seen.why == "n1: nobody listens at its address, and it was not heard for 500 ms"
+
+
 def test_a_silent_leader_is_named_with_the_time(caplog: pytest.LogCaptureFixture) -> None:
     seen = Watched(follower(state_of()))
     seen.take(Heartbeat(N1, N0, 5, 0, 2))
     seen.elect()
-    assert seen.why == "n1 was not heard for 500 ms"
+    assert seen.why == "n1: it was not heard for 500 ms"
     assert (seen.watch.election_count, seen.watch.change_count) == (1, 2)
     assert caplog.messages[-1] == (
-        "Raft group shard-a: n0 leads from term 6 on (before: n1 led term 5): n1 was not heard for 500 ms"
+        "Raft group shard-a: n0 leads from term 6 on (before: n1 led term 5): n1: it was not heard for 500 ms"
     )
     assert caplog.records[-1].levelno == logging.WARNING
     count = len(caplog.messages)
