@@ -65,6 +65,9 @@ def spark_sql(
         list[str] | None,
         typer.Option("--lake", metavar="DIR", help="Output of spark-export: its topics are tables; repeatable."),
     ] = None,
+    archive: Annotated[
+        str | None, typer.Option("--archive", metavar="DIR", help="Output of spark-export: older messages of topics.")
+    ] = None,
     output: Annotated[QueryOutput, typer.Option("--output", "-o", help="Output format.")] = QueryOutput.table,
     target: Annotated[
         str | None, typer.Option("--out", metavar="FILE", help="Write to this file; required for parquet.")
@@ -93,7 +96,13 @@ def spark_sql(
     except ModuleNotFoundError as error:
         raise UsageError(f"spark-sql needs {error.name}: pip install 'pymq-toolkit[spark]'") from error
     servers = ";".join(split_addresses(namesrv))
-    tables = Tables(servers, credentials_reference.get(), place, tuple(Path(lake) for lake in lakes or ()))
+    tables = Tables(
+        servers,
+        credentials_reference.get(),
+        place,
+        tuple(Path(lake) for lake in lakes or ()),
+        archive=str(Path(archive).expanduser().absolute()) if archive else "",
+    )
     silence_spark()
     settings = {"spark.driver.memory": driver_memory, **parse_pairs(conf or (), "--conf")}
     check_master(master)

@@ -126,7 +126,7 @@ def _write_range(part: QueueRange, job: WriteJob, attempt: str) -> dict[str, Any
     finally:
         writer.abandon()
         sender.close()
-    fields = {name: value for name, value in part.to_dict().items() if name != "addresses"}
+    fields = {name: value for name, value in part.to_dict().items() if name in _RANGE_FIELDS}
     result = {
         **fields,
         "rows": reader.rows,

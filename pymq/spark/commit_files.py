@@ -87,6 +87,22 @@ class CommitFiles:
             (self._folder / f"{number}.json").unlink()
 
 
+def read_entries(folder: Path) -> list[Entry]:
+    """Returns the commits in a folder that an export may be writing to, without changing it."""
+    while True:
+        numbers = [int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit()]
+        folded = folder / FOLDED
+        entries = [json.loads(folded.read_text())] if folded.exists() else []
+        first = entries[0]["number"] if entries else -1
+        try:
+            single = [
+                json.loads((folder / f"{number}.json").read_text()) for number in sorted(numbers) if number > first
+            ]
+        except FileNotFoundError:  # folded meanwhile
+            continue
+        return entries + single
+
+
 def write_durably(path: Path, value: Entry, indent: int | None = 1) -> None:
     """Writes a JSON file that is there as a whole or not at all, also after a crash of the machine."""
     temporary = path.with_suffix(".tmp")

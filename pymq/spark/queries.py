@@ -48,6 +48,8 @@ class Tables:
     place: StorePlace | None = None
     lakes: tuple[Path, ...] = ()
     on_data_loss: DataLoss = "fail"
+    archive: str = ""
+    """A lake with the older messages of the topics, see :mod:`pymq.spark.history`."""
 
 
 class TableUse(NamedTuple):
@@ -204,7 +206,12 @@ class Query:
 
     @property
     def _settings(self) -> ReadSettings:
-        return ReadSettings(credentials=self._tables.credentials, store=self._tables.place, retry_budget_s=0)
+        return ReadSettings(
+            credentials=self._tables.credentials,
+            store=self._tables.place,
+            retry_budget_s=0,
+            archive=self._tables.archive,
+        )
 
     def _lake_topics(self, lake: Path) -> list[str]:
         if not (lake / FOLDER).is_dir():
@@ -223,6 +230,8 @@ class Query:
         tables = self._tables
         options = {"topics": topic.name, "columns": ",".join(columns), "pushFilters": "true"}
         options["onDataLoss"] = tables.on_data_loss
+        if tables.archive:
+            options["archive"] = tables.archive
         if tables.place is not None:
             options |= tables.place.options()
         else:
@@ -266,6 +275,8 @@ class Query:
         if not is_found or _depends_on_places(self._sql):
             needed = topic.columns
         source = f"store {self._tables.place.directory}" if self._tables.place else f"cluster {self._tables.namesrv}"
+        if self._tables.archive:
+            source = f"archive {self._tables.archive}, then {source}"
         return TableUse(topic.name, source, needed, tuple(dict.fromkeys(terms)))
 
 

@@ -35,6 +35,12 @@ class QueueRange:
     from_offset: int
     to_offset: int
     addresses: tuple[str, ...]
+    is_archived: bool = False
+    """Whether the range is read from the lake of :attr:`ReadSettings.archive`."""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.topic, self.broker_name, self.queue_id
 
     @property
     def count(self) -> int:
@@ -91,6 +97,8 @@ class ReadSettings:
     """Messages with the id and body of one among so many rows before them are left out; 0 leaves none out."""
     store: StorePlace | None = None
     """The directory to read instead of brokers."""
+    archive: str = ""
+    """The lake that has the older messages of the topics; empty: none."""
 
     def __post_init__(self) -> None:
         for name in (

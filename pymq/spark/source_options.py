@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from pymq.errors import UsageError
@@ -44,6 +45,7 @@ OPTIONS = (
     SourceOption("commitLog", only_batches=True),
     SourceOption("brokerName", only_batches=True),
     SourceOption("whileRunning", only_batches=True),
+    SourceOption("archive", only_batches=True),
     SourceOption("topics", ("topic", "subscribe")),
     SourceOption("path", is_internal=True),
     SourceOption("subscribePattern"),
@@ -119,6 +121,8 @@ class SourceOptions(NamedOptions):
             if option.only_batches and option.name in self._values:
                 pushes = option.name == "pushFilters"
                 reason = "Spark pushes no filters down to streams" if pushes else "a stream goes on"
+                if option.name == "archive":
+                    reason = "a stream begins at a broker; read the history by a batch"
                 if option.name in STORE_OPTIONS:
                     reason = "a stream needs a broker"
                 raise UsageError(f"option {option.name} is for spark.read: {reason}")
@@ -136,6 +140,14 @@ class SourceOptions(NamedOptions):
         return StorePlace(
             self.text("store"), self.text("commitLog"), self.text("brokerName"), self._flag("whileRunning")
         )
+
+    def archive(self) -> str:
+        """Returns the lake that holds the older messages; empty for none."""
+        directory = self.text("archive")
+        for name in ("filter", "dropDuplicates") if directory else ():
+            if self.text(name, "false") != "false":
+                raise UsageError(f"options archive and {name} exclude each other: a lake has no records to run it on")
+        return str(Path(directory).expanduser().absolute()) if directory else ""
 
     def topics(self) -> TopicChoice:
         """Returns which topics and queues to read."""
@@ -189,6 +201,7 @@ class SourceOptions(NamedOptions):
             inflation_ratio_max=self.number("inflateRatio", INFLATION_RATIO_MAX),
             duplicate_window_rows=self._duplicate_window_rows(),
             store=self.store(),
+            archive=self.archive(),
         )
 
     def partition_sizes(self) -> PartitionSizes:

@@ -1,13 +1,16 @@
-"""Chooses where rows come from: brokers, or a store directory."""
+"""Chooses where rows come from: brokers, a store directory, or a lake before one of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 
 from pymq.spark.cluster import ClusterView, RemoteCluster
+from pymq.spark.history import HistoryView
+from pymq.spark.lake_reader import LakeReader
 from pymq.spark.ranges import QueueRange, ReadSettings
 from pymq.spark.reader import RangeReader
 from pymq.spark.store_reader import StoreReader
@@ -34,6 +37,8 @@ class RowReader(Protocol):
 
 def reader_of(part: QueueRange, settings: ReadSettings) -> RowReader:
     """Returns a reader of the range."""
+    if part.is_archived:
+        return LakeReader(part, settings)
     return RangeReader(part, settings) if settings.store is None else StoreReader(part, settings)
 
 
@@ -42,13 +47,24 @@ def open_reader(part: QueueRange, settings: ReadSettings) -> RowReader | Unrepea
     return UnrepeatedReader(part, settings, reader_of) if settings.duplicate_window_rows else reader_of(part, settings)
 
 
-def open_view(namesrv: str, settings: ReadSettings) -> RemoteCluster | StoreView:
+def open_view(namesrv: str, settings: ReadSettings) -> RemoteCluster | StoreView | HistoryView:
     """Returns the planner's view, for a ``with`` block. Raises what the view's class does."""
+    if settings.archive:
+        view = _open_stored(namesrv, settings)
+        try:
+            return HistoryView(view, Path(settings.archive), settings.on_data_loss)
+        except BaseException:
+            view.__exit__()
+            raise
+    return _open_stored(namesrv, settings)
+
+
+def _open_stored(namesrv: str, settings: ReadSettings) -> RemoteCluster | StoreView:
     if settings.store is not None:
         return StoreView(settings.store, settings.on_data_loss)
     return RemoteCluster(namesrv, credentials=settings.credentials, retry_budget_s=settings.retry_budget_s)
 
 
 def in_reading_order(view: ClusterView, ranges: list[QueueRange]) -> list[QueueRange]:
-    """Returns the ranges as they are best read: those of a store in pieces of its log."""
-    return view.split(ranges) if isinstance(view, StoreView) else ranges
+    """Returns the ranges as they are best read: those of a store in pieces of its log, a lake's first."""
+    return view.split(ranges) if isinstance(view, StoreView | HistoryView) else ranges
