@@ -1,4 +1,4 @@
-"""A slice of scripts/kill-files: reads of a directory that is written, and of copies after kills."""
+"""A slice of scripts/kill-streams --mode files: reads of a directory that is written, and of copies after kills."""
 
 from __future__ import annotations
 

@@ -11,7 +11,9 @@ from contextlib import ExitStack, suppress
 from itertools import product
 from pathlib import Path
 
+from tests.spark.kills import files
 from tests.spark.kills.attack import CLUSTER_KINDS, KINDS, Attack, Rows, faults
+from tests.spark.kills.imports import IMPORT_KINDS, ImportAttack
 from tests.spark.standalone import StandaloneSpark, full_java
 
 
@@ -20,9 +22,9 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="scripts/kill-streams", description=__doc__)
     made.add_argument(
         "--mode",
-        choices=tuple(KINDS),
+        choices=(*KINDS, *OTHER_MODES),
         default=None,
-        help="a stream to files or to a topic, or an export that follows (all)",
+        help="what runs meanwhile: a stream, a pipeline, an export, an import, or reads of a store (all)",
     )
     made.add_argument("--kind", action="append", default=None, help="what to attack; repeatable (all)")
     made.add_argument("--cluster", action="store_true", help="on a standalone cluster of two workers: two more kinds")
@@ -38,9 +40,16 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     seed = int(time.time()) if options.seed is None else options.seed
     failed = False
-    for mode in [options.mode] if options.mode else list(KINDS):
+    for mode in [options.mode] if options.mode else [*KINDS, *OTHER_MODES]:
         home = Path(tempfile.mkdtemp(prefix="pymq-kill-streams-")) / mode
         print(f"{mode}, seed {seed}, in {home}", flush=True)
+        if mode in OTHER_MODES:
+            wrong = OTHER_MODES[mode](home, seed, options)
+            print(f"  {wrong or 'each once, and in order'}", flush=True)
+            failed = failed or bool(wrong)
+            if not wrong:
+                shutil.rmtree(home.parent)
+            continue
         rows = attacked(mode, home, seed, options)
         found = faults(rows)
         counts = f"{len(rows.stored)} messages stored, {len(rows.answered)} answered, {len(rows.read)} rows read"
@@ -49,6 +58,24 @@ def main(arguments: list[str] | None = None) -> int:
         if not found:
             shutil.rmtree(home.parent)
     return 1 if failed else 0
+
+
+def attacked_import(home: Path, seed: int, options: argparse.Namespace) -> str:
+    """Attack imports; return the first fault, or an empty text."""
+    kinds = [kind for kind in IMPORT_KINDS if options.kind is None or kind in options.kind]
+    attack = ImportAttack(home, seed)
+    try:
+        return attack.run(kinds, options.points, time.monotonic() + options.minutes * 60)
+    finally:
+        attack.close()
+
+
+def attacked_files(home: Path, seed: int, options: argparse.Namespace) -> str:
+    """Kill a writer of a store directory that is read; return the first fault, or an empty text."""
+    return files.attack(home, seed, options.points)
+
+
+OTHER_MODES = {"import": attacked_import, "files": attacked_files}
 
 
 def attacked(mode: str, home: Path, seed: int, options: argparse.Namespace) -> Rows:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from tests.interop.support.replicas import REPOSITORY
 from tests.spark.kills.cluster import Pair, Producer, Row, copied_rows, queue_ends, stored_rows
-from tests.spark.kills.driver import copy_of
+from tests.spark.kills.driver import PIPELINE_TABLE, copy_of
 from tests.spark.standalone import StandaloneSpark
 
 TOPIC = "killed-streams"
@@ -27,7 +27,8 @@ WAIT_MAX_S = 2.0
 AWAY_S = 30.0
 LOCAL = "local[2]"
 _BOTH = ("driver", "jvm", "worker", "broker", "failover", "expand", "retention", "away")
-KINDS = {"stream": _BOTH, "write": ("driver", "jvm", "worker", "broker"), "follow": (*_BOTH, "moves")}
+_COPIES = ("driver", "jvm", "worker", "broker")
+KINDS = {"stream": _BOTH, "write": _COPIES, "pipeline": _COPIES, "follow": (*_BOTH, "moves")}
 # What only a standalone cluster has: an executor's JVM, and a worker with its executor.
 CLUSTER_KINDS = ("executor", "node")
 
@@ -108,7 +109,7 @@ class Attack:
 
         Of a topic that a stream writes, those that a reader without repetitions sees.
         """
-        if self.mode == "write":
+        if self.mode in ("write", "pipeline"):
             return copied_rows(self._pair.namesrv.address, copy_of(TOPIC))
         out = self.home / "out"
         files = committed_files(out) if self.mode == "stream" else [str(path) for path in out.rglob("*.parquet")]
@@ -135,7 +136,8 @@ class Attack:
         return self._driver.wait(DEADLINE_S)
 
     def _progress(self) -> int:
-        folder = self.home / ("out/_pymq/commits" if self.mode == "follow" else "checkpoint/commits")
+        places = {"follow": "out/_pymq/commits", "pipeline": f"checkpoint/{PIPELINE_TABLE}/commits"}
+        folder = self.home / places.get(self.mode, "checkpoint/commits")
         names = [path.stem for path in folder.glob("*") if path.stem.isdigit()] if folder.is_dir() else []
         return max(map(int, names), default=-1)
 

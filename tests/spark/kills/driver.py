@@ -1,8 +1,8 @@
-"""The process under attack: a stream to files or to a topic, or a following export, until a file appears; then it reads
-the rest.
+"""The process under attack: a stream to files or to a topic, a pipeline, or a following export, until a file appears;
+then it reads the rest.
 
-Usage: ``python -m tests.spark.kills.driver stream|write|follow NAMESRV TOPIC HOME MASTER [COMMITS]``. With COMMITS it
-kills itself in that commit, between the commit and the moves of its files.
+Usage: ``python -m tests.spark.kills.driver MODE NAMESRV TOPIC HOME MASTER [COMMITS]``, with stream, write, pipeline or
+follow as the MODE. With COMMITS it kills itself in that commit, between the commit and the moves of its files.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from pymq.errors import PymqError
+from pymq.pipeline.job import Job
+from pymq.pipeline.load import PipelineFile
 from pymq.spark import export, gateway
 from pymq.spark.commits import ExportDirectory
 from pymq.spark.options import ExportOptions, NoProgress
@@ -25,6 +28,23 @@ from tests.spark.standalone import CONF
 COLUMNS = ("queueId", "queueOffset", "msgId")
 ROWS_OF_A_BATCH = 20_000
 ROWS_OF_THE_LAST_BATCHES = 1_000_000
+PIPELINE_TABLE = "rows"
+PIPELINE = """\
+name = "killed"
+namesrv = "{namesrv}"
+checkpoint = "{home}/checkpoint"
+trigger = "{trigger}"
+[[source]]
+name = "events"
+topic = "{topic}"
+options = {{ maxOffsetsPerTrigger = {rows_max}, columns = "queueId,queueOffset,msgId" }}
+[[step]]
+name = "{table}"
+sql = "SELECT to_json(struct(queueId, queueOffset, msgId)) AS body FROM events"
+[[sink]]
+from = "{table}"
+topic = "{copy}"
+"""
 # The log of a following export is folded every few commits, so that attacks meet it.
 COMMITS_MAX = 4
 
@@ -85,6 +105,44 @@ def to_files(spark: Any, namesrv: str, topic: str, home: Path, rows_max: int, **
     return sink.trigger(**trigger).start(str(home / "out"))
 
 
+def pipeline(namesrv: str, topic: str, home: Path, master: str) -> None:
+    """Run a pipeline that copies to a topic, again after each failure, until Ctrl-C ends it; then read the rest."""
+
+    def job(spark: Any, trigger: str, rows_max: int) -> Job:
+        names = {"namesrv": namesrv, "topic": topic, "home": home, "copy": copy_of(topic), "table": PIPELINE_TABLE}
+        text = PIPELINE.format(**names, trigger=trigger, rows_max=rows_max)
+        return Job(PipelineFile(Path("killed.toml"), text), spark)
+
+    with session(master) as spark:
+        while not (home / "stop").exists():
+            try:
+                with suppress(KeyboardInterrupt), interrupted_at_stop(home):
+                    job(spark, "0 seconds", ROWS_OF_A_BATCH).run(lambda _: None)
+            except Exception as error:  # a killed worker ends the pipeline; the test looks only at the rows
+                print(f"the pipeline failed: {str(error)[:300]}", file=sys.stderr, flush=True)
+                if gateway.death() is not None:
+                    raise
+        job(spark, "available-now", ROWS_OF_THE_LAST_BATCHES).run(lambda _: None)
+
+
+@contextmanager
+def interrupted_at_stop(home: Path) -> Iterator[None]:
+    """Interrupt the block, as Ctrl-C does, when the process is to stop."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.2):
+            if (home / "stop").exists():
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
 class UntilStop(NoProgress):
     """Interrupts a following export when it is to stop."""
 
@@ -137,4 +195,6 @@ if __name__ == "__main__":
     kind, address, name, directory, spark_master, *commits = sys.argv[1:]
     if commits:
         die_in_commit(int(commits[0]))
-    {"stream": stream, "write": write, "follow": follow}[kind](address, name, Path(directory), spark_master)
+    {"stream": stream, "write": write, "pipeline": pipeline, "follow": follow}[kind](
+        address, name, Path(directory), spark_master
+    )

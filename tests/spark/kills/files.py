@@ -1,16 +1,14 @@
 """Reads a store directory while a process writes it, and copies of it after SIGKILL; every message must be there once.
 
-``scripts/kill-files --points N`` runs it. No Spark is needed: its tasks read with the same StoreReader.
+``scripts/kill-streams --mode files`` runs it. No Spark is needed: its tasks read with the same StoreReader.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from pymq.clock import SystemClock
@@ -97,22 +95,6 @@ def attack(home: Path, seed: int, points: int) -> str:
     return ""
 
 
-def main() -> int:
-    """Runs the attack; 0 when every message was there once. A failed run keeps its directory."""
-    options = argparse.ArgumentParser(prog="scripts/kill-files", description=__doc__)
-    options.add_argument("--points", type=int, default=20, help="kills (20)")
-    options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--write", nargs=3, help=argparse.SUPPRESS)
-    given = options.parse_args()
-    if given.write:
-        write(Path(given.write[0]), int(given.write[1]), given.write[2])
-    home = Path(tempfile.mkdtemp(prefix="pymq-kill-files-"))
-    wrong = attack(home, given.seed, given.points)
-    print(f"{given.points} kills, seed {given.seed}: {wrong or 'each message once'}{f', in {home}' if wrong else ''}")
-    if not wrong:
-        shutil.rmtree(home)
-    return bool(wrong)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    _, _, store_directory, first_number, given_seed = sys.argv
+    write(Path(store_directory), int(first_number), given_seed)
