@@ -10,6 +10,7 @@ from pymq.client.subscription import Subscription
 from pymq.model.message import MessageQueue, SendResult
 from pymq.model.record import StoredMessage
 from pymq.model.route import TopicRoute
+from pymq.net.client import OnRequest
 from pymq.proxy.receipts import Handle
 from pymq.proxy.sessions import Session
 from pymq.proxy.settings import GroupRules
@@ -102,6 +103,10 @@ class Backend(Protocol):
 
     def join(self, session: Session) -> None:
         """Let brokers know a member of a consumer group; call it again every BEAT_MS."""
+        ...
+
+    def hear_operators(self, on_request: OnRequest) -> None:
+        """Have ``on_request`` answer what operators ask members through their brokers."""
         ...
 
     def leave(self, session: Session) -> None:

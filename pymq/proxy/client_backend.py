@@ -21,7 +21,7 @@ from pymq.model.route import BrokerData
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.model.timers import decode_handle
 from pymq.model.transactions import COMMIT, ROLLBACK
-from pymq.net.client import RemotingClient
+from pymq.net.client import OnRequest, RemotingClient
 from pymq.net.tls import WatchedContext
 from pymq.proxy.backend import OnQuestion, Receive, Received, TransactionPlace
 from pymq.proxy.checks import MIXED
@@ -78,11 +78,16 @@ class ClientBackend:
         self._memberships = Memberships(self._connect, self._recent_routes.get)
         self.join = self._memberships.join
         self.leave = self._memberships.leave
+        self._on_operator: OnRequest | None = None
         self._on_question: OnQuestion | None = None
         instance.remoting.on_request = self._on_request
         self.route = self._recent_routes.get
         self.topic_type = self._recent_types.get
         self.group_rules = self._recent_rules.get
+
+    def hear_operators(self, on_request: OnRequest) -> None:
+        """Have ``on_request`` answer what operators ask members through their brokers."""
+        self._on_operator = on_request
 
     async def close(self) -> None:
         """End the connections of members."""
@@ -247,7 +252,9 @@ class ClientBackend:
 
     def _connect(self, language: str) -> RemotingClient:
         remoting = self._instance.remoting
-        return RemotingClient(clock=self._clock, language=language, sign=remoting.sign, tls=self._tls)
+        return RemotingClient(
+            clock=self._clock, language=language, on_request=self._on_operator, sign=remoting.sign, tls=self._tls
+        )
 
     async def _ask(self, topic: str, broker: str, command: Command) -> Command:
         return await self._instance.remoting.invoke_ok(await self._address(topic, broker), command, CALL_TIMEOUT_S)

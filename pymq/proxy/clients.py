@@ -60,13 +60,15 @@ class Clients:
         clock: Clock,
         on_left: Callable[[Session], None],
         on_settled: Callable[[Session], None],
+        on_answer: Callable[[Call, Any], None],
     ) -> None:
-        """``on_settled(session)`` is called for each client that sent settings."""
+        """``on_settled(session)`` is called for each client that sent settings, ``on_answer`` for other commands."""
         self._backend = backend
         self._sessions = sessions
         self._clock = clock
         self._on_left = on_left
         self._on_settled = on_settled
+        self._on_answer = on_answer
 
     async def heartbeat(self, call: Call, request: Any) -> Any:
         """Note that a client is alive."""
@@ -126,7 +128,7 @@ class Clients:
             if kind == "settings":
                 stream.send(await self._settle(call, command.settings, stream))
             elif kind is not None:
-                log.debug("client %s answered with %s", call.client_id, kind)
+                self._on_answer(call, command)
 
     async def _settle(self, call: Call, settings: Any, stream: Stream) -> Any:
         """Note a client's settings, and return the answer."""

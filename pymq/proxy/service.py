@@ -11,6 +11,7 @@ from pymq.proxy.clients import Clients
 from pymq.proxy.conversion import timestamp_of
 from pymq.proxy.orphans import Orphans
 from pymq.proxy.publishing import Publishing
+from pymq.proxy.questions import Questions
 from pymq.proxy.receipts import HeldMessages
 from pymq.proxy.receiving import Receiving
 from pymq.proxy.routing import Routing
@@ -33,7 +34,9 @@ class ProxyService:
         self.publishing = Publishing(backend, self.transactions, clock)
         self.orphans = Orphans(backend, self.sessions, self.transactions, clock)
         self.receiving = Receiving(backend, self.sessions, self.held, clock)
-        self.clients = Clients(backend, self.sessions, clock, self._left, self._settled)
+        self.questions = Questions(self.sessions, clock)
+        backend.hear_operators(self.questions.ask)
+        self.clients = Clients(backend, self.sessions, clock, self._left, self._settled, self.questions.answered)
 
     def now(self) -> Any:
         """Return the present as a Timestamp."""
