@@ -22,6 +22,10 @@ ADDITIONS = {  # to the plans of all seeds
 
 
 def main() -> int:
+    if "--raft" in sys.argv:
+        from tests.simulation.raft.__main__ import main as simulate_groups
+
+        return simulate_groups([argument for argument in sys.argv[1:] if argument != "--raft"])
     parser = argparse.ArgumentParser(prog="scripts/simulate", description=__doc__)
     parser.add_argument("--seed", type=int, help="run this seed alone")
     parser.add_argument("--trace", action="store_true", help="with --seed: print what happened, in order")
@@ -33,6 +37,7 @@ def main() -> int:
     parser.add_argument("--batches", action="store_true", help="send inner batches in every seed")
     parser.add_argument("--pieces", action="store_true", help="copy tables in small pieces in every seed")
     parser.add_argument("--proofs", action="store_true", help="have master and slaves prove themselves in every seed")
+    parser.add_argument("--raft", action="store_true", help="simulate Raft groups; see --raft --help")
     parser.add_argument("--mutations", action="store_true", help="instead: plant each seeded bug and look for it")
     options = parser.parse_args()
     if options.mutations:

@@ -22,7 +22,7 @@ from pymq.broker.replication.roles.role_file import RoleRecord
 from pymq.broker.replication.table_pieces import PieceSizes
 from pymq.broker.upkeep.jobs import Job, log
 from pymq.clock import Clock
-from pymq.config import load_broker_config
+from pymq.config import BrokerConfig, load_broker_config
 from pymq.errors import PymqError, UsageError
 from pymq.net.turn_watch import TurnWatch
 from pymq.security.credentials import Credentials
@@ -267,18 +267,21 @@ class SimBroker:
         loop = SimLoop(self._timeline, self.process, self._network, chance, self._failed, self.disk)  # type: ignore[abstract]
         settings = {**self._settings, "brokerId": self.configured_id}
         config = load_broker_config(None, {key: str(value) for key, value in settings.items()})
-        broker = Broker(
-            config,
-            clock=self.clock,
-            files=self.disk.files,
-            rng=random.Random(chance.getrandbits(64)),
-            now_s=self._timeline.now_s,
-            credentials=self._credentials,
-        )
+        broker = self._make_broker(config, random.Random(chance.getrandbits(64)))
         if self._credentials is not None:  # simulated clients don't sign, so there is no ACL file
             broker.security.peer_proof = PeerProof(is_required=True, prove=self._credentials.prove)
         self._broker, self._loop = broker, loop
         self._serving = start(loop, self._serve(broker))
+
+    def _make_broker(self, config: BrokerConfig, rng: random.Random) -> Broker:
+        return Broker(
+            config,
+            clock=self.clock,
+            files=self.disk.files,
+            rng=rng,
+            now_s=self._timeline.now_s,
+            credentials=self._credentials,
+        )
 
     async def _serve(self, broker: Broker) -> None:
         """Run the broker until it fails, as the broker command does."""

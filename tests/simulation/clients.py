@@ -104,6 +104,7 @@ class Producer(ClientNode):
 
     on_answer: Callable[[Send], None] = staticmethod(lambda send: None)
     epoch_at: EpochAt = staticmethod(lambda address: (-1, ""))
+    send_timeout_s = 3.0
 
     def start(self, pace_us: int, size_max_bytes: int) -> None:
         run(self._work(pace_us, size_max_bytes))
@@ -150,7 +151,7 @@ class Producer(ClientNode):
         self.begin(send)
         self._history.operations["sends"] += 1
         try:
-            answer = await self.client.invoke_ok(address, self.request(send))
+            answer = await self.client.invoke_ok(address, self.request(send), self.send_timeout_s)
         except RefusedError as error:
             send.code = error.code
             send.outcome = UNSURE if error.code in NOT_SURE_CODES else REFUSED

@@ -351,7 +351,7 @@ class _Errors(logging.Handler):
 
 
 @contextmanager
-def _logged_to(history: History) -> Iterator[None]:
+def logged_to(history: History) -> Iterator[None]:
     logger = logging.getLogger("pymq")
     handler = _Errors(history)
     before = logger.propagate, logger.level
@@ -378,7 +378,7 @@ def _epoch_histories_of(epoch_count: int) -> Iterator[None]:
 
 
 @contextmanager
-def _without_gc() -> Iterator[None]:
+def without_gc() -> Iterator[None]:
     """Keep what dead processes leave until the run ends: the collector would run at moments that no seed decides."""
     gc.disable()
     try:
@@ -388,7 +388,7 @@ def _without_gc() -> Iterator[None]:
 
 
 @contextmanager
-def _unheard() -> Iterator[None]:
+def unheard() -> Iterator[None]:
     """Silence coroutines of dead processes: when deleted they run to their ends without a loop, and complain."""
     before = sys.unraisablehook
     sys.unraisablehook = lambda _: None
@@ -404,9 +404,9 @@ def simulate(seed: int, *, tracing: bool = False, plan: Plan | None = None, stor
     started = time.process_time()
     cluster = Cluster(plan or drawn(seed), tracing=tracing)
     history, timeline = cluster.history, cluster.timeline
-    with _without_gc():
+    with without_gc():
         with (
-            _logged_to(history),
+            logged_to(history),
             own_running_loop(),
             _epoch_histories_of(cluster.plan.epoch_entries_max),
             simulated_parts(cluster.plan.tick_us, piece_sizes(cluster.plan)),
@@ -418,7 +418,7 @@ def simulate(seed: int, *, tracing: bool = False, plan: Plan | None = None, stor
                     raise
                 history.violated(f"{type(error).__name__}: {error}")
         # Automatic collection is still off here. Otherwise the collector would scan all of it twice.
-        with _unheard():
+        with unheard():
             cluster.end()
             del cluster
     return Report(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tests.simulation.broker_node import SimBroker
@@ -22,11 +22,18 @@ FAIL_OVER = "fail over"
 class Faults:
     """Applies faults. The method of each kind returns whether there was anything to apply it to."""
 
+    _weights: Mapping[str, int] = WEIGHTS
+
     def __init__(self, cluster: Cluster, rng: random.Random) -> None:
         self._cluster = cluster
         self._rng = rng
         self.is_over = False
-        kinds: dict[str, Callable[[], bool]] = {
+        kinds = self._all_kinds()
+        self._kinds = {kind: kinds[kind] for kind in cluster.plan.kinds}
+
+    def _all_kinds(self) -> dict[str, Callable[[], bool]]:
+        """Return what applies each kind of fault."""
+        return {
             "kill a broker": lambda: self._kill(self._any_broker()),
             "kill the master": lambda: self._kill(self._master()),
             "power loss of a broker": lambda: self._power(self._any_broker()),
@@ -43,12 +50,11 @@ class Faults:
             "full disk": self._full_disk,
             "failing fsync": self._failing_fsync,
             "slow disk": self._slow_disk,
-            "hand over": lambda: cluster.operator.hand_over(),
-            FAIL_OVER: lambda: cluster.operator.fail_over(),
-            "forced fail over": lambda: cluster.operator.force(),
-            "topic change": lambda: cluster.operator.change_topics(),
+            "hand over": lambda: self._cluster.operator.hand_over(),
+            FAIL_OVER: lambda: self._cluster.operator.fail_over(),
+            "forced fail over": lambda: self._cluster.operator.force(),
+            "topic change": lambda: self._cluster.operator.change_topics(),
         }
-        self._kinds = {kind: kinds[kind] for kind in cluster.plan.kinds}
 
     # -- when ---------------------------------------------------------------------------------------------------
 
@@ -70,7 +76,7 @@ class Faults:
         if self.is_over:
             return
         kinds = list(self._kinds)
-        kind = self._rng.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]
+        kind = self._rng.choices(kinds, [self._weights[kind] for kind in kinds])[0]
         if self._kinds[kind]():
             self._cluster.history.faults[kind] += 1
         self._plan_next()
@@ -118,6 +124,11 @@ class Faults:
 
     def _hosts(self) -> list[str]:
         return [node.host for node in self._nodes()]
+
+    def _client_hosts(self) -> list[str]:
+        """Return the clients' machines that a partition may reach."""
+        cluster = self._cluster
+        return [node.process.host for node in (*cluster.producers, *cluster.consumers, cluster.operator)]
 
     # -- machines -----------------------------------------------------------------------------------------------
 
@@ -258,7 +269,7 @@ class Faults:
         hosts = self._hosts()
         rng.shuffle(hosts)
         here = set(hosts[: rng.randrange(1, max(2, len(hosts)))])
-        clients = [node.process.host for node in (*cluster.producers, *cluster.consumers, cluster.operator)]
+        clients = self._client_hosts()
         here |= {host for host in clients if rng.random() < 0.3}
         there = {*hosts, *clients} - here
         cuts = {(a, b) for a in here for b in there}

@@ -149,6 +149,10 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     # -- connections --------------------------------------------------------------------------------------------
 
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
+        """Return an IP address as it is: simulated machines have no names."""
+        return [(0, 0, 0, "", (host, port or 0))]
+
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
         address = f"{host}:{port}"
         if self.network.is_listening(address):

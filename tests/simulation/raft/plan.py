@@ -1,0 +1,91 @@
+"""The meaning of a seed with Raft groups: how many nodes and groups, what clients do, and which faults come."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from tests.simulation.network import Link
+from tests.simulation.timeline import MS, SECOND
+
+SYNC_EVERY = 2  # seeds: every second one has SYNC_FLUSH
+
+# kind of fault -> how often it happens, relative to the others
+WEIGHTS = {
+    "kill a broker": 4,
+    "kill the leader": 4,
+    "power loss of a broker": 3,
+    "power loss of the leader": 2,
+    "power loss of all": 1,
+    "orderly restart": 2,
+    "pause": 3,
+    "pause the leader": 3,
+    "kill a name server": 1,
+    "partition": 4,
+    "one-way partition": 4,
+    "flapping link": 3,
+    "cut connections": 4,
+    "half-open connections": 2,
+    "slow network": 2,
+    "clock jump": 2,
+    "full disk": 2,
+    "failing fsync": 2,
+    "slow disk": 2,
+    "emptied disk": 2,
+    "lying disk": 2,
+    "transfer": 3,
+    "remove a member": 2,
+    "isolate the leader": 4,
+}
+
+
+@dataclass(frozen=True)
+class RaftPlan:
+    """Everything drawn before the first event."""
+
+    seed: int
+    group_count: int
+    node_count: int
+    name_server_count: int
+    producer_count: int
+    consumer_count: int
+    settings: dict[str, Any]
+    is_sync_flush: bool
+    link: Link
+    pace_us: int
+    size_max_bytes: int
+    duration_us: int
+    gap_us: int  # between faults, on average
+    kinds: tuple[str, ...]
+    is_impatient: bool = False  # the run ends with the first broken promise
+    tick_us: int = 100 * MS
+    warm_up_us: int = 2 * SECOND
+    quiet_us: int = 180 * SECOND  # the groups must come to rest within this time at the end
+
+
+def drawn(seed: int) -> RaftPlan:
+    """Return the plan of a seed."""
+    chance = random.Random(seed ^ 0x2AF7)
+    is_sync_flush = seed % SYNC_EVERY == 0
+    node_count = 5 if chance.random() < 0.2 else 3
+    return RaftPlan(
+        seed=seed,
+        group_count=2 if chance.random() < 0.15 else 1,
+        node_count=node_count,
+        name_server_count=chance.choice((1, 2)),
+        producer_count=chance.choice((1, 2, 3)),
+        consumer_count=chance.choice((1, 2)),
+        settings={
+            "flushDiskType": "SYNC_FLUSH" if is_sync_flush else "ASYNC_FLUSH",
+            "flushIntervalCommitLog": chance.choice((200, 500)),
+            "registerNameServerPeriod": 10_000,
+        },
+        is_sync_flush=is_sync_flush,
+        link=Link(chance.choice((100, 500, 5000)), chance.choice((100, 1000, 20_000)), chance.choice((0.0, 0.1, 0.5))),
+        pace_us=chance.choice((100, 300, 1000)) * MS,
+        size_max_bytes=chance.choice((100, 2000, 10_000)),
+        duration_us=chance.choice((15, 25, 40)) * SECOND,
+        gap_us=chance.choice((500, 1000, 2000, 5000)) * MS,
+        kinds=tuple(chance.sample(sorted(WEIGHTS), chance.randrange(4, len(WEIGHTS)))),
+    )

@@ -1,0 +1,50 @@
+"""Bugs put into brokers of Raft groups on purpose: a seed must catch each.
+
+``suites`` name the seed that is tried first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pymq.broker.messages.writer import Writer
+from pymq.broker.raft.broker_log import BrokerLog
+from pymq.broker.raft.driver import RaftDriver
+from pymq.broker.raft.group import RaftGroup
+from pymq.broker.raft.group_tables import GroupTables
+from pymq.broker.raft.state_files import RaftStateFile
+from pymq.raft import election
+from pymq.raft.leader import Leader
+from pymq.store.write.appender import Appender
+from tests.planting import Bug, Seam, Text, gives
+
+
+def _shows_at_once(
+    real: Callable[..., Any], appender: Appender, *, await_sync: bool = False, await_confirm: bool = False
+) -> None:
+    real(appender, await_sync=await_sync, await_confirm=False)
+
+
+BUGS = (
+    Bug("a leader confirms what its own disk has",
+        Text(Leader.confirm, "self._majority_of(log.synced_end, lambda progress: progress.match_end)",
+             "log.synced_end"),
+        ("seed 1",)),
+    Bug("a send is answered before a majority has it",
+        Text(Writer._commit, "needs_disk, needs_slaves = self._sync_flush(), self._copies.is_on",
+             "needs_disk, needs_slaves = self._sync_flush(), False"),
+        ("seed 1",)),
+    Bug("a leader shows what is not confirmed", Seam(Appender.commit, _shows_at_once), ("seed 1",)),
+    Bug("a follower shows what is not confirmed",
+        Text(RaftGroup._follow_node, "dispatch_to(node.confirm_offset,", "dispatch_to(node.log.end,"), ("seed 3",)),
+    Bug("a leader makes changes of tables before they are confirmed",
+        Text(GroupTables.confirmed, "self.table_log.confirm(offset)", "self.table_log.confirm(1 << 60)"),
+        ("seed 1",)),
+    Bug("a divergent tail is not truncated",
+        Text(BrokerLog.truncate, "if self.store.physical_max_offset > end:", "if False:"), ("seed 3",)),
+    Bug("a node with an empty disk votes as the old one", Seam(RaftStateFile._draw, gives("disk")), ("seed 1",)),
+    Bug("a vote goes to any log", Seam(election.is_up_to_date, gives(True)), ("seed 1",)),
+    Bug("bytes count before they are synced",
+        Text(RaftDriver._sync, "if not self._waits_for_sync:", "if True:"), ("seed 2",)),
+)  # fmt: skip

@@ -1,0 +1,57 @@
+"""Whole brokers in Raft groups, simulated: a slice of what ``scripts/simulate --raft`` runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from tests.planting import Bug
+from tests.simulation.raft.cluster import simulate_raft
+from tests.simulation.raft.mutations import caught_by, hunting_plan
+from tests.simulation.raft.plan import WEIGHTS, drawn
+from tests.simulation.raft.seeded_bugs import BUGS
+
+BUG_COUNT_MIN = 6
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Silence asyncio: the product itself logs what goes wrong here."""
+    before = logging.getLogger("asyncio").level
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    yield
+    logging.getLogger("asyncio").setLevel(before)
+
+
+def test_a_group_keeps_its_promises() -> None:
+    report = simulate_raft(3, plan=hunting_plan(3))
+    assert not report.violations
+    assert report.faults.total() > 0
+    assert report.operations["elections"] > 1
+    assert report.operations["sends acked"] > 0
+    assert report.operations["topic changes acked"] > 0
+
+
+def test_a_seeded_bug_is_caught() -> None:
+    """One of them; ``scripts/simulate --raft --mutations`` looks for all."""
+    assert caught_by(BUGS[0], 1) is not None
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_bug_can_be_planted(bug: Bug) -> None:
+    with bug.planted():
+        pass
+
+
+def test_there_are_many_seeded_bugs() -> None:
+    assert len({bug.name for bug in BUGS}) == len(BUGS) >= BUG_COUNT_MIN
+
+
+def test_plans_differ() -> None:
+    plans = [drawn(seed) for seed in range(100)]
+    assert {plan.node_count for plan in plans} == {3, 5}
+    assert {plan.group_count for plan in plans} == {1, 2}
+    assert {plan.is_sync_flush for plan in plans} == {True, False}
+    assert {kind for plan in plans for kind in plan.kinds} == set(WEIGHTS)
