@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +18,7 @@ from pymq.cli.serving_metrics import MetricsPlace, MetricsPortOption, metrics_me
 if TYPE_CHECKING:
     from pymq.broker.broker import Broker
     from pymq.net.client import Sign
+    from pymq.net.in_process import Accept
     from pymq.net.tls import ServerTls
     from pymq.proxy.server import ProxyServer
     from pymq.security.audit import Audit
@@ -187,8 +188,10 @@ async def serving_proxy(
     gatekeeper: Gatekeeper | None = None,
     audit: Audit | None = None,
     sign: Sign | None = None,
+    in_process: Mapping[str, Accept] | None = None,
 ) -> AsyncIterator[ProxyServer]:
-    """Serves while the block runs; yields the server. ``sign``: in place of the credentials of the command's options.
+    """Serves while the block runs; yields the server. ``sign``: in place of the credentials of the command's options;
+    ``in_process``: brokers of this process, by address.
 
     Raises UsageError when the port is in use.
     """
@@ -202,6 +205,7 @@ async def serving_proxy(
     instance = ClientInstance(namesrv, credentials=request_credentials.get())
     if sign is not None:
         instance.remoting.sign = sign
+    instance.remoting.in_process.update(in_process or {})
     backend = ClientBackend(instance, tls_context(None, instance.clock))
     server = ProxyServer(ProxyService(backend, instance.clock), tls, gatekeeper, audit)
     instance.start()
@@ -236,6 +240,7 @@ async def proxy_beside(port: int | None, broker: Broker) -> AsyncIterator[str]:
     import secrets
 
     from pymq.cli.options import split_addresses
+    from pymq.net.server import Connection
     from pymq.security.credentials import Credentials
 
     if port is None:
@@ -245,8 +250,11 @@ async def proxy_beside(port: int | None, broker: Broker) -> AsyncIterator[str]:
     security, addresses = broker.security, split_addresses(broker.config.namesrv_addr)
     sign = security.open_port(Credentials(f"pymq-grpc-port-{secrets.token_hex(8)}", secrets.token_hex(32)))
     host = broker.config.bind_address
+    accepting: dict[str, Accept] = {broker.address: lambda: Connection(broker.server)}
     with server_tls(is_off=False) as tls:
-        async with serving_proxy(addresses, host, port, tls, security.gatekeeper, security.audit, sign) as server:
+        async with serving_proxy(
+            addresses, host, port, tls, security.gatekeeper, security.audit, sign, accepting
+        ) as server:
             yield server.address
 
 

@@ -18,6 +18,7 @@ from pymq.errors import ClosedError, ProtocolViolation, RefusedError, RequestTim
 from pymq.model.hosts import parse_address
 from pymq.model.route import BrokerData
 from pymq.net.forks import notify_of_forks, release_socket
+from pymq.net.in_process import Accept, open_connection
 from pymq.net.os_errors import os_error_text
 from pymq.net.tls import WatchedContext, handshake_text
 from pymq.wire.codes import VERSION_5_3_3, ResponseCode, request_name
@@ -62,13 +63,13 @@ class RemotingClient:
         tls: WatchedContext | None = None,
     ) -> None:
         self.clock = clock
-        self.language = language
-        self.version = version
+        self.language, self.version = language, version
         self.on_request = on_request
         self.on_lost = on_lost
         self.frame_size_max_bytes = frame_size_max_bytes
         self.sign = sign
         self._tls = tls
+        self.in_process: dict[str, Accept] = {}  # servers of this process, by address
         self._broker_names: dict[str, str] = {}  # by address
         self._opaque = -1
         self._connections: dict[str, _Connection] = {}
@@ -233,9 +234,9 @@ class RemotingClient:
             host, port = parse_address(address)
         except ValueError as error:
             raise UnreachableError(str(error)) from error
-        loop = asyncio.get_running_loop()
+        tls, accept = self.tls_context(), self.in_process.get(address)
         try:
-            opening = loop.create_connection(lambda: _Connection(self, address), host, port, ssl=self.tls_context())
+            opening = open_connection(accept, lambda: _Connection(self, address), host, port, tls)
             _, connection = await asyncio.wait_for(opening, CONNECT_TIMEOUT_S)
         except TimeoutError:
             what = f"no connection to {address} within {CONNECT_TIMEOUT_S:g} s"
