@@ -20,6 +20,8 @@ from pymq.proxy.server import METADATA_BYTES_MAX, ProxyServer
 from pymq.testing.broker import TestBroker
 from tests.proxy.harness import BROKER, RawClient, create_group, create_topic, with_client
 
+TRACE_CONTEXT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[TestBroker]:
@@ -47,6 +49,7 @@ def test_a_route_has_the_endpoints_of_its_question(broker: TestBroker) -> None:
 def test_a_message_is_sent_received_and_acknowledged(broker: TestBroker) -> None:
     async def work(client: RawClient, _: ProxyServer) -> None:
         message = client.message("GrpcServer", b"hello", tag="red", keys=["k1", "k2"], born_host="elsewhere")
+        message.system_properties.trace_context = TRACE_CONTEXT
         message.user_properties["colour"] = "blue"
         sent = await client.call("SendMessage", m.SendMessageRequest(messages=[message]))
         assert sent.status.code == Code.OK
@@ -56,7 +59,7 @@ def test_a_message_is_sent_received_and_acknowledged(broker: TestBroker) -> None
         system = found.system_properties
         assert (found.body, dict(found.user_properties)) == (b"hello", {"colour": "blue"})
         assert (system.tag, list(system.keys), system.born_host) == ("red", ["k1", "k2"], "elsewhere")
-        assert system.message_id == message.system_properties.message_id
+        assert (system.message_id, system.trace_context) == (message.system_properties.message_id, TRACE_CONTEXT)
         assert system.body_digest.checksum == "5D41402ABC4B2A76B9719D911017C592"
         assert (system.delivery_attempt, system.message_type) == (1, MessageType.NORMAL)
         assert await client.ack("GroupOne", found) == Code.OK
