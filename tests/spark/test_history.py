@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +170,13 @@ def test_a_history_survives_the_retention_of_a_broker(spark: Any, tmp_path: Path
         assert reader.load(TOPIC).count() < 130
         rows = reader.option("archive", str(lake)).load(TOPIC).collect()
         assert sorted(tuple(row) for row in rows) == [(n, f"{n:04d}" * 512) for n in range(130)]
+        assert tailed(server, lake, "--from", "start", "--format", "%b") == [f"{n:04d}" * 512 for n in range(130)]
+        assert tailed(server, lake, "--from", "98", "--count", "4", "--key", "k99", "--format", "%k") == ["k99"]
+
+
+def tailed(server: StandaloneProcess, lake: Path, *arguments: str) -> list[str]:
+    """Return the lines of a tail of the history."""
+    command = [sys.executable, "-m", "pymq", "tail", TOPIC, "-F", "--archive", str(lake), "--namesrv", server.namesrv]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
