@@ -17,6 +17,7 @@ from pymq.broker.handlers.pull import PullHandlers
 from pymq.broker.handlers.replies import ReplyHandlers
 from pymq.broker.handlers.send import SendHandlers
 from pymq.broker.messages.messages import Messages
+from pymq.broker.messages.resends import Resends
 from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.pop.parts import PopParts
 from pymq.broker.replication.read_advice import ReadAdvice
@@ -72,6 +73,7 @@ class MessageRequests:
             transactions=messages.transactions,
             timers=self.timer_puts,
             stats=stats,
+            resends=Resends(store, clock, is_on=config.raft_enabled),
             ids=ids,
             store_host=store_host,
             schedule_commit=schedule_turn_end,

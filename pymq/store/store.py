@@ -489,10 +489,9 @@ class MessageStore(StoreReader):
         """True while a commit in the log waits for the disk or for slaves before consumers may see it."""
         return bool(self._appender.unconfirmed)
 
-    @property
-    def unconfirmed_bytes(self) -> int:
-        """The size of the log's tail that consumers may not see yet."""
-        return self._log.max_offset - self._log.visible_end[0]
+    def find_unconfirmed(self, topic: str, unique_key: bytes) -> int | None:
+        """Physical offset of the topic's oldest unconfirmed record with this unique key; None: there is none."""
+        return self._appender.unconfirmed.find(topic, unique_key)
 
     def used_ratio(self) -> float:
         """Used share of the log's disk, 0 to 1."""

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 # Any of these makes a message unusual, wherever it stands.
 _DELAY = "DELAY\x01"
+_RESEND = "PYMQ_RESEND\x01"
 _TIMER = "TIMER_DEL"
 _HALF = "TRAN_MSG\x01"
 _UNUSUAL_BYTES = (b"DELAY\x01", b"TIMER_DEL", b"TRAN_MSG\x01")
@@ -150,6 +151,7 @@ class FastSends:
             or (ext.f and contradiction(ext.f))
             or not 0 < len(payload) - body_at <= self._config.max_message_size_bytes
             or _DELAY in properties
+            or _RESEND in properties
             or not self._config.broker_permission & PERM_WRITE
             or len(connection.host_bytes) != HOST_V4_SIZE_BYTES
         ):

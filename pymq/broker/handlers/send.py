@@ -19,7 +19,7 @@ from pymq.model.layout import INNER_COUNT_MAX, PROPERTIES_SIZE_MAX_BYTES
 from pymq.model.message_types import type_problem, wanted_type
 from pymq.model.names import RETRY_PREFIX, is_send_forbidden
 from pymq.model.properties import INNER_NUM, append_properties, encode_properties, find_property
-from pymq.model.record import MalformedRecordError, decode_batch
+from pymq.model.record import MalformedRecordError, StoredMessage, decode_batch
 from pymq.model.tables import PERM_WRITE, TopicConfig
 from pymq.model.transactions import is_half
 from pymq.wire.codes import ResponseCode
@@ -29,6 +29,7 @@ from pymq.wire.headers.send import SendMessageAnswer, SendMessageHeader, SendMes
 from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
+    from pymq.broker.messages.resends import Resends
     from pymq.broker.messages.retries import Retries
     from pymq.broker.messages.writer import Writer
     from pymq.broker.metadata.topics import TopicManager
@@ -61,6 +62,7 @@ class SendHandlers:
         transactions: Transactions,
         timers: TimerPuts,
         stats: StatsManager,
+        resends: Resends,
         ids: UniqueIdMaker,
         store_host: bytes,
         schedule_commit: Callable[[], None],
@@ -73,6 +75,7 @@ class SendHandlers:
         self._transactions = transactions
         self._timers = timers
         self._stats = stats
+        self._resends = resends
         self._ids = ids
         self._store_host = store_host
         self._schedule_commit = schedule_commit
@@ -107,6 +110,10 @@ class SendHandlers:
                     )
                 self._send_half(request, header, peer, name, queue_id, properties, unique_key)
                 return None
+        first = self._resends.first_of(name, properties, unique_key)
+        if first is not None:
+            self._hold_answer(request, peer, [first], first.queue_id, unique_key, properties)
+            return None
         if name.startswith(RETRY_PREFIX):
             name, queue_id, properties = self._retries.redirect_direct_send(
                 name, queue_id, properties, reconsume_times, header.max_reconsume_times
@@ -352,7 +359,7 @@ class SendHandlers:
         self,
         request: Command,
         peer: Peer,
-        placed: Sequence[Placed],
+        placed: Sequence[Placed | StoredMessage],
         queue_id: int,
         unique_key: str | None,
         properties: bytes,

@@ -280,7 +280,7 @@ class Writer:
                 self._commit()
             finally:
                 companion.after_commit(self.failed_commit_count == failures)
-        elif self.staged_count:
+        elif self.staged_count or self.held:  # an answer may be of a message that was stored before
             self._commit()
 
     def _commit(self) -> None:

@@ -63,6 +63,11 @@ class StoreReader:
         """
         return read_record(self._log, physical_offset)
 
+    @property
+    def unconfirmed_bytes(self) -> int:
+        """The size of the log's tail that consumers may not see yet."""
+        return self._log.max_offset - self._log.visible_end[0]
+
     def read_log(self, offset: int, size_max: int) -> memoryview:
         """Bytes of the log from a physical offset on, at most to the end of their segment or of the log.
 

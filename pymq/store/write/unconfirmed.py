@@ -61,6 +61,16 @@ class UnconfirmedCommits:
             return self._commits.popleft()
         return None
 
+    def find(self, topic: str, unique_key: bytes) -> int | None:
+        """Return the physical offset of the topic's oldest record with this unique key; None: there is none."""
+        wanted = b"UNIQ_KEY\x01" + unique_key + b"\x02"
+        for commit in self._commits:
+            keys = commit.keys
+            for place, properties in enumerate(keys.properties):
+                if wanted in properties and keys.topics[place] == topic:
+                    return keys.offsets[place]
+        return None
+
     def forget_topic(self, topic: str) -> None:
         """Drop the units of a deleted topic: they must never become visible."""
         for commit in self._commits:

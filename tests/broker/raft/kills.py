@@ -1,6 +1,8 @@
-"""Leaders are killed under load: nothing acknowledged is lost, no place given twice; how long is no leader there?
+"""Leaders fail under load: nothing acknowledged is lost, no place given twice; how long is no leader there?
 
-``python -m tests.broker.raft.kills --kills 20``; the suite has a small slice.
+``python -m tests.broker.raft.kills --kills 20 --fault kill``; the suite has a small slice. The other faults: ``pause``
+stops the leader's process and lets it go on once another one leads; ``cut-off`` pauses the followers first, so that the
+leader writes what nobody else has, then the leader, and lets the followers go on: a divergent tail.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import argparse
 import asyncio
 import contextlib
 import random
+import signal
 import statistics
 import tempfile
 import time
@@ -28,6 +31,8 @@ SEND_TIMEOUT_S = 1.0
 RETRY_S = 0.02
 LOAD_S = (0.5, 1.5)  # between kills
 CAUGHT_UP_S = 60.0
+CUT_OFF_S = 0.3  # the leader writes alone; it stops that by itself after an election time-out
+KILL, PAUSE, CUT_OFF = FAULTS = ("kill", "pause", "cut-off")
 
 
 class Place(NamedTuple):
@@ -84,8 +89,30 @@ class Outcome(NamedTuple):
     are_logs_equal: bool
 
 
-async def run(group: RaftProcesses, kill_count: int, rng: random.Random) -> Outcome:
-    """Kill the leader ``kill_count`` times under load, then compare."""
+async def _break(group: RaftProcesses, leader: str, fault: str) -> None:
+    """Have the leader fail. Its group can elect another one when this returns."""
+    if fault == KILL:
+        await asyncio.to_thread(group.kill, leader)
+        return
+    others = [node for node in group.ports if node != leader] if fault == CUT_OFF else []
+    for node in others:
+        group.send_signal(node, signal.SIGSTOP)
+    if others:
+        await asyncio.sleep(CUT_OFF_S)
+    group.send_signal(leader, signal.SIGSTOP)
+    for node in others:
+        group.send_signal(node, signal.SIGCONT)
+
+
+def _mend(group: RaftProcesses, leader: str, fault: str) -> None:
+    if fault == KILL:
+        group.start(leader)
+    else:
+        group.send_signal(leader, signal.SIGCONT)
+
+
+async def run(group: RaftProcesses, kill_count: int, rng: random.Random, fault: str = KILL) -> Outcome:
+    """Have the leader fail ``kill_count`` times under load, then compare."""
     gaps_s: list[float] = []
     async with Admin(group.namesrv) as admin:
         leader = await group.until_registered(admin)
@@ -98,12 +125,12 @@ async def run(group: RaftProcesses, kill_count: int, rng: random.Random) -> Outc
                 await load.until_acknowledged(len(load.acknowledged) + SENDERS)
                 await asyncio.sleep(rng.uniform(*LOAD_S))
                 leader = await group.leader(admin)
-                await asyncio.to_thread(group.kill, leader)
+                await _break(group, leader, fault)
                 killed_s = time.monotonic()
                 count = sum(at_s <= killed_s for at_s in load.times_s)
                 await load.until_acknowledged(count + 2 * SENDERS)
                 gaps_s.append(load.times_s[count] - killed_s)
-                group.start(leader)
+                _mend(group, leader, fault)
                 await group.until_registered(admin)
         finally:
             load.is_stopping = True
@@ -152,7 +179,7 @@ async def _read(consumer: PullConsumer, queue: MessageQueue, found: dict[Place, 
 def report(outcome: Outcome) -> str:
     gaps_ms = sorted(round(gap_s * 1000) for gap_s in outcome.gaps_s)
     return (
-        f"{len(gaps_ms)} leaders killed: {outcome.acknowledged_count} messages acknowledged, {outcome.stored_count} "
+        f"{len(gaps_ms)} leaders failed: {outcome.acknowledged_count} messages acknowledged, {outcome.stored_count} "
         f"stored, {len(outcome.lost)} lost, {len(outcome.doubled)} doubled, {outcome.divergent_count} divergent tails, "
         f"logs {'equal' if outcome.are_logs_equal else 'DIFFERENT'}; ms without an acknowledged send: least "
         f"{gaps_ms[0]}, median {statistics.median(gaps_ms):.0f}, 9 of 10 below {gaps_ms[len(gaps_ms) * 9 // 10]}, most "
@@ -163,6 +190,7 @@ def report(outcome: Outcome) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--fault", choices=FAULTS, default=KILL)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--flush", choices=("ASYNC_FLUSH", "SYNC_FLUSH"), default="ASYNC_FLUSH")
@@ -172,7 +200,7 @@ def main() -> None:
         root = arguments.dir or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         settings = {"flushDiskType": arguments.flush}
         group = stack.enter_context(RaftProcesses(root, count=arguments.nodes, settings=settings))
-        outcome = asyncio.run(run(group, arguments.kills, random.Random(arguments.seed)))
+        outcome = asyncio.run(run(group, arguments.kills, random.Random(arguments.seed), arguments.fault))
     print(report(outcome))
     if outcome.lost or outcome.doubled or not outcome.are_logs_equal:
         raise SystemExit(1)

@@ -1,4 +1,4 @@
-"""What a leader of real processes acknowledged of topics, groups and offsets is on the next one after a kill."""
+"""What a leader of real processes acknowledged is known to the next one after a kill: tables, and a message's place."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ async def _run(group: RaftProcesses) -> None:
                 queue = MessageQueue(TOPIC, NAME, queue_id)
                 for number in range(10):
                     await producer.send(Message(TOPIC, b"%d" % number), queue=queue)
+            once = await producer.send(Message(TOPIC, b"once"), queue=MessageQueue(TOPIC, NAME, 0))
         await admin.topics.delete(GONE, [BrokerTarget(NAME, "", address)], everywhere=False)
         async with PullConsumer(GROUP, namesrv=group.namesrv) as consumer:
             await asyncio.gather(
@@ -39,6 +40,10 @@ async def _run(group: RaftProcesses) -> None:
         await asyncio.to_thread(group.kill, leader)
         leader = await group.leader(admin, besides=leader)
         address = f"127.0.0.1:{group.ports[leader]}"
+        again = Message(TOPIC, b"once", properties={"UNIQ_KEY": once.message_id, "PYMQ_RESEND": "1"})
+        async with Producer("raft-tables-p", namesrv=group.namesrv) as producer:
+            resent = await producer.send(again, queue=MessageQueue(TOPIC, NAME, 1))
+        assert (resent.queue.queue_id, resent.queue_offset) == (0, once.queue_offset)
         topics = await admin.topics.configs(address)
         assert topics[TOPIC].write_queue_nums == 2 and GONE not in topics
         groups = await admin.groups.configs(address)
