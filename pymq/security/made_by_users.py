@@ -36,9 +36,10 @@ class MakingSettings(Protocol):
 
 
 class Saver(Protocol):
-    """Keeps a table in a file (:class:`~pymq.broker.metadata.table_saver.TableSaver`)."""
+    """Keeps a table in a file (:class:`~pymq.broker.metadata.made_by_users_table.MadeByUsersTable`)."""
 
-    is_busy: bool
+    @property
+    def is_busy(self) -> bool: ...
 
     def load(self) -> dict[str, Any]: ...
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pymq.broker.metadata.config_tables import ConfigTables
+from pymq.broker.metadata.made_by_users_table import MadeByUsersTable
 from pymq.broker.metadata.table_saver import run_inline
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.security import BrokerSecurity
@@ -15,6 +16,7 @@ from pymq.clock import ManualClock
 from pymq.config import load_broker_config
 from pymq.errors import Refusal
 from pymq.model.access import Action, Need, Resource, ResourceKind
+from pymq.model.tables import TopicConfig
 from pymq.security.gatekeeper import Gatekeeper
 from pymq.security.identities import Identity, User, UserType
 from pymq.security.made_by_users import MADE_FILE, MADE_MEMBER, MAKING_MS, MadeByUsers
@@ -23,6 +25,7 @@ from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from tests.broker.handlers.test_clients import beat
+from tests.broker.replication.pair import Pair
 from tests.broker.test_security import ACL, credentials, guard
 from tests.broker.world import Caller, World
 
@@ -146,3 +149,32 @@ def test_a_broker_refuses_what_is_beyond() -> None:
     slave = World(role=Role(1), **settings)
     assert security._made_by_users(slave.parts) is None
     assert BrokerSecurity(load_broker_config(None, {}), world.clock)._made_by_users(world.parts) is None
+
+
+def test_a_slave_that_becomes_master_counts_what_users_made_before() -> None:
+    pair = Pair(userTopicCountMax=LIMIT)
+    security = BrokerSecurity(load_broker_config(None, {"userTopicCountMax": str(LIMIT)}), pair.clock)
+    ada = Identity(User("ada", Secret("x"), UserType.NORMAL))
+
+    def make(made: MadeByUsers | None, topic: str) -> None:
+        assert made is not None
+        made.check(ada, [Need(Resource(TOPIC, topic), (Action.PUB,))])
+
+    made = security._made_by_users(pair.master.parts)
+    for topic in ("t1", "t2"):
+        make(made, topic)
+        pair.master.parts.metadata.topics.put([TopicConfig(topic_name=topic)])
+    assert made is not None
+    made.tick()
+    pair.run(1000)
+    assert pair.file(pair.slave, "madeByUsers") == {MADE_MEMBER: {"ada": {"Topic": ["t1", "t2"]}}}
+    master = pair.promote()
+    with pytest.raises(Refusal, match="user ada has made 2 topics"):
+        make(security._made_by_users(master.parts), "t3")
+    pair.master.parts.close()
+
+
+def test_a_master_whose_file_can_not_be_read_sends_an_empty_table() -> None:
+    making = Making()
+    making.files.open(f"/data/config/{MADE_FILE}", create=True).pwrite(0, b"{")
+    assert MadeByUsersTable(making.saver).as_table() == {MADE_MEMBER: {}}

@@ -12,6 +12,7 @@ from pymq.broker.metadata.cursors import CursorManager
 from pymq.broker.metadata.filter_servers import FilterServers
 from pymq.broker.metadata.groups import GroupManager
 from pymq.broker.metadata.leaser import Leaser
+from pymq.broker.metadata.made_by_users_table import MadeByUsersTable
 from pymq.broker.metadata.order_infos import MEMBER as ORDER_INFOS_MEMBER
 from pymq.broker.metadata.order_infos import OrderInfos
 from pymq.broker.metadata.request_modes import MEMBER as MODES_MEMBER
@@ -81,7 +82,7 @@ class Metadata:
             self.cursors = LoggedCursors(offsets, clock=clock, config=config, max_offset=ends)
         else:
             self.cursors = CursorManager(offsets, clock=clock, config=config, max_offset=ends)
-        self.made_by_users = config_tables.saver(MADE_FILE, MADE_MEMBER)  # for pymq.broker.security
+        self.made_by_users = MadeByUsersTable(config_tables.saver(MADE_FILE, MADE_MEMBER))  # for pymq.broker.security
         self.request_modes = RequestModes(config_tables.saver("messageRequestMode.json", MODES_MEMBER), clock=clock)
         self.order_infos = OrderInfos(
             config_tables.saver("consumerOrderInfo.json", ORDER_INFOS_MEMBER), clock=clock, config=config

@@ -40,6 +40,7 @@ TABLE_KINDS = {
     "consumerOffset.json": TableKind(("offsetTable",), derived=lambda table: group_topics(table["offsetTable"])),
     "consumerOrderInfo.json": TableKind(("table",), values=()),
     "messageRequestMode.json": TableKind(("messageRequestModeMap",), values=()),
+    "madeByUsers.json": TableKind(("made",), values=()),
     "delayOffset.json": TableKind(("offsetTable",)),
     "auth.json": TableKind((), values=("dataVersion", "users", "policies")),
 }

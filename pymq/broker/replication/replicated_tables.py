@@ -18,6 +18,7 @@ from pymq.config.values import ASYNC_MASTER, SYNC_MASTER
 from pymq.model.names import HALF_TOPIC, OP_HALF_TOPIC
 from pymq.model.tables import DataVersion
 from pymq.model.transactions import TRANSACTION_GROUP
+from pymq.security.made_by_users import MADE_MEMBER
 from pymq.security.user_table import USERS as USERS_MEMBER
 from pymq.store.disk.timer_checkpoint import FIELDS, LAST_READ_TIME, QUEUE_OFFSET_OF_MASTER
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pymq.broker.messages.delays import DelayService
     from pymq.broker.metadata.auth_manager import AuthManager
     from pymq.broker.metadata.cursors import CursorManager
+    from pymq.broker.metadata.made_by_users_table import MadeByUsersTable
     from pymq.broker.metadata.metadata import Metadata
     from pymq.broker.metadata.order_infos import OrderInfos
     from pymq.broker.metadata.request_modes import RequestModes
@@ -47,6 +49,7 @@ POP_OFFSETS = "popOffsets"
 TRANSACTIONS = "transactions"
 MASTER_ROLE = "masterRole"
 USERS = "auth"
+MADE_BY_USERS = "madeByUsers"
 
 
 # Compared in every turn; converted to text only for an answer to a slave.
@@ -130,6 +133,7 @@ def replicated_tables(
         row(DELETIONS, DELETIONS, _Deletions(store, metadata)),
         row(TOPICS, "topicConfigTable", _Topics(metadata, stats, start_id, piece_sizes.entries)),
         row(GROUPS, "subscriptionGroupTable", _Groups(metadata, stats, start_id, piece_sizes.entries)),
+        row(MADE_BY_USERS, MADE_MEMBER, _MadeByUsers(metadata.made_by_users)),
         row(REQUEST_MODES, MODES_MEMBER, _RequestModes(metadata.request_modes)),
         row(OFFSETS, "offsetTable", _Offsets(metadata.cursors, start_id, piece_sizes.offsets)),
         row(ORDER_INFOS, ORDER_INFOS_MEMBER, _OrderInfos(metadata.order_infos, start_id)),
@@ -250,6 +254,22 @@ class _RequestModes:
 
     def take(self, table: dict[str, Any], is_part: bool) -> None:
         self._modes.take_over(table)
+
+
+class _MadeByUsers:
+    """What users have made; always sent whole. A slave uses it once it is the master."""
+
+    def __init__(self, table: MadeByUsersTable) -> None:
+        self._table = table
+
+    def stamp(self) -> Stamp:
+        return (self._table.change_count,)
+
+    def read(self, known: str) -> TableRead:
+        return TableRead(self._table.as_table())
+
+    def take(self, table: dict[str, Any], is_part: bool) -> None:
+        self._table.save(table)
 
 
 class _Auth:

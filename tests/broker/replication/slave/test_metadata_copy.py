@@ -330,7 +330,7 @@ def test_a_long_answer_is_split_between_tables(monkeypatch: pytest.MonkeyPatch) 
     assert pair.slave.parts.metadata.topics.get("T") is not None and pair.slave.parts.metadata.groups.get("g") is None
     pair.network.answer_all()
     assert_equal(pair)
-    assert pair.network.code_counts[Code.PYMQ_COPY_METADATA] == 11
+    assert pair.network.code_counts[Code.PYMQ_COPY_METADATA] == 12
 
 
 def test_a_slave_does_not_serve_its_copy_of_the_tables() -> None:
