@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.chaos.load import JAVA_PROGRAM, JavaSending, PymqSending, Sending
 from tests.chaos.rounds import ChaosRounds, Outcome
-from tests.interop.support.running_java import compiled_program
+from tests.interop.support.running import compiled_program
 
 JAVA_TOOLS = ("java", "javac", "mvn")
 

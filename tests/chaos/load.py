@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from pymq.client import Message, MessageQueue, Producer, SendResult, SendStatus
 from pymq.errors import PymqError, RefusedError
-from tests.interop.support.running_java import RunningJava
+from tests.interop.support.running import RunningJava
 
 TOPIC = "Chaos"
 JAVA_PROGRAM = "chaos"

@@ -10,7 +10,7 @@ from pathlib import Path
 from pymq.testing.standalone import StandaloneProcess
 from tests.client.scenarios import until
 from tests.crash.kill_load import ACKNOWLEDGED_MAX, ACKNOWLEDGED_MIN, TOPIC, Load
-from tests.interop.support.running_java import RunningJava
+from tests.interop.support.running import RunningJava
 
 THREAD_COUNT = 16
 END_TIMEOUT_S = 10.0

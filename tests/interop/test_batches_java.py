@@ -10,7 +10,7 @@ from pathlib import Path
 from pymq.client import Message, Producer, SendResult
 from tests.interop.conftest import Broker
 from tests.interop.support import probe
-from tests.interop.support.running_java import RunningJava
+from tests.interop.support.running import RunningJava
 
 COUNT = 300
 DEADLINE_S = 60.0

@@ -13,7 +13,7 @@ from tests.chaos.faults import FAIL_OVER, HAND_OVER, KILL_SLAVE, STOP_MASTER
 from tests.chaos.load import JAVA_PROGRAM, JavaSending
 from tests.chaos.proxy import KINDS
 from tests.chaos.rounds import ChaosRounds
-from tests.interop.support.running_java import compiled_program
+from tests.interop.support.running import compiled_program
 from tests.interop.support.tools import require
 
 EVENTS = (STOP_MASTER, FAIL_OVER, KILL_SLAVE, HAND_OVER)

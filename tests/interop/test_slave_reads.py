@@ -13,7 +13,7 @@ import pytest
 
 from tests.interop.support import probe
 from tests.interop.support.replicas import GET_RUNTIME_INFO, Member, NameServer, PymqMember, wait_for_copy
-from tests.interop.support.running_java import RunningJava
+from tests.interop.support.running import RunningJava
 
 TOPIC = "Replicated"
 GROUP = "replica-readers"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,51 +12,11 @@ from pymq.errors import RefusedError
 from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_auth import AclEntryInfo
 from tests.certificates import certificates, mutual_tls_settings
+from tests.interop.support.connected import ConnectedUser, java_user
 from tests.interop.support.pymq_server import PymqServer
-from tests.interop.support.running_java import RunningJava
 
 TOPIC, GROUP, CERTIFIED = "ChangingOrders", "changing_billing", "certified_billing"
 ROOT, ADA = Credentials("root", "root-secret"), Credentials("ada", "ada-secret")
-DEADLINE_S = 90
-
-
-class Java:
-    """A connected producer and consumer of one user."""
-
-    def __init__(self, server: PymqServer, directory: Path, group: str, user: Credentials | None, *flags: str) -> None:
-        self._told = threading.Condition()
-        self.lines: list[str] = []
-        names = [user.access_key, user.reveal()] if user is not None else ["", ""]
-        arguments = [server.namesrv, TOPIC, group, *names]
-        self._running = RunningJava(
-            "connected", arguments, directory, self._hear, artifact_set="server-5.3.3", jvm_flags=flags
-        )
-
-    def _hear(self, line: str) -> None:
-        with self._told:
-            self.lines.append(line.strip())
-            self._told.notify_all()
-
-    async def told(self, is_it: Callable[[str], bool]) -> str:
-        """Return the first line that it is; raise AssertionError when there is none in time."""
-
-        def wait() -> str:
-            with self._told:
-                assert self._told.wait_for(lambda: any(map(is_it, self.lines)), DEADLINE_S), self.lines
-                return next(filter(is_it, self.lines))
-
-        return await asyncio.to_thread(wait)
-
-    async def send(self, body: str) -> str:
-        """Return what became of a message."""
-        self._running.write_line(body)
-        return (await self.told(lambda line: line.startswith(f"sent {body}: "))).partition(": ")[2]
-
-    async def has_consumed(self, body: str) -> None:
-        await self.told(lambda line: line == f"consumed {body}")
-
-    def end(self) -> None:
-        self._running.end(DEADLINE_S)
 
 
 def entries(*sources: str) -> list[AclEntryInfo]:
@@ -106,7 +64,7 @@ def test_users_change_while_their_clients_are_connected(tmp_path: Path) -> None:
             "initAuthenticationUser": f"file:{root}",
         },
     )
-    javas: list[Java] = []
+    javas: list[ConnectedUser] = []
 
     async def scenario() -> None:
         async with Admin(server.namesrv, credentials=ROOT) as admin:
@@ -114,9 +72,9 @@ def test_users_change_while_their_clients_are_connected(tmp_path: Path) -> None:
             await admin.topics.put(broker, TopicConfig(topic_name=TOPIC, read_queue_nums=1, write_queue_nums=1))
             await auth.create_user(broker, "ada", "ada-secret")
             await auth.put_acl(broker, "ada", entries())
-            javas.append(Java(server, tmp_path / "signed", GROUP, ADA))
+            javas.append(java_user(server, TOPIC, GROUP, ADA, tmp_path / "signed"))
             tls = ("-Dtls.enable=true", f"-Dtls.config.file={tls_file}")
-            javas.append(Java(server, tmp_path / "certified", CERTIFIED, None, *tls))
+            javas.append(java_user(server, TOPIC, CERTIFIED, None, tmp_path / "certified", jvm_flags=tls))
 
             async def both_send(body: str) -> list[str]:
                 return [await one.send(f"{body}-{number}") for number, one in enumerate(javas)]

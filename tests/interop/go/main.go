@@ -1,4 +1,5 @@
-// Runs the scenarios of the Go client against one server: NAMESRV PREFIX [SCENARIO...].
+// Runs the scenarios of the Go client against one server: NAMESRV PREFIX [SCENARIO...]. After the word "connected" it
+// stays connected as one user instead.
 package main
 
 import (
@@ -67,6 +68,10 @@ func await(what string, condition func() bool) error {
 
 func main() {
 	rlog.SetLogLevel("error")
+	if os.Args[1] == "connected" {
+		stayConnected(os.Args[2:])
+		return
+	}
 	h := &harness{namesrv: os.Args[1], prefix: os.Args[2]}
 	all := scenarios()
 	wanted := os.Args[3:]

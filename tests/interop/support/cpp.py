@@ -9,6 +9,7 @@ from tests.interop.support.tools import unavailable
 from tests.interop.support.virtual_environments import python_with
 
 PROGRAM = Path(__file__).parent.parent / "cpp_client.py"
+CONNECTED_PROGRAM = PROGRAM.with_name("cpp_connected.py")
 REQUIREMENT = "rocketmq==0.4.4"
 
 

@@ -19,6 +19,7 @@ JAVA_SOURCES = Path(__file__).parent.parent / "java"
 ARTIFACT_SETS: dict[str, list[str]] = {
     "client-4.9.8": ["org.apache.rocketmq:rocketmq-client:4.9.8"],
     "client-5.3.3": ["org.apache.rocketmq:rocketmq-client:5.3.3"],
+    "signed-4.9.8": ["org.apache.rocketmq:rocketmq-client:4.9.8", "org.apache.rocketmq:rocketmq-acl:4.9.8"],
     # The gRPC client, and the remoting client for messages that cross between the protocols.
     "grpc-5.2.0": ["org.apache.rocketmq:rocketmq-client-java:5.2.0", "org.apache.rocketmq:rocketmq-client:5.3.3"],
     "proxy-5.3.3": ["org.apache.rocketmq:rocketmq-namesrv:5.3.3", "org.apache.rocketmq:rocketmq-proxy:5.3.3"],

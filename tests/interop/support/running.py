@@ -1,10 +1,11 @@
-"""A Java client program that runs until its standard input ends and prints a line for each action."""
+"""A client program that runs until its standard input ends, and prints a line for each action."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.interop.support.maven import compiled
@@ -19,29 +20,28 @@ def compiled_program(program: str, artifact_set: str = "client-5.3.3") -> str:
     return compiled(program, artifact_set)
 
 
-class RunningJava:
-    """One JVM. A separate thread calls ``on_line`` for every line, which keeps its line end."""
+class RunningProgram:
+    """One process. A separate thread calls ``on_line`` for every line, which keeps its line end."""
 
     def __init__(
         self,
-        program: str,
-        arguments: list[str],
+        command: Sequence[str],
         directory: Path,
         on_line: Callable[[str], None],
         *,
-        artifact_set: str = "client-5.3.3",
-        jvm_flags: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
     ) -> None:
-        """``program``: a folder of tests/interop/java whose class has the folder's name, with a capital."""
-        (java,) = require("java")
+        """``env``: what its environment has besides this process's."""
         directory.mkdir(parents=True, exist_ok=True)
-        flags = [*JVM_FLAGS, f"-Duser.home={directory}", f"-Drocketmq.client.logRoot={directory}/logs"]
-        flags += jvm_flags
-        command = [java, *flags, "-cp", compiled_program(program, artifact_set), f"interop.{program.capitalize()}"]
         self._on_line = on_line
-        self._log = (directory / "java.log").open("wb")
+        self._log = (directory / "program.log").open("wb")
         self._process = subprocess.Popen(
-            [*command, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env={**os.environ, **(env or {})},
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -80,3 +80,24 @@ class RunningJava:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self._on_line(line)
+
+
+class RunningJava(RunningProgram):
+    """One JVM."""
+
+    def __init__(
+        self,
+        program: str,
+        arguments: list[str],
+        directory: Path,
+        on_line: Callable[[str], None],
+        *,
+        artifact_set: str = "client-5.3.3",
+        jvm_flags: Sequence[str] = (),
+    ) -> None:
+        """``program``: a folder of tests/interop/java whose class has the folder's name, with a capital."""
+        (java,) = require("java")
+        flags = [*JVM_FLAGS, f"-Duser.home={directory}", f"-Drocketmq.client.logRoot={directory}/logs"]
+        flags += jvm_flags
+        command = [java, *flags, "-cp", compiled_program(program, artifact_set), f"interop.{program.capitalize()}"]
+        super().__init__([*command, *arguments], directory, on_line)
