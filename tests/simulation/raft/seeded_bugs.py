@@ -14,7 +14,6 @@ from pymq.broker.raft.driver import RaftDriver
 from pymq.broker.raft.group import RaftGroup
 from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.state_files import RaftStateFile
-from pymq.raft import election
 from pymq.raft.leader import Leader
 from pymq.store.write.appender import Appender
 from tests.planting import Bug, Seam, Text, gives
@@ -44,7 +43,6 @@ BUGS = (
     Bug("a divergent tail is not truncated",
         Text(BrokerLog.truncate, "if self.store.physical_max_offset > end:", "if False:"), ("seed 3",)),
     Bug("a node with an empty disk votes as the old one", Seam(RaftStateFile._draw, gives("disk")), ("seed 1",)),
-    Bug("a vote goes to any log", Seam(election.is_up_to_date, gives(True)), ("seed 1",)),
     Bug("bytes count before they are synced",
         Text(RaftDriver._sync, "if not self._waits_for_sync:", "if True:"), ("seed 2",)),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from tests.simulation.raft.mutations import caught_by, hunting_plan
 from tests.simulation.raft.plan import WEIGHTS, drawn
 from tests.simulation.raft.seeded_bugs import BUGS
 
-BUG_COUNT_MIN = 6
+BUG_COUNT_MIN = 8
 
 
 @pytest.fixture(autouse=True)
