@@ -6,27 +6,25 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
-from pymq.broker.addresses import listen_on_fast_port, listen_on_ha_port, warn_if_unreachable
+from pymq.broker.addresses import listen_on_fast_port, warn_if_unreachable
 from pymq.broker.awaiting import awaited, pause
 from pymq.broker.farewell import answer_all, truncate_closed
 from pymq.broker.front import Front
 from pymq.broker.handlers.closed import ClosedDispatcher
 from pymq.broker.parts import BrokerParts
+from pymq.broker.raft.entry import RaftEntry
 from pymq.broker.raft.group import RaftGroup
-from pymq.broker.raft.hosting import RaftHosting, member_record, open_settings
+from pymq.broker.raft.hosting import RaftHosting, listen_as_member, member_record, open_settings
 from pymq.broker.raft.members import GroupSettings
-from pymq.broker.registering import registrar_of
-from pymq.broker.replication.master.ha_service import HaService
-from pymq.broker.replication.master.side import MasterSide
+from pymq.broker.raft.waiting import leave_group, role_in_plain_group
+from pymq.broker.registering import Registering, registrar_of
 from pymq.broker.replication.roles.known_peers import KnownPeers, known_peers_table
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import (
     RoleFile,
     RoleRecord,
-    remembering,
-    role_at_start,
     role_name_after_change,
     role_name_at_start,
 )
@@ -36,6 +34,7 @@ from pymq.broker.report.discovery import NameServerDiscovery
 from pymq.broker.report.registration import REGISTRATION_JOB, Registrar, RegistrationRequests
 from pymq.broker.runtime_settings import broker_runtime_settings
 from pymq.broker.security import BrokerSecurity
+from pymq.broker.slave_port import SlavePort
 from pymq.broker.upkeep.bulk_work import BulkWork
 from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, Job, JobRunner
 from pymq.broker.upkeep.recovery_progress import log_recovery
@@ -109,16 +108,18 @@ class Broker:
         self._recovered: BrokerParts | None = None
         self.switch: RoleSwitch | None = None
         self._raft: RaftHosting | None = None
+        self._entry: RaftEntry | None = None
         self._role_file = RoleFile(files, config.store_path_root_dir)
         self._role_file_lock = asyncio.Lock()
         self._jobs: JobRunner | None = None
         self._client: RemotingClient | None = None
         self._network: SocketNetwork | None = None
         self._startup_check: StartupCheck | None = None
-        self._ha_port_wanted = config.ha_listen_port
-        self._slave_server: StreamServer | None = None
-        self._registrar: Registrar | None = None
-        self._registration: asyncio.Task[None] | None = None
+        self._slave_port = SlavePort(
+            config,
+            lambda service: StreamServer(service.accept, self.budget, self._tls.ports, self.server.report_refused),
+        )
+        self._registering = Registering()
         self._discovery = NameServerDiscovery(config, clock)
         self._is_stopping = False
         self._role_change: asyncio.Task[None] | None = None
@@ -140,7 +141,7 @@ class Broker:
         self._runtime_settings = broker_runtime_settings(config, self._clock, self._files, threads)
         self._runtime_settings.load()
         self._client = RemotingClient(
-            clock=self._clock, on_lost=self._connection_lost, sign=self.security.sign, tls=self._tls.outgoing
+            clock=self._clock, on_lost=self._registering.note_lost, sign=self.security.sign, tls=self._tls.outgoing
         )
         self._network = SocketNetwork(self._client)
         await self._discovery.look()
@@ -155,16 +156,30 @@ class Broker:
             pause=pause,
         )
         last = self._role_file.load()
-        record = remembering(role_at_start(last, config.broker_id), config.broker_role)
+        record = role_in_plain_group(self._files, config, last)
         self._known_peers.load()
         members = await open_settings(config) if config.raft_enabled else None
-        record, role = member_record(members[0]) if members else await self._startup_check.role(record)
+        if members is not None:
+            self._entry = RaftEntry(
+                *members,
+                last,
+                config=config,
+                files=self._files,
+                clock=self._clock,
+                network=self._network,
+                make_hosting=self._host,
+                parts=lambda: self.parts,
+            )
+        if self._entry is not None and self._entry.waiting is None:
+            record, role = member_record(self._entry.settings)
+        else:
+            record, role = await self._startup_check.role(record)
         self.switch = RoleSwitch(self, self._clock, record, self._change_role_soon)
         wanted_port = config.listen_port
         port = await self.server.start(config.bind_address, wanted_port)
         config.listen_port = port
-        if members is not None:
-            self._raft = self._host(*members, was_master=last is not None and last.role.is_master)
+        if self._entry is not None and (hosting := self._entry.begin(self.switch)) is not None:
+            self._raft = hosting
             await self._raft.prepare()
         self.address = format_address(config.broker_ip1, port)
         self._bulk_work = BulkWork(self._disk_threads)
@@ -175,11 +190,14 @@ class Broker:
             )
         parts = await self._open_parts(role, is_stopping)
         await self.save(self.switch.opened())
-        await self._listen_for_slaves()
+        if self._entry is None:
+            leave_group(self._files, config.store_path_root_dir)
+        await self._slave_port.listen(parts.side)
         await listen_on_fast_port(self.server, config, wanted_port)
+        if self._entry is not None:
+            await listen_as_member(self._entry.settings, self.server, config)
         if self._raft is not None:
-            self.refuse("the broker waits for the leader of its Raft group")
-            await self._raft.start(self.server, config)
+            self._begin_as_node(self._raft)
         else:
             await self._serve(parts).register_all()
         await warn_if_unreachable(config)
@@ -196,7 +214,7 @@ class Broker:
         """The broker's place in its Raft group; None in a plain group."""
         return self._raft.group if self._raft is not None else None
 
-    def _host(self, settings: GroupSettings, hosts: dict[str, list[str]], *, was_master: bool) -> RaftHosting:
+    def _host(self, settings: GroupSettings, hosts: Mapping[str, Sequence[str]], *, was_master: bool) -> RaftHosting:
         assert self._network is not None and self.switch is not None and self._disk_threads is not None
         return RaftHosting(
             settings,
@@ -226,7 +244,7 @@ class Broker:
             await asyncio.wait([self._saving])
         parts = self.parts
         if parts is not None:
-            await self._unregister()
+            await self._registering.withdraw()
             await answer_all(parts, self._watch_slice)
         if self._raft is not None:
             await self._raft.stop()
@@ -252,14 +270,14 @@ class Broker:
         parts, self.parts = self.parts, None
         if self._raft is not None:
             await self._raft.stop()
-        for task in (self._role_change, self._registration, self._saving):
+        await self._registering.kill()
+        for task in (self._role_change, self._saving):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
         self.server.abort_connections("killed")
         await self.server.stop()
-        if self._slave_server is not None:
-            self._slave_server.stop()
+        self._slave_port.stop()
         if parts is not None:
             parts.leave_group("this broker was killed")
             parts.stop()
@@ -304,7 +322,7 @@ class Broker:
             role=role,
             network=self._network,
             change_role=self.switch.ask,
-            registration_requests=RegistrationRequests(self.config, self._register_soon),
+            registration_requests=RegistrationRequests(self.config, self._registering.soon),
             on_master_role=self._note_master_role,
             hasten_job=self._hasten_job,
             memory_bytes=memory_bytes(),
@@ -319,6 +337,7 @@ class Broker:
             runtime_settings=self._runtime_settings,
             peer_proof=self.security.peer_proof,
             raft=self.raft,
+            raft_waiting=self._entry.waiting if self._entry is not None else None,
         )
         self.recovery = parts.recover(is_stopping)
         self.server.note_time()
@@ -368,16 +387,8 @@ class Broker:
 
     async def withdraw(self) -> None:
         if self._raft is not None:
-            self._registrar = None  # the next registration replaces this one: a name server that is away costs no time
-        await self._unregister()
-
-    async def _unregister(self) -> None:
-        registrar, self._registrar = self._registrar, None
-        if registrar is None:
-            return
-        if self._registration is not None:
-            await asyncio.wait([self._registration])
-        await registrar.unregister_all()
+            self._registering.replace_later()  # a name server that is away costs no time
+        await self._registering.withdraw()
 
     async def close(self) -> None:
         parts = self.parts
@@ -393,25 +404,35 @@ class Broker:
         await self._raft.discard()
 
     async def save(self, record: RoleRecord) -> None:
+        if self._entry is not None and self._entry.keeps_role:
+            return
         async with self._role_file_lock:  # an older record must not replace a newer one
             await asyncio.to_thread(self._role_file.save, record)
 
     async def open(self, role: Role) -> None:
         assert self.switch is not None
         self.config.broker_role = role_name_after_change(self.switch.record, self.config.broker_role)
-        await self._open_parts(role)
-        await self._listen_for_slaves()
+        if self._entry is not None and self._entry.is_entering:
+            self._raft = self._entry.enter()
+        parts = await self._open_parts(role)
+        await self._slave_port.listen(parts.side)
 
     async def announce(self) -> None:
         if self._raft is None:  # a Raft group has it serve, once all that the log has is confirmed
             self._serve_anew()
+        elif not self._raft.is_running:
+            self._begin_as_node(self._raft)
+
+    def _begin_as_node(self, raft: RaftHosting) -> None:
+        self.refuse("the broker waits for the leader of its Raft group")
+        raft.start(self.server)
 
     def _serve_anew(self) -> None:
         assert self.parts is not None
         # These parts know no client yet. A new connection brings a new heartbeat.
         self.server.close_connections()
         self._serve(self.parts)
-        self._register_soon()
+        self._registering.soon()
 
     def _serve(self, parts: BrokerParts) -> Registrar:
         """Answer requests with these parts from now on; return what registers them."""
@@ -424,13 +445,14 @@ class Broker:
             *parts.jobs(),
             *self.security.jobs(),
             Job("bulk work", TICK_PERIOD_MS, self._bulk_work.tick),
-            Job(REGISTRATION_JOB, TICK_PERIOD_MS, self._register_soon),
+            Job(REGISTRATION_JOB, TICK_PERIOD_MS, self._registering.soon),
         ]
         self._jobs = JobRunner(jobs, self.server.schedule_turn_end, self.server.turns)
         self._jobs.start()
         self.server.note_time()  # a change of role opens the store, too
-        self._registrar = registrar_of(parts, self._client, self.address, asyncio.gather, self._discovery.look)
-        return self._registrar
+        return self._registering.use(
+            registrar_of(parts, self._client, self.address, asyncio.gather, self._discovery.look)
+        )
 
     # -- closing -------------------------------------------------------------------------------------------------
 
@@ -453,9 +475,7 @@ class Broker:
         if self._raft is not None:
             self._raft.group.detach()
         self.parts = None
-        if self._slave_server is not None:
-            self._slave_server.stop()
-            self._slave_server = None
+        self._slave_port.stop()
         parts.stop()
         await asyncio.to_thread(parts.close)
 
@@ -475,26 +495,3 @@ class Broker:
             self.parts.metadata.clients.disconnect(connection)
             self.parts.metadata.filter_servers.disconnect(connection)
             self.parts.requests.disconnect(connection)
-
-    async def _listen_for_slaves(self) -> None:
-        """Listen for slaves of a master. Raises UsageError when the configured port is in use."""
-        side = self.parts.side if self.parts is not None else None
-        if not isinstance(side, MasterSide) or not isinstance(side.ha_service, HaService):
-            return
-        self._slave_server = StreamServer(
-            side.ha_service.accept, self.budget, self._tls.ports, self.server.report_refused
-        )
-        await listen_on_ha_port(self._slave_server, self.config, self._ha_port_wanted)
-
-    # -- periodic work -------------------------------------------------------------------------------------------
-
-    def _connection_lost(self, address: str) -> None:
-        if self._registrar is not None:
-            self._registrar.note_lost(address)
-
-    def _register_soon(self) -> None:
-        """Start a round of registrations if it is due and none runs."""
-        if self._registrar is None or not self._registrar.is_due():
-            return
-        if self._registration is None or self._registration.done():
-            self._registration = asyncio.ensure_future(self._registrar.register_all())

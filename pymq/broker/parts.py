@@ -18,6 +18,8 @@ from pymq.broker.raft.follower_side import FollowerSide
 from pymq.broker.raft.group import RaftGroup
 from pymq.broker.raft.majority import Replicas
 from pymq.broker.raft.report import OperatedGroup
+from pymq.broker.raft.waiting import WaitingMember
+from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.side import MasterSide
 from pymq.broker.replication.master.sync_mode import NoSlaves
@@ -28,6 +30,7 @@ from pymq.broker.replication.replication import Replication
 from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.master_monitor import MasterMonitor
 from pymq.broker.replication.roles.role import ChangeRole, Role
+from pymq.broker.replication.roles.write_fence import WriteFence
 from pymq.broker.replication.side import ReplicationSide
 from pymq.broker.replication.slave.side import SlaveSide
 from pymq.broker.replication.table_pieces import PieceSizes
@@ -82,6 +85,7 @@ class BrokerParts:
         piece_sizes: PieceSizes = PieceSizes(),  # noqa: B008 - it does not change
         peer_proof: PeerProof = NO_PROOF,
         raft: RaftGroup | None = None,
+        raft_waiting: WaitingMember | None = None,
     ) -> None:
         """``change_role`` closes these parts later and opens others in another role; ``on_master_role`` gets the role
         of the group's master, each time it is seen; ``memory_bytes``: the machine's; ``budget``: the process's; without
@@ -89,7 +93,7 @@ class BrokerParts:
         without ``runtime_settings``, no change of settings outlives the process;
         ``timer_slot_count``: half of the timer wheel's slots; ``piece_sizes``: of large tables that slaves copy;
         ``peer_proof``: what slaves and their master prove to each other; ``raft``: the Raft group, None in a plain
-        one."""
+        one; ``raft_waiting``: of a plain group's broker that is to be a node."""
         budget = budget or MemoryBudget()
         assert role.broker_id == config.broker_id
         self.config = config
@@ -98,7 +102,7 @@ class BrokerParts:
         self.files = files
         self.role = role
         self.raft: OperatedGroup | None = raft
-        self.raft_node = raft
+        self.raft_node, self.raft_waiting = raft, raft_waiting
         self.registration_requests = registration_requests
         self.change_role = change_role
         self.sliced_work = sliced_work or inline_work()
@@ -349,6 +353,7 @@ class BrokerParts:
                 else Job("tables of the Raft group", SLOW_TICK_PERIOD_MS, self.raft_node.tables.tick)
             ),
             *self.side.jobs(),
+            *(self.raft_waiting.jobs() if self.raft_waiting is not None else ()),
         ]
 
     def follow_settings(self, changed: Collection[str]) -> None:
@@ -366,6 +371,24 @@ class BrokerParts:
     def after_turn(self) -> bool:
         """Do what can wait until the turn's answers are written. Return True when more of it is left."""
         return self.requests.wake_waiting()
+
+    # -- for a node to be (:class:`pymq.broker.raft.waiting.ServingParts`) --------------------------------------------
+
+    @property
+    def is_master(self) -> bool:
+        return self.role.is_master
+
+    @property
+    def history(self) -> EpochHistory:
+        return self.replication.epoch_file.history
+
+    @property
+    def write_fence(self) -> WriteFence:
+        return self.replication.write_fence
+
+    @property
+    def tables_age_ms(self) -> int:
+        return self.side.metadata_copy.age_ms if isinstance(self.side, SlaveSide) else -1
 
     # -- closing -------------------------------------------------------------------------------------------------
 

@@ -203,11 +203,12 @@ def make_handlers(parts: BrokerParts) -> Handlers:
                 side=parts.side,
                 change_role=parts.change_role,
                 known_peers=replication.known_peers,
+                is_in_raft_group=parts.raft_node is not None,
             )
         ),
         raft_group=RaftGroupHandlers(lambda: parts.raft),
         log_copy=LogCopyHandlers(config=config, store=store),
-        raft=RaftHandlers(parts.raft_node, config.broker_name),
+        raft=RaftHandlers(parts.raft_node, config.broker_name, parts.raft_waiting),
         filter_servers=FilterServerHandlers(config=config, filter_servers=metadata.filter_servers),
         auth=AuthHandlers(config=config, auth=metadata.auth),
     )

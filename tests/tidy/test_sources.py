@@ -26,6 +26,7 @@ COMPOSITION_ROOTS = (
     "pymq/broker/awaiting.py",
     "pymq/broker/farewell.py",
     "pymq/broker/raft/hosting.py",
+    "pymq/broker/registering.py",
     "pymq/broker/upkeep/jobs.py",
     "pymq/namesrv/server.py",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pymq.broker.raft.founders import encode_report
 from pymq.broker.raft.group import RaftGroup
+from pymq.broker.raft.waiting import WaitingMember
 from pymq.errors import Refusal
 from pymq.model.hosts import parse_address
 from pymq.wire.codes import ResponseCode
@@ -15,9 +16,10 @@ from pymq.wire.reply import Reply
 class RaftHandlers:
     """Hands messages to the group, which takes them at the end of the turn."""
 
-    def __init__(self, group: RaftGroup | None, broker_name: str) -> None:
-        """``group`` is None for a broker of a plain group."""
+    def __init__(self, group: RaftGroup | None, broker_name: str, waiting: WaitingMember | None = None) -> None:
+        """``group`` is None for a broker of a plain group, which may be ``waiting`` for the founding of another one."""
         self._group = group
+        self._waiting = waiting
         self._broker_name = broker_name
 
     def message(self, command: Command, header: None, peer: Peer) -> Reply:
@@ -32,7 +34,7 @@ class RaftHandlers:
 
     def node(self, command: Command, header: None, peer: Peer) -> Reply:
         """Answer what this node is, for the founding of its group."""
-        return Reply(body=encode_report(self._in_group().node_report()))
+        return Reply(body=encode_report((self._waiting or self._in_group()).node_report()))
 
     def _in_group(self) -> RaftGroup:
         if self._group is None:

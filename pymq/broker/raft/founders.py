@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import msgspec
@@ -23,6 +23,7 @@ from pymq.wire.streams import Network
 log = logging.getLogger(__name__)
 
 ASK_PERIOD_MS = 500
+FENCED_ASK_PERIOD_MS = 100  # while a master takes no writes
 ASK_TIMEOUT_MS = 2000
 TAIL_BYTES = 4096  # of a log's end, whose digests are compared
 
@@ -46,6 +47,11 @@ class Founders:
         """True when this node may ask for the promises of a founding, and give its own."""
         return self.decision.verdict is Verdict.FOUND
 
+    @property
+    def reports(self) -> Mapping[str, NodeReport]:
+        """What the other nodes said last, by node id."""
+        return self._reports
+
     def forget(self) -> None:
         """Know nothing again: this node is another replica now."""
         self._reports.clear()
@@ -56,11 +62,13 @@ class Founders:
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_ms:
             return
-        self._next_ms = now_ms + ASK_PERIOD_MS
+        own = self._own_report()
+        is_fenced = any(report.fence for report in (own, *self._reports.values()))
+        self._next_ms = now_ms + (FENCED_ASK_PERIOD_MS if is_fenced else ASK_PERIOD_MS)
         for member in self._group.others:
             ask = request(RequestCode.PYMQ_RAFT_NODE)
             self._network.ask(member.address, ask, partial(self._answered, member.node), ASK_TIMEOUT_MS)
-        decision = decide(self._group, {**self._reports, self._group.self_id: self._own_report()})
+        decision = decide(self._group, {**self._reports, self._group.self_id: own})
         if decision != self.decision:
             self.decision = decision
             level = logging.ERROR if decision.verdict is Verdict.REFUSE else logging.INFO
@@ -80,7 +88,7 @@ class Founders:
 def own_report(
     config: BrokerConfig, group: GroupSettings, founding_id: str, history: EpochHistory, *, is_master: bool
 ) -> NodeReport:
-    """Return what a node says about itself, but for its log. It serves nothing before the founding, so it is fenced."""
+    """Return what a node says about itself, but for its log. One that serves nothing before the founding is fenced."""
     return NodeReport(
         cluster=config.broker_cluster_name,
         group=group.name,

@@ -81,7 +81,9 @@ class NodeReport(NamedTuple):
     ``peers_text`` is its ``dLegerPeers`` as :attr:`GroupSettings.peers_text` writes it. ``founding_id`` is its group's
     in hex, empty for a node in no group. ``tail_digest`` is that of its log's last bytes, equally many on every node.
     ``is_master``: it is, or was at its last stop, the master of the plain group. ``is_fenced``: as that it takes no
-    writes.
+    writes. ``is_plain``: it serves as a broker of the plain group until the founding. ``fence`` is the number of such a
+    master's present write fence, 0 for none; ``has_tables_of`` that of the fence since which a plain slave has copied
+    all tables.
     """
 
     cluster: str
@@ -95,6 +97,14 @@ class NodeReport(NamedTuple):
     tail_digest: str = ""
     is_master: bool = False
     is_fenced: bool = False
+    is_plain: bool = False
+    fence: int = 0
+    has_tables_of: int = 0
+
+    @property
+    def is_plain_master(self) -> bool:
+        """True for a node that may acknowledge messages without the group."""
+        return self.is_master and self.is_plain
 
     @property
     def is_empty(self) -> bool:
@@ -195,9 +205,9 @@ def _plain(group: GroupSettings, reports: Mapping[str, NodeReport], outside_mast
             f"{', '.join(sorted(reports))}, or add it"
         )
     with_logs = {node: report for node, report in sorted(reports.items()) if not report.is_empty}
+    masters = [node for node, report in (with_logs or reports).items() if report.is_master]
     if not with_logs:
-        return Decision(Verdict.FOUND)
-    masters = [node for node, report in with_logs.items() if report.is_master]
+        return _last_steps(group, reports, masters[0]) if len(masters) == 1 else Decision(Verdict.FOUND)
     if len(masters) != 1:
         who = " and ".join(masters) or "none"
         return _refuse(
@@ -259,6 +269,8 @@ def _last_steps(group: GroupSettings, reports: Mapping[str, NodeReport], master_
                 f"the bytes before offset {master.log_end} differ: digest {report.tail_digest} on {node}, "
                 f"{master.tail_digest} on {master_id}: {_START_EMPTY} on {node}"
             )
+        if master.fence and report.is_plain and node != master_id and report.has_tables_of != master.fence:
+            return _wait(f"{node} copies topics, groups and offsets of {master_id}")
     return Decision(Verdict.FOUND)
 
 

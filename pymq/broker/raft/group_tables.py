@@ -55,8 +55,10 @@ class GroupTables:
         clock: Clock,
         store_host: bytes,
         run_in_thread: RunInThread,
+        was_plain: bool = False,
     ) -> None:
-        """``root``: the store's directory; ``segment_bytes``: of its log; ``store_host``: for the records.
+        """``root``: the store's directory; ``segment_bytes``: of its log; ``store_host``: for the records;
+        ``was_plain``: a plain group's broker has written the tables.
 
         Raises StoreError.
         """
@@ -70,6 +72,7 @@ class GroupTables:
         self._saved = TableFiles(ConfigTables(files, root, run_in_thread))
         tables = self._saved.load()
         self.table_log = TableLog(tables, self._write)
+        self._was_plain = was_plain
         self._saved_ends = {table.name: table.end for table in tables.all()}
         self._saved_end = tables.end
         self._is_saving = False
@@ -103,6 +106,8 @@ class GroupTables:
         self._store, self._writer, self._schedule_turn_end = store, writer, schedule_turn_end
         self._next_offset = self._whole_segment = None
         self.table_log.follow()
+        if self._was_plain:
+            self._take_over(store.physical_max_offset)
         if self.tables.end < store.physical_min_offset and self.tables.all():
             log.warning(
                 "the tables of the Raft group are as of offset %d, the log begins at %d: they are made from it anew",
@@ -117,6 +122,16 @@ class GroupTables:
                 self.table_log.lead(list(self._records()))
             except (TableRecordError, CorruptRecordError, MalformedRecordError) as error:
                 raise StoreError(f"a record of the Raft group's tables can't be read: {error}") from error
+
+    def _take_over(self, end: int) -> None:
+        """Have the tables of a plain group count as of ``end``: records before are of a group that is no more.
+
+        The first leader writes them to the log. Raises StoreError.
+        """
+        self._was_plain = False
+        self.table_log.replace(Tables(end))
+        self._saved.save((), (), end)
+        self._saved_end = end
 
     def close(self) -> None:
         """Use no parts any more, and save what is confirmed. Raises StoreError."""

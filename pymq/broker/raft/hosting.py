@@ -21,7 +21,7 @@ from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.joining import Joining, JoiningMark
 from pymq.broker.raft.members import GroupSettings, check_addresses, group_warnings, read_group
 from pymq.broker.raft.peers import Peers
-from pymq.broker.raft.run_record import RunRecord
+from pymq.broker.raft.run_record import RUN_RECORD_FILE, RunRecord
 from pymq.broker.raft.state_files import RaftStateFile
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import RoleRecord
@@ -84,6 +84,7 @@ class RaftHosting:
             clock=clock,
             store_host=store_host,
             run_in_thread=run_in_thread,
+            was_plain=not files.exists(f"{root}/config/{RUN_RECORD_FILE}"),
         )
         self.group = RaftGroup(
             settings,
@@ -124,17 +125,13 @@ class RaftHosting:
         await asyncio.to_thread(self._mark.discard)
         self.group.tables = self._make_tables()
 
-    async def start(self, server: Server, config: BrokerConfig) -> None:
-        """Listen on the port of ``dLegerPeers``, where that is another one, and begin to tick. Raises UsageError."""
-        own = self.settings.own
-        if own.port not in (config.listen_port, config.fast_listen_port):
-            try:
-                await server.start(config.bind_address, own.port)
-            except OSError as error:
-                raise UsageError(
-                    f"dLegerPeers says that {own.node} is at port {own.port}, which can't be used: {error}; set a free "
-                    "one on every member"
-                ) from error
+    @property
+    def is_running(self) -> bool:
+        """True from :meth:`start` to :meth:`stop`."""
+        return self._jobs is not None
+
+    def start(self, server: Server) -> None:
+        """Begin to tick."""
         self._jobs = JobRunner([Job("Raft", TICK_MS, self.group.tick)], server.schedule_turn_end, server.turns)
         self._jobs.start()
 
@@ -162,6 +159,19 @@ class RaftHosting:
         self.group.driver = None
         for client in self._clients:
             await client.close()
+
+
+async def listen_as_member(settings: GroupSettings, server: Server, config: BrokerConfig) -> None:
+    """Listen on the port of ``dLegerPeers``, where that is another one. Raises UsageError."""
+    own = settings.own
+    if own.port not in (config.listen_port, config.fast_listen_port):
+        try:
+            await server.start(config.bind_address, own.port)
+        except OSError as error:
+            raise UsageError(
+                f"dLegerPeers says that {own.node} is at port {own.port}, which can't be used: {error}; set a free "
+                "one on every member"
+            ) from error
 
 
 def member_record(settings: GroupSettings) -> tuple[RoleRecord, Role]:

@@ -11,6 +11,7 @@ from typing import Any
 from pymq.broker.metadata.config_tables import ConfigTables
 from pymq.broker.metadata.table_reading import Table
 from pymq.broker.metadata.table_saver import Make, Saved, TableSaver
+from pymq.broker.raft.table_files import LOG_END
 from pymq.broker.raft.table_log import TableLog
 from pymq.broker.raft.table_records import TABLE_KINDS
 from pymq.broker.upkeep.flusher import RunInThread
@@ -41,8 +42,10 @@ class LoggedTable(TableSaver):
         planned = self._log.planned(self.name)
         if planned is not None:
             return planned.as_object()
-        self._loaded = self._file.load()
-        return self._loaded
+        loaded = self._file.load()
+        loaded.pop(LOG_END, None)  # of a group that is no more
+        self._loaded = loaded
+        return loaded
 
     def interval_ms(self, interval_ms: int) -> int:
         return min(interval_ms, LOG_INTERVAL_MS)

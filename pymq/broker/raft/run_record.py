@@ -8,6 +8,7 @@ from pymq.broker.raft.founding import LastStop, why_lost
 from pymq.store.disk.fs import Files, make_directory
 
 BOOT_ID_PATH = "/proc/sys/kernel/random/boot_id"  # Linux; another one after each start of the machine
+RUN_RECORD_FILE = "raftRun"
 _SYNCED, _WRITTEN = "synced", "written"
 
 
@@ -17,7 +18,7 @@ class RunRecord:
     def __init__(self, files: Files, root: str) -> None:
         self._files = files
         self._directory = f"{root}/config"
-        self._path = f"{self._directory}/raftRun"
+        self._path = f"{self._directory}/{RUN_RECORD_FILE}"
 
     def begin(self, *, was_clean: bool, is_synced: bool) -> str:
         """Return why the log may lack what this node has acknowledged, empty when it does not; then record this run.

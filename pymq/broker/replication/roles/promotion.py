@@ -54,8 +54,10 @@ class RoleRequests:
         side: ReplicationSide,
         change_role: ChangeRole,
         known_peers: KnownPeers,
+        is_in_raft_group: bool = False,
     ) -> None:
         self._config = config
+        self._is_in_raft_group = is_in_raft_group
         self._store = store
         self._role = role
         self._epoch_file = epoch_file
@@ -78,7 +80,7 @@ class RoleRequests:
         Raises Refusal for an action that does not fit this role, for an unforced one that could lose messages, and in a
         Raft group, which elects its leader itself.
         """
-        if self._config.raft_enabled:
+        if self._is_in_raft_group:
             name = self._config.broker_name
             raise _refusal(f"{name} is a Raft group and elects its leader: use pymq raft transfer {name} NODE")
         action = self._actions.get(request.action)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from pymq.broker.replication.roles.promotion import RoleRequests
 from pymq.broker.replication.roles.role import Role
 from pymq.config.values import BROKER_ID_MAX
+from pymq.errors import Refusal
 from pymq.wire.bodies_replication import FENCE_MS_MAX, RoleAnswer, RoleRequest
 from pymq.wire.codes import RequestCode
 from tests.broker.replication.asking import THEIRS, following
@@ -48,12 +50,25 @@ def test_a_fenced_master_takes_no_writes_until_it_is_resumed() -> None:
     assert not world.parts.replication.write_fence.is_on
 
 
-def test_a_raft_group_takes_no_orders(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
-    monkeypatch.setattr(world.config, "raft_enabled", True)
+def test_a_raft_group_takes_no_orders() -> None:
+    parts = World().parts
+    replication = parts.replication
+    requests = RoleRequests(
+        config=parts.config,
+        store=parts.store,
+        role=parts.role,
+        epoch_file=replication.epoch_file,
+        write_fence=replication.write_fence,
+        master_role=replication.master_role,
+        side=parts.side,
+        change_role=parts.change_role,
+        known_peers=replication.known_peers,
+        is_in_raft_group=True,
+    )
     for action in ("fence", "resume", "step_down", "promote", "truncate"):
-        assert "use pymq raft transfer broker-a NODE" in refused(world, action=action)
-    assert not world.parts.replication.write_fence.is_on
+        with pytest.raises(Refusal, match="use pymq raft transfer broker-a NODE"):
+            requests.follow(RoleRequest(action=action), THEIRS)
+    assert not replication.write_fence.is_on
 
 
 @pytest.mark.parametrize("fence_ms", [-1, 0, FENCE_MS_MAX + 1])

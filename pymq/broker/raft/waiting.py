@@ -1,0 +1,192 @@
+"""Waiting: a broker of a plain group that has a Raft group's settings serves as before until the group can be founded.
+
+So masters and slaves get the settings one after the other while sends go on. When all of them wait, the master takes no
+writes for a moment, and each slave copies the rest. Then the master leaves the plain group for good: from its first
+start as a node, which ``config/raftRun`` records, it acknowledges nothing without the group. Only when it says so do
+the slaves follow. Only a node promises a founder to follow it. So while a master serves there is no group, and when
+there is a group no master serves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from pymq.broker.raft.founders import Founders, own_report, with_log
+from pymq.broker.raft.founding import NodeReport, Verdict
+from pymq.broker.raft.members import GroupSettings
+from pymq.broker.raft.run_record import RUN_RECORD_FILE
+from pymq.broker.raft.state_files import RAFT_STATE_FILE
+from pymq.broker.raft.table_files import TABLES_FILE
+from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.roles.role_file import RoleRecord, remembering, role_at_start
+from pymq.broker.replication.roles.write_fence import WriteFence
+from pymq.broker.upkeep.jobs import Job
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.store.disk.fs import Files
+from pymq.store.store import MessageStore
+from pymq.wire.streams import Network
+
+log = logging.getLogger(__name__)
+
+TICK_MS = 50
+FENCE_MS = 5_000  # the founding is tried again after it
+FENCE_PAUSE_MS = 15_000  # from the begin of one fence to that of the next: senders must get on in between
+LEAVE_MS = 60_000  # a fence for the way from the plain group to the node: no write may come in between
+UNKNOWN_ID = -1
+# What a node's directory has of its group, with the file last that says so.
+_GROUP_FILES = (RAFT_STATE_FILE, TABLES_FILE, RUN_RECORD_FILE)
+
+
+class ServingParts(Protocol):
+    """The parts of :class:`pymq.broker.parts.BrokerParts` that a waiting broker needs."""
+
+    @property
+    def is_master(self) -> bool: ...
+    @property
+    def store(self) -> MessageStore: ...
+    @property
+    def history(self) -> EpochHistory: ...
+    @property
+    def write_fence(self) -> WriteFence: ...
+    @property
+    def tables_age_ms(self) -> int:
+        """For how long a slave does not know its tables to equal the master's; -1: it never did."""
+        ...
+
+
+class WaitingMember:
+    """One broker of a plain group that is to be a node. Call :meth:`tick` every TICK_MS."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        *,
+        config: BrokerConfig,
+        network: Network,
+        clock: Clock,
+        parts: Callable[[], ServingParts | None],
+        become_node: Callable[[str], None],
+    ) -> None:
+        """``parts`` returns the present parts, None while there are none; ``become_node`` closes them after this turn,
+        because of its argument, and starts the node.
+        """
+        self.has_left = False  # the plain group
+        self._settings = settings
+        self._config = config
+        self._clock = clock
+        self._parts = parts
+        self._become_node = become_node
+        self._founders = Founders(settings, network=network, clock=clock, own_report=self.node_report)
+        self._fence = 0
+        self._next_fence_ms = clock.monotonic_ms()
+        self._seen_fence = 0  # a master's, and since when
+        self._seen_ms = 0
+
+    def jobs(self) -> list[Job]:
+        return [Job("founding of the Raft group", TICK_MS, self.tick)]
+
+    def node_report(self) -> NodeReport:
+        """Return what this broker says about itself to the others."""
+        parts = self._parts()
+        if parts is None:
+            report = own_report(self._config, self._settings, "", EpochHistory(), is_master=False)
+            return report._replace(is_plain=True, is_fenced=False)
+        is_on = parts.write_fence.is_on and parts.is_master
+        report = own_report(self._config, self._settings, "", parts.history, is_master=parts.is_master)
+        return with_log(
+            report._replace(
+                is_plain=True,
+                is_fenced=is_on,
+                fence=self._fence if is_on else 0,
+                has_tables_of=self._has_tables_of(parts),
+            ),
+            parts.store,
+        )
+
+    def tick(self) -> None:
+        """Ask the others, and do the next step to the founding."""
+        parts = self._parts()
+        if parts is None or self.has_left:
+            return
+        self._founders.tick()
+        self._note_fence()
+        verdict = self._founders.decision.verdict
+        if verdict is Verdict.FENCE:
+            self._begin_fence(parts)
+        elif verdict is Verdict.JOIN:
+            self._leave(parts, "the group is founded")
+        elif verdict is Verdict.FOUND and (parts.is_master or not self._has_plain_master):
+            if not parts.is_master or parts.write_fence.is_on:
+                self._leave(parts, "all nodes have the log of the plain group")
+        elif self._fence and parts.write_fence.is_on and len(self._founders.reports) < len(self._settings.others):
+            self._fence = 0
+            parts.write_fence.end()
+
+    @property
+    def _has_plain_master(self) -> bool:
+        return any(report.is_plain_master for report in self._founders.reports.values())
+
+    def _begin_fence(self, parts: ServingParts) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._next_fence_ms and not parts.write_fence.is_on:
+            self._next_fence_ms = now_ms + FENCE_PAUSE_MS
+            self._fence = max(self._clock.now_ms(), self._fence + 1)  # no other master, and no other start, has it
+            parts.write_fence.begin(FENCE_MS, f"the Raft group {self._settings.name} is about to be founded")
+
+    def _note_fence(self) -> None:
+        """Note when the others' fence was seen first."""
+        fence = max((report.fence for report in self._founders.reports.values()), default=0)
+        if fence != self._seen_fence:
+            self._seen_fence, self._seen_ms = fence, self._clock.monotonic_ms()
+
+    def _has_tables_of(self, parts: ServingParts) -> int:
+        since_ms = self._clock.monotonic_ms() - self._seen_ms
+        return self._seen_fence if self._seen_fence and 0 <= parts.tables_age_ms < since_ms else 0
+
+    def _leave(self, parts: ServingParts, why: str) -> None:
+        self.has_left = True
+        if parts.is_master:
+            parts.write_fence.begin(LEAVE_MS, f"this broker becomes a node of the Raft group {self._settings.name}")
+        self._become_node(f"{self._settings.self_id} becomes a node of {self._settings.name}: {why}")
+
+
+def waits_in_plain_group(files: Files, root: str, last: RoleRecord | None) -> bool:
+    """Return True for a broker directory that a plain group's broker used last. ``last``: its recorded role."""
+    return last is not None and not files.exists(f"{root}/config/{RUN_RECORD_FILE}")
+
+
+def role_in_plain_group(files: Files, config: BrokerConfig, last: RoleRecord | None) -> RoleRecord:
+    """Return the role of a broker that starts in a plain group. ``last``: the recorded one.
+
+    One that waits for its founding keeps its role: the settings of a node may lack ``brokerId``. A node's recorded role
+    is none in the plain group to which it goes back: then the configured id counts, as if it had been another one.
+    """
+    was_node = files.exists(f"{config.store_path_root_dir}/config/{RUN_RECORD_FILE}")
+    if last is not None and config.raft_enabled:
+        record = last
+    elif last is not None and was_node:
+        record = role_at_start(msgspec.structs.replace(last, configured_id=UNKNOWN_ID), config.broker_id)
+    else:
+        record = role_at_start(last, config.broker_id)
+    return remembering(record, config.broker_role)
+
+
+def leave_group(files: Files, root: str) -> None:
+    """Make a node's directory a plain broker's: its votes and its place in the group are gone. Raises OSError.
+
+    With the group's settings again it is a new replica.
+    """
+    config = f"{root}/config"
+    if not files.exists(f"{config}/{RUN_RECORD_FILE}"):
+        return
+    log.warning("%s belonged to a node of a Raft group: it leaves that group, as dLegerPeers is not set", root)
+    for name in _GROUP_FILES:
+        for path in (f"{config}/{name}", f"{config}/{name}.bak"):
+            if files.exists(path):
+                files.remove(path)
+        files.sync_dir(config)
