@@ -63,15 +63,34 @@ def _is_plausible(queue: ConsumeQueue, log: CommitLog, first: int, end: int) -> 
     else:
         return True
     samples = {first, (first + end) // 2, end - 1}
-    return 2 * sum(_fits(queue, log, offset, is_alone=len(samples) == 1) for offset in samples) >= len(samples)
+    is_alone, follows_log = len(samples) == 1, _leads_into_log(queue, log, first - 1)
+    fits = [_fits(queue, log, offset, is_alone=is_alone, follows_log=follows_log) for offset in samples]
+    return 2 * sum(fits) >= len(samples)
 
 
-def _fits(queue: ConsumeQueue, log: CommitLog, offset: int, *, is_alone: bool) -> bool:
+def _leads_into_log(queue: ConsumeQueue, log: CommitLog, offset: int) -> bool:
+    """True when the queue has this unit, and it leads to its own record in the log. Units behind it then do, too."""
+    if offset < queue.base_offset:
+        return False
+    physical_offset, size, code = queue.unit(offset)
+    if size == BLANK_UNIT_SIZE or code == PLACEHOLDER_CODE or physical_offset < log.min_offset:
+        return False
+    try:
+        return unit_fits(queue, offset, log)
+    except OSError:
+        return False  # the disk can't read the record: that says nothing about its unit
+
+
+def _fits(queue: ConsumeQueue, log: CommitLog, offset: int, *, is_alone: bool, follows_log: bool) -> bool:
     """True when a unit leads to its record, or to a place that can't be read.
 
     ``is_alone``: no other unit can tell whether it or its record is damaged, so one field may differ.
+    ``follows_log``: a unit before it leads into the log, so it does not stand for a record from before the log's begin.
     """
-    physical_offset, size, _ = queue.unit(offset)
+    physical_offset, size, code = queue.unit(offset)
+    is_real = size != BLANK_UNIT_SIZE and code != PLACEHOLDER_CODE
+    if follows_log and is_real and physical_offset < log.min_offset:
+        return False
     try:
         if unit_fits(queue, offset, log):
             return True
