@@ -76,7 +76,7 @@ class IndexService:
             clean = False
         start = self._load_known(checkpoint, log_min_offset, clean=clean)
         # Else a flipped bit of the number in the checkpoint would stay in every later one.
-        self._sealed_ms = min(self._sealed_ms, max([0, *(file.end_ms for file in self.files)]))
+        self._sealed_ms = max(0, min(self._sealed_ms, max((file.end_ms for file in self.files), default=0)))
         doubt = find_doubt(self.files, self._log)
         if doubt is None:
             return start
