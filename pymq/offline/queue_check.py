@@ -187,7 +187,7 @@ class QueueCheck:
     def _fits(self, reader: QueueFilesReader, offset: int, *, is_alone: bool) -> bool:
         """False when a unit is empty, or leads to a record of another place.
 
-        ``is_alone``: no other unit can tell whether it or its record is damaged, so one field may differ.
+        ``is_alone``: no other unit can tell whether it or its record is damaged, so one field may differ by a bit.
         """
         physical_offset, size, code = reader.unit(offset)
         if is_blank(size, code):
@@ -198,7 +198,8 @@ class QueueCheck:
         if record is None:
             return size > 0
         same = (record.topic == reader.topic, record.queue_id == reader.queue_id, record.queue_offset == offset)
-        return sum(same) >= 3 - is_alone
+        differing_bits = record.queue_id ^ reader.queue_id | record.queue_offset ^ offset
+        return all(same) or (is_alone and sum(same) == 2 and differing_bits.bit_count() <= 1)
 
     def add(self, records: Iterable[Scanned]) -> None:
         """Takes good records, in log order."""
