@@ -316,6 +316,7 @@ class DamageTally:
     """How many damages of each kind were tried, and how loud errors and notes were."""
 
     kinds: Counter[str] = field(default_factory=Counter)
+    silent: int = 0  # damages that ended in a SilentLossError
     errors: int = 0  # reads that were refused
     verified: int = 0
     repaired: int = 0
@@ -327,7 +328,7 @@ class DamageTally:
     def __str__(self) -> str:
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(self.kinds.items()))
         return (
-            f"{self.count} damages, 0 silent, {self.errors} refused reads, {self.verified} verified, "
+            f"{self.count} damages, {self.silent} silent, {self.errors} refused reads, {self.verified} verified, "
             f"{self.repaired} repaired: {kinds}"
         )
 
@@ -342,6 +343,7 @@ def search(sound: list[Origin], seeds: range, tally: DamageTally, *, offline_eve
             if seed % offline_every == 0:
                 check_offline(origin, damage.image, tally)
         except Exception as error:
+            tally.silent += 1
             raise SilentLossError(
                 f"seed {seed}, {origin.name}: {damage.text}: {type(error).__name__}: {error}"
             ) from error
