@@ -108,7 +108,7 @@ class RaftGroup:
         self._parts: OpenParts | None = None
         self._follower: Follower | None = None
         self._commit: Callable[[], None] = lambda: None
-        self._check_writes: Callable[[], None] = lambda: None
+        self._check_writes = self._when_deposed = self._commit
         self._opened_term: int | None = None  # for which the parts are a leader's
         self._asked_term: int | None = None  # for which the next parts are to be
         self._opened_end = 0
@@ -117,7 +117,6 @@ class RaftGroup:
         self._start_history = EpochHistory()
         self._joining, self._run_record = joining, run_record
         joining.on_problem = self._note_problem
-        self._when_deposed: Callable[[], None] = lambda: None
         peers.on_gone = self._inbox.gone.append
         peers.next_part = lambda to: self.driver.next_part(to) if self.driver is not None else None
 
@@ -426,6 +425,7 @@ class RaftGroup:
         self._commit()
         self._note_log()
         self._driver.transfer(node_id)
+        self._check_writes()  # before what comes in this turn
 
     def when_deposed(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` when this node leads no more."""

@@ -6,6 +6,8 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from pymq.broker.metadata.table_saver import run_inline
 from pymq.broker.raft.broker_log import BrokerLog
 from pymq.broker.raft.founders import Founders
@@ -201,3 +203,13 @@ def test_records_are_dispatched_below_an_end_and_at_most_so_many_bytes() -> None
     assert follower.dispatched_end == leader.ends[3]
     follower.dispatch_to(leader.end + 1, DISPATCH_BYTES_MAX)
     assert follower.dispatched_end == leader.end
+
+
+def test_a_transfer_refuses_writes_of_its_own_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = make_group()
+    done: list[str] = []
+    assert group.driver is not None
+    monkeypatch.setattr(group.driver, "transfer", done.append)
+    monkeypatch.setattr(group, "_check_writes", lambda: done.append("writes are checked"))
+    group.transfer("n1")
+    assert done == ["n1", "writes are checked"]
