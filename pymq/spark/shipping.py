@@ -51,7 +51,7 @@ def zip_package(target: Path) -> Path:
     """Writes a zip of :data:`PACKAGES` and of the modules beside them to ``target``."""
     root = Path(pymq.__file__).resolve().parent
     files = [*root.glob("*.py"), *(file for package in PACKAGES for file in (root / package).rglob("*.py"))]
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for file in sorted(files):
             archive.write(file, Path("pymq") / file.relative_to(root))
     return target

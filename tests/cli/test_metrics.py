@@ -227,6 +227,8 @@ def test_scrapes_continue_while_roles_change(servers: Servers) -> None:
                 promote = ["broker", "promote", broker["broker"], "--yes", "--namesrv", servers.namesrv]
                 assert cli.run(promote) == EXIT_OK
                 wait_for(broker["metrics"], "it is the master", "pymq_replication_role", 1, role="ASYNC_MASTER")
+                follower = "pymq_replication_slave_lag_bytes"
+                wait_for(broker["metrics"], "the other one follows", follower, 0, slave_id="1")
         finally:
             is_over.set()
         assert all(count.result() > 1 for count in counts)
