@@ -167,6 +167,10 @@ class StoreUnavailableError(StoreError):
     """The store refuses writes now (full or failing disk, shutting down); reads still work."""
 
 
+class DoesNotFitError(StoreError):
+    """A message is too large for the store's files or fields: a repetition of the request would fail, too."""
+
+
 class CorruptRecordError(StoreError):
     """Bytes from the store fail their check at ``physical_offset``."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol, cast
 
-from pymq.errors import PymqError, Refusal, StoreUnavailableError
+from pymq.errors import DoesNotFitError, PymqError, Refusal, StoreUnavailableError
 from pymq.wire.access import Access
 from pymq.wire.codes import RequestCode, ResponseCode, request_name
 from pymq.wire.command import Command, ProvenSender
@@ -37,8 +37,14 @@ def error_reply(error: PymqError) -> Reply:
     """Return the answer to a request whose handler raised ``error``."""
     if isinstance(error, Refusal):
         return Reply(error.code, error.remark)
-    is_unavailable = isinstance(error, StoreUnavailableError)
-    return Reply(ResponseCode.SERVICE_NOT_AVAILABLE if is_unavailable else ResponseCode.SYSTEM_ERROR, str(error))
+    return Reply(_code_of(error), str(error))
+
+
+def _code_of(error: PymqError) -> ResponseCode:
+    if isinstance(error, StoreUnavailableError):
+        return ResponseCode.SERVICE_NOT_AVAILABLE
+    # The code tells clients that a repetition would fail, too.
+    return ResponseCode.MESSAGE_ILLEGAL if isinstance(error, DoesNotFitError) else ResponseCode.SYSTEM_ERROR
 
 
 class Peer(Protocol):

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from threading import Lock
 
-from pymq.errors import CorruptRecordError, NotFoundError, StoreError, StoreUnavailableError, UnreadableError
+from pymq.errors import (
+    CorruptRecordError,
+    DoesNotFitError,
+    NotFoundError,
+    StoreError,
+    StoreUnavailableError,
+    UnreadableError,
+)
 from pymq.model.layout import BLANK_SIZE_BYTES
 from pymq.model.record import encode_blank
 from pymq.store.disk.fs import Buffer, File, Files, failed_sync_text, lacked_handles, lacked_room, no_handles_error
@@ -186,7 +193,7 @@ class CommitLog:
     def reserve(self, size: int) -> int:
         """Return the physical offset of the next ``size`` bytes; the caller then appends them to :attr:`parts`.
 
-        They never span segments. Raises StoreError when no segment could hold them.
+        They never span segments. Raises DoesNotFitError when no segment could hold them.
         """
         at = self.staged_end
         if size + BLANK_SIZE_BYTES > self.segment_end - at:
@@ -195,9 +202,12 @@ class CommitLog:
         return at
 
     def check_fits(self, size: int) -> None:
-        """Raise StoreError when no segment could hold ``size`` bytes."""
+        """Raise DoesNotFitError when no segment could hold ``size`` bytes."""
         if size + BLANK_SIZE_BYTES > self._segment_size:
-            raise StoreError(f"{size} bytes can't be stored: a segment holds {self._segment_size - BLANK_SIZE_BYTES}")
+            raise DoesNotFitError(
+                f"{size} bytes can't be stored: a segment holds {self._segment_size - BLANK_SIZE_BYTES}, send less or "
+                "set mappedFileSizeCommitLog for a new data directory"
+            )
 
     def _roll(self, size: int) -> int:
         """End the staged segment with a blank record and start the next one."""

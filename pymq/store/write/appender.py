@@ -11,7 +11,7 @@ from typing import NamedTuple, overload
 from zlib import crc32
 
 from pymq.clock import Clock
-from pymq.errors import StoreError, StoreUnavailableError
+from pymq.errors import DoesNotFitError, StoreUnavailableError
 from pymq.model.inner_batch import INNER_FLAGS
 from pymq.model.layout import (
     CRC_MASK,
@@ -138,7 +138,7 @@ class Appender:
         """Give a message its place. It becomes visible with :meth:`commit`. The caller has checked topic and queue.
 
         ``message_count``: of an inner batch, see :meth:`stage_inner`. Raises StoreUnavailableError when the store takes
-        no writes, StoreError for a record larger than a segment.
+        no writes, DoesNotFitError for a record larger than a segment.
         """
         log, store_host = self._log, self._store_host
         if self.closed is not None or log.broken is not None:
@@ -262,7 +262,7 @@ class Appender:
         """Stage a batch as one record, an inner batch of ``message_count`` messages. Its ``body`` is the request's.
 
         The record gets the flags of an inner batch, and the properties INNER_NUM and INNER_BASE. Raises as
-        :meth:`stage`, StoreError also when the properties become too long, OSError.
+        :meth:`stage`, DoesNotFitError also when the properties become too long, OSError.
         """
         queue = self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id, holds_batches=True)
         if not isinstance(queue, BatchQueue):
@@ -272,7 +272,7 @@ class Appender:
         inner = f"INNER_NUM\x01{message_count}\x02INNER_BASE\x01{queue.next_offset}\x02".encode()
         properties = append_properties(properties, inner)
         if len(properties) > PROPERTIES_SIZE_MAX_BYTES:
-            raise StoreError(
+            raise DoesNotFitError(
                 f"the batch's properties take {len(properties)} bytes with INNER_NUM and INNER_BASE, the limit is "
                 f"{PROPERTIES_SIZE_MAX_BYTES}: shorten keys, tags or properties"
             )

@@ -16,6 +16,7 @@ from pymq.model.names import TIMER_TOPIC
 from pymq.model.properties import decode_properties
 from pymq.model.record import decode_records, encode_batch_entry
 from pymq.model.tables import TopicConfig
+from pymq.wire.codes import ResponseCode
 from pymq.wire.command import SERIALIZE_ROCKETMQ, Command, decode_command, encode_command
 from tests.broker.replication.fake_slaves import FakeSlaves
 from tests.broker.world import FakePeer, World
@@ -305,7 +306,8 @@ def test_an_oversized_record_is_left_to_the_plain_path() -> None:
     payload = payload_of(ordinary(), b"x" * 70_000)
     assert not world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
     reply = broker_dispatcher(world.parts).dispatch(FakePeer(), decode_command(payload))
-    assert reply is not None and reply.code == 1 and "can't be stored" in (reply.remark or "")
+    assert reply is not None and reply.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "a segment holds 65528, send less" in (reply.remark or "")
     assert world.parts.requests.fast_sends(FakePeer(), payload_of(ordinary(), b"body"))  # type: ignore[arg-type]
     world.parts.messages.writer.commit()
     assert [message.body for message in world.messages(TOPIC, 1)] == [b"body"]

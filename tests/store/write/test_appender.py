@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pymq.clock import ManualClock
-from pymq.errors import StoreError
+from pymq.errors import DoesNotFitError
 from pymq.model.hosts import pack_host
 from pymq.model.record import encode_record
 from pymq.store.disk.memory_fs import MemoryFiles
@@ -155,7 +155,7 @@ def test_store_time_does_not_stay_ten_years_ahead(is_restarted: bool) -> None:
 def test_a_batch_of_an_ipv6_client_is_staged_whole_or_not_at_all() -> None:
     store = open_store()
     entries = [(0, b"fits", b"", 0), (0, b"x" * SETTINGS.segment_size_bytes, b"", 0)]
-    with pytest.raises(StoreError, match="can't be stored"):
+    with pytest.raises(DoesNotFitError, match="can't be stored"):
         store.stage_many("T", 0, entries, born_timestamp_ms=0, born_host=pack_host("::1", 1))
     store.commit()
     assert store.max_offset("T", 0) == 0
