@@ -39,6 +39,7 @@ Accept = Callable[[memoryview], bool]
 Packed = bytes | bytearray  # units as they are in the queue's file
 MAGICS = (MAGIC_V1, MAGIC_V2)
 PREFILTERED_FACTOR = 4  # a prefiltered unit costs a quarter, so a read with a prefilter covers four times as many
+FIRST_COUNT = 256  # units that a read without a filter looks at before the rest
 FILTER_STEP_COUNT = 256  # units filtered together: a read covers few more units than it returns
 
 
@@ -137,8 +138,11 @@ def get_messages(
         _collect_matching(
             result, queue, windows, limits, units, tag_codes, accept, prefilter, count * PREFILTERED_FACTOR, pace
         )
-    else:
+    elif len(units) <= FIRST_COUNT * UNIT_SIZE_BYTES:
         _collect(result, queue, windows, limits, units)
+    elif _collect(result, queue, windows, limits, _units(units, 0, FIRST_COUNT)):
+        # Large messages fill the answer before this: then the units of the others are not looked at.
+        _collect(result, queue, windows, limits, units[FIRST_COUNT * UNIT_SIZE_BYTES :])
     if result.count:
         result.status = GetStatus.FOUND
     result.suggest_slave = limits.far_behind and result.count > 0
@@ -162,17 +166,17 @@ class Limits:
         self.size_bytes = min(size, bytes_max)
 
 
-def _collect(result: GetResult, queue: ConsumeQueue, windows: WindowReader, limits: Limits, packed: Packed) -> None:
-    """Collect the record of every unit, one slice for each run of adjacent records.
+def _collect(result: GetResult, queue: ConsumeQueue, windows: WindowReader, limits: Limits, packed: Packed) -> bool:
+    """Collect the record of every unit, one slice for each run of adjacent records. Return True when all of them fit.
 
     The hot loop of every pull: local names, and as few calls as possible.
     """
     queue_id, bytes_max, head, kept = queue.queue_id, limits.size_bytes, RECORD_PLACE.unpack_from, windows.chunks.get
     units = list(UNIT.iter_unpack(packed))
-    offset = result.next_offset
+    offset, count, total = result.next_offset, result.count, result.size_bytes
+    behind = offset + len(units)
     data, start, end, doubts = NO_WINDOW
     run_from = run_to = 0  # the run of adjacent records not yet in the chunks
-    count = total = 0
     try:
         for number, (physical_offset, size, _) in enumerate(units):
             if count and total + size > bytes_max:
@@ -223,6 +227,7 @@ def _collect(result: GetResult, queue: ConsumeQueue, windows: WindowReader, limi
     if run_to > run_from:
         result.chunks.append(data[run_from - start : run_to - start])
     result.next_offset, result.count, result.size_bytes = offset, count, total
+    return offset == behind
 
 
 def _collect_matching(

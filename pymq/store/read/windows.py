@@ -19,6 +19,7 @@ GAP_BYTES_MAX = 16_384
 CHUNK_SHIFT = 16
 CHUNK_BYTES = 1 << CHUNK_SHIFT
 CHUNK_COUNT_MAX = 256  # 16 MiB
+RUN_PROBE_COUNT = 64  # records that are looked at before all of them
 _LARGE_BYTES = 1 << 20  # a unit of a larger record is compared with the record's head first
 
 
@@ -102,11 +103,18 @@ def _bound(table: dict[int, Window] | dict[int, None], count_max: int) -> None:
 
 def _run_end(units: Sequence[Unit], number: int, bytes_left: int) -> int:
     """Where a read should end when the next record follows at once: mostly at the last record."""
-    start, _, _ = units[number]
-    last, last_size, _ = units[-1]
-    if last - start == sum([unit[1] for unit in islice(units, number, len(units) - 1)]) <= bytes_left - last_size:
-        return last + max(last_size, 0)
+    last = len(units) - 1
+    # A batch of a queue that shares the log is a short run: most lists of units need not be summed to the end.
+    is_run = _are_adjacent(units, number, min(number + RUN_PROBE_COUNT, last)) and _are_adjacent(units, number, last)
+    offset, size, _ = units[last]
+    if is_run and offset - units[number][0] <= bytes_left - size:
+        return offset + max(size, 0)
     return _reach(units, number, bytes_left)
+
+
+def _are_adjacent(units: Sequence[Unit], first: int, last: int) -> bool:
+    """True when the records from unit ``first`` to unit ``last`` follow each other without gaps."""
+    return units[last][0] - units[first][0] == sum([unit[1] for unit in islice(units, first, last)])
 
 
 def _reach(units: Sequence[Unit], number: int, bytes_left: int) -> int:

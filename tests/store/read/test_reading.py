@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pymq.errors import CorruptRecordError, NotFoundError
 from pymq.model.javahash import tags_code
 from pymq.model.record import MalformedRecordError, decode_records
 from pymq.store.disk.memory_fs import MemoryFiles
-from pymq.store.read import reading
+from pymq.store.read import reading, windows
 from pymq.store.read.reading import PREFILTERED_FACTOR, GetStatus, Pace
 from pymq.store.read.record_batch import RECORD_BATCH_COUNT_MIN
 from pymq.store.store import GetResult, MessageStore
@@ -274,6 +276,40 @@ def test_a_damaged_record_is_refused_and_its_neighbors_are_served(at: int, codes
     with pytest.raises(CorruptRecordError, match=f"offset 3 is corrupt at {physical_offset}"):
         store.get("T", 0, 3, 32, 1 << 20, codes)
     assert offsets(store.get("T", 0, 4, 32, 1 << 20, codes)) == [4, 5]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    lengths=st.lists(st.integers(0, 400), min_size=1, max_size=30),
+    first_count=st.integers(1, 31),
+    probe_count=st.integers(1, 31),
+    count_max=st.integers(1, 32),
+    bytes_max=st.integers(1, 8000),
+    damaged=st.integers(0, 60),
+)
+def test_a_read_that_looks_at_few_units_first_finds_the_same(
+    lengths: list[int], first_count: int, probe_count: int, count_max: int, bytes_max: int, damaged: int
+) -> None:
+    store = make_store(MemoryFiles(), segment_size_bytes=8000)
+    store.open()
+    for number, length in enumerate(lengths):
+        put(store, "T" if number % 5 else "Other", 0, b"x" * length)
+    last = store.max_offset("T", 0)
+    if damaged < last:
+        damage(store, damaged, 27)
+    with pytest.MonkeyPatch.context() as patch:
+        for offset in range(last):
+            found = []
+            for first, probe in ((len(lengths), len(lengths)), (first_count, probe_count)):
+                patch.setattr(reading, "FIRST_COUNT", first)
+                patch.setattr(windows, "RUN_PROBE_COUNT", probe)
+                try:
+                    result = store.get("T", 0, offset, count_max, bytes_max)
+                except CorruptRecordError as error:
+                    found.append(error.args)
+                    continue
+                found.append((result.status, result.next_offset, result.count, b"".join(result.chunks)))
+            assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("bit", range(20 * 8))
