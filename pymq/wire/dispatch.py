@@ -40,7 +40,7 @@ def error_reply(error: PymqError) -> Reply:
     return Reply(_code_of(error), str(error))
 
 
-def _code_of(error: PymqError) -> ResponseCode:
+def _code_of(error: PymqError) -> int:
     if isinstance(error, StoreUnavailableError):
         return ResponseCode.SERVICE_NOT_AVAILABLE
     # The code tells clients that a repetition would fail, too.
