@@ -34,6 +34,7 @@ from tests.benchmarks.control import BenchError
 from tests.benchmarks.filter_servers import CASE as FILTER_SERVER_CASE
 from tests.benchmarks.filter_servers import filter_server
 from tests.benchmarks.grpc_cases import GRPC_CASES, make_grpc_server
+from tests.benchmarks.java_pushes import JAVA_CASES
 from tests.benchmarks.name_server import FULL_LOAD, NAME_SERVER_CASE, QUICK_LOAD, measure_name_server
 from tests.benchmarks.pairs import ApachePair, PyMQPair
 from tests.benchmarks.replicas import REPLICA_CASES, REPLICA_SYNC_CASES, PairBench, PairCase
@@ -52,8 +53,8 @@ APPEND_CASE = "store-append"
 FOLLOW_CASE = "store-follow"
 QUEUES_CASE = "queues"
 ALL_CASES = [
-    START_CASE, *CASES, *CLIENT_CASES, *TURN_CASES, *TABLE_CASES, *SYNC_CASES, *TLS_CASES, APPEND_CASE, FOLLOW_CASE,
-    QUEUES_CASE, *SCALE_CASES,
+    START_CASE, *CASES, *CLIENT_CASES, *JAVA_CASES, *TURN_CASES, *TABLE_CASES, *SYNC_CASES, *TLS_CASES,
+    APPEND_CASE, FOLLOW_CASE, QUEUES_CASE, *SCALE_CASES,
     *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES, FILTER_SERVER_CASE, NAME_SERVER_CASE, *SPARK_CASES,
     *GRPC_CASES,
 ]  # fmt: skip
@@ -122,7 +123,7 @@ class Run:
         if START_CASE in self._names:
             self._start_cases()
         spark_cases: dict[str, Case] = {name: partial(self._spark, name) for name in SPARK_CASES}
-        load_cases = {**CASES, **CLIENT_CASES, **spark_cases}
+        load_cases = {**CASES, **CLIENT_CASES, **JAVA_CASES, **spark_cases}
         if set(self._names) & set(load_cases):
             self._load_cases("load", load_cases, {})
         if set(self._names) & set(TURN_CASES):

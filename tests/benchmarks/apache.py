@@ -46,7 +46,7 @@ def jars() -> Path:
     """
     for tool in ("mvn", "java"):
         if shutil.which(tool) is None:
-            raise BenchError(f"--apache needs {tool} on PATH: install Maven and a JDK, or leave out --apache")
+            raise BenchError(f"--apache and java-push need {tool} on PATH: install Maven and a JDK, or leave them out")
     target = cache_dir() / f"apache-{VERSION}"
     if (target / "complete").exists():
         return target
