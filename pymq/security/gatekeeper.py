@@ -14,7 +14,7 @@ from pymq.security.guard import Guard
 from pymq.security.identities import Identity, User, Users
 from pymq.security.made_by_users import MadeByUsers
 from pymq.security.policies import PORT_POLICY
-from pymq.security.sender_limits import SenderLimits
+from pymq.security.sender_limits import UNKNOWN_USER, SenderLimits
 from pymq.security.signature import ACCESS_KEY, Secret, signed_fields
 from pymq.wire.access import Access
 from pymq.wire.codes import VERSION_5_3_3
@@ -101,8 +101,8 @@ class Gatekeeper:
             admitted = self.prove(request, peer)
         except Refusal:
             self.refused_count += 1
-            if limits is not None and request.ext.get(ACCESS_KEY):
-                limits.failed_proofs.note(self._addresses[peer.address])
+            if limits is not None and (name := request.ext.get(ACCESS_KEY)):
+                limits.failed_proofs.note(self._addresses[peer.address], self._known(name))
             raise
         if limits is not None and limits.is_on:
             limits.check_user(admitted.identity, len(request.body), peer)
@@ -111,9 +111,23 @@ class Gatekeeper:
     def prove(self, request: Command, peer: Peer) -> Admitted:
         """As :meth:`admit`, but counts nothing: a fast path asks, and leaves what is refused to the plain path."""
         guard, address, limits = self.guard, self._addresses[peer.address], self.limits
-        if limits is not None and limits.failed_proofs.has_blocked:
-            limits.failed_proofs.check(address)
-        return Admitted(guard, guard.identify(request, address, self.certificate_user(peer)), address, self)
+        if limits is not None and limits.failed_proofs.has_blocked and (name := request.ext.get(ACCESS_KEY)):
+            limits.failed_proofs.check(address, self._known(name))
+        identity = guard.identify(request, address, self.certificate_user(peer))
+        if limits is not None:
+            limits.failed_proofs.note_proven(address, identity.name)
+        return Admitted(guard, identity, address, self)
+
+    def is_blocked(self, name: str, peer: Peer) -> bool:
+        """True while requests of ``peer`` that name this user are refused for failed proofs. A fast path asks."""
+        limits = self.limits
+        if limits is None or not limits.failed_proofs.has_blocked:
+            return False
+        try:
+            limits.failed_proofs.check(self._addresses[peer.address], self._known(name))
+        except Refusal:
+            return True
+        return False
 
     def check_signed(
         self, name: str, is_proven: Callable[[Secret], bool], needs: Iterable[Need], peer_address: str, size_bytes: int
@@ -125,18 +139,24 @@ class Gatekeeper:
         guard, address, limits = self.guard, self._addresses[peer_address], self.limits
         if limits is not None:
             limits.check_address(address, size_bytes)
-            if limits.failed_proofs.has_blocked:
-                limits.failed_proofs.check(address)
+            if limits.failed_proofs.has_blocked and name:
+                limits.failed_proofs.check(address, self._known(name))
         try:
             identity = guard.users.authenticate(_fields(guard.users, name, is_proven), b"", VERSION_5_3_3, address)
         except Refusal:
             self.refused_count += 1
             if limits is not None and name:
-                limits.failed_proofs.note(address)
+                limits.failed_proofs.note(address, self._known(name))
             raise
+        if limits is not None:
+            limits.failed_proofs.note_proven(address, identity.name)
         if limits is not None and limits.is_on:
             limits.check_user(identity, size_bytes, None)
         guard.check_needs(identity, needs, address)
+
+    def _known(self, name: str) -> str:
+        """Return the name of a user as failed proofs are counted by it."""
+        return name if self.guard.users.get(name) is not None else UNKNOWN_USER
 
     def certificate_user(self, peer: Peer) -> str:
         """Return the user for whom a connection's certificate stands; empty for none."""

@@ -14,61 +14,99 @@ from pymq.security.identities import Identity, UserType
 from pymq.wire.codes import ResponseCode
 from pymq.wire.dispatch import Peer
 
-# So many requests of one address that name a user and are not proven, within a window, block the address for a while.
+# So many requests of one address that name a user and are not proven, within a window, block that user's name there for
+# a while. More, whatever the names are, block the address, but not for users who were proven there before.
 FAILED_PROOFS_MAX: Final = 50
+FAILED_PROOFS_OF_ADDRESS_MAX: Final = 500
 FAILED_PROOFS_WINDOW_MS: Final = 10_000
 BLOCKED_MS: Final = 10_000
-# Addresses that are remembered, of each kind; the one that came first is forgotten. An IPv6 network of 64 bits is one.
+UNKNOWN_USER: Final = ""  # all names that no user has are one
+# Addresses, and users at addresses, that are remembered, of each kind; the one that came first is forgotten. An IPv6
+# network of 64 bits is one.
 ADDRESSES_MAX: Final = 10_000
 _IPV6_NETWORK_SHIFT: Final = 64
 _BURST_S: Final = 1  # a bucket holds what may come in this time
 
 
-class FailedProofs:
-    """Counts failed proofs by address. A blocked address gets a refusal without the work of a check."""
+class Failures:
+    """Counts failures by key. A key with ``count_max`` failures within a window is blocked for a while."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, count_max: int) -> None:
         self._clock = clock
-        self._failed: dict[object, tuple[int, int]] = {}  # by address: when its window began, failures in it
+        self._count_max = count_max
+        self._failed: dict[object, tuple[int, int]] = {}  # when its window began, failures in it
         self._blocked: dict[object, int] = {}  # until when
         self._last_until_ms = 0
 
     @property
     def has_blocked(self) -> bool:
-        """False when no address is blocked: nothing needs to be looked up."""
+        """False when no key is blocked: nothing needs to be looked up."""
         if self._blocked and self._clock.monotonic_ms() >= self._last_until_ms:
             self._blocked.clear()
         return bool(self._blocked)
 
-    def check(self, address: Address) -> None:
-        """Raises Refusal(NO_PERMISSION) for an address that is blocked now."""
-        key = _key(address)
+    def is_blocked(self, key: object) -> bool:
+        """True while ``key`` is blocked."""
         until_ms = self._blocked.get(key)
-        if until_ms is None:
-            return
-        if self._clock.monotonic_ms() >= until_ms:
+        if until_ms is not None and self._clock.monotonic_ms() >= until_ms:
             del self._blocked[key]
-            return
-        raise Refusal(
-            ResponseCode.NO_PERMISSION,
-            f"{FAILED_PROOFS_MAX} requests from {address} failed to prove their user within "
-            f"{FAILED_PROOFS_WINDOW_MS // 1000} s: its requests are refused for {BLOCKED_MS // 1000} s; correct the "
-            "credentials of the clients there",
-        )
+            return False
+        return until_ms is not None
 
-    def note(self, address: Address) -> None:
-        """Note a request that named a user and was not proven. What a blocked address sends does not prolong that."""
-        key, now_ms = _key(address), self._clock.monotonic_ms()
-        if key in self._blocked:
-            return
+    def note(self, key: object) -> None:
+        """Note a failure of a key that is not blocked."""
+        now_ms = self._clock.monotonic_ms()
         began_ms, count = self._failed.pop(key, (now_ms, 0))
         if now_ms - began_ms >= FAILED_PROOFS_WINDOW_MS:
             began_ms, count = now_ms, 0
-        if count + 1 < FAILED_PROOFS_MAX:
+        if count + 1 < self._count_max:
             _keep(self._failed, key, (began_ms, count + 1))
         else:
             self._last_until_ms = now_ms + BLOCKED_MS
             _keep(self._blocked, key, self._last_until_ms)
+
+
+class FailedProofs:
+    """Counts failed proofs by address and user. What is blocked gets a refusal without the work of a check.
+
+    The users of its methods are names of users that are there, or :data:`UNKNOWN_USER`.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._of_users = Failures(clock, FAILED_PROOFS_MAX)  # by address and user
+        self._of_addresses = Failures(clock, FAILED_PROOFS_OF_ADDRESS_MAX)
+        self._proven: dict[object, None] = {}  # by address and user
+
+    @property
+    def has_blocked(self) -> bool:
+        """False when nobody is blocked: nothing needs to be looked up."""
+        return self._of_users.has_blocked or self._of_addresses.has_blocked
+
+    def check(self, address: Address, user: str) -> None:
+        """Raises Refusal(NO_PERMISSION) for a user whose requests from ``address`` are refused now."""
+        key = _key(address)
+        if self._of_users.is_blocked((key, user)):
+            who = f"user {user}" if user else "users that are not there"
+            raise _blocked(f"{FAILED_PROOFS_MAX} requests from {address} failed to prove {who}")
+        if self._of_addresses.is_blocked(key) and (key, user) not in self._proven:
+            raise _blocked(f"{FAILED_PROOFS_OF_ADDRESS_MAX} requests from {address} failed to prove their users")
+
+    def note(self, address: Address, user: str) -> None:
+        """Note a request that named a user and was not proven. What is blocked does not prolong that."""
+        try:
+            self.check(address, user)
+        except Refusal:
+            return
+        key = _key(address)
+        self._of_users.note((key, user))
+        if not self._of_addresses.is_blocked(key):
+            self._of_addresses.note(key)
+
+    def note_proven(self, address: Address, user: str) -> None:
+        """Note that ``user`` was proven at ``address``: failures of others there don't concern it."""
+        key = _key(address), user
+        if key not in self._proven:
+            _keep(self._proven, key, None)
 
 
 class Buckets:
@@ -169,6 +207,14 @@ class SenderLimits:
     def _refuse(self, text: str) -> None:
         self.refused_count += 1
         raise Refusal(ResponseCode.SYSTEM_BUSY, text)
+
+
+def _blocked(why: str) -> Refusal:
+    return Refusal(
+        ResponseCode.NO_PERMISSION,
+        f"{why} within {FAILED_PROOFS_WINDOW_MS // 1000} s: such requests are refused for {BLOCKED_MS // 1000} s; "
+        "correct the credentials of the clients there",
+    )
 
 
 def _key(address: Address) -> object:

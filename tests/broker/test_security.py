@@ -22,12 +22,14 @@ from pymq.errors import RefusedError
 from pymq.model.ids import encode_offset_id
 from pymq.model.names import dlq_topic, retry_topic
 from pymq.namesrv.server import NameServer
+from pymq.security.addresses import parse_address
 from pymq.security.gatekeeper import Gatekeeper
 from pymq.security.guard import Guard
 from pymq.security.identities import Users
 from pymq.security.plain_acl import parse_plain_acl, users_and_policies
 from pymq.security.policies import Policies
 from pymq.security.security import open_certificate_users
+from pymq.security.sender_limits import FAILED_PROOFS_MAX, SenderLimits
 from pymq.wire.bodies_auth import AclEntryInfo
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
@@ -234,6 +236,22 @@ def test_the_fast_path_stops_at_once_when_a_permission_is_taken(serialize: int) 
     assert fast_path(FakePeer(), payload) and fast_path(FakePeer(), payload)  # type: ignore[arg-type]
     gatekeeper.replace(guard(ACL.replace("T=PUB", "T=DENY")))
     assert not fast_path(FakePeer(), payload)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("serialize", [SERIALIZE_JSON, SERIALIZE_ROCKETMQ])
+def test_the_fast_path_refuses_a_blocked_user_and_goes_on_for_others(serialize: int) -> None:
+    gatekeeper = Gatekeeper(guard())
+    gatekeeper.limits = SenderLimits(ManualClock())
+    fast_path = opened().parts.requests.secured_fast_path(gatekeeper)
+
+    def taken(name: str) -> bool:
+        payload = signed(Command(310, ext=ordinary(), body=b"x", serialize=serialize), name)
+        return fast_path(FakePeer(), payload)  # type: ignore[arg-type]
+
+    assert taken("producer") and taken("administrator")
+    for _ in range(FAILED_PROOFS_MAX):
+        gatekeeper.limits.failed_proofs.note(parse_address("127.0.0.1"), "producer")
+    assert not taken("producer") and taken("administrator")
 
 
 @pytest.mark.parametrize("serialize", [SERIALIZE_JSON, SERIALIZE_ROCKETMQ])

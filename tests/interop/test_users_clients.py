@@ -46,7 +46,7 @@ async def allow(admin: Admin, broker: str, name: str, topic: str, actions: list[
 
 
 async def is_served_again(one: ConnectedUser, body: str) -> bool:
-    """Send until a message is not refused: failed proofs block their address for some seconds."""
+    """Send until a message is not refused: failed proofs block their user at the address for some seconds."""
     for attempt in range(DEADLINE_S * 2):
         if await one.send(f"{body} {attempt}") == "SEND_OK":
             return True
@@ -79,7 +79,7 @@ def test_a_client_is_served_by_its_signature(server: PymqServer, tmp_path: Path,
             assert "SEND_OK" not in await missing.send("of nobody")
             wrong = connect("wrong", Credentials(users["both"].access_key, "another-secret"))
             assert "SEND_OK" not in await wrong.send("of a wrong secret")
-            for kind in ("missing", "wrong"):  # they ask again all the time, and that blocks their address
+            for kind in ("missing", "wrong"):  # they ask again all the time, and that blocks their user there
                 connected.pop(kind).end()
             assert await is_served_again(both, "unblocked")
 

@@ -23,11 +23,11 @@ from pymq.security import acl_5x, addresses, audit, plain_acl, policies, sender_
 from pymq.security.addresses import AddressRange
 from pymq.security.audit import Audit
 from pymq.security.audit_file import AuditFile
-from pymq.security.gatekeeper import Admitted
+from pymq.security.gatekeeper import Admitted, Gatekeeper
 from pymq.security.identities import Users
 from pymq.security.plain_acl import Account
 from pymq.security.policies import Entry, Policies, ResourcePattern
-from pymq.security.sender_limits import Buckets, FailedProofs
+from pymq.security.sender_limits import Buckets, FailedProofs, Failures
 from pymq.security.signature import Secret
 from pymq.security.user_table import UserTable
 from pymq.security.yaml_tree import _Builder
@@ -409,23 +409,48 @@ BUGS = [
         (f"{_AUDIT}.test_only_the_owner_can_use_the_files",),
     ),
     Bug(
-        "an address is never blocked",
+        "nobody is ever blocked",
         Seam(FailedProofs.check, does_nothing),
-        (f"{_LIMITS}.test_an_address_is_blocked_after_so_many_failures_and_for_so_long",),
+        (f"{_LIMITS}.test_a_user_is_blocked_at_an_address_after_so_many_failures_and_for_so_long",),
     ),
     Bug(
-        "an address is blocked one failure later",
-        Text(FailedProofs.note, "count + 1 < FAILED_PROOFS_MAX", "count < FAILED_PROOFS_MAX"),
-        (f"{_LIMITS}.test_an_address_is_blocked_after_so_many_failures_and_for_so_long",),
+        "a user is blocked one failure later",
+        Text(Failures.note, "count + 1 < self._count_max", "count < self._count_max"),
+        (f"{_LIMITS}.test_a_user_is_blocked_at_an_address_after_so_many_failures_and_for_so_long",),
     ),
     Bug(
-        "what a blocked address sends prolongs it",
-        Text(FailedProofs.note, "if key in self._blocked:", "if False:"),
+        "what a blocked user sends prolongs it",
+        Text(FailedProofs.note, "self.check(address, user)", "pass"),
         (f"{_LIMITS}.test_a_client_that_goes_on_is_not_blocked_for_ever",),
     ),
     Bug(
+        "one user's failures block all of its address",
+        Text(FailedProofs.note, "(key, user)", '(key, "")'),
+        (f"{_LIMITS}.test_a_user_is_blocked_at_an_address_after_so_many_failures_and_for_so_long",),
+    ),
+    Bug(
+        "the fast path knows no blocked users",
+        Seam(Gatekeeper.is_blocked, gives(False)),
+        (f"{_BROKER}.test_the_fast_path_refuses_a_blocked_user_and_goes_on_for_others",),
+    ),
+    Bug(
+        "names that no user has count alone",
+        Text(Gatekeeper._known, "UNKNOWN_USER", "name"),
+        (f"{_LIMITS}.test_names_that_no_user_has_are_one",),
+    ),
+    Bug(
+        "who was proven is blocked with its address",
+        Text(Gatekeeper.prove, "limits.failed_proofs.note_proven(address, identity.name)", "pass"),
+        (f"{_LIMITS}.test_an_administrator_on_the_address_of_a_client_that_hammers_is_served",),
+    ),
+    Bug(
+        "many names block no address",
+        Text(FailedProofs.note, "if not self._of_addresses.is_blocked(key)", "if False"),
+        (f"{_LIMITS}.test_many_names_block_the_address_but_for_users_who_were_proven_there",),
+    ),
+    Bug(
         "failures count for ever",
-        Text(FailedProofs.note, "now_ms - began_ms >= FAILED_PROOFS_WINDOW_MS", "False"),
+        Text(Failures.note, "now_ms - began_ms >= FAILED_PROOFS_WINDOW_MS", "False"),
         (f"{_LIMITS}.test_failures_that_are_spread_over_time_block_nothing",),
     ),
     Bug(

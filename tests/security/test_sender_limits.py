@@ -16,7 +16,9 @@ from pymq.security.sender_limits import (
     ADDRESSES_MAX,
     BLOCKED_MS,
     FAILED_PROOFS_MAX,
+    FAILED_PROOFS_OF_ADDRESS_MAX,
     FAILED_PROOFS_WINDOW_MS,
+    UNKNOWN_USER,
     Buckets,
     FailedProofs,
     SenderLimits,
@@ -70,28 +72,72 @@ def at(host: str, port: int = 50_000) -> FakePeer:
     return peer
 
 
-def is_blocked(proofs: FailedProofs, address: Any = HERE) -> bool:
+def is_blocked(proofs: FailedProofs, address: Any = HERE, user: str = UNKNOWN_USER) -> bool:
     try:
-        proofs.check(address)
+        proofs.check(address, user)
     except Refusal as refusal:
         assert refusal.code == ResponseCode.NO_PERMISSION
         return True
     return False
 
 
-def test_an_address_is_blocked_after_so_many_failures_and_for_so_long() -> None:
+def test_a_user_is_blocked_at_an_address_after_so_many_failures_and_for_so_long() -> None:
     door = Door()
     door.fail(FAILED_PROOFS_MAX - 1)
     assert door.knock("producer") == 0
     door.fail(1)
-    assert door.knock("producer") == 16 and "50 requests from 10.0.0.1 failed to prove their user" in door.remark
+    assert (
+        door.knock("producer") == 16
+        and "50 requests from 10.0.0.1 failed to prove user producer within 10 s" in door.remark
+    )
     door.clock.advance(BLOCKED_MS - 1)
     assert door.knock("producer") == 16
     door.clock.advance(1)
     assert door.knock("producer") == 0 and not door.limits.failed_proofs.has_blocked
 
 
-def test_a_blocked_address_costs_no_check_and_others_do_not_suffer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_users_at_the_address_do_not_suffer() -> None:
+    door = Door()
+    door.fail(FAILED_PROOFS_MAX)
+    assert door.knock("producer") == 16 and door.knock("consumer") == 0
+    assert door.knock("nobody") == 16 and "User:nobody is not found" in door.remark
+
+
+def test_names_that_no_user_has_are_one() -> None:
+    door = Door()
+    for number in range(FAILED_PROOFS_MAX):
+        assert door.knock(f"nobody-{number}") == 16 and "is not found" in door.remark
+    assert door.knock("nobody") == 16 and "failed to prove users that are not there within 10 s" in door.remark
+    assert door.knock("producer") == 0 and door.knock(None) == 16 and "cannot be null" in door.remark
+
+
+def test_many_names_block_the_address_but_for_users_who_were_proven_there() -> None:
+    clock = ManualClock()
+    proofs, users = FailedProofs(clock), [f"user-{number}" for number in range(FAILED_PROOFS_OF_ADDRESS_MAX)]
+    proofs.note_proven(HERE, "administrator")
+    for user in users[:-1]:
+        proofs.note(HERE, user)
+    assert not proofs.has_blocked and not is_blocked(proofs, user="another")
+    proofs.note(HERE, users[-1])
+    assert is_blocked(proofs, user="another") and is_blocked(proofs) and not is_blocked(proofs, THERE, "another")
+    assert not is_blocked(proofs, user="administrator")
+    for _ in range(FAILED_PROOFS_MAX):
+        proofs.note(HERE, "administrator")
+    assert is_blocked(proofs, user="administrator"), "its secret is not to be guessed either"
+    clock.advance(BLOCKED_MS)
+    assert not proofs.has_blocked and not is_blocked(proofs, user="another")
+
+
+def test_an_administrator_on_the_address_of_a_client_that_hammers_is_served() -> None:
+    door = Door()
+    assert door.knock("administrator") == 0
+    for number in range(FAILED_PROOFS_OF_ADDRESS_MAX):
+        door.limits.failed_proofs.note(HERE, f"user-{number}")
+    assert door.knock("consumer") == 16 and "500 requests from 10.0.0.1 failed" in door.remark
+    assert door.knock("administrator") == 0
+
+
+def test_a_blocked_user_costs_no_check_and_others_do_not_suffer(monkeypatch: pytest.MonkeyPatch) -> None:
     door = Door()
     door.fail(FAILED_PROOFS_MAX)
     checked: list[int] = []
@@ -116,7 +162,7 @@ def test_failures_that_are_spread_over_time_block_nothing() -> None:
     proofs = FailedProofs(clock := ManualClock())
     for _ in range(5):
         for _ in range(FAILED_PROOFS_MAX - 1):
-            proofs.note(HERE)
+            proofs.note(HERE, UNKNOWN_USER)
         assert not proofs.has_blocked and not is_blocked(proofs)
         clock.advance(FAILED_PROOFS_WINDOW_MS)
 
@@ -131,7 +177,7 @@ def test_requests_without_a_name_block_nothing() -> None:
 def test_all_addresses_of_an_ipv6_network_are_one() -> None:
     proofs = FailedProofs(ManualClock())
     for number in range(FAILED_PROOFS_MAX):
-        proofs.note(ipaddress.ip_address(f"2001:db8::{number:x}"))
+        proofs.note(ipaddress.ip_address(f"2001:db8::{number:x}"), UNKNOWN_USER)
     assert is_blocked(proofs, ipaddress.ip_address("2001:db8::ffff:1"))
     assert not is_blocked(proofs, ipaddress.ip_address("2001:db8:0:1::1")) and not is_blocked(proofs)
 
@@ -139,8 +185,10 @@ def test_all_addresses_of_an_ipv6_network_are_one() -> None:
 def test_the_tables_of_addresses_are_bounded() -> None:
     proofs, first = FailedProofs(ManualClock()), int(HERE)
     for number in range(ADDRESSES_MAX + 500):
-        proofs.note(ipaddress.ip_address(first + number))
-    assert len(proofs._failed) == ADDRESSES_MAX
+        proofs.note(ipaddress.ip_address(first + number), UNKNOWN_USER)
+        proofs.note_proven(ipaddress.ip_address(first + number), "producer")
+    assert len(proofs._of_users._failed) == len(proofs._of_addresses._failed) == ADDRESSES_MAX
+    assert len(proofs._proven) == ADDRESSES_MAX
     buckets = Buckets(ManualClock(), 10)
     for number in range(50):
         assert buckets.take(number, 1, 1)

@@ -63,9 +63,7 @@ class SendCheck:
     def allows(self, connection: Connection, payload: bytes, body_at: int, head: SendHead) -> bool:
         """True for a frame of a proven sender that may send to this topic."""
         ext = head.extFields
-        guard, limits = self._gatekeeper.guard, self._gatekeeper.limits
-        if limits is not None and limits.failed_proofs.has_blocked:
-            return self._plain.allows(connection, payload)
+        guard = self._gatekeeper.guard
         signature: bytes | None = None
         if type(ext) is SignedBinaryExt:
             name, content, signature = ext.access_key, ext.content, ext.signature
@@ -83,7 +81,10 @@ class SendCheck:
         user = guard.users.get(name)
         if user is None or not guard.was_allowed((user.name, connection.host, ext.b)):
             return self._plain.allows(connection, payload)
-        return signature is None or user.secret.has_signed(content + payload[body_at:], signature)
+        if signature is None:
+            return True
+        is_blocked = self._gatekeeper.is_blocked(name, connection)
+        return not is_blocked and user.secret.has_signed(content + payload[body_at:], signature)
 
 
 class SecuredPulls:
