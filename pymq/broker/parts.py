@@ -108,7 +108,11 @@ class BrokerParts:
         self.sliced_work = sliced_work or inline_work()
         root, store_host = config.store_path_root_dir, pack_host(config.broker_ip1, config.listen_port)
         self.store = store = MessageStore(
-            root=root, files=files, clock=clock, settings=store_settings(config), store_host=store_host
+            root=root,
+            files=files,
+            clock=clock,
+            settings=store_settings(config, on_lost_end=raft.on_lost_end if raft is not None else None),
+            store_host=store_host,
         )
         self.stats = StatsManager(clock=clock, config=config)
         self._schedule_turn_end = schedule_turn_end

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pymq.config import BrokerConfig
 from pymq.store.settings import StoreSettings
 
 
-def store_settings(config: BrokerConfig) -> StoreSettings:
+def store_settings(config: BrokerConfig, *, on_lost_end: Callable[[str], None] | None = None) -> StoreSettings:
     """Return the store's part of a broker's configuration, which is fixed while the store is open.
+
+    ``on_lost_end``: the disk may have lost what it had called synced, and other nodes have it.
 
     Callers of the store (Reader, QueryHandlers) apply limits that may change at run time; the store has their maxima.
     """
@@ -25,6 +29,7 @@ def store_settings(config: BrokerConfig) -> StoreSettings:
         index_slot_count=config.max_hash_slot_num,
         index_entry_count=config.max_index_num,
         index_enabled=config.message_index_enable,
+        on_lost_end=on_lost_end,
         digests_enabled=config.block_digest_enable,
         query_count_max=highest("maxMsgsNumBatch"),
         transfer_bytes_in_memory=highest("maxTransferBytesOnMessageInMemory"),

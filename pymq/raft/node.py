@@ -55,6 +55,7 @@ class RaftNode:
         self._ballot = Ballot(state.replica)
         self._elapsed_ticks = self._timeout_ticks = 0
         self.role = Role.FOLLOWER
+        self.may_lead = True  # False while its log takes no records: then it begins no election
         self._draw_timeout()
 
     # -- what it is ---------------------------------------------------------------------------------------------
@@ -111,7 +112,7 @@ class RaftNode:
         self._elapsed_ticks += 1
         if self._elapsed_ticks < self._timeout_ticks:
             return
-        if core.may_campaign:
+        if core.may_campaign and self.may_lead:
             self._ask_pre_votes()
         elif self.role is not Role.FOLLOWER:
             self._follow(None)  # it was removed in the middle of an election
@@ -210,6 +211,11 @@ class RaftNode:
             raise RaftRefusedError(f"node {node_id} is no other voter of the group; it could not become the leader")
         leader.transfer(target)
 
+    def resign(self) -> None:
+        """Lead no more, without a successor: the others elect one when they miss the leader."""
+        if self._leader is not None:
+            self._follow(None)
+
     def read_index(self, request_id: int) -> None:
         """Ask for the confirm offset that a current read must see; the answer comes in ``Ready.reads``, or is lost."""
         core, leader = self._core, self.leader
@@ -288,7 +294,7 @@ class RaftNode:
                 if self.role is Role.CANDIDATE:
                     self._count(message.sender, is_granted=message.is_granted)
             case TimeoutNow():
-                if message.sender == self._following.leader and self._core.may_campaign:
+                if message.sender == self._following.leader and self._core.may_campaign and self.may_lead:
                     self._ask_votes(is_transfer=True)
             case _ if self._leader is not None:
                 self._leader.on_message(message)

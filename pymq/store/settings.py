@@ -28,6 +28,9 @@ class StoreSettings:
     index_entry_count: int = 20_000_000  # maxIndexNum
     index_enabled: bool = True  # messageIndexEnable
     check_crc_on_recover: bool = True  # checkCRCOnRecover
+    # Has a start look for what the disk lost at the log's end (pymq.store.lifecycle.lost_end); it is called with a text
+    # before the log ends there. Only for a replica: others have the rest.
+    on_lost_end: Callable[[str], None] | None = None
     query_count_max: int = 64  # maxMsgsNumBatch
     filter_scan_bytes: int = 16_000  # maxFilterMessageSize: consume queue bytes read for one filtered pull
     transfer_bytes_in_memory: int = 262_144  # maxTransferBytesOnMessageInMemory

@@ -352,7 +352,7 @@ class MessageStore(StoreReader):
             self._log.broken,
             self._checkpoints.problem,
             self._appender.closed if self._serving else None,
-            self._appender.write_problem,
+            self._log.write_problem,
             self._appender.queue_problem,
             (self._index.problem or self._index.rebuild_problem) if self._index is not None else None,
             self._mender.problem,

@@ -267,6 +267,31 @@ def test_a_hand_over_waits_for_the_target_and_takes_no_records() -> None:
     assert TimeoutNow(N0, N1, raft.term) in raft.ready().messages
 
 
+def test_who_resigns_is_followed_by_another_who_is_elected() -> None:
+    raft = current_leader()
+    raft.resign()
+    assert raft.role is Role.FOLLOWER and raft.leader is None
+    assert [message.is_granted for message in sent(raft, VoteRequest(N1, N0, raft.term + 1, FAR, False))
+            if isinstance(message, VoteAnswer)] == [True]  # fmt: skip
+
+
+def test_a_node_that_may_not_lead_begins_no_election() -> None:
+    raft = follower(state_of())
+    raft.may_lead = False
+    tick(raft, 3 * ELECTION_TICKS)
+    assert raft.role is Role.FOLLOWER
+    assert sent(follower_that_may_not_lead(), TimeoutNow(N1, N0, 5)) == ()
+    raft.may_lead = True
+    tick(raft, 1)
+    assert role(raft) is Role.PRE_CANDIDATE
+
+
+def follower_that_may_not_lead() -> RaftNode:
+    raft = follower(state_of())
+    raft.may_lead = False
+    return raft
+
+
 def test_a_hand_over_to_a_dead_node_is_given_up() -> None:
     raft = current_leader()
     raft.propose(30)

@@ -218,6 +218,11 @@ class RaftDriver:
         self.node.transfer(node_id)
         self._drive()
 
+    def resign(self) -> None:
+        """Lead no more, without a successor."""
+        self.node.resign()
+        self._drive()
+
     def change(self, membership: Membership) -> None:
         """Change the membership. Raises RaftRefusedError when that can't be now, StoreError when the disk fails."""
         self.node.check_change(membership)

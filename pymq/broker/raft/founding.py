@@ -39,13 +39,13 @@ class LastStop(NamedTuple):
     """How the last run of a node ended.
 
     ``was_synced``: it acknowledged only what its disk had (SYNC_FLUSH). ``is_same_boot``: the machine has run since.
-    ``was_repaired``: a tool or a recovery took records out of the log.
+    ``has_lost``: a start since then found that the disk had lost what it had called synced.
     """
 
     was_clean: bool
     was_synced: bool
     is_same_boot: bool
-    was_repaired: bool = False
+    has_lost: bool = False
 
 
 def why_lost(stop: LastStop) -> str:
@@ -53,8 +53,8 @@ def why_lost(stop: LastStop) -> str:
 
     A kill loses nothing: what was written is in the machine's memory, from where the next start reads it.
     """
-    if stop.was_repaired:
-        return "its log was repaired, so it may lack messages that it had acknowledged"
+    if stop.has_lost:
+        return "its disk has lost a part of the log that it had called synced"
     if stop.was_clean or stop.is_same_boot or stop.was_synced:
         return ""
     return (

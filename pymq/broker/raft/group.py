@@ -16,11 +16,12 @@ from typing import Protocol
 from pymq.broker.raft.bodies import founding_id, public_id
 from pymq.broker.raft.broker_log import BrokerLog
 from pymq.broker.raft.driver import TICK_MS, RaftDriver
+from pymq.broker.raft.failing_disk import FailingDisk
 from pymq.broker.raft.founders import Founders, own_report, with_log
 from pymq.broker.raft.founding import NodeReport, Verdict, epochs_of, start_of
 from pymq.broker.raft.gate import MessageGate, Refused
 from pymq.broker.raft.group_epochs import group_history
-from pymq.broker.raft.group_status import follower_states, what_it_is
+from pymq.broker.raft.group_status import best_successor, follower_states, what_it_is
 from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.inbox import Inbox
 from pymq.broker.raft.incoming import check_bytes
@@ -40,7 +41,7 @@ from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
 from pymq.errors import ProtocolViolation, RaftRefusedError, StoreError
 from pymq.model.route import MASTER_ID
-from pymq.raft.core import ELECTION_TICKS, ReadAnswer
+from pymq.raft.core import ReadAnswer
 from pymq.raft.messages import AppendRequest, FoundRequest, Message, Snapshot
 from pymq.raft.node import RaftNode
 from pymq.raft.state import Membership, Replica
@@ -114,6 +115,7 @@ class RaftGroup:
         self._opened_end = 0
         self._truncate_to: int | None = None
         self._problems = RecentProblems(clock)
+        self._failing_disk = FailingDisk(self.best_successor, self._note_problem)
         self._start_history = EpochHistory()
         self._joining, self._run_record = joining, run_record
         joining.on_problem = self._note_problem
@@ -131,6 +133,11 @@ class RaftGroup:
     def _driver(self) -> RaftDriver:
         assert self.driver is not None
         return self.driver
+
+    @property
+    def on_lost_end(self) -> Callable[[str], None] | None:
+        """Takes what the disk has lost at the log's end; None when the machine was not off. Raises OSError."""
+        return None if self.driver is not None or self._run_record.is_same_boot else self._run_record.note_lost
 
     @property
     def confirm_offset(self) -> int:
@@ -203,7 +210,7 @@ class RaftGroup:
         self._log.attach(store, follower, request_sync)
         if self.driver is None:
             self._start_history = history
-            self._begin(store, was_clean=was_clean)
+            self._begin(store, self._run_record.why_lost(was_clean=was_clean))
         end, known_end = store.physical_max_offset, self.node.log.end
         if end > known_end or (end < known_end and not self._driver.is_held):
             raise StoreError(
@@ -226,10 +233,10 @@ class RaftGroup:
         self._log.detach()
         self.tables.close()
 
-    def _begin(self, store: MessageStore, *, was_clean: bool) -> None:
+    def _begin(self, store: MessageStore, why_lost: str) -> None:
         end, is_synced = store.physical_max_offset, self._config.flush_disk_type == SYNC_FLUSH
-        lost = self._run_record.begin(was_clean=was_clean, is_synced=is_synced)
-        state = self._state_file.open(self.settings.self_id, end, lost=lost)
+        state = self._state_file.open(self.settings.self_id, end, lost=why_lost)
+        self._run_record.begin(is_synced=is_synced)
         if not state.is_founded and not state.epochs:
             state = replace(state, confirm_offset=0, epochs=epochs_of(self._start_history))
         nodes = tuple(member.node for member in self.settings.members)
@@ -313,6 +320,8 @@ class RaftGroup:
         if self._may_found or self._may_join:
             driver.poll(self._now_ms())
         self._release()
+        if self._parts is not None:
+            self._failing_disk.tick(driver, self._parts.store)
         self._joining.advance(driver, self._log.request_sync)
 
     @property
@@ -440,19 +449,8 @@ class RaftGroup:
         self._driver.change(membership)
 
     def best_successor(self) -> str:
-        """Return the voter that leadership should go to: preferred ones first, then the one with most of the log."""
-        leadership = self.node.leadership if self.driver is not None else None
-        if leadership is None:
-            return ""
-        voters = self.node.membership.voters
-        heard = [
-            (replica.node_id in self.settings.preferred, progress.match_end, replica.node_id)
-            for replica, progress in leadership.progress.items()
-            if replica in voters
-            and progress.silent_ticks < ELECTION_TICKS // 2
-            and not self.peers.is_gone(replica.node_id)
-        ]
-        return max(heard)[2] if heard else ""
+        """Return the voter that leadership should go to; empty when there is none, or this node does not lead."""
+        return "" if self.driver is None else best_successor(self.node, self.settings.preferred, self.peers.is_gone)
 
     def node_report(self) -> NodeReport:
         """Return what this node says about itself to others that found the group or join it."""

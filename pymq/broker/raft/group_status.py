@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from pymq.broker.raft.driver import RaftDriver
 from pymq.broker.raft.members import GroupSettings, broker_id_of
 from pymq.raft.core import ELECTION_TICKS
@@ -50,6 +52,23 @@ def follower_states(node: RaftNode, settings: GroupSettings) -> list[SlaveState]
             )
         )
     return states
+
+
+def best_successor(node: RaftNode, preferred: Collection[str], is_gone: Callable[[str], bool]) -> str:
+    """Return the voter that should lead after this node: preferred ones first, then the one with most of the log.
+
+    Empty when this node leads no group, and when no other voter was heard lately.
+    """
+    if node.leadership is None:
+        return ""
+    heard = [
+        (replica.node_id in preferred, progress.match_end, replica.node_id)
+        for replica, progress in node.leadership.progress.items()
+        if replica in node.membership.voters
+        and progress.silent_ticks < ELECTION_TICKS // 2
+        and not is_gone(replica.node_id)
+    ]
+    return max(heard)[2] if heard else ""
 
 
 def _address(settings: GroupSettings, node: str) -> str:

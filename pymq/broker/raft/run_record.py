@@ -9,7 +9,7 @@ from pymq.store.disk.fs import Files, make_directory
 
 BOOT_ID_PATH = "/proc/sys/kernel/random/boot_id"  # Linux; another one after each start of the machine
 RUN_RECORD_FILE = "raftRun"
-_SYNCED, _WRITTEN = "synced", "written"
+_SYNCED, _WRITTEN, _LOST = "synced", "written", "lost"
 
 
 class RunRecord:
@@ -20,20 +20,34 @@ class RunRecord:
         self._directory = f"{root}/config"
         self._path = f"{self._directory}/{RUN_RECORD_FILE}"
 
-    def begin(self, *, was_clean: bool, is_synced: bool) -> str:
-        """Return why the log may lack what this node has acknowledged, empty when it does not; then record this run.
-
-        ``is_synced``: from now on it acknowledges what its disk has (SYNC_FLUSH). Raises OSError.
-        """
+    @property
+    def is_same_boot(self) -> bool:
+        """True when the machine has not been off since the last run began. Raises OSError."""
         boot_id = self._boot_id()
-        before = self._load()
+        return bool(boot_id) and self._load()[:1] == [boot_id]
+
+    def note_lost(self, _: str) -> None:
+        """Note that the disk has lost what it had called synced, before the log ends there. Raises OSError."""
+        if words := self._load():
+            self._save([*words[:2], _LOST])
+
+    def why_lost(self, *, was_clean: bool) -> str:
+        """Return why the log may lack what this node has acknowledged; empty when it does not. Raises OSError.
+
+        The same comes again until :meth:`begin`.
+        """
+        words = self._load()
         stop = LastStop(
             was_clean=was_clean,
-            was_synced=before[1:] == [_SYNCED],
-            is_same_boot=bool(boot_id) and before[:1] == [boot_id],
+            was_synced=words[1:2] == [_SYNCED],
+            is_same_boot=self.is_same_boot,
+            has_lost=words[2:] == [_LOST],
         )
-        self._save(f"{boot_id or 'unknown'} {_SYNCED if is_synced else _WRITTEN}\n".encode())
-        return why_lost(stop) if before else ""
+        return why_lost(stop) if words else ""
+
+    def begin(self, *, is_synced: bool) -> None:
+        """Record this run. ``is_synced``: the node acknowledges what its disk has (SYNC_FLUSH). Raises OSError."""
+        self._save([self._boot_id() or "unknown", _SYNCED if is_synced else _WRITTEN])
 
     def _boot_id(self) -> str:
         try:
@@ -47,11 +61,11 @@ class RunRecord:
         except FileNotFoundError:
             return []
 
-    def _save(self, raw: bytes) -> None:
+    def _save(self, words: list[str]) -> None:
         make_directory(self._files, self._directory)
         with closing(self._files.open(f"{self._path}.tmp", create=True)) as file:
             file.truncate(0)
-            file.pwrite(0, raw)
+            file.pwrite(0, f"{' '.join(words)}\n".encode())
             file.sync()
         self._files.replace(f"{self._path}.tmp", self._path)
         self._files.sync_dir(self._directory)

@@ -17,6 +17,7 @@ from pymq.store.disk.checkpoint import Checkpoint
 from pymq.store.disk.fs import lacked_room
 from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
 from pymq.store.index.keyed_records import KeyColumns
+from pymq.store.lifecycle.lost_end import damaged_end
 from pymq.store.lifecycle.queue_recovery import QueueRecovery
 from pymq.store.lifecycle.store_times import StoreTimes
 from pymq.store.log.commit_log import CommitLog
@@ -51,7 +52,7 @@ class RecoveryReport:
     units_added: int = 0
     truncated_bytes: int = 0
     damaged: list[tuple[int, int]] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)  # segments whose files are gone
+    lost: list[str] = field(default_factory=list)  # parts of the log that were on the disk and are gone
     notes: list[str] = field(default_factory=list)
 
 
@@ -108,6 +109,8 @@ def recover(
     written again that the checkpoint says are on the disk, because a power loss could take some of them.
     """
     report = RecoveryReport(clean=clean)
+    if settings.on_lost_end is not None and not clean:
+        checkpoint = _end_at_damage(log, queues, checkpoint, report, distrust, settings.on_lost_end)
     vouched_offset = min(_vouched_offset(log, checkpoint), log.end_of_files)
     queue_recovery = QueueRecovery(log, queues, checkpoint, report.notes)
     queue_start = queue_recovery.start(clean=clean)
@@ -131,6 +134,32 @@ def recover(
         run.scan_from(queue_recovery.rebuild(), run.index_next)
     queue_recovery.finish(settings.segment_size_bytes)
     return report
+
+
+def _end_at_damage(
+    log: CommitLog,
+    queues: QueueTable,
+    checkpoint: Checkpoint,
+    report: RecoveryReport,
+    distrust: Distrust,
+    on_lost_end: Callable[[str], None],
+) -> Checkpoint:
+    """Let the log end where the disk has lost a part of it; return what can be trusted of the checkpoint then."""
+    end = damaged_end(log, checkpoint)
+    if end is None:
+        return checkpoint
+    assert checkpoint.durable is not None
+    text = (
+        f"the record at {end} is damaged, although the log was on the disk up to {checkpoint.durable.log_offset}; the "
+        "log ends there now, other replicas have the rest"
+    )
+    on_lost_end(text)
+    report.lost.append(text)
+    distrust(queues=True, index=True)
+    queues.remove_sums()
+    queues.forget_known()
+    report.truncated_bytes += log.truncate(end, log.last_store_ms, may_wait=True)
+    return checkpoint.truncate(end)
 
 
 def _vouched_offset(log: CommitLog, checkpoint: Checkpoint) -> int:

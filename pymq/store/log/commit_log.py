@@ -68,6 +68,7 @@ class CommitLog:
         self.synced_store_ms = 0
         self.doomed_end = 0  # segments below may be deleted: their absence is no loss
         self.broken: str | None = None  # why the log is read-only, after a failed fsync
+        self.write_problem: str | None = None  # why the last write failed; the next one tries again
         self.parts: list[Buffer] = []  # staged buffers of the newest run
         self._runs: list[tuple[int, list[Buffer]]] = []  # (position, buffers) of earlier segments in this commit
         self._run_start = 0
@@ -237,7 +238,8 @@ class CommitLog:
                 self._write(self._run_start, self.parts, self.staged_end - self._run_start)
         except OSError as error:
             self._undo()
-            raise StoreUnavailableError(self._describe(error)) from error
+            raise self._unwritten(error) from error
+        self.write_problem = None
         if last_store_ms < self.last_store_ms:
             self.time_steps.note(self.max_offset, self.last_store_ms, last_store_ms)
         self.last_store_ms = last_store_ms
@@ -262,7 +264,8 @@ class CommitLog:
             self._write_raw(self.max_offset, memoryview(data))
         except OSError as error:
             self._undo()
-            raise StoreUnavailableError(self._describe(error)) from error
+            raise self._unwritten(error) from error
+        self.write_problem = None
         if self.whole_end is None:
             with self._lock:  # a sync must not see the new end without whole_end: it may lie within a record
                 self.whole_end = self.max_offset
@@ -337,6 +340,13 @@ class CommitLog:
         self._runs = []
         self._run_start = self.staged_end = self.max_offset
         self.segment_end = self.end_of_files if self.segments else self.max_offset
+
+    def _unwritten(self, error: OSError) -> StoreUnavailableError:
+        """Note that a write failed, and return the error that says why."""
+        text = self._describe(error)
+        if self.write_problem is None:
+            self.write_problem = text  # keep the first text: the free bytes in it would change with each failure
+        return StoreUnavailableError(text)
 
     def _describe(self, error: OSError) -> str:
         try:

@@ -171,6 +171,16 @@ class StoreReader:
         return queue is not None and 0 < queue.max_offset == queue.min_offset == queue.next_offset
 
     @property
+    def broken(self) -> str | None:
+        """Why the log takes no more writes until it is opened anew, after a failed sync; None while it takes them."""
+        return self._log.broken
+
+    @property
+    def write_problem(self) -> str | None:
+        """Why the last write to the log failed; None after one that succeeded. The next one tries again."""
+        return self._log.write_problem
+
+    @property
     def physical_min_offset(self) -> int:
         """The log's begin."""
         return self._log.min_offset

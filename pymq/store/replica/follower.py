@@ -106,12 +106,7 @@ class Follower:
         self._check_open()
         if position != self._log.max_offset:
             raise StoreError(f"the log ends at {self._log.max_offset}, bytes from {position} on can't follow it")
-        try:
-            self._log.append_raw(data)
-        except StoreUnavailableError as error:
-            self._appender.note_failed_write(str(error))
-            raise
-        self._appender.write_problem = None
+        self._log.append_raw(data)
 
     def _check_open(self) -> None:
         if not self._is_open():

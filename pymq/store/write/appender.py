@@ -104,7 +104,6 @@ class Appender:
         self.last_store_ms = 0
         self.bulk_ready = True  # see IndexService
         self.closed: str | None = "the store is not open: the broker is starting or stopping, send later"
-        self.write_problem: str | None = None  # why the last commit failed; the next one tries again
         self.queue_problem: str | None = None  # why queue files lag; the log is not affected
 
     @property
@@ -293,11 +292,9 @@ class Appender:
         start, last_store_ms = log.max_offset, log.last_store_ms
         try:
             log.commit(self.last_store_ms)
-        except StoreUnavailableError as error:
+        except StoreUnavailableError:
             self.drop_staged()
-            self.note_failed_write(str(error))
             raise
-        self.write_problem = None
         if await_sync or await_confirm or self.unconfirmed:
             end = log.max_offset
             needs = (end if await_sync else NEEDS_NOTHING, end if await_confirm else NEEDS_NOTHING)
@@ -311,11 +308,6 @@ class Appender:
         # After the queues: an index that fails must not hide what is in the log.
         if batch.keys:
             self.hand_over_keys(batch.take_keys())
-
-    def note_failed_write(self, why: str) -> None:
-        """Remember why the log could not be written. The next write tries again."""
-        if self._log.broken is None and self.write_problem is None:
-            self.write_problem = why  # keep the first text: the free bytes in it would change with each failure
 
     def tell_grown(self, queue: AnyQueue, units: bytes) -> None:
         """Call the listeners for the queue's newest ``units``, and write the queue's file when too many wait for it."""

@@ -89,7 +89,7 @@ def test_a_removed_replica_joins() -> None:
             LastStop(was_clean=False, was_synced=False, is_same_boot=False),
             "with flushDiskType=ASYNC_FLUSH",
         ),
-        (LastStop(was_clean=True, was_synced=True, is_same_boot=True, was_repaired=True), "its log was repaired"),
+        (LastStop(was_clean=True, was_synced=True, is_same_boot=True, has_lost=True), "its disk has lost"),
     ],
 )
 def test_only_a_power_loss_or_a_repair_takes_acknowledged_bytes(stop: LastStop, part: str) -> None:

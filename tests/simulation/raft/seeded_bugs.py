@@ -11,12 +11,14 @@ from typing import Any
 from pymq.broker.messages.writer import Writer
 from pymq.broker.raft.broker_log import BrokerLog
 from pymq.broker.raft.driver import RaftDriver
+from pymq.broker.raft.failing_disk import FailingDisk
 from pymq.broker.raft.group import RaftGroup
 from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.state_files import RaftStateFile
 from pymq.raft.leader import Leader
+from pymq.store.lifecycle import recovery
 from pymq.store.write.appender import Appender
-from tests.planting import Bug, Seam, Text, gives
+from tests.planting import Bug, Seam, Text, does_nothing, gives
 
 
 def _shows_at_once(
@@ -43,6 +45,9 @@ BUGS = (
     Bug("a divergent tail is not truncated",
         Text(BrokerLog.truncate, "if self.store.physical_max_offset > end:", "if False:"), ("seed 3",)),
     Bug("a node with an empty disk votes as the old one", Seam(RaftStateFile._draw, gives("disk")), ("seed 1",)),
+    Bug("a leader whose log is read-only leads on", Seam(FailingDisk.tick, does_nothing), ("seed 14",)),
+    Bug("a log with a hole counts as whole",
+        Text(recovery._end_at_damage, "if end is None:", "if True:"), ("seed 5021",)),
     Bug("bytes count before they are synced",
         Text(RaftDriver._sync, "if not self._waits_for_sync:", "if True:"), ("seed 2",)),
 )  # fmt: skip

@@ -1,0 +1,53 @@
+"""FailingDisk: a leader whose log takes no records gives leadership away, to a follower or to an election."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pymq.broker.raft.driver import RaftDriver
+from pymq.raft.core import ELECTION_TICKS
+from pymq.store.store import MessageStore
+
+# A write that failed may succeed in a moment, for example when old segments have been deleted.
+PATIENCE_TICKS = ELECTION_TICKS
+
+
+class FailingDisk:
+    """Looks at the disk of one node with each tick.
+
+    After a failed sync the log takes nothing until it is opened anew. Until then the node does not lead. A leader whose
+    writes fail, as on a full disk, hands over, but it may be elected again: the disks of all may be full.
+    """
+
+    def __init__(self, successor: Callable[[], str], on_problem: Callable[[str], None]) -> None:
+        """``successor`` returns the node that leadership should go to, empty when there is none."""
+        self._successor = successor
+        self._on_problem = on_problem
+        self._ticks = 0  # since this leader's log has taken nothing
+        self._has_asked = False
+
+    def tick(self, driver: RaftDriver, store: MessageStore) -> None:
+        """Hand leadership over, or resign, when that is due."""
+        node, why = driver.node, store.broken or store.write_problem
+        node.may_lead = store.broken is None
+        if why is None or node.leadership is None:
+            self._ticks, self._has_asked = 0, False
+            return
+        self._ticks += 1
+        if node.may_lead and self._ticks < PATIENCE_TICKS:
+            return
+        if not self._has_asked:
+            self._has_asked = True
+            if successor := self._successor():
+                self._on_problem(f"leadership goes to {successor}: {why}")
+                driver.transfer(successor)
+                return
+        if node.leadership.transfer_target is None:
+            self._give_up(driver, why)
+
+    def _give_up(self, driver: RaftDriver, why: str) -> None:
+        """Nobody took over. A node that may lead again tries to hand over later."""
+        self._ticks, self._has_asked = 0, False
+        if not driver.node.may_lead:
+            self._on_problem(f"this node leads no more: {why}")
+            driver.resign()
