@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pymq.model.layout import (
     EXT_ADDRESS_MAX,
@@ -22,6 +21,7 @@ from pymq.model.layout import (
 )
 from pymq.model.names import topic_problem
 from pymq.offline.batch_check import BatchLimits, BatchQueueCheck
+from pymq.offline.checked_queue import CheckedQueue, QueueLimits
 from pymq.offline.damage import DamagedRanges
 from pymq.offline.directory import Directory
 from pymq.offline.findings import LostMessage, Report
@@ -36,47 +36,6 @@ if TYPE_CHECKING:
 PENDING_COUNT_MAX = 1 << 17  # units that wait to be compared, over all queues
 _UNITS_AT_ONCE = 4096
 _LMQ_PREFIX = "%LMQ%"  # queues over other topics' records
-
-
-@dataclass(slots=True)
-class _Queue:
-    """One queue's state. ``next`` is the offset the next record should have; ``expected`` holds units to compare."""
-
-    topic: str
-    queue_id: int
-    reader: QueueFilesReader | None
-    next: int = 0
-    start: int = 0
-    from_offset: int = 0  # physical: earlier records belong to a deleted queue of the same name
-    expected: bytearray = field(default_factory=bytearray)
-    ignored: bool = False
-    directory: str = ""
-    suspect: Scanned | None = None  # a record that does not continue the queue
-    is_doubted: bool = False  # its files are not compared: a start makes it again
-    vouched_count: int = 0  # missing units, or records of a queue without files, that the checkpoint vouches for
-    unit_count: int = 0
-    blank_unit_count: int = 0
-    record_count: int = 0  # for an ignored queue, or one without a directory
-    superseded_count: int = 0
-    missing_from: int | None = None
-    missing_count: int = 0
-    dropped_count: int = 0
-    keep_end: int = 0  # lower offsets belong to messages, even if their records are lost
-
-    @property
-    def name(self) -> str:
-        return f"{self.topic} queue {self.queue_id}"
-
-
-class QueueLimits(NamedTuple):
-    """The limits of a rebuilt queue: ``start`` and ``end`` (exclusive) are queue offsets.
-
-    Records before ``from_offset`` (physical) are not its own.
-    """
-
-    from_offset: int
-    start: int
-    end: int
 
 
 class QueueCheck:
@@ -100,7 +59,7 @@ class QueueCheck:
         self._pending_count = 0
         self._deleted: Counter[str] = Counter()
         self.bad_records: set[int] = set()
-        self._queues: dict[tuple[str, int], _Queue] = {}
+        self._queues: dict[tuple[str, int], CheckedQueue] = {}
         self._batches = BatchQueueCheck(directory, report)
         self.known_ends = directory.known_ends()
         for reader in directory.queues():
@@ -125,7 +84,7 @@ class QueueCheck:
         """Return, after :meth:`finish`, every batch queue that has files or a saved end."""
         return self._batches.limits()
 
-    def _limits(self, queue: _Queue) -> QueueLimits:
+    def _limits(self, queue: CheckedQueue) -> QueueLimits:
         if queue.missing_from is not None and queue.missing_from < queue.start:
             return QueueLimits(self._deleted_ends.get(queue.topic, 0), queue.missing_from, queue.keep_end)
         return QueueLimits(queue.from_offset, queue.start, queue.keep_end)
@@ -145,8 +104,8 @@ class QueueCheck:
         queue.reader.close()
         return {start + at for at, (_, size, code) in enumerate(UNIT.iter_unpack(units)) if is_blank(size, code)}
 
-    def _open(self, reader: QueueFilesReader) -> _Queue:
-        queue = _Queue(reader.topic, reader.queue_id, reader, ignored=reader.topic.startswith(_LMQ_PREFIX))
+    def _open(self, reader: QueueFilesReader) -> CheckedQueue:
+        queue = CheckedQueue(reader.topic, reader.queue_id, reader, ignored=reader.topic.startswith(_LMQ_PREFIX))
         if not queue.ignored and (doubt := self._doubt(reader)) is not None:
             self._report.add("queue", f"{queue.name} {doubt}: a start makes it again from the log", reader.directory)
             queue.reader, queue.next, queue.is_doubted = None, -1, True
@@ -158,13 +117,13 @@ class QueueCheck:
             self._find_start(queue, reader)
         return queue
 
-    def _find_start(self, queue: _Queue, reader: QueueFilesReader) -> None:
+    def _find_start(self, queue: CheckedQueue, reader: QueueFilesReader) -> None:
         """Find the queue's first record in the log. A damaged unit may lead there from among those of deleted ones."""
         queue.next = reader.first_in_log(self._log.start)
         while queue.next < reader.end:
             physical_offset, _, _ = reader.unit(queue.next)
             first = record_at(self._log, physical_offset)
-            if first is not None and _is_of(first, queue, queue.next):
+            if first is not None and queue.is_place_of(first, queue.next):
                 queue.from_offset = physical_offset
                 break
             if not reader.is_before_log(queue.next + 1, self._log.start):
@@ -248,9 +207,9 @@ class QueueCheck:
         if self._pending_count >= PENDING_COUNT_MAX:
             self._compare_all()
 
-    def _make(self, record: Scanned) -> _Queue:
+    def _make(self, record: Scanned) -> CheckedQueue:
         """Return the state of a queue without a directory: its topic was deleted, or its files are lost."""
-        queue = _Queue(record.topic, record.queue_id, None, next=-1)
+        queue = CheckedQueue(record.topic, record.queue_id, None, next=-1)
         problem = topic_problem(record.topic)
         if problem is not None or record.queue_id < 0:
             self._disown(record, problem or f"queue id {record.queue_id} is below 0")
@@ -260,7 +219,7 @@ class QueueCheck:
             self._queues[record.topic, record.queue_id] = queue
         return queue
 
-    def _out_of_step(self, queue: _Queue, record: Scanned) -> None:
+    def _out_of_step(self, queue: CheckedQueue, record: Scanned) -> None:
         if queue.reader is None or queue.ignored:
             queue.record_count += 1
             queue.vouched_count += record.offset < self._vouched_offset
@@ -288,7 +247,7 @@ class QueueCheck:
         else:
             self._suspect(queue, record)
 
-    def _suspect(self, queue: _Queue, record: Scanned) -> None:
+    def _suspect(self, queue: CheckedQueue, record: Scanned) -> None:
         """Takes a record that does not continue its queue. Two that follow each other prove that the queue is wrong."""
         before, queue.suspect = queue.suspect, record
         if before is not None and before.queue_offset + 1 == record.queue_offset:
@@ -298,10 +257,10 @@ class QueueCheck:
         elif before is not None:
             self._disown_suspect(queue, before)
 
-    def _disown_suspect(self, queue: _Queue, record: Scanned) -> None:
+    def _disown_suspect(self, queue: CheckedQueue, record: Scanned) -> None:
         self._disown(record, f"has offset {record.queue_offset} of {queue.name}, where {queue.next} comes next")
 
-    def _gap_is_true(self, queue: _Queue, record: Scanned, physical_offset: int, size: int) -> bool:
+    def _gap_is_true(self, queue: CheckedQueue, record: Scanned, physical_offset: int, size: int) -> bool:
         """Return whether the queue itself skipped offsets, or their records may be among the damaged ones."""
         assert queue.reader is not None
         if (physical_offset, size) == (record.offset, record.size):
@@ -323,7 +282,7 @@ class QueueCheck:
                 self._compare(queue)
         self._pending_count = 0
 
-    def _compare(self, queue: _Queue) -> None:
+    def _compare(self, queue: CheckedQueue) -> None:
         count = len(queue.expected) // UNIT_SIZE_BYTES
         if not count or queue.reader is None:
             return
@@ -338,7 +297,7 @@ class QueueCheck:
         queue.expected.clear()
         queue.reader.close()
 
-    def _differs(self, queue: _Queue, offset: int, found: bytes, expected: bytes) -> None:
+    def _differs(self, queue: CheckedQueue, offset: int, found: bytes, expected: bytes) -> None:
         assert queue.reader is not None
         if offset >= queue.reader.end or len(found) < UNIT_SIZE_BYTES:
             self._miss(queue, offset, I64.unpack_from(expected)[0])
@@ -362,13 +321,13 @@ class QueueCheck:
             what = f"says {size} bytes, but its record at {real_offset} has {real_size}"
             self._report_unit(queue, offset, what, 8, real_offset)
 
-    def _report_unit(self, queue: _Queue, offset: int, what: str, byte: int, physical_offset: int | None) -> None:
+    def _report_unit(self, queue: CheckedQueue, offset: int, what: str, byte: int, physical_offset: int | None) -> None:
         assert queue.reader is not None
         path, position = queue.reader.place(offset)
         at = position + byte if position is not None else None
         self._report.add("queue", f"unit {offset} of {queue.name} {what}", path, at, physical_offset)
 
-    def _miss(self, queue: _Queue, offset: int, physical_offset: int) -> None:
+    def _miss(self, queue: CheckedQueue, offset: int, physical_offset: int) -> None:
         queue.missing_count += 1
         queue.vouched_count += physical_offset < self._vouched_offset
         if queue.missing_from is None or offset < queue.missing_from:
@@ -376,7 +335,7 @@ class QueueCheck:
 
     # -- units whose records were not seen ----------------------------------------------------------------------
 
-    def _unmatched(self, queue: _Queue, start: int, end: int) -> None:
+    def _unmatched(self, queue: CheckedQueue, start: int, end: int) -> None:
         assert queue.reader is not None
         for first in range(start, end, _UNITS_AT_ONCE):
             units = queue.reader.read(first, min(_UNITS_AT_ONCE, end - first))
@@ -390,7 +349,7 @@ class QueueCheck:
                 if queue.keep_end == first + at and size > 0 and queue.dropped_count == dropped:
                     queue.keep_end += 1
 
-    def _explain_unmatched(self, queue: _Queue, offset: int, physical_offset: int, size: int) -> None:
+    def _explain_unmatched(self, queue: CheckedQueue, offset: int, physical_offset: int, size: int) -> None:
         queue.unit_count += 1
         if physical_offset in self._damaged or physical_offset in self.bad_records:
             self._report.lose(LostMessage(queue.topic, queue.queue_id, offset, physical_offset))
@@ -405,14 +364,14 @@ class QueueCheck:
         else:
             self._blame(queue, offset, physical_offset)
 
-    def _blame(self, queue: _Queue, offset: int, physical_offset: int) -> None:
+    def _blame(self, queue: CheckedQueue, offset: int, physical_offset: int) -> None:
         """Reports a unit that leads to no record of its queue: either it is wrong, or the record's head is."""
         record = record_at(self._log, physical_offset) if physical_offset >= self._log.start else None
         if record is None:
             self._report_unit(queue, offset, f"leads to {physical_offset}, where no record starts", 0, None)
             return
         other = self._queues.get((record.topic, record.queue_id))
-        if other is not None and _has_unit_of(other, record):
+        if other is not None and other.has_unit_of(record):
             what = f"leads to {physical_offset}, which is {other.name} offset {record.queue_offset}"
             self._report_unit(queue, offset, what, 0, None)
             return
@@ -433,53 +392,14 @@ class QueueCheck:
         for queue in self._queues.values():
             if queue.suspect is not None:
                 self._disown_suspect(queue, queue.suspect)
-            if queue.reader is None:
-                self._sum_up_without_directory(queue)
-                continue
-            if not queue.ignored:
+            if queue.reader is not None and not queue.ignored:
                 queue.keep_end = queue.next
                 self._unmatched(queue, queue.next, queue.reader.end)
-            self._sum_up(queue)
-            queue.reader.close()
+            queue.sum_up(self._report, self._root, is_clean=self._clean)
+            if queue.reader is not None:
+                queue.reader.close()
         for topic, count in sorted(self._deleted.items()):
             self._report.note(f"{count} records of topic {topic} are from before its deletion: no queue has them")
-
-    def _sum_up_without_directory(self, queue: _Queue) -> None:
-        if queue.is_doubted:
-            return
-        if self._clean or queue.vouched_count:
-            path = f"{self._root}/{queue.topic}/{queue.queue_id}"
-            self._report.add(
-                "queue", f"{queue.name} has no files, but the log has {queue.record_count} of its records", path
-            )
-        else:
-            self._report.note(f"{queue.name} has no files: the next start rebuilds its {queue.record_count} units")
-
-    def _sum_up(self, queue: _Queue) -> None:
-        assert queue.reader is not None
-        self._report.saw("queues")
-        self._report.saw("units", queue.unit_count)
-        if queue.ignored:
-            self._report.note(f"{queue.name} is a queue over other topics' records: not compared")
-        if queue.missing_count and (self._clean or queue.vouched_count):
-            assert queue.missing_from is not None
-            text = f"{queue.name} lacks the units of {queue.missing_count} records, from offset {queue.missing_from} on"
-            self._report.add("queue", text, *queue.reader.place(queue.missing_from))
-        elif queue.missing_count:
-            self._report.note(
-                f"{queue.name}: the next start adds {queue.missing_count} units from {queue.missing_from} on"
-            )
-        if queue.dropped_count:
-            self._report.note(
-                f"{queue.name}: the next start drops {queue.dropped_count} units that lead beyond the log's end"
-            )
-        if queue.blank_unit_count:
-            self._report.note(f"{queue.name}: {queue.blank_unit_count} offsets stand for records that are gone")
-        if queue.superseded_count:
-            self._report.note(
-                f"{queue.superseded_count} records of {queue.name} are from before its topic was deleted and created "
-                "again"
-            )
 
 
 def _must_rebuild_queues(directory: Directory) -> bool:
@@ -487,13 +407,3 @@ def _must_rebuild_queues(directory: Directory) -> bool:
     all of them."""
     durable = directory.checkpoint.durable
     return durable is not None and durable.unit_count == 0 and durable.queue_offset == directory.log.start
-
-
-def _has_unit_of(queue: _Queue, record: Scanned) -> bool:
-    if queue.reader is None or not queue.reader.base <= record.queue_offset < queue.reader.end:
-        return False
-    return queue.reader.unit(record.queue_offset)[0] == record.offset
-
-
-def _is_of(record: Scanned, queue: _Queue, offset: int) -> bool:
-    return (record.topic, record.queue_id, record.queue_offset) == (queue.topic, queue.queue_id, offset)
