@@ -50,7 +50,7 @@ class ParkedPull(WaitingRequest):
         self.is_due = group is None
 
     def release(self) -> None:
-        """Give up what is not needed any more: the heap of deadlines keeps a pull longer than it waits."""
+        """Give up what is not needed any more: the list of due pulls keeps a pull longer than it waits."""
         self.header = None
         self.message_filter = _EVERYTHING
         self.group = None
@@ -237,7 +237,6 @@ class LongPolls:
         self._lacks_room = False
         self._is_time_over = self._table.next_deadline_ms is not None
         self.wake()
-        self._table.compact()
 
     def disconnect(self, peer: Peer) -> None:
         """Drop the pulls of a connection that has ended, as soon as due pulls are looked at."""

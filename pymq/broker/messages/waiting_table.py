@@ -14,8 +14,6 @@ from pymq.wire.dispatch import Peer
 WAITING_BYTES = 1200
 SLICE_MS = 10  # the time for which due requests are answered before other connections have their turn
 TURN_BYTES_MAX = 8 * 1024 * 1024  # of answers to due requests, after which other connections have their turn
-# Answered requests stay in the heap until their deadline. It is rebuilt when there are more than this many.
-COMPACT_SLACK_COUNT = 10_000
 
 
 class WaitingRequest:
@@ -42,14 +40,18 @@ WaitingT = TypeVar("WaitingT", bound=WaitingRequest)
 
 
 class WaitingTable(Generic[WaitingT]):
-    """Waiting requests by peer and by deadline. The memory budget counts them."""
+    """Waiting requests by peer and by deadline. The memory budget counts them.
+
+    A request that is finished is in no table any more, so nothing has to be cleaned up in a turn of its own.
+    """
 
     def __init__(self, budget: MemoryBudget) -> None:
         self.count = 0
         self._budget = budget
         self._number = 0
         self._by_peer: dict[Peer, dict[int, WaitingT]] = {}
-        self._deadlines: list[tuple[int, int, WaitingT]] = []
+        self._by_deadline: dict[int, dict[int, WaitingT]] = {}  # by number
+        self._deadlines: list[int] = []  # a heap of those that _by_deadline has, each once
         self._dismissed_to = 0  # the number of the last request that waited when all were dismissed
 
     def check_room(self, message_filter: MessageFilter, what: str) -> None:
@@ -65,15 +67,19 @@ class WaitingTable(Generic[WaitingT]):
         if of_peer is None:
             of_peer = self._by_peer[waiting.peer] = {}
         of_peer[waiting.number] = waiting
-        heapq.heappush(self._deadlines, (waiting.deadline_ms, waiting.number, waiting))
+        of_deadline = self._by_deadline.get(waiting.deadline_ms)
+        if of_deadline is None:
+            of_deadline = self._by_deadline[waiting.deadline_ms] = {}
+            heapq.heappush(self._deadlines, waiting.deadline_ms)
+        of_deadline[waiting.number] = waiting
         self.count += 1
-        self.compact()
 
     def finish(self, waiting: WaitingT) -> None:
         """Take a request off that waits no more."""
         waiting.done = True
         self.count -= 1
         self._budget.hold_for(waiting.peer, PARKED_REQUESTS, -waiting.size_bytes)
+        self._by_deadline.get(waiting.deadline_ms, {}).pop(waiting.number, None)
         of_peer = self._by_peer.get(waiting.peer, {})
         of_peer.pop(waiting.number, None)
         if not of_peer and waiting.peer.closed:  # while it is open, its next request needs the table again
@@ -94,24 +100,24 @@ class WaitingTable(Generic[WaitingT]):
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the first deadline comes, perhaps of a request that is done; None without any."""
-        return self._deadlines[0][0] if self._deadlines else None
+        """When the first deadline comes; None when nothing waits."""
+        while self._deadlines and not self._by_deadline[self._deadlines[0]]:
+            del self._by_deadline[heapq.heappop(self._deadlines)]
+        return self._deadlines[0] if self._deadlines else None
 
     def take_overdue(self, now_ms: int) -> WaitingT | None:
-        """Return the request whose deadline comes first, if it has come or the request is done; None when it has not.
+        """Return the request whose deadline comes first, if it has come; None when it has not.
 
         It has no deadline any more, and must be finished.
         """
-        if self._deadlines and (self._deadlines[0][0] <= now_ms or self._deadlines[0][2].done):
-            return heapq.heappop(self._deadlines)[2]
-        return None
+        first_ms = self.next_deadline_ms
+        return self._take(first_ms) if first_ms is not None and first_ms <= now_ms else None
 
     def take_any(self) -> WaitingT | None:
-        """Do as :meth:`take_overdue` with one of the last deadlines."""
-        return self._deadlines.pop()[2] if self._deadlines else None
+        """Do as :meth:`take_overdue`, whether the deadline has come or not."""
+        first_ms = self.next_deadline_ms
+        return self._take(first_ms) if first_ms is not None else None
 
-    def compact(self) -> None:
-        """Forget the deadlines of answered requests when they are too many."""
-        if len(self._deadlines) > 2 * self.count + COMPACT_SLACK_COUNT:
-            self._deadlines = [entry for entry in self._deadlines if not entry[2].done]
-            heapq.heapify(self._deadlines)
+    def _take(self, deadline_ms: int) -> WaitingT:
+        of_deadline = self._by_deadline[deadline_ms]
+        return of_deadline.pop(next(iter(of_deadline)))

@@ -298,7 +298,8 @@ def test_a_waiting_pull_keeps_no_body_and_no_fields_of_its_request(world: World)
     assert caller.ask(Code.PULL_MESSAGE, b"much", **asked) is None
     polls.turn_bytes = TURN_BYTES_MAX + 1
     assert caller.ask(Code.PULL_MESSAGE, b"much", **asked) is None
-    kept = [(parked.request.ext, parked.request.body) for _, _, parked in polls._table._deadlines]
+    waiting = [parked for of_deadline in polls._table._by_deadline.values() for parked in of_deadline.values()]
+    kept = [(parked.request.ext, parked.request.body) for parked in waiting]
     assert kept == [({}, b"")] * 2 and polls.count == 2
 
 

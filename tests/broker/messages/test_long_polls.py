@@ -10,7 +10,7 @@ import pytest
 
 from pymq.broker.messages.long_polls import QUEUE_FILTERS_MAX, SUSPEND_MAX_MS, LongPolls, ParkedPull
 from pymq.broker.messages.message_filter import MessageFilter
-from pymq.broker.messages.waiting_table import COMPACT_SLACK_COUNT, SLICE_MS, TURN_BYTES_MAX, WAITING_BYTES
+from pymq.broker.messages.waiting_table import SLICE_MS, TURN_BYTES_MAX, WAITING_BYTES
 from pymq.clock import ManualClock
 from pymq.errors import Refusal
 from pymq.net.memory_budget import MIB, PARKED_REQUESTS, UNREAD_ANSWERS, MemoryBudget
@@ -319,11 +319,26 @@ def test_a_release_takes_turns_of_a_slice_and_lets_nothing_park_meanwhile() -> N
 
 def test_answered_pulls_do_not_pile_up() -> None:
     table = Table()
-    for _ in range(COMPACT_SLACK_COUNT + 100):
-        table.park("a", suspend_ms=SUSPEND_MAX_MS)
+    for number in range(1000):
+        table.park("a", suspend_ms=SUSPEND_MAX_MS - number % 2)
         table.arrive(0, [0])
         table.polls.wake()
-    assert len(table.polls._table._deadlines) <= COMPACT_SLACK_COUNT + 10
+    waiting = table.polls._table
+    assert len(waiting._deadlines) == len(waiting._by_deadline) == 2, "each deadline once, however often it is given"
+    assert not any(waiting._by_deadline.values()) and waiting.next_deadline_ms is None and not waiting._by_deadline
+
+
+def test_pulls_that_leave_before_their_deadlines_cost_no_walk_over_the_others() -> None:
+    table = Table(count_max=1000)
+    for number in range(1000):
+        table.park(str(number), suspend_ms=SUSPEND_MAX_MS)
+    (of_deadline,) = table.polls._table._by_deadline.values()
+    counted = table.polls._table._by_deadline[table.clock.monotonic_ms() + SUSPEND_MAX_MS] = Counted(of_deadline)
+    Counted.pop_count = Counted.walk_count = 0
+    table.arrive(0, [0])
+    while table.polls.wake():
+        pass
+    assert (len(counted), Counted.pop_count, Counted.walk_count) == (0, 1000, 0)
 
 
 def test_due_pulls_are_answered_in_slices_between_which_others_have_their_turn() -> None:
@@ -369,6 +384,7 @@ def test_a_queue_of_pulls_with_falling_deadlines_is_left_one_by_one_without_a_se
         table.park(str(number), suspend_ms=20_000 - number)
     group = next(iter(table.polls._by_queue["T", 0].values()))
     group.pulls = Counted(group.pulls)
+    Counted.pop_count = Counted.walk_count = 0
     table.clock.advance(20_000)
     table.polls.tick()
     assert len(table.retried) == 20_000 and table.polls.count == 0 and not table.polls.is_waited_for("T", 0)
