@@ -10,6 +10,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,6 +21,9 @@ from tests.interop.support.pymq_server import REPOSITORY, PymqServer
 from tests.interop.support.replicas import Member, NameServer
 from tests.interop.support.second_runs import SecondRuns
 from tests.machine import REGISTRY_VARIABLES
+
+if TYPE_CHECKING:
+    from tests.spark.standalone import StandaloneSpark
 
 pytest.register_assert_rewrite("tests.interop.support.grpc_scenarios")  # it asserts in the place of tests
 
@@ -71,6 +75,18 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheServer]:
     started = ApacheServer(tmp_path_factory.mktemp("apache"))
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneSpark]:
+    """Start a Spark cluster of two workers, shared by all tests of it. A session on it has all of its cores."""
+    from tests.spark.standalone import StandaloneSpark, full_java  # needs the spark extra
+
+    java = full_java()
+    if java is None:
+        pytest.skip("interop: no Java with the module jdk.incubator.vector, which Spark's executors demand")
+    with StandaloneSpark(tmp_path_factory.mktemp("spark"), java) as started:
+        yield started
 
 
 @pytest.fixture

@@ -24,24 +24,16 @@ from pymq.spark.shipping import ship_package  # noqa: E402
 from tests.interop.conftest import Broker  # noqa: E402
 from tests.interop.support import probe  # noqa: E402
 from tests.interop.support.pymq_server import REPOSITORY  # noqa: E402
-from tests.spark.kills.attack import committed_files, descendants, kill  # noqa: E402
+from tests.spark.kills.attack import committed_files  # noqa: E402
+from tests.spark.kills.victims import descendants, kill  # noqa: E402
 from tests.spark.patience import run_to_its_end  # noqa: E402
-from tests.spark.standalone import CONF, StandaloneSpark, full_java  # noqa: E402
+from tests.spark.standalone import CONF, StandaloneSpark  # noqa: E402
 
 COUNT = 12_000
 ROWS_OF_A_TASK = 500
 ROWS_OF_A_BATCH = 3_000
 TIMEOUT_S = 240.0
 COLUMNS = ("queueId", "queueOffset", "body")
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneSpark]:
-    java = full_java()
-    if java is None:
-        pytest.skip("interop: no Java with the module jdk.incubator.vector, which Spark's executors demand")
-    with StandaloneSpark(tmp_path_factory.mktemp("spark"), java) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

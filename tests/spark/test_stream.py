@@ -20,7 +20,8 @@ from pymq.spark.source_options import SourceOptions
 from pymq.spark.stream import PymqStreamReader
 from pymq.wire.codes import RequestCode
 from tests.spark.fake_cluster import BROKER, FakeCluster
-from tests.spark.kills.attack import committed_files, descendants, kill
+from tests.spark.kills.attack import committed_files
+from tests.spark.kills.victims import descendants, kill
 from tests.spark.records import record
 
 ALL = ReadAllAvailable()

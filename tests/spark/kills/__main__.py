@@ -7,13 +7,17 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from itertools import product
 from pathlib import Path
 
 from tests.spark.kills import files
 from tests.spark.kills.attack import CLUSTER_KINDS, KINDS, Attack, Rows, faults
-from tests.spark.kills.imports import IMPORT_KINDS, ImportAttack
+from tests.spark.kills.commands import CommandAttack
+from tests.spark.kills.imports import ImportAttack
+from tests.spark.kills.stores import StoreAttack
 from tests.spark.standalone import StandaloneSpark, full_java
 
 
@@ -24,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
         "--mode",
         choices=(*KINDS, *OTHER_MODES),
         default=None,
-        help="what runs meanwhile: a stream, a pipeline, an export, an import, or reads of a store (all)",
+        help="what runs meanwhile: streams, pipelines, exports, imports, or reads of a store (all)",
     )
     made.add_argument("--kind", action="append", default=None, help="what to attack; repeatable (all)")
     made.add_argument("--cluster", action="store_true", help="on a standalone cluster of two workers: two more kinds")
@@ -60,14 +64,14 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def attacked_import(home: Path, seed: int, options: argparse.Namespace) -> str:
-    """Attack imports; return the first fault, or an empty text."""
-    kinds = [kind for kind in IMPORT_KINDS if options.kind is None or kind in options.kind]
-    attack = ImportAttack(home, seed)
-    try:
+def attacked_command(made: type[CommandAttack], home: Path, seed: int, options: argparse.Namespace) -> str:
+    """Attack runs of a command; return the first fault, or an empty text."""
+    with ExitStack() as stack:
+        spark = cluster_of(stack, home, options)
+        kinds = wanted_kinds(made.KINDS, options)
+        attack = made(home, seed, spark)
+        stack.callback(attack.close)
         return attack.run(kinds, options.points, time.monotonic() + options.minutes * 60)
-    finally:
-        attack.close()
 
 
 def attacked_files(home: Path, seed: int, options: argparse.Namespace) -> str:
@@ -75,20 +79,35 @@ def attacked_files(home: Path, seed: int, options: argparse.Namespace) -> str:
     return files.attack(home, seed, options.points)
 
 
-OTHER_MODES = {"import": attacked_import, "files": attacked_files}
+OTHER_MODES: dict[str, Callable[[Path, int, argparse.Namespace], str]] = {
+    "import": partial(attacked_command, ImportAttack),
+    "store": partial(attacked_command, StoreAttack),
+    "files": attacked_files,
+}
+
+
+def cluster_of(stack: ExitStack, home: Path, options: argparse.Namespace) -> StandaloneSpark | None:
+    """Start the cluster if the options want one."""
+    if not options.cluster:
+        return None
+    java = full_java()
+    if java is None:
+        sys.exit("kill-streams: a cluster needs a Java with jdk.incubator.vector: set JAVA_HOME")
+    home.mkdir(parents=True, exist_ok=True)
+    return stack.enter_context(StandaloneSpark(home / "spark", java))
+
+
+def wanted_kinds(kinds: Sequence[str], options: argparse.Namespace) -> list[str]:
+    """Return the kinds of attacks that the options want."""
+    possible = [*kinds, *(CLUSTER_KINDS if options.cluster else ())]
+    return [kind for kind in possible if options.kind is None or kind in options.kind]
 
 
 def attacked(mode: str, home: Path, seed: int, options: argparse.Namespace) -> Rows:
     """Attack a stream or an export at the points that the options want, until Ctrl-C; return its rows."""
-    kinds = [*KINDS[mode], *(CLUSTER_KINDS if options.cluster else ())]
-    kinds = [kind for kind in kinds if options.kind is None or kind in options.kind]
+    kinds = wanted_kinds(KINDS[mode], options)
     with ExitStack() as stack:
-        spark = None
-        if options.cluster:
-            java = full_java()
-            if java is None:
-                sys.exit("kill-streams: a cluster needs a Java with jdk.incubator.vector: set JAVA_HOME")
-            spark = stack.enter_context(StandaloneSpark(home / "spark", java))
+        spark = cluster_of(stack, home, options)
         attack = Attack(mode, home, seed, spark)
         stack.callback(attack.close)
         begun_s = time.monotonic()

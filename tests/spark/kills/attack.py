@@ -19,6 +19,17 @@ import pyarrow.parquet as pq
 from tests.interop.support.replicas import REPOSITORY
 from tests.spark.kills.cluster import Pair, Producer, Row, copied_rows, queue_ends, stored_rows
 from tests.spark.kills.driver import PIPELINE_TABLE, copy_of
+from tests.spark.kills.victims import (
+    await_end,
+    below,
+    descendants,
+    kill,
+    kill_executor,
+    kill_node,
+    kill_one_of,
+    name_of,
+    worker_pids,
+)
 from tests.spark.standalone import StandaloneSpark
 
 TOPIC = "killed-streams"
@@ -81,8 +92,8 @@ class Attack:
             "moves": self._await_death,
             "expand": self._expand,
             "retention": self._retain,
-            "executor": self._kill_executor,
-            "node": self._kill_node,
+            "executor": lambda: kill_executor(self._spark, self._random),
+            "node": lambda: kill_node(self._spark, self._random),
         }[kind]()
         self.counts[kind] = self.counts.get(kind, 0) + 1
 
@@ -176,40 +187,19 @@ class Attack:
         family = descendants(self._driver.pid)
         self._driver.kill()
         self._driver.wait()
-        self._await_end(family)
+        await_end(family, DEADLINE_S)
 
     def _kill_jvm(self) -> None:
         assert self._driver is not None
         family = descendants(self._driver.pid)
         kill(next((pid for pid in family if name_of(pid) == "java"), self._driver.pid))
         self._wait_for_driver()
-        self._await_end(family)
+        await_end(family, DEADLINE_S)
 
     def _kill_worker(self) -> None:
         """Kill a Python process: one that plans, which the driver's JVM has, or one that reads."""
         assert self._driver is not None
-        roots = [self._driver.pid, *(worker.process.pid for worker in (self._spark.workers if self._spark else ()))]
-        workers = [pid for root in roots for pid in descendants(root) if name_of(pid).startswith("python")]
-        if workers:
-            kill(self._random.choice(workers))
-
-    def _kill_executor(self) -> None:
-        assert self._spark is not None
-        below = [pid for worker in self._spark.workers for pid in descendants(worker.process.pid)]
-        executors = [pid for pid in below if name_of(pid) == "java"]
-        if executors:
-            kill(self._random.choice(executors))
-
-    def _kill_node(self) -> None:
-        """Kill a worker of the cluster and its executor; it comes back a moment later."""
-        assert self._spark is not None
-        number = self._random.randrange(len(self._spark.workers))
-        family = descendants(self._spark.workers[number].process.pid)
-        self._spark.kill_worker(number)
-        for pid in family:
-            kill(pid)
-        time.sleep(self._random.uniform(0, 2))
-        self._spark.start_worker(number)
+        kill_one_of(below([self._driver.pid, *worker_pids(self._spark)], "python"), self._random)
 
     def _expand(self) -> None:
         """Give the topic another queue, send to it, and end the driver while it is new."""
@@ -260,13 +250,7 @@ class Attack:
             family = descendants(self._driver.pid) or family
             time.sleep(0.05)
         assert self._driver.returncode == -signal.SIGKILL
-        self._await_end(family)
-
-    def _await_end(self, family: list[int]) -> None:
-        deadline = time.monotonic() + DEADLINE_S
-        while any(Path(f"/proc/{pid}").exists() for pid in family):
-            assert time.monotonic() < deadline, f"of {family} some are left"
-            time.sleep(0.05)
+        await_end(family, DEADLINE_S)
 
 
 def committed_files(out: Path) -> list[str]:
@@ -282,32 +266,14 @@ def committed_files(out: Path) -> list[str]:
     return list(found)
 
 
-def descendants(pid: int) -> list[int]:
-    """Return the processes that a process has started, and those that they have."""
-    children: list[int] = []
-    with suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            children += map(int, (task / "children").read_text().split())
-    return children + [below for child in children for below in descendants(child)]
-
-
-def name_of(pid: int) -> str:
-    """Return a process's name, or an empty text when it has ended."""
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return ""
-
-
-def kill(pid: int) -> None:
-    """Kill a process that may have ended."""
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
 def faults(rows: Rows) -> list[str]:
-    """Return what is wrong with the rows that were read. What retention deleted is known from the brokers' answers."""
+    """Return what is wrong with the rows that were read: all must be there once, and those of a queue in its order.
+
+    What retention deleted is known from the brokers' answers.
+    """
     found = []
+    if late := out_of_order(rows.read):
+        found.append(f"{len(late)} rows come after later ones of their queue, the first {late[0]}")
     read, there = set(rows.read), set(rows.stored) | rows.answered
     for what, count in (
         ("rows", len({row[:2] for row in rows.read})),
@@ -321,3 +287,15 @@ def faults(rows: Rows) -> list[str]:
     if extra := {row for row in read - there if row[2] not in rows.sent}:
         found.append(f"{len(extra)} rows are of no message, the first {min(extra)}")
     return found
+
+
+def out_of_order(rows: list[Row]) -> list[Row]:
+    """Return the rows that come after a later one of their queue."""
+    last: dict[int, int] = {}
+    late = []
+    for row in rows:
+        queue_id, offset, _ = row
+        if offset < last.get(queue_id, -1):
+            late.append(row)
+        last[queue_id] = max(offset, last.get(queue_id, -1))
+    return late

@@ -125,13 +125,13 @@ def queue_ends(namesrv: str, topic: str) -> dict[int, int]:
 
 
 def copied_rows(namesrv: str, topic: str) -> list[Row]:
-    """Return the rows that are the bodies of a topic, in order, without repetitions of messages."""
+    """Return the rows that are the bodies of a topic, queue by queue in its order, without repetitions of messages."""
     with RemoteCluster(namesrv) as view:
         plan = make_plan(view, TopicChoice((topic,)), Position(), Position(symbol=LATEST))
     settings = ReadSettings(columns=("body",), duplicate_window_rows=DUPLICATE_WINDOW_ROWS)
     batches = [batch for part in plan.ranges for batch in open_reader(part, settings).batches()]
     rows = [json.loads(body) for batch in batches for body in batch.column("body").to_pylist()]
-    return sorted((row["queueId"], row["queueOffset"], row["msgId"]) for row in rows)
+    return [(row["queueId"], row["queueOffset"], row["msgId"]) for row in rows]
 
 
 def stored_rows(namesrv: str, topic: str) -> list[Row]:

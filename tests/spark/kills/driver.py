@@ -40,7 +40,7 @@ topic = "{topic}"
 options = {{ maxOffsetsPerTrigger = {rows_max}, columns = "queueId,queueOffset,msgId" }}
 [[step]]
 name = "{table}"
-sql = "SELECT to_json(struct(queueId, queueOffset, msgId)) AS body FROM events"
+sql = "SELECT to_json(struct(queueId, queueOffset, msgId)) AS body, concat('q', queueId) AS key FROM events"
 [[sink]]
 from = "{table}"
 topic = "{copy}"
@@ -86,10 +86,11 @@ def source_of(spark: Any, namesrv: str, topic: str, rows_max: int) -> Any:
     return spark.readStream.format("pymq").options(**options, maxOffsetsPerTrigger=str(rows_max)).load()
 
 
-def to_topic(spark: Any, namesrv: str, topic: str, home: Path, rows_max: int, **trigger: Any) -> Any:
-    """Start the query that copies to a topic on its checkpoint."""
-    rows = source_of(spark, namesrv, topic, rows_max).selectExpr("to_json(struct(*)) AS body")
-    sink = rows.writeStream.format("pymq").options(namesrv=namesrv, topic=copy_of(topic))
+def to_topic(spark: Any, namesrv: str, topic: str, home: Path, rows_max: int, copy: str = "", **trigger: Any) -> Any:
+    """Start the query that copies to a topic on its checkpoint. The key is the queue: its order must stay."""
+    rows = source_of(spark, namesrv, topic, rows_max)
+    rows = rows.selectExpr("to_json(struct(*)) AS body", "concat('q', queueId) AS key")
+    sink = rows.writeStream.format("pymq").options(namesrv=namesrv, topic=copy or copy_of(topic))
     return sink.option("checkpointLocation", str(home / "checkpoint")).trigger(**trigger).start()
 
 
@@ -105,24 +106,25 @@ def to_files(spark: Any, namesrv: str, topic: str, home: Path, rows_max: int, **
     return sink.trigger(**trigger).start(str(home / "out"))
 
 
+def job(spark: Any, namesrv: str, topic: str, home: Path, trigger: str, rows_max: int, copy: str = "") -> Job:
+    """Return the pipeline that copies to a topic, by default that of :func:`copy_of`."""
+    names = {"namesrv": namesrv, "topic": topic, "home": home, "copy": copy or copy_of(topic), "table": PIPELINE_TABLE}
+    text = PIPELINE.format(**names, trigger=trigger, rows_max=rows_max)
+    return Job(PipelineFile(Path("killed.toml"), text), spark)
+
+
 def pipeline(namesrv: str, topic: str, home: Path, master: str) -> None:
     """Run a pipeline that copies to a topic, again after each failure, until Ctrl-C ends it; then read the rest."""
-
-    def job(spark: Any, trigger: str, rows_max: int) -> Job:
-        names = {"namesrv": namesrv, "topic": topic, "home": home, "copy": copy_of(topic), "table": PIPELINE_TABLE}
-        text = PIPELINE.format(**names, trigger=trigger, rows_max=rows_max)
-        return Job(PipelineFile(Path("killed.toml"), text), spark)
-
     with session(master) as spark:
         while not (home / "stop").exists():
             try:
                 with suppress(KeyboardInterrupt), interrupted_at_stop(home):
-                    job(spark, "0 seconds", ROWS_OF_A_BATCH).run(lambda _: None)
+                    job(spark, namesrv, topic, home, "0 seconds", ROWS_OF_A_BATCH).run(lambda _: None)
             except Exception as error:  # a killed worker ends the pipeline; the test looks only at the rows
                 print(f"the pipeline failed: {str(error)[:300]}", file=sys.stderr, flush=True)
                 if gateway.death() is not None:
                     raise
-        job(spark, "available-now", ROWS_OF_THE_LAST_BATCHES).run(lambda _: None)
+        job(spark, namesrv, topic, home, "available-now", ROWS_OF_THE_LAST_BATCHES).run(lambda _: None)
 
 
 @contextmanager
