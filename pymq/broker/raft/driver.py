@@ -304,7 +304,10 @@ class RaftDriver:
             self._shown_confirm_offset = self.node.confirm_offset
             self._owner.on_confirm(self._shown_confirm_offset)
         if ready.membership is not None and self.may_write:
-            self._stage(ready.membership)
+            try:
+                self._stage(ready.membership)
+            except StoreError as error:  # the core asks again with the next tick
+                self._owner.on_problem(f"a change of the membership can't be written: {error}")
 
     def _stage(self, membership: Membership) -> None:
         """Propose a membership. The state is saved before its record is written: a start reads memberships there."""

@@ -272,7 +272,7 @@ class RaftGroup:
         if isinstance(taken, Refused):
             self._note_problem(taken.text)
             return
-        self.peers.note_heard(taken.sender.node_id)
+        self.peers.note_heard(taken)
         if self.driver is None:
             return
         if data is None:

@@ -14,13 +14,26 @@ from pymq.broker.raft.gate import MessageGate
 from pymq.broker.raft.members import GroupSettings
 from pymq.broker.raft.outgoing import Part
 from pymq.clock import Clock
-from pymq.raft.messages import Message
+from pymq.raft.messages import (
+    AppendAnswer,
+    Heartbeat,
+    HeartbeatAnswer,
+    Message,
+    PreVoteAnswer,
+    PreVoteRequest,
+    VoteAnswer,
+    VoteRequest,
+)
 from pymq.raft.state import Replica
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command, request
 
-SILENT_MS_MAX = 1500  # beyond, the connections to a peer are opened anew: a pulled cable says nothing
+# Beyond, the connections to a peer that is silent, or answers nothing, are opened anew: a pulled cable says nothing.
+SILENT_MS_MAX = 1500
 LENGTH = struct.Struct(">I")  # of the envelope in a request 9121, before the log bytes
+
+_QUESTIONS = (PreVoteRequest, VoteRequest, Heartbeat)
+_ANSWERS = (PreVoteAnswer, VoteAnswer, HeartbeatAnswer, AppendAnswer)
 
 
 class Teller(Protocol):
@@ -45,6 +58,7 @@ class Peers:
         now_ms = clock.monotonic_ms()
         self._heard_ms = dict.fromkeys(self._addresses, now_ms)
         self._tried_ms = dict.fromkeys(self._addresses, now_ms)
+        self._asked_ms: dict[str, int] = {}  # node -> when it was sent the oldest question that is without an answer
         self._waiting: dict[Replica, None] = {}  # who has log bytes to get
         self._gone: set[str] = set()  # nodes whose port refused a connection since they were heard last
         self.next_part: Callable[[Replica], Part | None] = lambda to: None
@@ -57,6 +71,8 @@ class Peers:
     def send(self, message: Message) -> None:
         address = self._addresses.get(message.to.node_id)
         if address is not None:
+            if isinstance(message, _QUESTIONS):
+                self._asked_ms.setdefault(message.to.node_id, self._clock.monotonic_ms())
             self._messages.tell(address, request(RequestCode.PYMQ_RAFT_MESSAGE, None, self._gate.encode(message)))
 
     def wake(self, to: Replica) -> None:
@@ -73,8 +89,11 @@ class Peers:
             if self._pump(to):
                 del self._waiting[to]
 
-    def note_heard(self, node: str) -> None:
-        """Note that a message of this node came."""
+    def note_heard(self, message: Message) -> None:
+        """Note that a message of another node came."""
+        node = message.sender.node_id
+        if isinstance(message, _ANSWERS):
+            self._asked_ms.pop(node, None)
         if node in self._heard_ms:
             self._heard_ms[node] = self._clock.monotonic_ms()
             self._gone.discard(node)
@@ -99,11 +118,14 @@ class Peers:
         return self._clock.monotonic_ms() - self._heard_ms[node]
 
     def tick(self) -> None:
-        """Open the connections to silent peers anew, now and then."""
+        """Open the connections anew, now and then, to peers that are silent or answer nothing.
+
+        A node that speaks may hear nothing: its messages come on a connection of its own.
+        """
         now_ms = self._clock.monotonic_ms()
         for node, address in self._addresses.items():
-            last_ms = max(self._heard_ms[node], self._tried_ms[node])
-            if now_ms - last_ms > SILENT_MS_MAX:
+            heard_ms = min(self._heard_ms[node], self._asked_ms.get(node, now_ms))
+            if now_ms - max(heard_ms, self._tried_ms[node]) > SILENT_MS_MAX:
                 self._tried_ms[node] = now_ms
                 self._messages.drop(address)
                 self._log_bytes.drop(address)

@@ -24,10 +24,10 @@ from pymq.raft.messages import (
     VoteAnswer,
     VoteRequest,
 )
-from pymq.raft.state import Kind, Membership, Position, RaftState, Replica
+from pymq.raft.state import Kind, Membership, MembershipEntry, Position, RaftState, Replica
 from tests.broker.raft.driven import make_driven_nodes
 from tests.raft import story, world
-from tests.raft.bench import N0, N1, N2, NOWHERE, THREE, node_of, role, state_of
+from tests.raft.bench import N0, N1, N2, N3, NOWHERE, THREE, node_of, role, state_of
 
 SEEDS = range(1, 9)
 
@@ -56,7 +56,7 @@ class Desk:
         self.data = bytes(range(end))
         self.begin = 0
         self.now_ms = 1_000
-        self.is_failing = False
+        self.is_failing = self.is_staging_refused = False
         self.staged = b""
         self.driver = RaftDriver(
             node_of(state, end),
@@ -86,6 +86,8 @@ class Desk:
         self.data = bytes(snapshot.last.end)
 
     def stage_membership(self, membership: Membership) -> int:
+        if self.is_staging_refused:
+            raise StoreUnavailableError("no room for the record")
         self.staged = b"members"
         return len(self.data) + len(self.staged)
 
@@ -367,6 +369,18 @@ def test_a_membership_is_in_the_state_before_its_record_is_written() -> None:
     assert desk.driver.node.log.end == len(desk.data) == 27
     with pytest.raises(RaftRefusedError, match="not confirmed"):
         desk.driver.change(THREE)
+
+
+def test_a_membership_that_can_not_be_staged_is_a_problem_and_no_error() -> None:
+    with_learner = MembershipEntry(0, THREE.with_member(N3, Kind.LEARNER))
+    desk = leading(state_of(memberships=(with_learner,)))
+    desk.is_staging_refused = True
+    desk.acknowledge(20, N1, N3)
+    desk.ticks(1)
+    assert "no room for the record" in desk.take_done("problem")[0][1]
+    desk.is_staging_refused = False
+    desk.ticks(1)
+    assert desk.take_done("write membership")
 
 
 def test_a_leader_that_hands_over_writes_nothing() -> None:

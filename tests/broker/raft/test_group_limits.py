@@ -26,7 +26,8 @@ from pymq.broker.replication.roles.role import Role
 from pymq.clock import ManualClock
 from pymq.config import BrokerConfig
 from pymq.raft.core import ELECTION_TICKS
-from pymq.raft.state import Replica
+from pymq.raft.messages import Introduction, PreVoteAnswer, PreVoteRequest
+from pymq.raft.state import Position, Replica
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore
@@ -35,7 +36,8 @@ from tests.broker.raft.test_replicated_bytes import Leader
 from tests.store.support import SMALL
 
 SETTINGS = GroupSettings("shard-a", "n0", parse_peers("n0-10.0.0.1:1;n1-10.0.0.2:1;n2-10.0.0.3:1"))
-US, THEM = Replica("n0", "a"), Replica("n1", "b")
+US, THEM, OTHERS = Replica("n0", "a"), Replica("n1", "b"), Replica("n2", "c")
+NOWHERE = Position(0, 0)
 
 
 class Wire:
@@ -111,7 +113,7 @@ def test_connections_to_a_silent_peer_are_opened_anew() -> None:
     clock = ManualClock()
     peers, wire = make_peers(clock)
     clock.advance(SILENT_MS_MAX)
-    peers.note_heard("n2")
+    peers.note_heard(Introduction(OTHERS, US, 1, NOWHERE))
     peers.tick()
     assert wire.dropped == []
     clock.advance(1)
@@ -122,6 +124,30 @@ def test_connections_to_a_silent_peer_are_opened_anew() -> None:
     assert wire.dropped == ["10.0.0.2:1"] * 2
 
 
+def test_connections_to_a_peer_that_answers_nothing_are_opened_anew() -> None:
+    """It is heard, so only what it does not answer tells that the way to it is broken."""
+    clock = ManualClock()
+    peers, wire = make_peers(clock)
+    question = PreVoteRequest(US, THEM, 1, NOWHERE)
+    peers.send(question)
+    clock.advance(SILENT_MS_MAX)
+    for sender in (THEM, OTHERS):
+        peers.note_heard(PreVoteRequest(sender, US, 1, NOWHERE))
+    peers.send(question)
+    peers.tick()
+    assert wire.dropped == []
+    clock.advance(1)
+    peers.tick()
+    assert wire.dropped == ["10.0.0.2:1"] * 2
+    peers.note_heard(PreVoteAnswer(THEM, US, 1, 1, True))
+    clock.advance(SILENT_MS_MAX)
+    peers.note_heard(PreVoteRequest(OTHERS, US, 1, NOWHERE))
+    peers.note_heard(PreVoteRequest(THEM, US, 1, NOWHERE))
+    clock.advance(1)
+    peers.tick()
+    assert len(wire.dropped) == 2
+
+
 def test_a_node_whose_port_refuses_is_gone_until_it_is_heard() -> None:
     peers, _ = make_peers(ManualClock())
     gone: list[str] = []
@@ -129,7 +155,7 @@ def test_a_node_whose_port_refuses_is_gone_until_it_is_heard() -> None:
     for _ in range(2):
         peers.note_refused("10.0.0.2:1")
     assert gone == ["n1"] and peers.is_gone("n1") and not peers.is_gone("n2")
-    peers.note_heard("n1")
+    peers.note_heard(Introduction(THEM, US, 1, NOWHERE))
     assert not peers.is_gone("n1")
     peers.note_refused("10.0.0.2:1")
     assert gone == ["n1", "n1"]
