@@ -76,15 +76,12 @@ class FailedProofs:
         self._of_users = Failures(clock, FAILED_PROOFS_MAX)  # by address and user
         self._of_addresses = Failures(clock, FAILED_PROOFS_OF_ADDRESS_MAX)
         self._proven: dict[object, None] = {}  # by address and user
-
-    @property
-    def has_blocked(self) -> bool:
-        """False when nobody is blocked: nothing needs to be looked up."""
-        return self._of_users.has_blocked or self._of_addresses.has_blocked
+        self.has_blocked = False  # then nobody is: fast paths look at nothing else
 
     def check(self, address: Address, user: str) -> None:
         """Raises Refusal(NO_PERMISSION) for a user whose requests from ``address`` are refused now."""
         key = _key(address)
+        self.has_blocked = self._of_users.has_blocked or self._of_addresses.has_blocked
         if self._of_users.is_blocked((key, user)):
             who = f"user {user}" if user else "users that are not there"
             raise _blocked(f"{FAILED_PROOFS_MAX} requests from {address} failed to prove {who}")
@@ -101,6 +98,7 @@ class FailedProofs:
         self._of_users.note((key, user))
         if not self._of_addresses.is_blocked(key):
             self._of_addresses.note(key)
+        self.has_blocked = self._of_users.has_blocked or self._of_addresses.has_blocked
 
     def note_proven(self, address: Address, user: str) -> None:
         """Note that ``user`` was proven at ``address``: failures of others there don't concern it."""
@@ -219,7 +217,7 @@ def _blocked(why: str) -> Refusal:
 
 def _key(address: Address) -> object:
     """Return what counts as one address: all of an IPv6 network of 64 bits are one machine's to choose from."""
-    return address if address.version == 4 else int(address) >> _IPV6_NETWORK_SHIFT
+    return int(address) if address.version == 4 else (int(address) >> _IPV6_NETWORK_SHIFT, address.version)
 
 
 def _keep(table: dict[object, Value], key: object, value: Value, count_max: int = ADDRESSES_MAX) -> None:

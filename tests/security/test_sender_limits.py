@@ -125,7 +125,7 @@ def test_many_names_block_the_address_but_for_users_who_were_proven_there() -> N
         proofs.note(HERE, "administrator")
     assert is_blocked(proofs, user="administrator"), "its secret is not to be guessed either"
     clock.advance(BLOCKED_MS)
-    assert not proofs.has_blocked and not is_blocked(proofs, user="another")
+    assert not is_blocked(proofs, user="another") and not proofs.has_blocked
 
 
 def test_an_administrator_on_the_address_of_a_client_that_hammers_is_served() -> None:

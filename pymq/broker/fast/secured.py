@@ -63,7 +63,7 @@ class SendCheck:
     def allows(self, connection: Connection, payload: bytes, body_at: int, head: SendHead) -> bool:
         """True for a frame of a proven sender that may send to this topic."""
         ext = head.extFields
-        guard = self._gatekeeper.guard
+        guard, limits = self._gatekeeper.guard, self._gatekeeper.limits
         signature: bytes | None = None
         if type(ext) is SignedBinaryExt:
             name, content, signature = ext.access_key, ext.content, ext.signature
@@ -83,8 +83,9 @@ class SendCheck:
             return self._plain.allows(connection, payload)
         if signature is None:
             return True
-        is_blocked = self._gatekeeper.is_blocked(name, connection)
-        return not is_blocked and user.secret.has_signed(content + payload[body_at:], signature)
+        if limits is not None and limits.failed_proofs.has_blocked and self._gatekeeper.is_blocked(name, connection):
+            return False
+        return user.secret.has_signed(content + payload[body_at:], signature)
 
 
 class SecuredPulls:
