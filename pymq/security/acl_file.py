@@ -35,9 +35,14 @@ class Rules(NamedTuple):
 
 
 def read_plain_acl(raw: bytes) -> Rules:
-    """Return the rules of a 4.x ACL file. Raises YamlError with line and column."""
+    """Return the rules of a 4.x ACL file.
+
+    Raises YamlError with line and column; UsageError for a file that lets nobody in, as one is while it is written.
+    """
     acl = parse_plain_acl(raw)
     users, policies = users_and_policies(acl)
+    if not users and not acl.trusted_from():
+        raise UsageError("the file has no account and no white list, nobody could do anything: add an account")
     return Rules(users, Policies(policies), acl.trusted_from(), acl.notes)
 
 

@@ -67,6 +67,19 @@ def test_the_old_rules_stay_while_the_file_is_broken_and_that_is_said_once(
     assert guard is not None and len(guard.users) == 2
 
 
+@pytest.mark.parametrize("content", [b"", b"\n", b"accounts:\n", b"accounts: []\n"])
+def test_a_file_that_lets_nobody_in_is_broken(tmp_path: Path, content: bytes) -> None:
+    """An editor that writes a file again leaves it empty for a moment."""
+    file = AclFile(path := write(tmp_path / "acl.yml", ONE), "C", None)
+    file.load()
+    write(Path(path), content)
+    assert file.look() is None
+    with pytest.raises(ConfigError, match=r"^plainAclFile: .*acl.yml: the file has no account and no white list"):
+        AclFile(path, "C", None).load()
+    write(Path(path), TWO)
+    assert file.look() is not None
+
+
 def test_no_secret_of_a_broken_file_is_said(tmp_path: Path) -> None:
     path = write(tmp_path / "acl.yml", b"accounts:\n- accessKey: reader1\n  secretKey: [hunter22-hunter22]\n")
     with pytest.raises(ConfigError) as caught:
