@@ -132,6 +132,14 @@ def test_a_query_without_possible_matches_reads_nothing(spark: Any, filled: Fake
 
 
 @pytest.mark.spark
+def test_an_empty_topic_has_no_rows(spark: Any, filled: FakeCluster) -> None:
+    filled.add("empty", 0, [])
+    rows = frame(spark, filled, topic="empty")
+    assert rows.collect() == [] and rows.count() == 0
+    assert frame(spark, filled, topics="empty,other").count() == 10
+
+
+@pytest.mark.spark
 def test_what_can_not_work_fails_when_the_query_is_planned(spark: Any, filled: FakeCluster) -> None:
     filled.pulls.clear()
     for options, text in (

@@ -293,6 +293,9 @@ def written(home: Path) -> list[tuple]:
 
 @pytest.mark.spark
 def test_a_query_continues_where_it_ended(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
+    fill(cluster, "T", 0, 0)
+    run_once(spark, cluster, tmp_path)
+    assert written(tmp_path) == []
     fill(cluster, "T", 70, 30)
     first = run_once(spark, cluster, tmp_path, maxOffsetsPerTrigger="40", commitGroup="g")
     assert sum(progress["numInputRows"] for progress in first.recentProgress) == 100
