@@ -30,6 +30,7 @@ from pymq.wire.command import Command, request
 
 # Beyond, the connections to a peer that is silent, or answers nothing, are opened anew: a pulled cable says nothing.
 SILENT_MS_MAX = 1500
+SLOW_LINK_BYTES_PER_MS = 250  # log bytes may take so much longer to be answered
 LENGTH = struct.Struct(">I")  # of the envelope in a request 9121, before the log bytes
 
 _QUESTIONS = (PreVoteRequest, VoteRequest, Heartbeat)
@@ -59,6 +60,7 @@ class Peers:
         self._heard_ms = dict.fromkeys(self._addresses, now_ms)
         self._tried_ms = dict.fromkeys(self._addresses, now_ms)
         self._asked_ms: dict[str, int] = {}  # node -> when it was sent the oldest question that is without an answer
+        self._due_ms: dict[str, int] = {}  # node -> until when it has to answer log bytes
         self._waiting: dict[Replica, None] = {}  # who has log bytes to get
         self._gone: set[str] = set()  # nodes whose port refused a connection since they were heard last
         self.next_part: Callable[[Replica], Part | None] = lambda to: None
@@ -94,6 +96,8 @@ class Peers:
         node = message.sender.node_id
         if isinstance(message, _ANSWERS):
             self._asked_ms.pop(node, None)
+        if isinstance(message, AppendAnswer):
+            self._due_ms.pop(node, None)
         if node in self._heard_ms:
             self._heard_ms[node] = self._clock.monotonic_ms()
             self._gone.discard(node)
@@ -128,7 +132,17 @@ class Peers:
             if now_ms - max(heard_ms, self._tried_ms[node]) > SILENT_MS_MAX:
                 self._tried_ms[node] = now_ms
                 self._messages.drop(address)
-                self._log_bytes.drop(address)
+                self._drop_log_bytes(node, address)
+            elif now_ms > self._due_ms.get(node, now_ms):
+                self._drop_log_bytes(node, address)
+
+    def _expect_answer(self, node: str, size_bytes: int) -> None:
+        due_ms = self._due_ms.get(node, self._clock.monotonic_ms() + SILENT_MS_MAX)
+        self._due_ms[node] = due_ms + size_bytes // SLOW_LINK_BYTES_PER_MS
+
+    def _drop_log_bytes(self, node: str, address: str) -> None:
+        self._due_ms.pop(node, None)
+        self._log_bytes.drop(address)
 
     def _pump(self, to: Replica) -> bool:
         """Return True when nothing is left for this member."""
@@ -141,5 +155,6 @@ class Peers:
                 return True
             envelope = self._gate.encode(part.request, part.data)
             body = b"".join((LENGTH.pack(len(envelope)), envelope, part.data))
+            self._expect_answer(to.node_id, len(body))
             self._log_bytes.tell(address, request(RequestCode.PYMQ_RAFT_APPEND, None, body))
         return False

@@ -17,7 +17,8 @@ from pymq.broker.raft.group_status import IN_SYNC_LAG_BYTES_MAX, follower_states
 from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.joining import Joining, JoiningMark
 from pymq.broker.raft.members import GroupSettings, parse_peers
-from pymq.broker.raft.peers import SILENT_MS_MAX, Peers
+from pymq.broker.raft.outgoing import Part
+from pymq.broker.raft.peers import SILENT_MS_MAX, SLOW_LINK_BYTES_PER_MS, Peers
 from pymq.broker.raft.problems import PROBLEMS_MAX
 from pymq.broker.raft.run_record import RunRecord
 from pymq.broker.raft.state_files import RaftStateFile
@@ -26,7 +27,15 @@ from pymq.broker.replication.roles.role import Role
 from pymq.clock import ManualClock
 from pymq.config import BrokerConfig
 from pymq.raft.core import ELECTION_TICKS
-from pymq.raft.messages import Introduction, PreVoteAnswer, PreVoteRequest
+from pymq.raft.messages import (
+    AppendAnswer,
+    AppendRequest,
+    HeartbeatAnswer,
+    Introduction,
+    Piece,
+    PreVoteAnswer,
+    PreVoteRequest,
+)
 from pymq.raft.state import Position, Replica
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.settings import StoreSettings
@@ -146,6 +155,29 @@ def test_connections_to_a_peer_that_answers_nothing_are_opened_anew() -> None:
     clock.advance(1)
     peers.tick()
     assert len(wire.dropped) == 2
+
+
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_log_bytes_without_an_answer_get_a_new_connection(is_answered: bool) -> None:
+    """Votes and heartbeats have another connection: their answers say nothing of this one."""
+    clock = ManualClock()
+    peers, wire = make_peers(clock)
+    data = bytes(100 * SLOW_LINK_BYTES_PER_MS)
+    request = AppendRequest(US, THEM, 1, NOWHERE, (Piece(1, 0, len(data)),), (), 0)
+    waiting = [Part(request, data)]
+    peers.next_part = lambda to: waiting.pop() if waiting else None
+    peers.wake(THEM)
+    peers.pump()
+    if is_answered:
+        peers.note_heard(AppendAnswer(THEM, US, 1, True, len(data), 0, NOWHERE))
+    clock.advance(SILENT_MS_MAX + 100)
+    for sender in (THEM, OTHERS):
+        peers.note_heard(HeartbeatAnswer(sender, US, 1, 1, 0))
+    peers.tick()
+    assert wire.dropped == []
+    clock.advance(SILENT_MS_MAX)
+    peers.tick()
+    assert wire.dropped == ([] if is_answered else ["10.0.0.2:1"])
 
 
 def test_a_node_whose_port_refuses_is_gone_until_it_is_heard() -> None:
