@@ -45,6 +45,7 @@ class BrokerLog:
         self._store: MessageStore | None = None
         self._follower: Follower | None = None
         self._request_sync: Callable[[], None] = lambda: None
+        self.check_writes: Callable[[], None] = lambda: None
         self._staged: _Staged | None = None
 
     def attach(self, store: MessageStore, follower: Follower | None, request_sync: Callable[[], None]) -> None:
@@ -96,6 +97,7 @@ class BrokerLog:
     def write_membership(self) -> None:
         staged = self._staged
         assert staged is not None
+        self.check_writes()  # a held node's store takes no records, and this one ends that
         end = self._stage(staged.body, staged.born_ms)
         assert end == staged.end, f"the record of a membership ends at {end}, it was proposed to end at {staged.end}"
         self._leader_store().commit(await_confirm=True)

@@ -208,6 +208,7 @@ class RaftGroup:
         self._parts, self._follower, self._commit, self._check_writes = parts, follower, commit, check_writes
         store = parts.store
         self._log.attach(store, follower, request_sync)
+        self._log.check_writes = check_writes
         if self.driver is None:
             self._start_history = history
             self._begin(store, self._run_record.why_lost(was_clean=was_clean))

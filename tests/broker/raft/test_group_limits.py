@@ -36,7 +36,7 @@ from pymq.raft.messages import (
     PreVoteAnswer,
     PreVoteRequest,
 )
-from pymq.raft.state import Position, Replica
+from pymq.raft.state import Membership, Position, Replica
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore
@@ -271,3 +271,16 @@ def test_a_transfer_refuses_writes_of_its_own_turn(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(group, "_check_writes", lambda: done.append("writes are checked"))
     group.transfer("n1")
     assert done == ["n1", "writes are checked"]
+
+
+def test_the_record_of_a_membership_is_written_by_a_node_that_was_held() -> None:
+    clock = ManualClock()
+    store = MessageStore(root="/s", files=MemoryFiles(), clock=clock)
+    store.open()
+    broker_log = BrokerLog(clock, b"\x7f\0\0\x01\0\0\0\x01", lambda end: None)
+    broker_log.attach(store, None, lambda: None)
+    broker_log.check_writes = lambda: store.refuse_writes(None)
+    end = broker_log.stage_membership(Membership())
+    store.refuse_writes("the node is held")
+    broker_log.write_membership()
+    assert store.physical_max_offset == end
