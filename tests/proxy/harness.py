@@ -17,7 +17,7 @@ from pymq.net.runtime import new_event_loop
 from pymq.proxy.client_backend import ClientBackend
 from pymq.proxy.protocol import messages as m
 from pymq.proxy.protocol.messages import SERVICE
-from pymq.proxy.protocol.names import FilterType
+from pymq.proxy.protocol.names import Code, FilterType
 from pymq.proxy.server import ProxyServer
 from pymq.proxy.service import ProxyService
 from pymq.security.gatekeeper import Gatekeeper
@@ -181,6 +181,16 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(CALL_TIMEOUT_S):
         while not await condition():  # noqa: ASYNC110 - the condition has no event
             await asyncio.sleep(0.005)
+
+
+async def until_routed(client: RawClient, topic: str) -> None:
+    """Wait until the name servers know a topic that the broker makes itself: it tells them later, not at once."""
+    request = m.QueryRouteRequest(topic=m.Resource(name=topic))
+
+    async def is_routed() -> bool:
+        return bool((await client.call("QueryRoute", request)).status.code == Code.OK)
+
+    await until(is_routed)
 
 
 def create_topic(broker: TestBroker, name: str, kind: str = "NORMAL", queue_count: int = 2) -> None:

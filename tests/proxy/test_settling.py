@@ -18,7 +18,7 @@ from pymq.proxy.protocol.names import ClientType, Code
 from pymq.proxy.receipts import AUTO_RENEW_INVISIBLE_MS
 from pymq.proxy.server import ProxyServer
 from pymq.testing.broker import TestBroker
-from tests.proxy.harness import RawClient, create_group, create_topic, until, with_client
+from tests.proxy.harness import RawClient, create_group, create_topic, until, until_routed, with_client
 
 TOPIC, ONE_TRY = "GrpcSettling", "GrpcSettlingOneTry"
 
@@ -52,6 +52,7 @@ def test_a_message_comes_again_with_a_higher_attempt_and_then_to_the_dead_letter
             message_id=again.system_properties.message_id,
         )
         assert (await client.call("ForwardMessageToDeadLetterQueue", request)).status.code == Code.OK
+        await until_routed(client, "%DLQ%GrpcSettlingA")
         (dead,) = await client.receive("%DLQ%GrpcSettlingA", "GrpcSettlingDead")
         assert (dead.body, dead.system_properties.tag) == (b"twice", "t")
         assert dead.system_properties.message_id == found.system_properties.message_id
@@ -69,6 +70,7 @@ def test_a_message_beyond_its_attempts_goes_to_the_dead_letters_unseen(broker: T
         await advance(broker, 10)
         await client.send("GrpcSettlingOnce", b"next")
         assert [each.body for each in await client.receive("GrpcSettlingOnce", ONE_TRY)] == [b"next"]
+        await until_routed(client, "%DLQ%" + ONE_TRY)
         (dead,) = await client.receive("%DLQ%" + ONE_TRY, "GrpcSettlingDead")
         assert dead.body == b"once"
 
