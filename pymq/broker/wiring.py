@@ -30,7 +30,7 @@ from pymq.broker.handlers.timers import TimerHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
 from pymq.broker.handlers.transactions import TransactionHandlers
 from pymq.broker.parts import BrokerParts
-from pymq.broker.raft.logged_cursors import LoggedCursors, routes_that_await_offsets
+from pymq.broker.raft.logged_cursors import LoggedCursors, routes_that_await_offsets, routes_without_commits
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.side import MasterSide
 from pymq.broker.replication.roles.promotion import RoleRequests
@@ -55,7 +55,13 @@ def routes_in_role(parts: BrokerParts) -> list[Route]:
     if parts.role.is_master:
         return routes_with_fence(routes, (*CHANGES, *USER_CHANGES, *POPS), lambda: parts.replication.write_fence.is_on)
     name, broker_id = parts.config.broker_name, parts.role.broker_id
-    return routes_on_slave(routes, lambda what: refusal_text(name, broker_id, parts.side.master_address, what))
+
+    def text(what: str) -> str:
+        return refusal_text(name, broker_id, parts.side.master_address, what)
+
+    if parts.raft_node is not None:
+        routes = routes_without_commits(routes, text)
+    return routes_on_slave(routes, text)
 
 
 def make_handlers(parts: BrokerParts) -> Handlers:

@@ -14,7 +14,7 @@ from pymq.broker.metadata.cursors import CursorManager, MaxOffset
 from pymq.broker.raft.logged_tables import LoggedTable
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
-from pymq.errors import StoreError
+from pymq.errors import Refusal, StoreError
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Route
@@ -95,6 +95,23 @@ def routes_that_await_offsets(
 ) -> list[Route]:
     """Return a leader's routes: answers to these ``codes`` wait until the offsets are confirmed."""
     return [_confirming(route, cursors) if route.code in codes else route for route in routes]
+
+
+def routes_without_commits(routes: Iterable[Route], text: Callable[[str], str]) -> list[Route]:
+    """Return a follower's routes: a commit that wants an answer is refused, because only a leader's outlives a failure.
+
+    ``text`` makes the remark. A commit without an answer promises nothing.
+    """
+    return [_refusing(route, text) if route.code == RequestCode.UPDATE_CONSUMER_OFFSET else route for route in routes]
+
+
+def _refusing(route: Route, text: Callable[[str], str]) -> Route:
+    def handle(request: Command, header: Any, peer: Peer) -> Any:
+        if not request.is_oneway:
+            raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, text("keeps no offsets of consumers"))
+        return route.handler(request, header, peer)
+
+    return route._replace(handler=handle)
 
 
 def _confirming(route: Route, cursors: LoggedCursors) -> Route:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from pymq.broker import row_access as access
-from pymq.broker.raft.logged_cursors import LoggedCursors, routes_that_await_offsets
+from pymq.broker.raft.logged_cursors import LoggedCursors, routes_that_await_offsets, routes_without_commits
 from pymq.broker.raft.logged_tables import LOG_INTERVAL_MS, LoggedTable
 from pymq.broker.raft.table_log import TableLog
 from pymq.broker.raft.table_records import decode_part
 from pymq.broker.raft.tables import Tables
 from pymq.clock import ManualClock
 from pymq.config import BrokerConfig
+from pymq.errors import Refusal
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import request
 from pymq.wire.dispatch import Route
@@ -152,6 +155,25 @@ def test_a_record_that_was_not_written_comes_again_with_all_offsets() -> None:
     leader.tick()
     leader.confirm()
     assert leader.table()["T@g"] == {"0": 10}
+
+
+def test_a_follower_answers_no_commit() -> None:
+    committed: list[str] = []
+
+    def handle(asked: Any, header: Any, peer: Any) -> Reply:
+        committed.append("once")
+        return Reply()
+
+    plain = Route(RequestCode.UPDATE_CONSUMER_OFFSET, None, handle, access.UPDATE_OFFSET)
+    other = plain._replace(code=RequestCode.QUERY_CONSUMER_OFFSET)
+    route, same = routes_without_commits([plain, other], lambda what: f"n1 {what}: ask n0")
+    assert same is other
+    asked = request(RequestCode.UPDATE_CONSUMER_OFFSET, None)
+    with pytest.raises(Refusal, match="n1 keeps no offsets of consumers: ask n0") as refused:
+        route.handler(asked, None, FakePeer())
+    assert refused.value.code == ResponseCode.SERVICE_NOT_AVAILABLE and committed == []
+    route.handler(request(RequestCode.UPDATE_CONSUMER_OFFSET, None, oneway=True), None, FakePeer())
+    assert committed == ["once"]
 
 
 def test_answers_to_commits_wait_and_refusals_do_not() -> None:
