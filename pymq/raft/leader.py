@@ -83,6 +83,16 @@ class Leader:
             return why_not_now(core, self.own_start) or why_not(core.log.membership, membership)
         return ""
 
+    def why_too_few(self, membership: Membership) -> str:
+        """Return why a group with this membership could confirm nothing now; empty when it could."""
+        heard, needed = count_heard(self._core, self.progress, membership), membership.majority_count
+        if heard >= needed:
+            return ""
+        return (
+            f"{needed} of its {len(membership.voters)} voters would have to answer, {heard} do now: start the others, "
+            "or replace their disks, and try again"
+        )
+
     def propose(self, end: int, membership: Membership | None) -> None:
         """Add the leader's own bytes up to ``end``, and send them."""
         core = self._core

@@ -199,7 +199,8 @@ class RaftNode:
 
     def check_change(self, membership: Membership) -> None:
         """Raise RaftRefusedError when this membership can't be proposed now."""
-        why = self._need_leader().why_no_proposal(self.log.end + 1, membership)
+        leader = self._need_leader()
+        why = leader.why_no_proposal(self.log.end + 1, membership) or leader.why_too_few(membership)
         if why:
             raise RaftRefusedError(f"membership: {why}")
 

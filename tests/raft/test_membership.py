@@ -71,6 +71,17 @@ def test_a_change_waits_for_a_byte_of_the_own_epoch() -> None:
         raft.check_change(THREE.without(N2))
 
 
+def test_a_removal_leaves_a_majority_that_answers() -> None:
+    raft = current_leader()
+    for _ in range(ELECTION_TICKS):
+        tick(raft, 1)
+        raft.step(HeartbeatAnswer(N2, N0, raft.term, 1, 20))  # n1 is silent
+    raft.check_change(THREE.without(N1))
+    raft.check_change(THREE.with_member(N3, Kind.LEARNER))
+    with pytest.raises(RaftRefusedError, match="2 of its 2 voters would have to answer, 1 do now: start the others"):
+        raft.check_change(THREE.without(N2))
+
+
 def test_a_learner_becomes_a_voter_when_it_has_what_is_confirmed() -> None:
     raft = current_leader()
     write(raft, 30, THREE.with_member(N3, Kind.LEARNER), by=(N1, N2))
