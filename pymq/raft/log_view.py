@@ -82,8 +82,10 @@ class LogView:
         return None
 
     def begin_epoch(self, number: int) -> None:
-        """Begin the epoch of a new leader at the log's end. An epoch that has no bytes is forgotten."""
-        self.epochs = (*(epoch for epoch in self.epochs if epoch.start < self.end), Epoch(number, self.end))
+        """Have what follows be of this epoch. An epoch that has no bytes is forgotten."""
+        epochs = tuple(epoch for epoch in self.epochs if epoch.start < self.end)
+        goes_on = bool(epochs) and epochs[-1].number == number
+        self.epochs = epochs if goes_on else (*epochs, Epoch(number, self.end))
 
     def append(self, pieces: Iterable[Piece], memberships: Iterable[MembershipEntry] = ()) -> None:
         """Add what of ``pieces`` is behind the log's end, and the memberships in it."""

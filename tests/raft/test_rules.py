@@ -9,6 +9,7 @@ import pytest
 
 from pymq.errors import RaftRefusedError
 from pymq.raft.core import ELECTION_TICKS, HEARTBEAT_TICKS, ReadAnswer, Role
+from pymq.raft.log_view import LogView
 from pymq.raft.messages import (
     AppendAnswer,
     AppendRequest,
@@ -437,3 +438,11 @@ def test_who_grants_a_pre_vote_waits_before_it_asks_itself() -> None:
     assert role(raft) is Role.FOLLOWER
     tick(raft, 1)
     assert role(raft) is Role.PRE_CANDIDATE
+
+
+def test_a_leader_that_wrote_nothing_leaves_no_trace_in_the_epochs() -> None:
+    view = LogView((Epoch(1, 0),), (), end=10)
+    view.begin_epoch(2)
+    assert view.epochs == (Epoch(1, 0), Epoch(2, 10))
+    view.append((Piece(1, 10, 14), Piece(3, 14, 20)))
+    assert view.epochs == (Epoch(1, 0), Epoch(3, 14))
