@@ -72,7 +72,7 @@ class Messages:
             rng=rng,
             cluster=config.broker_cluster_name,
             delay_levels_ms=list(config.delay_level_ms.values()),
-            sync_flush=lambda: config.flush_disk_type == SYNC_FLUSH,
+            sync_flush=lambda: config.flush_disk_type == SYNC_FLUSH and not copies.counts_own_disk,
             request_sync=self.flusher.request,
             copies=copies,
             waiting_answers=self.waiting_answers,

@@ -39,6 +39,10 @@ class Copies(Protocol):
         """True when answers wait for slaves."""
 
     @property
+    def counts_own_disk(self) -> bool:
+        """True where this broker's disk is one of those that confirm: then answers need not wait for it, too."""
+
+    @property
     def is_concerned(self) -> bool:
         """False while nothing waits for slaves and the store is not closed because of them."""
 

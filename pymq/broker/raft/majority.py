@@ -85,6 +85,10 @@ class MajorityMode(SyncMode):
         return self._role.is_master
 
     @property
+    def counts_own_disk(self) -> bool:
+        return True
+
+    @property
     def required_slaves(self) -> int:
         return self.group.voter_count // 2 if self.is_on else 0
 

@@ -33,7 +33,7 @@ class Log:
 
 
 class NoCopies:
-    is_on = is_concerned = False
+    is_on = is_concerned = counts_own_disk = False
     timeout_ms = 0
 
     def confirm_offset(self) -> int:

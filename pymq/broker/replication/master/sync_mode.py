@@ -87,6 +87,11 @@ class SyncMode:
         return self._config.broker_role == SYNC_MASTER and self._role.is_master
 
     @property
+    def counts_own_disk(self) -> bool:
+        """True where this broker's disk is one of those that confirm; slaves' acknowledgements say nothing of it."""
+        return False
+
+    @property
     def is_concerned(self) -> bool:
         """True when :meth:`check` may change something: the mode is on, or was on when it closed the store."""
         return self.is_on or self.is_refusing
