@@ -64,6 +64,7 @@ class Core:
             log.begin, min(state.confirm_offset, log.end)
         )  # the store keeps what is not confirmed
         self.truncate_to: int | None = None
+        self.lost = ""  # what the disk has lost of what it had acknowledged
         self.outbox: list[Message] = []
         self.pieces: list[Piece] = []
         self.membership: Membership | None = None

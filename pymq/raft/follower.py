@@ -48,10 +48,11 @@ class Following:
         """Confirm what the leader knows to be equal on this disk: it was acknowledged in this term."""
         core = self._core
         if heartbeat.confirm_offset > core.log.synced_end:
-            core.problems.append(
+            core.lost = (
                 f"{heartbeat.sender.node_id} confirms offset {heartbeat.confirm_offset}, which this disk acknowledged; "
-                f"it has {core.log.synced_end} now, so it lost bytes: give the node a new disk id"
+                f"it has {core.log.synced_end} now, so it lost bytes: the node begins again with a new disk id"
             )
+            core.problems.append(core.lost)
             return
         self.matched_end = max(self.matched_end, heartbeat.confirm_offset)
         core.confirm(heartbeat.confirm_offset)

@@ -91,6 +91,13 @@ class RaftNode:
         """What the leader knows of its members, for a status; None for others. Callers only read it."""
         return self._leader
 
+    @property
+    def lost_bytes(self) -> str:
+        """What this disk has lost of what it had acknowledged; empty while it has all. Then the node takes part in
+        nothing: its votes would count for messages that it does not have. It has to begin again as a new replica.
+        """
+        return self._core.lost
+
     def ready(self) -> Ready:
         """Return the effects of the last call, once. :class:`Ready` has the order."""
         return self._core.take_ready()
@@ -100,7 +107,7 @@ class RaftNode:
     def tick(self) -> None:
         """Let one tick pass."""
         core = self._core
-        if core.truncate_to is not None:
+        if core.truncate_to is not None or core.lost:
             return
         self._founding.tick()
         if not core.is_founded:
@@ -131,7 +138,7 @@ class RaftNode:
     def step(self, message: Message) -> None:
         """Take a message of another node."""
         core = self._core
-        if core.truncate_to is not None or message.to.node_id != core.me.node_id:
+        if core.truncate_to is not None or core.lost or message.to.node_id != core.me.node_id:
             return
         if message.to.disk_id not in (core.me.disk_id, ANY_DISK):
             self._introduce(message.sender)

@@ -193,6 +193,9 @@ def test_a_heartbeat_that_confirms_what_a_disk_lost_is_a_problem() -> None:
     raft = follower(state_of())
     raft.step(Heartbeat(N1, N0, 5, 11, 2))
     assert "new disk id" in raft.ready().problems[0] and raft.confirm_offset == 0
+    assert raft.lost_bytes.startswith("n1 confirms offset 11, which this disk acknowledged; it has 10 now")
+    tick(raft, 3 * ELECTION_TICKS)
+    assert sent(raft, VoteRequest(N2, N0, 9, FAR, False)) == () and raft.role is Role.FOLLOWER, "it takes no part"
 
 
 def test_a_leader_that_hears_no_majority_is_one_no_more() -> None:

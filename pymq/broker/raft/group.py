@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -92,8 +92,7 @@ class RaftGroup:
         self.gate = gate
         self.peers, self.tables = peers, tables
         self.driver: RaftDriver | None = None
-        self.replicas = Replicas(self)
-        self.watch = LeaderWatch(settings.name, clock)
+        self.replicas, self.watch = Replicas(self), LeaderWatch(settings.name, clock)
         self._config = config
         self._clock = clock
         self._rng = rng
@@ -181,11 +180,8 @@ class RaftGroup:
 
     def history_of(self, before: EpochHistory) -> EpochHistory:
         """Return the epoch history of the log, for a file that has ``before``."""
-        if self.driver is None or self.gate.founded is None:
-            return before
-        view = self.node.log
-        founded_epoch = view.position(view.memberships[0].end).epoch
-        return group_history(before, view.epochs, founded_epoch, self.gate.founded)
+        founded = self.gate.founded
+        return before if self.driver is None or founded is None else group_history(before, self.node.log, founded)
 
     # -- the broker's parts ------------------------------------------------------------------------------------------
 
@@ -370,6 +366,9 @@ class RaftGroup:
         if parts is None or self._is_changing():
             return
         node = self.node
+        if node.lost_bytes:
+            self._begin_anew(node.lost_bytes)
+            return
         leads_term = node.term if node.leadership is not None else None
         if self._truncate_to is not None or self._joining.discards_log or leads_term != self._opened_term:
             self._ask_role(leads_term)
@@ -425,10 +424,6 @@ class RaftGroup:
         self._on_serve()
 
     # -- what is asked of it -----------------------------------------------------------------------------------------
-
-    def refused_counts(self) -> Mapping[str, int]:
-        """Return reason -> how many messages of other nodes were refused for it since the start."""
-        return self.gate.refused_count
 
     def transfer(self, node_id: str) -> None:
         """Hand leadership over to a voter. Raises RaftRefusedError."""
@@ -491,6 +486,12 @@ class RaftGroup:
         self.gate.founded = None
         self._joining.forget()
         self._founders.forget()
+
+    def _begin_anew(self, why: str) -> None:
+        """Be a new replica, with the log that is there, from the next parts on. Raises OSError."""
+        self._run_record.note_lost(why)
+        self.driver = None
+        self._change_role(RoleChange(Role(self.settings.own.broker_id), why))
 
     def on_problem(self, text: str) -> None:
         self._note_problem(text)

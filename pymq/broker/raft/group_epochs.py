@@ -13,16 +13,18 @@ from xxhash import xxh3_64_hexdigest
 
 from pymq.broker.replication.epoch_file import EpochFile
 from pymq.broker.replication.epoch_history import ENTRIES_MAX, EpochEntry, EpochHistory
+from pymq.raft.log_view import LogView
 from pymq.raft.state import Epoch
 from pymq.store.disk.json_table import JsonTable
 
 
-def group_history(before: EpochHistory, epochs: tuple[Epoch, ...], founded_epoch: int, founded: bytes) -> EpochHistory:
-    """Return the history of a log whose plain group had the history ``before``.
+def group_history(before: EpochHistory, view: LogView, founded: bytes) -> EpochHistory:
+    """Return the history of the log of ``view``, whose plain group had the history ``before``.
 
-    ``epochs`` are those of the Raft log, ``founded_epoch`` the newest one at the founding, ``founded`` the founding id.
+    ``founded`` is the founding id.
     """
-    of_group = [epoch for epoch in epochs if epoch.number > founded_epoch]
+    founded_epoch = view.position(view.memberships[0].end).epoch
+    of_group = [epoch for epoch in view.epochs if epoch.number > founded_epoch]
     if not of_group:
         return before
     first = of_group[0]
