@@ -160,6 +160,19 @@ class RouteCache:
         broker = self._brokers.get(queue.broker_name)
         return None if broker is None else broker.master_address
 
+    def has_replicas(self, broker_name: str) -> bool:
+        """Returns whether the broker has slaves, or followers, of which one may become the master."""
+        broker = self._brokers.get(broker_name)
+        return broker is not None and any(broker_id != 0 for broker_id in broker.broker_addrs)
+
+    def awaits_master(self, topic: str) -> bool:
+        """Returns whether a writable broker of the topic has replicas and no master now."""
+        route = self._routes.get(topic)
+        if route is None:
+            return False
+        writable = {data.broker_name for data in route.queue_datas if data.writable}
+        return any(data.broker_name in writable and data.master_address is None for data in route.broker_datas)
+
     async def read_address(self, queue: MessageQueue, broker_id: int = 0) -> str:
         """Returns the address to read ``queue`` from: that of ``broker_id``, else of the master, else of any broker.
 

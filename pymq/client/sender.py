@@ -12,7 +12,7 @@ from pymq.client.queue_picker import BrokerHealth, QueuePicker
 from pymq.client.send_frames import SendFrames
 from pymq.client.tracing import Tracer
 from pymq.clock import Clock
-from pymq.errors import ClosedError, PymqError, RefusedError, UnreachableError
+from pymq.errors import ClosedError, NoQueueError, PymqError, RefusedError, UnreachableError
 from pymq.model.message import Message, MessageQueue, SendResult
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
@@ -30,8 +30,9 @@ RETRY_CODES = frozenset(
         ResponseCode.GO_AWAY,
     }
 )
-# Before a queue gets the same request again; doubles with each attempt.
-SAME_QUEUE_PAUSE_S = 0.05
+# Before a queue, or brokers that may elect a master, get the same request again; doubles with each attempt.
+PAUSE_FIRST_S = 0.05
+PAUSE_MAX_S = 0.2
 
 
 class Deadline:
@@ -50,6 +51,22 @@ class Deadline:
     def left_s(self) -> float:
         """Returns the seconds until then, at least 0."""
         return max(self._at_ms - self._clock.monotonic_ms(), 0) / 1000
+
+
+class _Pauses:
+    """The pauses of one send between its attempts."""
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+        self._next_s = PAUSE_FIRST_S
+
+    async def next(self) -> bool:
+        """Waits for the next pause; returns False at once when less time is left."""
+        pause_s, self._next_s = self._next_s, min(2 * self._next_s, PAUSE_MAX_S)
+        if self._deadline.left_s() <= pause_s:
+            return False
+        await asyncio.sleep(pause_s)
+        return True
 
 
 class Sender:
@@ -123,34 +140,69 @@ class Sender:
     ) -> SendResult:
         """Tries different brokers until one accepts it, or the attempts or the time are used up.
 
+        Attempts are not counted, but come after pauses, while no broker has a master and replicas may elect one.
         ``first`` is the first queue; ``avoid`` the broker of an attempt before.
         """
-        routes = self._instance.routes
+        pauses = _Pauses(deadline)
+        # Of the time since the last pause: how many attempts failed, and at which brokers.
+        failure_count, failed = outgoing.attempt, set() if avoid is None else {avoid}
         while True:
-            queues = routes.known_queues(outgoing.topic)
-            if queues is None:
-                queues = await routes.queues_to_write(outgoing.topic, deadline.left_s())
-            queue = first or self.picker.pick(outgoing.topic, queues, avoid)
+            try:
+                queue = first or await self._pick(outgoing.topic, deadline, avoid)
+            except NoQueueError:
+                if not self._retry_count or not self._instance.routes.awaits_master(outgoing.topic):
+                    raise
+                if not await pauses.next():
+                    raise
+                continue
             first = None
             try:
                 return await self.attempt(outgoing, queue, deadline)
             except (RefusedError, UnreachableError) as error:
-                if outgoing.attempt >= self._retry_count or deadline.is_over or not may_retry(error):
+                if not self._retry_count or deadline.is_over or not may_retry(error):
+                    raise
+                avoid = queue.broker_name
+                failed.add(avoid)
+                failure_count += 1
+                if self._may_elect(queue, error) and self._are_all(failed, outgoing.topic):
+                    if not await pauses.next():
+                        raise
+                    failure_count, failed = 0, set()
+                elif failure_count > self._retry_count:
                     raise
                 outgoing.attempt += 1
-                avoid = queue.broker_name
+
+    async def _pick(self, topic: str, deadline: Deadline, avoid: str | None) -> MessageQueue:
+        queues = self._instance.routes.known_queues(topic)
+        if queues is None:
+            queues = await self._instance.routes.queues_to_write(topic, deadline.left_s())
+        return self.picker.pick(topic, queues, avoid)
+
+    def _may_elect(self, queue: MessageQueue, error: RefusedError | UnreachableError) -> bool:
+        """Returns whether the queue's broker has no master for now, and replicas of which one may become it."""
+        if isinstance(error, RefusedError) and error.code != ResponseCode.SERVICE_NOT_AVAILABLE:
+            return False
+        return self._instance.routes.has_replicas(queue.broker_name)
+
+    def _are_all(self, broker_names: set[str], topic: str) -> bool:
+        """Returns whether no other broker is known to have a queue to write to."""
+        queues = self._instance.routes.known_queues(topic) or ()
+        return all(queue.broker_name in broker_names for queue in queues)
 
     async def at_queue(self, outgoing: Outgoing, queue: MessageQueue, deadline: Deadline) -> SendResult:
         """Sends to ``queue``, and to no other: repeats there after a pause what may succeed later."""
+        pauses = _Pauses(deadline)
         while True:
             try:
                 return await self.attempt(outgoing, queue, deadline)
             except (RefusedError, UnreachableError) as error:
-                pause_s = SAME_QUEUE_PAUSE_S * 2**outgoing.attempt
-                if outgoing.attempt >= self._retry_count or deadline.left_s() <= pause_s or not may_retry(error):
+                if not self._retry_count or not may_retry(error):
+                    raise
+                if outgoing.attempt >= self._retry_count and not self._may_elect(queue, error):
+                    raise
+                if not await pauses.next():
                     raise
                 outgoing.attempt += 1
-                await asyncio.sleep(pause_s)
 
     async def attempt(self, outgoing: Outgoing, queue: MessageQueue, deadline: Deadline) -> SendResult:
         """Sends once, to ``queue``. Raises RefusedError, UnreachableError."""
