@@ -89,6 +89,8 @@ def test_a_master_directory_is_rebuilt_after_any_loss(group: Group, shell: Shell
     shell.run("topic", "create", "gone", "--wq", "1", "--rq", "1")
     shell.run("send", "gone", "deleted with its topic")
     assert shell.run("topic", "delete", "gone", "--yes")[0] == EXIT_OK
+    # A slave that connects later, with an empty log, would get the newest segment alone.
+    wait_for("the slave follows", lambda: has_caught_up(shell))
     lines = "".join(f"{number}\n" for number in range(MESSAGE_COUNT))
     assert shell.run("send", "orders", "--batch", "50", stdin=lines)[0] == EXIT_OK
     wait_for("the slave has everything", lambda: has_caught_up(shell))
