@@ -209,7 +209,6 @@ class Connection(asyncio.Protocol):
     # -- asyncio calls these -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport = transport  # type: ignore[assignment]
         self.host, port, *_ = transport.get_extra_info("peername") or ("127.0.0.1", 0)
         self.address, self.host_bytes = format_address(self.host, port), pack_host(self.host, port)
@@ -335,6 +334,8 @@ class Connection(asyncio.Protocol):
             self._server.report_violation(self, violation)
             self.abort("bad-frame")
             return
+        if self._out_bytes > EARLY_FLUSH_BYTES:
+            self.flush()
         if frames:
             self._server.schedule_turn_end()
             if (took_s := self._server.turns.now_s() - begun_s) > HEAVY_S:
@@ -436,11 +437,10 @@ class Connection(asyncio.Protocol):
     def flush(self) -> None:
         """Writes all queued frames with one call."""
         self.out_dirty = False
-        out = self._out
-        if not out or self._transport is None or self.closed:
+        if not self._out or self._transport is None or self.closed:
             return
         unread_before, size_bytes = self._transport.get_write_buffer_size(), self._out_bytes
-        self._out, self._out_bytes, self._last_write_bytes = [], 0, size_bytes
+        out, self._out, self._out_bytes, self._last_write_bytes = self._out, [], 0, size_bytes
         write_frames(self._transport, out, size_bytes)
         if unread_before or size_bytes > UNCOUNTED_BYTES_MAX or self._buffers.unread:
             self._buffers.note_write(unread_before, size_bytes)

@@ -78,8 +78,9 @@ class Fixture:
     def _turn(self) -> None:
         self.turns += 1
 
-    def _later(self, request: Command, header: object, peer: Peer) -> None:
+    def _later(self, request: Command, header: object, peer: Peer) -> Reply | None:
         self.parked.append((peer, request))
+        return None
 
     def _broken(self, request: Command, header: object, peer: Peer) -> Reply:
         raise RuntimeError("a bug")

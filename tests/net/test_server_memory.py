@@ -6,11 +6,15 @@ import asyncio
 
 from pymq.net.limits import ServerLimits
 from pymq.net.memory_budget import CLIENT_TABLES, UNFINISHED_FRAMES, UNREAD_ANSWERS, MemoryBudget
+from pymq.net.rounds import PROMPT_FRAMES_MAX
 from pymq.net.writing import left_to_send
 from pymq.wire.command import Command, encode_command
-from tests.net.test_server import ECHO, Client, Fixture, run, until
+from pymq.wire.dispatch import Peer
+from pymq.wire.reply import Reply
+from tests.net.test_server import ECHO, LATER, Client, Fixture, run, until
 
 KIB = 1024
+LARGE_BYTES = ServerLimits().write_pause_bytes + 1  # no further request of the connection is served before it is read
 
 
 def begin_frame(client: Client, received_bytes: int) -> None:
@@ -125,6 +129,31 @@ def test_while_memory_becomes_free_only_clients_of_small_answers_are_served() ->
             assert (answer := await client.receive()) is not None and answer.opaque == opaque
 
     run(body)
+
+
+def test_answers_to_resting_connections_count_before_the_next_one_is_served() -> None:
+    """They were written at the turn's end, so that one round made answers of the size of the whole budget."""
+    counted: list[int] = []
+
+    class Large(Fixture):
+        def _later(self, request: Command, header: object, peer: Peer) -> Reply:
+            counted.append(self.server.budget.held[UNREAD_ANSWERS])
+            return Reply(body=bytes(LARGE_BYTES))
+
+    async def body(fixture: Fixture, port: int) -> None:
+        clients = [await fixture.connect(port) for _ in range(4)]
+        fixture.server.budget.closing_bytes = 1
+        for client in clients:
+            client.send(*[Command(LATER)] * (PROMPT_FRAMES_MAX + 1))
+        await until(lambda: fixture.server.rounds.resting_count == 4)
+        assert not counted
+        for client in clients:
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        fixture.server.budget.closing_bytes = 0
+        await until(lambda: len(counted) >= 4)
+
+    run(body, Large())
+    assert [size_bytes // LARGE_BYTES for size_bytes in counted[:4]] == [0, 1, 2, 3]
 
 
 def test_what_a_peer_takes_from_the_system_s_buffer_counts() -> None:
