@@ -123,7 +123,9 @@ class Promotion:
         """Waits until the slave has the whole log and has copied the tables since the write fence was set."""
 
         async def look() -> bool:
-            theirs, ours = await self._calls.status(slave), await self._calls.status(master)
+            theirs, ours = await self._answered(slave), await self._answered(master)
+            if theirs is None or ours is None:
+                return False
             ha_client = theirs.ha_client
             if ha_client is None or ha_client.state != FOLLOWING or theirs.log_end != ours.log_end:
                 return False
@@ -140,8 +142,8 @@ class Promotion:
         """
 
         async def look() -> bool:
-            ha_client = (await self._calls.status(slave)).ha_client
-            if ha_client is not None and ha_client.state == FOLLOWING:
+            of_slave = await self._answered(slave)
+            if of_slave is None or (of_slave.ha_client is not None and of_slave.ha_client.state == FOLLOWING):
                 return False
             status = await self._status(master)
             return status is not None and status.broker_id != MASTER_ID
@@ -214,6 +216,13 @@ class Promotion:
         try:
             return await self._calls.status(address)
         except (UnreachableError, RefusedError):
+            return None
+
+    async def _answered(self, address: str) -> ReplicationStatus | None:
+        """Returns None for a broker that does not answer in time. Raises UnreachableError for one that is gone."""
+        try:
+            return await self._calls.status(address)
+        except RequestTimeoutError:
             return None
 
     async def _until(self, look: Callable[[], Awaitable[bool]], timeout_ms: int, problem: str) -> None:

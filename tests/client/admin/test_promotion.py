@@ -32,6 +32,7 @@ class Group:
         self.dies = False  # the old master, as soon as it gets the request to step down
         self.silent_ms = 0  # the slave answers nothing for so long after it got the request to become the master
         self.answers_ms = 0
+        self.late_looks: set[int] = set()  # whose answers come too late
         self.forgets = False  # that request: it was killed and started again
 
     @property
@@ -50,6 +51,8 @@ class Group:
         self.looks += 1
         if self.refuses == "status after" or (self.dies and address == A and "old step_down" in self.done):
             raise UnreachableError("gone")
+        if self.looks in self.late_looks:
+            raise RequestTimeoutError("no answer in time")
         if address == B and self.clock.monotonic_ms() < self.answers_ms:
             raise UnreachableError("no answer")
         return self.old if address == A else self.new
@@ -105,6 +108,14 @@ def test_a_slave_that_does_not_catch_up_changes_nothing() -> None:
     with pytest.raises(RequestTimeoutError, match="has not received everything"):
         group.run()
     assert group.done == ["old fence", "old resume"] and not group.is_fenced
+
+
+@pytest.mark.parametrize("late", range(1, 9))
+def test_a_status_that_comes_too_late_is_asked_for_again(late: int) -> None:
+    group = Group()
+    group.late_looks = {late}
+    assert group.run().master.address == B
+    assert group.done == ["old fence", "old step_down", "new promote"]
 
 
 def test_a_handover_waits_for_tables_copied_after_the_write_fence() -> None:
