@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from pymq.errors import NotFoundError, StoreError
+from pymq.offline.numbered_files import numbered_files
 from pymq.store.disk.fs import Files
 from pymq.store.log.cold_file import ColdFile, ColdFiles
 
@@ -141,7 +142,7 @@ def open_log(files: Files, directory: str, cold: ColdFiles | None = None) -> Log
 
     Raises NotFoundError when all files are empty, OSError.
     """
-    plain = {int(name) for name in files.listdir(directory) if len(name) == 20 and name.isdigit()}
+    plain = set(numbered_files(files, directory))
     compressed = set(cold.starts()) - plain if cold is not None else set()
     opened: list[SegmentFile] = []
     odd: list[tuple[str, str]] = []

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pymq.offline.numbered_files import numbered_files
 from pymq.store.disk.fs import File, Files
 
 
@@ -26,8 +27,7 @@ class UnitFiles:
         self._open: tuple[int, File] | None = None
         self._starts: list[int] = []
         self._ends: list[int] = []
-        names = files.listdir(directory) if files.is_dir(directory) else []
-        for start in sorted(int(name) for name in names if len(name) == 20 and name.isdigit()):
+        for start in numbered_files(files, directory) if files.is_dir(directory) else []:
             size = self._file(start).size() // kind.itemsize
             first = start // kind.itemsize
             if self._ends and self._ends[-1] != first:
