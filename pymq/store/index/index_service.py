@@ -279,11 +279,18 @@ class IndexService:
 
     def drain(self) -> None:
         """Insert all keys that wait, unless the disk is full."""
-        while self.waiting:
+        for _ in self._drain_in_steps():
+            pass
+
+    def _drain_in_steps(self) -> Generator[None]:
+        """Do as :meth:`drain`, with a rest after each batch. Keys that come during the rests need not be inserted."""
+        end = self._log.visible_end[0]
+        while self.waiting and self.next_offset < end:
             before = self.next_offset, self.pending_count
             self.work()
             if self.problem is not None or (self.next_offset, self.pending_count) == before:
                 return
+            yield
 
     def rebuild_from(self, offset: int) -> None:
         """Insert the keys of records from a physical offset on in the background. Until then look-ups are refused."""
@@ -299,13 +306,17 @@ class IndexService:
             f"{self._log.visible_end[0]} can't be looked up yet; try again, or look messages up by id"
         )
 
-    def _complete(self) -> None:
+    def _complete_in_steps(self) -> Generator[None]:
         """Insert all keys that wait, so that a look-up misses none. Raises StoreUnavailableError while many do."""
         if self.is_rebuilding:
             self.work()
+        self._refuse_while_rebuilding()
+        yield from self._drain_in_steps()
+        self._refuse_while_rebuilding()  # another look-up may have found damage during a rest
+
+    def _refuse_while_rebuilding(self) -> None:
         if (problem := self.rebuild_problem) is not None:
             raise StoreUnavailableError(problem)
-        self.drain()
 
     def release(self) -> None:
         """Give the mapped pages of the newest file back to the system."""
@@ -419,7 +430,7 @@ class IndexService:
         """Do as :meth:`find`, with rests in which the index may change."""
         asked = (topic, key, count_max, begin_ms, end_ms)
         while True:
-            self._complete()  # raises when files that were to be read are made again meanwhile
+            yield from self._complete_in_steps()  # raises when files that were to be read are made again meanwhile
             try:
                 found = yield from find_records_in_steps(self.files[:], self._log, asked, self.prover, proof_bytes)
             except DamagedEntryError as damage:
