@@ -232,7 +232,7 @@ class MessageStore(StoreReader):
 
     def _release(self) -> None:
         if self._index is not None:
-            self._index.close()
+            self._index.disk.close()
         self._queues.close()
         self._log.close()
         if self._lock is not None:

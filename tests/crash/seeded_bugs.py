@@ -31,7 +31,7 @@ from pymq.store.dispatch.unit_mender import UnitMender
 from pymq.store.index import index_doubts, index_lookup
 from pymq.store.index.entry_proof import Prover
 from pymq.store.index.index_file import IndexFile
-from pymq.store.index.index_service import IndexService
+from pymq.store.index.index_files import IndexFiles
 from pymq.store.integrity.digests import Digests
 from pymq.store.lifecycle import log_extent, recovery
 from pymq.store.lifecycle.checkpointer import Checkpointer
@@ -216,7 +216,7 @@ BUGS = (
         Text(Checkpointer.save, "log_offset=self._log.synced_whole_offset", "log_offset=self._log.max_offset + 500"),
         ("checkpoints", "batches")),
     Bug("the checkpoint comes without the index' sync",
-        Text(Checkpointer.save, "self._index.sync()", "pass"), ("wide-index", "keys")),
+        Text(Checkpointer.save, "self._index.disk.sync()", "pass"), ("wide-index", "keys")),
     Bug("the checkpoint's CRC is not checked",
         Text(checkpoint._decode_block, "if magic != _BLOCK_MAGIC or ", "if magic != _BLOCK_MAGIC or False and "),
         ("flips:checkpoint",)),
@@ -277,14 +277,14 @@ BUGS = (
     Bug("a gap between index files is not noticed", Seam(index_doubts._keyed_record_between, gives(None)),
         ("damage:delete index",)),
     Bug("an emptied index file is believed",
-        Text(IndexService._load_known, "if self.files[-1].count < durable.index_count:", "if False:"),
+        Text(IndexFiles._load_known, "if self.files[-1].count < durable.index_count:", "if False:"),
         ("damage:zero index",)),
     Bug("index files may go back", Text(index_doubts.find_doubt, "if number and first[1] < end:", "if False:"),
         ("damage:copy index", "damage:swap index")),
     Bug("emptied slots and links are not missed", Text(Prover._proof, "if named !=", "if False and named !="),
         ("damage:empty a link index",)),
     Bug("sizes of index files are believed",
-        Text(IndexService._has_size, "if size > wanted:", "if False:"), ("damage:extend index",)),
+        Text(IndexFiles._has_size, "if size > wanted:", "if False:"), ("damage:extend index",)),
     # -- commits that fail
     Bug("an offset is used up by a refused message",
         Text(ConsumeQueue.drop_staged, "-= sum(map(len, self.staged)) // self.unit_size_bytes", "-= 0"),
@@ -328,7 +328,7 @@ BUGS = (
     Bug("index positions are one record late",
         Text(recovery._Run._take, "record.offset >= self.index_next", "record.offset > self.index_next"),
         ("keys", "singles")),
-    Bug("the index is not rolled back to the checkpoint", Seam(IndexService._roll_back, does_nothing),
+    Bug("the index is not rolled back to the checkpoint", Seam(IndexFiles._roll_back, does_nothing),
         ("wide-index", "keys")),
     Bug("index slots are not rebuilt", Seam(IndexFile._fill_slots_plain, gives(0)), ("wide-index", "keys")),
     Bug("the index forgets UNIQ_KEY", Text(index_lookup._has_key, 'b"UNIQ_KEY"', 'b"UNIQ_KEX"'), ("keys",)),

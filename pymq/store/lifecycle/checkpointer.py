@@ -150,7 +150,7 @@ class Checkpointer:
             try:
                 self._queues.sync()
                 if self._index is not None:
-                    self._index.sync()
+                    self._index.disk.sync()
                 if self._digests is not None:
                     self._digests.sync()
                 if ends is not None:

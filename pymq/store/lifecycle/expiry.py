@@ -215,5 +215,5 @@ class Expiry:
         durable = self._durable()
         if self._index is None or durable is None:
             return
-        for file in self._index.take_old_files(log_min_offset, durable.index_name):
-            self._waste.append(partial(self._index.delete_file, file))
+        for file in self._index.disk.take_old(log_min_offset, durable.index_name):
+            self._waste.append(partial(self._index.disk.delete_file, file))

@@ -59,7 +59,7 @@ def written(store: MessageStore) -> MemoryFiles:
     index.rebuild_from(0)
     index.is_rebuilding = False
     index.drain()
-    index.close()
+    index.disk.close()
     return files
 
 
