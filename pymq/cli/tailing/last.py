@@ -100,7 +100,7 @@ class LastMessages:
         if len(found) < self._wanted:
             return
         oldest_ms = found[-self._wanted].store_timestamp_ms
-        open_ones = [one for one in searches if not one.is_done]
+        open_ones = [one for one in searches if not one.is_done and one.reached < one.cursor.end]
         times = await asyncio.gather(*(self._time_at(one.cursor, one.reached) for one in open_ones))
         for search, time_ms in zip(open_ones, times, strict=True):
             search.is_done = time_ms is not None and time_ms < oldest_ms

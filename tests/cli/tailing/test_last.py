@@ -77,6 +77,11 @@ def test_the_search_stays_within_its_limit_and_says_so(messages: list[Stored], w
         assert f"of the last {read_count} messages match" in found.note(wanted)
 
 
+def test_a_queue_that_the_limit_leaves_unread_has_no_time_to_ask_for() -> None:
+    found, read_count = search([Stored(0, 0, 0, 0, True), Stored(1, 0, 0, 1, True)], 1, 1)
+    assert len(found.messages) == 1 and read_count == 1
+
+
 def test_a_queue_with_older_messages_alone_is_not_searched_to_its_start() -> None:
     old = [Stored(0, at, at, at, False) for at in range(10_000)]
     new = [Stored(1, at, 20_000 + at, 20_000 + at, True) for at in range(100)]
