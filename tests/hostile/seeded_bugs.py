@@ -25,6 +25,7 @@ from pymq.broker.replication.roles.member_proof import MemberProof
 from pymq.broker.replication.slave.ha_client import HaClient
 from pymq.broker.replication.slave.joining import Joining
 from pymq.broker.replication.startup_check import StartupCheck
+from pymq.broker.upkeep.lasting_objects import LastingObjects
 from pymq.broker.upkeep.sliced_work import SlicedWork
 from pymq.client.admin.promotion import Promotion
 from pymq.client.admin.promotion_plan import PromotionPlan
@@ -50,6 +51,7 @@ from pymq.store.lifecycle.expiry import Expiry
 from pymq.store.lifecycle.housekeeping import Housekeeping
 from pymq.store.lifecycle.pauses import Pauses
 from pymq.store.log.commit_log import CommitLog
+from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.queue.tail_round import TailRound
 from pymq.store.replica.follower import Follower
@@ -66,6 +68,7 @@ HISTORY = "tests/broker/replication/test_epoch_history.py"
 REPLIES = "tests/broker/handlers/test_replies.py"
 PROMOTION = "tests/client/admin/test_promotion.py"
 BUDGET = "tests/net/test_memory_budget.py"
+ROUND = "tests/store/queue/test_tail_round.py"
 MODES, HOUSEKEEPING = "tests/store/disk/test_fs.py", "tests/store/lifecycle/test_housekeeping.py"
 SETTINGS, CONFIG_REQUESTS = "tests/test_config_runtime.py", "tests/broker/handlers/test_broker_admin.py"
 
@@ -243,12 +246,20 @@ BUGS = (
         ("tests/store/index/test_entry_proof.py",)),
     # -- the tails of many queues
     Bug("all tails are written in one turn",
-        Text(TailRound.__init__, "max(share(len(self._tails)), 1)", "len(self._tails)"), (HOUSEKEEPING,)),
+        Text(TailRound.work, "max(self._share(len(self._tails)), 1)", "len(self._tails)"), (HOUSEKEEPING,)),
+    Bug("a round looks at all queues at once",
+        Text(TailRound._find_ends, "self._queues[done : done + LOOKS_A_CALL]", "self._queues[done:]"), (ROUND,)),
+    Bug("units that came during the look at queues count",
+        Seam(ConsumeQueue.end_below, lambda real, queue, physical_offset: queue.max_offset), (ROUND,)),
+    Bug("a tail that was written before the look takes later units along", Seam(TailRound.note_write, does_nothing),
+        (ROUND,)),
+    Bug("objects of many queues are looked at again and again", Seam(LastingObjects.tick, does_nothing),
+        ("tests/broker/upkeep/test_lasting_objects.py",)),
     Bug("a checkpoint vouches for units that came during a round",
         Text(Housekeeping._note_round, "self._round_state[0]", "self._log.visible_end"), (HOUSEKEEPING,)),
     Bug("a whole write leaves a round on",
         Text(QueueTable.note_ends, "self._round = None", "pass"), (HOUSEKEEPING,)),
-    Bug("a round counts queues that were deleted meanwhile", Seam(QueueTable._is_there, gives(True)), (HOUSEKEEPING,)),
+    Bug("a round counts queues that were deleted meanwhile", Seam(TailRound.forget, does_nothing), (HOUSEKEEPING,)),
     # -- other users of the machine
     Bug("a store's directories are open", Text(RealFiles.makedirs, "os.mkdir(path, DIRECTORY_MODE)", "os.mkdir(path)"),
         (MODES,)),

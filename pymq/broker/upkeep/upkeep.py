@@ -1,4 +1,4 @@
-"""Upkeep: retention, maintenance of old segments, and the log of the store's problems."""
+"""Upkeep: retention, maintenance of old segments, the log of the store's problems, and objects that last."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pymq.broker.upkeep.cleaner import Cleaner
 from pymq.broker.upkeep.flusher import RunInThread
 from pymq.broker.upkeep.jobs import SLOW_TICK_PERIOD_MS, TICK_PERIOD_MS, Job
 from pymq.broker.upkeep.known_retention import KnownRetention
+from pymq.broker.upkeep.lasting_objects import LastingObjects
 from pymq.broker.upkeep.maintenance import MaintenanceTasks, maintenance_tasks
 from pymq.broker.upkeep.problem_log import ProblemLog
 from pymq.clock import Clock
@@ -30,6 +31,7 @@ class Upkeep:
         )
         self.maintenance = MaintenanceTasks(maintenance_tasks(store, config, clock), clock, run_in_thread)
         self._problem_log = ProblemLog(store)
+        self._lasting_objects = LastingObjects(store)
 
     def jobs(self) -> list[Job]:
         """Return the jobs. Each looks whether its work is due."""
@@ -37,6 +39,7 @@ class Upkeep:
             Job("retention", TICK_PERIOD_MS, self.cleaner.tick),
             Job("old segments", TICK_PERIOD_MS, self.maintenance.tick),
             Job("store problems", SLOW_TICK_PERIOD_MS, self._problem_log.tick),
+            Job("lasting objects", TICK_PERIOD_MS, self._lasting_objects.tick),
         ]
 
     def stop(self) -> None:

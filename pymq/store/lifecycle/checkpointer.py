@@ -12,6 +12,7 @@ from pymq.store.index.index_service import IndexService
 from pymq.store.integrity.digests import Digests
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.queue.noted_ends import NotedEnds
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.settings import StoreSettings
 
@@ -19,7 +20,7 @@ SUMS_INTERVAL_MS = 300_000  # between two savings of the sums of units, when the
 _SMALL_QUEUES_MAX = 2000  # up to so many queues and blocks (16 million messages) every checkpoint saves them
 _SMALL_SUMS_MAX = 1 << 16
 
-_Written = tuple[int, int, int, tuple[int, int, int, int]]
+_Written = tuple[int, int, NotedEnds, tuple[int, int, int, int]]
 
 
 class Checkpointer:
@@ -48,13 +49,12 @@ class Checkpointer:
         self.newest = Checkpoint()
         self.problem: str | None = None  # why the checkpoint does not move
         # What the files held at one moment: the log offset below which all units are in queue files, with its store
-        # time, the number of units, and the position of the index. A checkpoint says so only after a sync.
-        self._written: _Written = (0, 0, 0, (0, 0, 0, 0))
+        # time, the ends of queues, and the position of the index. A checkpoint says so only after a sync.
+        self._written: _Written = (0, 0, NotedEnds(), (0, 0, 0, 0))
         self._next_ms = 0
         self.is_wanted = False  # queues were deleted that the checkpoint counts
         self._log_end = 0  # at the last move of the checkpoint
         self._lock = Lock()
-        self._sums_lock = Lock()  # keeps the noted ends of queues and the log offset they belong to together
         self._sums_next_ms = 0
         self._sums_are_due = False
         self._sums_offset = -1  # the queue offset of the saved sums
@@ -90,13 +90,10 @@ class Checkpointer:
 
         ``round_end``: of the units only those that were visible at the begin of a round of tails, with this end.
         """
-        # One assignment, without the lock, which save() holds while the disk works.
         position = self._index.position() if self._index is not None else (0, 0, 0, 0)
-        with self._sums_lock:
-            if round_end is None:
-                self._written = (*self._log.visible_end, self._queues.note_ends(), position)
-            else:
-                self._written = (*round_end, self._queues.note_round(), position)
+        end = self._log.visible_end if round_end is None else round_end
+        ends = self._queues.note_ends() if round_end is None else self._queues.note_round()
+        self._written = (*end, ends, position)  # one assignment, without the lock, which save() holds for long
 
     def note_deleted(self, queues: list[ConsumeQueue]) -> None:
         """Note that queues were deleted. The next checkpoint, which is due now, does not count their units.
@@ -104,9 +101,6 @@ class Checkpointer:
         Until then a start after a crash counts them too (:mod:`pymq.store.lifecycle.queue_recovery`), or makes all
         queues again.
         """
-        with self._sums_lock:
-            offset, store_ms, unit_count, position = self._written
-            self._written = (offset, store_ms, unit_count - sum(queue.noted_end for queue in queues), position)
         if queues:
             self._next_ms = 0
             self.is_wanted = True
@@ -144,7 +138,7 @@ class Checkpointer:
         Raises StoreUnavailableError; the log is read-only then.
         """
         with self._lock:
-            written, ends = self._take_noted()
+            written, are_sums_due = self._take_noted()
             if written[0] > self._log.synced_whole_offset:
                 self._log.sync()  # a start counts the units of records that are on the disk
             try:
@@ -153,11 +147,11 @@ class Checkpointer:
                     self._index.disk.sync()
                 if self._digests is not None:
                     self._digests.sync()
-                if ends is not None:
-                    self._save_sums(written[0], ends)
-                queue_offset, queue_ms, unit_count, (index_offset, index_name, index_count, index_ms) = written
+                queue_offset, queue_ms, ends, (index_offset, index_name, index_count, index_ms) = written
+                if are_sums_due:
+                    self._save_sums(queue_offset, ends)
                 durable = Durable(
-                    log_offset=self._log.synced_whole_offset, queue_offset=queue_offset, unit_count=unit_count,
+                    log_offset=self._log.synced_whole_offset, queue_offset=queue_offset, unit_count=ends.unit_count,
                     index_offset=index_offset, index_name=index_name, index_count=index_count,
                     log_begin=max(self._log.min_offset, self._log.doomed_end),
                 )  # fmt: skip
@@ -177,22 +171,21 @@ class Checkpointer:
                 self._log.broken = fs.failed_sync_text(error.filename or self._path, error)
                 raise StoreUnavailableError(self._log.broken) from error
 
-    def _take_noted(self) -> tuple[_Written, list[tuple[ConsumeQueue, int]] | None]:
-        """What was noted last, and the noted ends of queues when their sums are to be saved now.
+    def _take_noted(self) -> tuple[_Written, bool]:
+        """What was noted last, and whether the sums of its queues are to be saved now.
 
         They are saved with each checkpoint while they are few, else from time to time.
         """
         queues = self._queues
         is_small = len(queues) <= _SMALL_QUEUES_MAX and queues.sum_count <= _SMALL_SUMS_MAX
         is_due = is_small or self._sums_are_due or self._clock.monotonic_ms() >= self._sums_next_ms
-        with self._sums_lock:
-            written = self._written
-            if not queues.sums_outdated and not (is_due and written[0] != self._sums_offset):
-                return written, None
-            queues.sums_outdated = False
-            return written, queues.noted_ends()
+        offset, store_ms, ends, position = self._written
+        are_sums_due = queues.sums_outdated or (is_due and offset != self._sums_offset)
+        if are_sums_due:
+            queues.sums_outdated = False  # before the next line: a queue may be deleted at any moment
+        return (offset, store_ms, ends.copy(), position), are_sums_due
 
-    def _save_sums(self, queue_offset: int, ends: list[tuple[ConsumeQueue, int]]) -> None:
+    def _save_sums(self, queue_offset: int, ends: NotedEnds) -> None:
         """Save the sums of units. Raises OSError when the disk lets neither save them nor remove the old ones.
 
         Units that no sum is known of are compared with the log.

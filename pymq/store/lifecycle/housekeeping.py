@@ -70,6 +70,7 @@ class Housekeeping:
         if now_ms >= self._next_distrust_ms:
             self._next_distrust_ms = now_ms + DISTRUST_INTERVAL_MS
             self._queues.distrust_sums()
+        self._queues.distrust_some()
         if now_ms >= self._next_write_ms and (self._is_written() or self._write_in_ticks()):
             self._next_write_ms = now_ms + self._settings.queue_write_interval_ms()
 
@@ -78,15 +79,12 @@ class Housekeeping:
         if not self._queues.is_in_round:
             self._round_state = self._log_state()
         try:
-            if not self._queues.write_some_tails(self._tails_a_tick):
+            if not self._queues.write_some_tails(self._round_state[0][0], self._tails_a_tick):
                 return False
-        except OSError:
-            self.write()  # the same error comes again, and becomes a problem
+        except OSError as error:
+            self._note_problem(error)
             return True
-        if self._log_state() == self._round_state or not self._queues.is_in_round:
-            self.write()  # no tail is left
-        else:
-            self._note_round()
+        self._note_round()
         return True
 
     def _note_round(self) -> None:
@@ -112,10 +110,13 @@ class Housekeeping:
         try:
             self._queues.write_tails()
         except OSError as error:
-            self._appender.queue_problem = f"consume queue files lag behind: {error.filename}: {error.strerror}"
+            self._note_problem(error)
             return
         self._appender.queue_problem = None
         self._checkpoints.note_written()
+
+    def _note_problem(self, error: OSError) -> None:
+        self._appender.queue_problem = f"consume queue files lag behind: {error.filename}: {error.strerror}"
 
     def _is_written(self) -> bool:
         """True when nothing has changed since the last :meth:`write`."""

@@ -33,7 +33,7 @@ _UNKNOWN = -1
 class BatchUnits(ConsumeQueue):
     """The units of a batch queue. All offsets of the base class are numbers of units here."""
 
-    __slots__ = ("_hints", "_message_end", "known_message_end", "noted_message_end")
+    __slots__ = ("_hints", "_message_end", "known_message_end")
 
     unit_size_bytes: ClassVar[int] = BATCH_UNIT_SIZE_BYTES
 
@@ -42,7 +42,6 @@ class BatchUnits(ConsumeQueue):
         self._message_end = _UNKNOWN
         self._hints: dict[int, int] = {}  # the number of the unit that holds an offset
         self.known_message_end = 0  # as known_end, of messages
-        self.noted_message_end = 0  # as noted_end, of messages
 
     @staticmethod
     def packed_unit(record: Scanned, tags_code: int) -> bytes:

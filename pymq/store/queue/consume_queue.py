@@ -64,7 +64,6 @@ class ConsumeQueue:
         "max_offset",
         "min_offset",
         "next_offset",
-        "noted_end",
         "oldest_offset",
         "overhead_bytes",
         "queue_id",
@@ -96,7 +95,6 @@ class ConsumeQueue:
         self.tail = bytearray()  # visible units not yet in a file
         self.tail_offset = 0
         self.sums = UnitSums(files.blocks)  # of the units in files
-        self.noted_end = 0  # max_offset when all units were in files last
         self.known_end = 0  # lower offsets were given to messages, whatever is left of the files
 
     # -- appending ----------------------------------------------------------------------------------------------
@@ -277,6 +275,19 @@ class ConsumeQueue:
             else:
                 high = middle
         return self.max_offset - low
+
+    def end_below(self, physical_offset: int) -> int:
+        """The end of the units that lead below a physical offset; those that lead elsewhere must be in the tail."""
+        if self.last_physical_offset < physical_offset:
+            return self.max_offset
+        low, high = 0, len(self.tail) // self.unit_size_bytes
+        while low < high:
+            middle = (low + high) // 2
+            if I64.unpack_from(self.tail, middle * self.unit_size_bytes)[0] < physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return self.tail_offset + low
 
     @property
     def file_size_bytes(self) -> int:

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from threading import Lock
 
 from pymq.errors import UnreadableError
@@ -13,10 +14,11 @@ from pymq.model.layout import BATCH_UNIT_SIZE_BYTES, BLANK_UNIT_SIZE, PLACEHOLDE
 from pymq.model.names import topic_problem
 from pymq.store.disk.fs import Files, make_directory
 from pymq.store.log.commit_log import CommitLog
-from pymq.store.queue.batch_queue import AnyQueue, BatchQueue, BatchUnits
+from pymq.store.queue.batch_queue import AnyQueue, BatchQueue
 from pymq.store.queue.batch_topics import load_batch_topics
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
+from pymq.store.queue.noted_ends import NotedEnds
 from pymq.store.queue.queue_files import QueueFiles, UnitGuard
 from pymq.store.queue.removed_queues import DELETED_QUEUES_DIRECTORY, RemovedQueues
 from pymq.store.queue.settling import settle
@@ -27,6 +29,7 @@ from pymq.store.settings import StoreSettings
 
 BATCH_QUEUES = "batchconsumequeue"  # the directory beside consumequeue
 _QUEUES_AT_ONCE = 500  # whose sums are copied while the lock is held
+_DISTRUSTED_A_CALL = 10_000
 _problem_of = lru_cache(maxsize=64)(topic_problem)  # a topic's queues come one after the other
 
 
@@ -59,7 +62,9 @@ class QueueTable:
         self.deleted = deleted
         self.removed = RemovedQueues(files, f"{root.rpartition('/')[0]}/{DELETED_QUEUES_DIRECTORY}")
         self.deleted_unit_count = 0  # of deleted topics that the saved sums still count
+        self._noted = NotedEnds()  # when all units were in files last
         self._round: TailRound | None = None  # while tails are written some at a time
+        self._distrusting: Iterator[ConsumeQueue] = iter(())
         self._lock = Lock()
 
     @classmethod
@@ -210,8 +215,15 @@ class QueueTable:
         self._queue_files.guard = self._batch_files.guard = guard
 
     def distrust_sums(self) -> None:
-        """Compare every block of units again when it is used next: a disk may change what it returned before."""
-        for queue in self._units.values():
+        """Compare every block of units again when it is used next: a disk may change what it returned before.
+
+        :meth:`distrust_some` does it.
+        """
+        self._distrusting = self.units()
+
+    def distrust_some(self) -> None:
+        """Go on with what :meth:`distrust_sums` began."""
+        for queue in islice(self._distrusting, _DISTRUSTED_A_CALL):
             queue.sums.distrust_all()
 
     @property
@@ -219,40 +231,34 @@ class QueueTable:
         """The number of blocks of units with a checksum."""
         return sum(queue.sums.count for queue in self._units.values())
 
-    def note_ends(self) -> int:
-        """Note every queue's end, for :meth:`save_sums`: all units are in files now. Returns their sum."""
-        total = 0
+    def note_ends(self) -> NotedEnds:
+        """Note every queue's end, for :meth:`save_sums`: all units are in files now."""
         with self._lock:
             self._round = None  # its ends are older
-            for queue in self._units.values():
-                queue.noted_end = queue.max_offset
-                total += queue.max_offset
-            for batch_queue in self.batch_queues():
-                batch_queue.units.noted_message_end = batch_queue.max_offset
-        return total
+            queues = list(self._units.values())
+            message_ends: dict[ConsumeQueue, int] = {queue.units: queue.max_offset for queue in self.batch_queues()}
+            self._noted = NotedEnds(queues, [queue.max_offset for queue in queues], message_ends)
+        return self._noted
 
-    def noted_ends(self) -> list[tuple[ConsumeQueue, int]]:
-        """Every queue with the end that was noted last. Safe from another thread."""
-        with self._lock:
-            return [(queue, queue.noted_end) for queue in self._units.values()]
-
-    def save_sums(self, queue_offset: int, ends: list[tuple[ConsumeQueue, int]]) -> None:
+    def save_sums(self, queue_offset: int, noted: NotedEnds) -> None:
         """Save the sums, and ends that were noted when all units below ``queue_offset`` were in files.
 
         Safe from another thread. Raises OSError.
         """
         if self.sums_file is None:
             return
-        found: list[SavedQueue] = []
-        for start in range(0, len(ends), _QUEUES_AT_ONCE):
+        found: dict[str, list[SavedQueue]] = {}  # by topic: a sort of all at once would hold up other threads
+        ends = iter(noted)
+        while some := list(islice(ends, _QUEUES_AT_ONCE)):
             with self._lock:
-                found += [
-                    SavedQueue(queue.topic, queue.queue_id, end, _message_end(queue), *queue.sums.saved())
-                    for queue, end in ends[start : start + _QUEUES_AT_ONCE]
-                    if end
-                ]
-        found.sort()
-        self.sums_file.save(queue_offset, sum(queue.end for queue in found), self._file_sizes, found)
+                for queue, end in some:
+                    if end:
+                        ids = queue.topic, queue.queue_id, end, noted.message_end(queue)
+                        found.setdefault(queue.topic, []).append(SavedQueue(*ids, *queue.sums.saved()))
+        for of_topic in found.values():
+            of_topic.sort()
+        by_topic = (queue for _, of_topic in sorted(found.items()) for queue in of_topic)
+        self.sums_file.save(queue_offset, noted.unit_count, self._file_sizes, by_topic)
 
     def remove_sums(self) -> None:
         """Remove the saved sums. Raises OSError."""
@@ -275,16 +281,16 @@ class QueueTable:
                 if queue.tail:
                     queue.write_tail()
 
-    def write_some_tails(self, share: Callable[[int], int]) -> bool:
+    def write_some_tails(self, visible_end: int, share: Callable[[int], int]) -> bool:
         """Write some of the tails of one moment, a round's begin; the first call begins it. Return True at its end.
 
-        ``share`` says at the begin how many of that many tails each call writes. Raises OSError; then the rest stays in
-        memory, and no round is on.
+        ``visible_end``: of the log now. ``share`` says how many of that many tails each call writes. Raises OSError;
+        then the rest stays in memory, and no round is on.
         """
         with self._lock:
             round_, self._round = self._round, None
-            round_ = round_ or TailRound(self._units.values(), self.batch_queues(), share)
-            is_over = round_.write_some(self._is_there)
+            round_ = round_ or TailRound(list(self._units.values()), visible_end, share)
+            is_over = round_.work()
             self._round = round_
         return is_over
 
@@ -293,18 +299,16 @@ class QueueTable:
         """True while tails are written some at a time, until :meth:`note_round`, or what ends it without a note."""
         return self._round is not None
 
-    def note_round(self) -> int:
+    def note_round(self) -> NotedEnds:
         """End a round and note every queue's end of its begin, as :meth:`note_ends` does that of now."""
         assert self._round is not None
-        with self._lock:
-            round_, self._round = self._round, None
-            return round_.note(self._is_there)
-
-    def _is_there(self, queue: ConsumeQueue) -> bool:
-        return self._units.get((queue.topic, queue.queue_id)) is queue
+        self._noted, self._round = self._round.noted(), None
+        return self._noted
 
     def write_tail(self, queue: AnyQueue) -> None:
         with self._lock:
+            if self._round is not None:
+                self._round.note_write(queue.units)
             queue.units.write_tail()
 
     def sync(self) -> None:
@@ -341,7 +345,7 @@ class QueueTable:
                 topics.add(path.rpartition("/")[0])
             gone.append(self._units.pop(key))
             del self._queues[key]
-            self.sums_outdated = True
+            self._forget(gone[-1:])
         if topics:
             self.removed.sync(*sorted(topics))
         return gone
@@ -362,11 +366,17 @@ class QueueTable:
         for queue in gone:
             del self._queues[queue.topic, queue.queue_id], self._units[queue.topic, queue.queue_id]
         self.removed.keep(gone)
-        self.sums_outdated = self.sums_outdated or bool(gone)
+        self._forget(gone)
         # When the disk refuses, the next start tells old units from new ones, and drops them.
         with suppress(OSError):
             self._move_topics_aside(sorted(topics))
         return gone
+
+    def _forget(self, gone: list[ConsumeQueue]) -> None:
+        self.sums_outdated = self.sums_outdated or bool(gone)
+        self._noted.forget(gone)
+        if self._round is not None:
+            self._round.forget(gone)
 
     def _move_topics_aside(self, topics: list[str]) -> None:
         for root in filter(None, (self._root, self._batch_root)):
@@ -407,7 +417,3 @@ class QueueTable:
         self.guard_with(None)
         self._queue_files.close()
         self._batch_files.close()
-
-
-def _message_end(queue: ConsumeQueue) -> int:
-    return queue.noted_message_end if isinstance(queue, BatchUnits) else -1

@@ -160,6 +160,11 @@ class StoreReader:
         """(topic, queue id) of every queue that has or had messages."""
         return ((queue.topic, queue.queue_id) for queue in self._queues)
 
+    @property
+    def queue_count(self) -> int:
+        """The number of queues that have or had messages."""
+        return len(self._queues)
+
     def expired_queues(self) -> list[tuple[str, int]]:
         """(topic, queue id) of queues that had messages and whose records are all deleted."""
         names = [(queue.topic, queue.queue_id) for queue in self._queues]
