@@ -45,6 +45,8 @@ from tests.benchmarks.scale import FULL_SCALE, QUICK_SCALE, SCALE_CASES, ScaleBe
 from tests.benchmarks.spark_cases import SPARK_CASES, Setting
 from tests.benchmarks.standalone import PyMQBroker
 from tests.benchmarks.tables import TABLE_CASES, TABLE_SETTINGS
+from tests.benchmarks.trios import CASE as RAFT_CASE
+from tests.benchmarks.trios import make_trio, raft_send
 from tests.benchmarks.turns import TURN_CASES, TURN_SETTINGS
 from tests.certificates import certificates
 
@@ -55,7 +57,7 @@ QUEUES_CASE = "queues"
 ALL_CASES = [
     START_CASE, *CASES, *CLIENT_CASES, *JAVA_CASES, *TURN_CASES, *TABLE_CASES, *SYNC_CASES, *TLS_CASES,
     APPEND_CASE, FOLLOW_CASE, QUEUES_CASE, *SCALE_CASES,
-    *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES, FILTER_SERVER_CASE, NAME_SERVER_CASE, *SPARK_CASES,
+    *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES, RAFT_CASE, FILTER_SERVER_CASE, NAME_SERVER_CASE, *SPARK_CASES,
     *GRPC_CASES,
 ]  # fmt: skip
 
@@ -154,6 +156,8 @@ class Run:
             self._restart_cases()
         self._pair_cases("pair", REPLICA_CASES, {})
         self._pair_cases("sync-pair", REPLICA_SYNC_CASES, REPLICA_SYNC_SETTINGS)
+        if RAFT_CASE in self._names:
+            self._raft_case()
         ours = ApacheBroker.name if self._options.only_apache else PyMQBroker.name
         other = ApacheBroker.name if self._options.apache and not self._options.only_apache else None
         self._collected.show(ours, other)
@@ -261,6 +265,22 @@ class Run:
                     self._failures.append(f"{kind}, {', '.join(chosen)}: {problem}")
                 finally:
                     pair.stop()
+                shutil.rmtree(place, ignore_errors=True)
+
+    def _raft_case(self) -> None:
+        """Measures groups of three; only one of them runs at a time."""
+        for number in range(self._rounds):
+            for kind in self._kinds():
+                self._note(kind, RAFT_CASE)
+                place = self._directory / f"trio-{kind.split()[0].lower()}-{number}"
+                trio = make_trio(kind, place, self._options.heap, self._command)
+                try:
+                    trio.start()
+                    self._collected.add(kind, raft_send(trio, self._sizes))
+                except BenchError as problem:
+                    self._failures.append(f"{kind}, {RAFT_CASE}: {problem}")
+                finally:
+                    trio.stop()
                 shutil.rmtree(place, ignore_errors=True)
 
     def _make_pair(self, kind: str, directory: Path, settings: Mapping[str, str]) -> PyMQPair | ApachePair:

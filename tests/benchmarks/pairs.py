@@ -177,17 +177,19 @@ class ApachePair(ApacheBroker):
         super().start()
         port = free_port_block()
         self.slave = f"127.0.0.1:{port}"
-        store = self._directory / "slave"
-        settings = {
+        self._slave_conf = self._write("slave.properties", self._slave_settings("slave", 1, port))
+        self.start_slave()
+        attach(self)
+
+    def _slave_settings(self, name: str, broker_id: int, port: int) -> dict[str, object]:
+        store = self._directory / name
+        return {
             **self._broker_settings(port),
-            "brokerId": 1,
+            "brokerId": broker_id,
             "brokerRole": "SLAVE",
             "storePathRootDir": store,
             "storePathCommitLog": store / "commitlog",
         }
-        self._slave_conf = self._write("slave.properties", settings)
-        self.start_slave()
-        attach(self)
 
     def start_slave(self) -> None:
         self._spawn("slave", "org.apache.rocketmq.broker.BrokerStartup", "-c", self._slave_conf)

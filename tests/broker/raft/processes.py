@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 from pymq.client import Admin
 from pymq.errors import PymqError
@@ -34,9 +35,18 @@ SETTINGS = {
 class RaftProcesses:
     """A group below ``directory``. As a context manager it ends every process that it began."""
 
-    def __init__(self, directory: Path, *, count: int = 3, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        count: int = 3,
+        settings: Mapping[str, str] = MappingProxyType({}),
+        command: Sequence[str] = (sys.executable, "-m", "pymq"),
+    ) -> None:
+        """``settings``: keys of broker.conf, for all brokers. ``command``: the pymq command."""
         self.directory = directory
-        self._settings = {**SETTINGS, **(settings or {})}
+        self._command = command
+        self._settings = {**SETTINGS, **settings}
         self._namesrv_port = free_port_block(0, 0)
         self.namesrv = f"127.0.0.1:{self._namesrv_port}"
         self.ports = {f"n{number}": free_port_block(0, 0) for number in range(count)}
@@ -67,11 +77,14 @@ class RaftProcesses:
     def _begin(self, name: str, *arguments: str) -> None:
         with (self.directory / f"{name}.log").open("ab") as output:
             self._processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "pymq", *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                [*self._command, *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
 
+    def pid(self, node: str) -> int:
+        return self._processes[node].pid
+
     def send_signal(self, node: str, number: int) -> None:
-        os.kill(self._processes[node].pid, number)
+        os.kill(self.pid(node), number)
 
     def kill(self, node: str) -> None:
         """``kill -9``."""
