@@ -33,6 +33,7 @@ from pymq.broker.raft.outgoing import Part
 from pymq.broker.raft.peers import LENGTH, Peers
 from pymq.broker.raft.problems import RecentProblems
 from pymq.broker.raft.run_record import RunRecord
+from pymq.broker.raft.showing import Showing
 from pymq.broker.raft.state_files import RaftStateFile
 from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
@@ -49,8 +50,6 @@ from pymq.store.store import Follower, MessageStore
 from pymq.wire.bodies_replication import SlaveState
 
 log = logging.getLogger(__name__)
-
-DISPATCH_BYTES_MAX = 4 << 20  # of a follower's log in one turn
 
 
 class OpenParts(Protocol):
@@ -107,6 +106,7 @@ class RaftGroup:
         self._is_tick_due = self._has_begun_term = self._is_serving = False
         self._parts: OpenParts | None = None
         self._follower: Follower | None = None
+        self._showing: Showing | None = None
         self._commit: Callable[[], None] = lambda: None
         self._check_writes = self._when_deposed = self._commit
         self._opened_term: int | None = None  # for which the parts are a leader's
@@ -114,10 +114,10 @@ class RaftGroup:
         self._opened_end = 0
         self._truncate_to: int | None = None
         self._problems = RecentProblems(clock)
-        self._failing_disk = FailingDisk(self.best_successor, self._note_problem)
+        self._failing_disk = FailingDisk(self.best_successor, self.on_problem)
         self._start_history = EpochHistory()
         self._joining, self._run_record = joining, run_record
-        joining.on_problem = self._note_problem
+        joining.on_problem = self.on_problem
         peers.on_gone = self._inbox.gone.append
         peers.next_part = lambda to: self.driver.next_part(to) if self.driver is not None else None
 
@@ -217,12 +217,13 @@ class RaftGroup:
         self._truncate_to = None
         self._opened_term = self._asked_term if parts.role.is_master else None
         self._opened_end = end
+        self._showing = Showing(follower, self._clock, self.tables.confirmed) if follower is not None else None
         self._has_begun_term = self._is_serving = False
 
     def detach(self) -> None:
         """Use no parts: they are about to be closed. What they staged is committed."""
         self._note_log()
-        self._parts = self._follower = None
+        self._parts = self._follower = self._showing = None
         self._commit = self._check_writes = lambda: None
         self._opened_term = None
         self._is_serving = False
@@ -267,7 +268,7 @@ class RaftGroup:
 
     def _admit(self, taken: Message | Refused, data: bytes | memoryview | None) -> None:
         if isinstance(taken, Refused):
-            self._note_problem(taken.text)
+            self.on_problem(taken.text)
             return
         self.peers.note_heard(taken)
         if self.driver is None:
@@ -375,8 +376,8 @@ class RaftGroup:
             return
         if leads_term is not None:
             self._begin_term(leads_term)
-        elif self._follower is not None and self._follower.dispatch_to(node.confirm_offset, DISPATCH_BYTES_MAX):
-            self.tables.confirmed(node.confirm_offset)
+        elif self._showing is not None:
+            self._showing.show(node.confirm_offset)
         self._serve_when_confirmed(leads_term)
 
     def _ask_role(self, leads_term: int | None) -> None:
@@ -407,7 +408,7 @@ class RaftGroup:
         try:
             end = self._log.write_epoch(term)
         except StoreError as error:
-            self._note_problem(f"the first record of term {term} can't be written: {error}")
+            self.on_problem(f"the first record of term {term} can't be written: {error}")
             return
         self._has_begun_term = True
         driver.appended(end)
@@ -494,7 +495,4 @@ class RaftGroup:
         self._change_role(RoleChange(Role(self.settings.own.broker_id), why))
 
     def on_problem(self, text: str) -> None:
-        self._note_problem(text)
-
-    def _note_problem(self, text: str) -> None:
         self._problems.note(text)

@@ -12,7 +12,7 @@ from pymq.broker.metadata.table_saver import run_inline
 from pymq.broker.raft.broker_log import BrokerLog
 from pymq.broker.raft.founders import Founders
 from pymq.broker.raft.gate import MessageGate, Refused
-from pymq.broker.raft.group import DISPATCH_BYTES_MAX, RaftGroup
+from pymq.broker.raft.group import RaftGroup
 from pymq.broker.raft.group_status import IN_SYNC_LAG_BYTES_MAX, follower_states
 from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.joining import Joining, JoiningMark
@@ -21,7 +21,9 @@ from pymq.broker.raft.outgoing import Part
 from pymq.broker.raft.peers import SILENT_MS_MAX, SLOW_LINK_BYTES_PER_MS, Peers
 from pymq.broker.raft.problems import PROBLEMS_MAX
 from pymq.broker.raft.run_record import RunRecord
+from pymq.broker.raft.showing import DISPATCH_BYTES_MAX, Showing
 from pymq.broker.raft.state_files import RaftStateFile
+from pymq.broker.replication.dispatch_pace import DISPATCH_BYTES, DISPATCH_INTERVAL_MS
 from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.roles.role import Role
 from pymq.clock import ManualClock
@@ -242,10 +244,27 @@ def test_who_lacks_more_than_the_limit_is_not_in_sync() -> None:
 
 
 def test_a_follower_shows_what_is_confirmed_in_steps() -> None:
-    asked: list[tuple[int, int]] = []
-    group = make_group(SimpleNamespace(dispatch_to=lambda *asked_for: asked.append(asked_for)))
-    group.end_turn()
-    assert asked == [(0, DISPATCH_BYTES_MAX)]
+    clock, asked, shown = ManualClock(), list[tuple[int, int]](), list[int]()
+
+    def dispatch_to(end: int, bytes_max: int) -> int:
+        asked.append((end, bytes_max))
+        follower.dispatched_end = min(end, follower.dispatched_end + bytes_max)
+        return 1
+
+    follower: Any = SimpleNamespace(end=0, dispatched_end=0, dispatch_to=dispatch_to)
+    showing = Showing(follower, clock, shown.append)
+    showing.show(100)
+    assert asked == []  # few bytes wait for others
+    clock.advance(DISPATCH_INTERVAL_MS)
+    showing.show(0)
+    assert asked == []
+    showing.show(100)
+    assert asked == [(100, DISPATCH_BYTES_MAX)] and shown == [100]
+    end = 100 + DISPATCH_BYTES_MAX + DISPATCH_BYTES
+    showing.show(end)
+    showing.show(end)
+    showing.show(end)
+    assert asked[1:] == [(end, DISPATCH_BYTES_MAX)] * 2 and follower.dispatched_end == end
 
 
 def test_records_are_dispatched_below_an_end_and_at_most_so_many_bytes() -> None:

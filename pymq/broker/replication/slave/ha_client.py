@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from pymq.broker.addresses import own_address
+from pymq.broker.replication.dispatch_pace import DispatchPace
 from pymq.broker.replication.epoch_body import history_to_body
 from pymq.broker.replication.epoch_file import EpochFile
 from pymq.broker.replication.epoch_history import EpochHistory, common_point
@@ -37,13 +38,6 @@ RETRY_MIN_MS = 100
 RETRY_MAX_MS = 5000
 REFUSED_RETRY_MS = 5000
 STEADY_MS = 5000  # after so much following, retries begin with short pauses again
-# Records are dispatched to queues and index in groups: when so many bytes wait, or so long after the last time. In a
-# large group a record costs a fifth of what it costs in a small one, so the groups of a fast log are larger.
-DISPATCH_BYTES = 1024 * 1024
-DISPATCH_INTERVAL_MS = 2
-FAST_BYTES_PER_SECOND = 9_000_000
-FAST_DISPATCH_INTERVAL_MS = 20
-PACE_PERIOD_MS = 100  # for the measurement of how fast the log comes
 
 
 class HaClientLog(FollowingLog, Protocol):
@@ -116,14 +110,13 @@ class HaClient:
         self._next_try_ms = now_ms
         self._retry_ms = RETRY_MIN_MS
         self._following_since_ms = now_ms
-        self._dispatched_ms = now_ms
         self._connected_to = ""
         self._master_end = -1
         self._last_heard_wall_ms = -1
         self._was_even_ms = now_ms  # the last time when we had all of the master's log
         self.has_caught_up = False  # has had all of the master's log once since the start
         self._rate = Rate(now_ms, 0)
-        self._pace = Rate(now_ms, 0, PACE_PERIOD_MS)
+        self._pace = DispatchPace(now_ms, 0)
 
     # -- inputs ------------------------------------------------------------------------------------------------------
 
@@ -314,7 +307,7 @@ class HaClient:
         self._connected_to = ha_address
         if joined.log_end >= 0:
             self._master_end = joined.log_end
-        self._pace = Rate(self._clock.monotonic_ms(), self._follower.end, PACE_PERIOD_MS)
+        self._pace.begin(self._clock.monotonic_ms(), self._follower.end)
         self._session = HaClientSession(
             self._follower,
             self._store,
@@ -355,18 +348,15 @@ class HaClient:
     def _dispatch(self) -> None:
         """Dispatch the new records when it is time."""
         end, now_ms = self._follower.end, self._clock.monotonic_ms()
-        self._pace.look(now_ms, end)
-        waiting = end - self._follower.dispatched_end
-        if not waiting:
+        waiting_bytes = end - self._follower.dispatched_end
+        left_ms = self._pace.left_ms(now_ms, end, waiting_bytes)
+        if not waiting_bytes:
             return
-        is_fast = self._pace.per_second >= FAST_BYTES_PER_SECOND
-        interval_ms = FAST_DISPATCH_INTERVAL_MS if is_fast else DISPATCH_INTERVAL_MS
-        left_ms = interval_ms - (now_ms - self._dispatched_ms)
-        if waiting >= DISPATCH_BYTES or left_ms <= 0:
-            self._follower.dispatch()
-            self._dispatched_ms = self._clock.monotonic_ms()
-        else:
+        if left_ms:
             self._wake_in(left_ms)
+        else:
+            self._follower.dispatch()
+            self._pace.dispatched(self._clock.monotonic_ms())
 
     # -- failures ----------------------------------------------------------------------------------------------------
 

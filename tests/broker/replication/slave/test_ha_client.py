@@ -8,14 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from pymq.broker.replication.epoch_body import history_to_body
-from pymq.broker.replication.epoch_history import EpochHistory
-from pymq.broker.replication.slave import ha_client
-from pymq.broker.replication.slave.ha_client import (
+from pymq.broker.replication import dispatch_pace
+from pymq.broker.replication.dispatch_pace import (
     DISPATCH_BYTES,
     DISPATCH_INTERVAL_MS,
     FAST_DISPATCH_INTERVAL_MS,
-    PACE_PERIOD_MS,
+    RATE_PERIOD_MS,
+)
+from pymq.broker.replication.epoch_body import history_to_body
+from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.slave.ha_client import (
     REFUSED_RETRY_MS,
     RETRY_MAX_MS,
     RETRY_MIN_MS,
@@ -644,12 +646,12 @@ def test_few_bytes_are_dispatched_soon(cable: Cable, clock: ManualClock) -> None
 def test_many_bytes_are_dispatched_in_larger_pieces(
     bytes_per_second: int, interval_ms: int, cable: Cable, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ha_client, "FAST_BYTES_PER_SECOND", 1_000_000)
+    monkeypatch.setattr(dispatch_pace, "FAST_BYTES_PER_SECOND", 1_000_000)
     master = Master(cable, clock)
     slave = following(cable, clock, master)
     gaps_ms: list[int] = []
     seen, seen_ms, start_ms = 0, clock.monotonic_ms(), clock.monotonic_ms()
-    while clock.monotonic_ms() < start_ms + 3 * PACE_PERIOD_MS:
+    while clock.monotonic_ms() < start_ms + 3 * RATE_PERIOD_MS:
         clock.advance(1)
         master.put(bytes(bytes_per_second // 1000))
         cable.settle()
