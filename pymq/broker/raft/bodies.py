@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import re
 from dataclasses import fields, is_dataclass
-from hashlib import blake2b, sha256
+from hashlib import blake2b
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -151,9 +151,7 @@ def prove(envelope: Envelope, founded: bytes, data: bytes | memoryview = b"") ->
     head = msgspec.json.encode(
         (envelope.version, envelope.cluster, envelope.group, envelope.session, envelope.number, envelope.kind)
     )
-    proof = hmac.new(founded, _LABEL + head + bytes(envelope.message), sha256)
-    proof.update(data)
-    return proof.hexdigest()
+    return hmac.digest(founded, b"".join((_LABEL, head, envelope.message, data)), "sha256").hex()
 
 
 def is_proven(envelope: Envelope, founded: bytes, data: bytes | memoryview = b"") -> bool:

@@ -11,6 +11,7 @@ import random
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from pymq.broker.raft.bodies import (
@@ -30,6 +31,7 @@ FORMAT, FOREIGN, RECEIVER, SENDER, HOST, PROOF, REPLAYED = (
     "format", "foreign", "receiver", "sender", "host", "proof", "replayed"
 )  # fmt: skip
 REASONS = (FORMAT, FOREIGN, RECEIVER, SENDER, HOST, PROOF, REPLAYED)
+HOSTS_REMEMBERED_MAX = 256  # whose one spelling is known
 SENDERS_MAX = 64  # replicas whose numbers are remembered; the one that was silent longest is forgotten
 SESSIONS_MAX = 8  # sessions of a replica whose numbers are remembered
 WINDOW_COUNT_MAX = 64  # how far a message may be overtaken by later ones of its sender
@@ -192,6 +194,7 @@ def _entry(table: OrderedDict[K, V], key: K, make: Callable[[], V], count_max: i
     return table[key]
 
 
+@lru_cache(HOSTS_REMEMBERED_MAX)
 def _canonical(host: str) -> str:
     """Return the one spelling of an IP address: an IPv4 client of a socket for both has an IPv6 one."""
     address = ipaddress.ip_address(host)

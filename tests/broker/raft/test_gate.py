@@ -8,7 +8,16 @@ from dataclasses import replace
 import pytest
 
 from pymq.broker.raft.bodies import founding_id
-from pymq.broker.raft.gate import REASONS, SENDERS_MAX, SESSIONS_MAX, WINDOW_COUNT_MAX, MessageGate, Refused
+from pymq.broker.raft.gate import (
+    HOSTS_REMEMBERED_MAX,
+    REASONS,
+    SENDERS_MAX,
+    SESSIONS_MAX,
+    WINDOW_COUNT_MAX,
+    MessageGate,
+    Refused,
+    _canonical,
+)
 from pymq.raft.core import Core
 from pymq.raft.log_view import LogView
 from pymq.raft.messages import FoundRequest, Introduction, Message, VoteRequest
@@ -176,3 +185,10 @@ def test_remembered_senders_are_bounded() -> None:
     for sender in senders:
         assert ours.take(theirs.encode(replace(VOTE, sender=sender)), "10.0.0.1") != VOTE
     assert len(ours._heard) == SENDERS_MAX and senders[0] not in ours._heard
+
+
+def test_no_more_spellings_of_hosts_are_remembered_than_the_limit() -> None:
+    for number in range(HOSTS_REMEMBERED_MAX + 1):
+        host = f"10.1.{number // 256}.{number % 256}"
+        assert _canonical(f"::ffff:{host}") == _canonical(host) == host
+    assert _canonical.cache_info().currsize == HOSTS_REMEMBERED_MAX
