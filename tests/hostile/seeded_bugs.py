@@ -46,6 +46,7 @@ from pymq.net.turn_watch import TurnWatch
 from pymq.rate_limited_log import RateLimitedLog
 from pymq.store.disk.fs import RealFiles
 from pymq.store.index import entry_proof, index_file, index_lookup
+from pymq.store.index.index_service import IndexService
 from pymq.store.lifecycle.checkpointer import Checkpointer
 from pymq.store.lifecycle.expiry import Expiry
 from pymq.store.lifecycle.housekeeping import Housekeeping
@@ -204,6 +205,12 @@ BUGS = (
         ("tests/model/test_inflation.py",)),
     Bug("connections take the descriptors of files", Seam(descriptors.takes_reserved, gives(False)),
         ("tests/net/test_descriptors.py",)),
+    Bug("properties that wait for the index have no limit",
+        Text(IndexService._bound_pending, "or self._pending.size_bytes > _PENDING_BYTES_MAX", ""),
+        ("tests/store/test_index.py",)),
+    Bug("keys are read again without a limit",
+        Text(IndexService._read_behind, "or self._pending.size_bytes >= BATCH_PROPERTIES_BYTES", ""),
+        ("tests/store/test_index.py",)),
     Bug("a requester that reads nothing gets replies",
         Text(ReplyHandlers._push, "if requester.is_behind:", "if False:"), (REPLIES,)),
     Bug("ids of producers stay when they leave", Seam(ProducerIds.leave, does_nothing), (REPLIES,)),

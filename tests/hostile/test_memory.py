@@ -29,6 +29,7 @@ BUDGET_BYTES = (256 if SCALE else 64) * MIB
 ABOVE_BYTES_MAX = 64 * MIB
 LEFT_BYTES_MAX = 112 * MIB  # after all attacks together: what one leaves adds up, what Python keeps for reuse does not
 TURN_CPU_S_MAX = 0.5
+WINDOW = 100  # requests of one peer that wait for their answers
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +127,18 @@ def test_clients_are_served_before_those_that_ask_for_large_messages_and_read_no
         closed = _closed(victim)
         eventually(lambda: _closed(victim) > closed)
         eventually(lambda: len(health.latencies_ms) > served)
+
+
+def test_long_properties_wait_for_the_index_in_the_log(victim: Victim) -> None:
+    """Keys wait until they are inserted, with all properties of their messages."""
+    properties = "KEYS\x01" + " ".join(map(str, range(5400))) + "\x02"
+    frames = [ask(310, {**V2, "b": "Keyed", "i": properties}, b"x")] * WINDOW
+    with watched(victim), Peer(victim.broker) as peer:
+        for _ in range(sized(6000, 6000) // WINDOW):
+            assert peer.send(b"".join(frames))
+            for _ in frames:
+                answer = peer.receive()
+                assert answer is not None and answer.code == 0
 
 
 def test_waiting_pulls_with_large_filters_are_refused_or_end_their_connection(victim: Victim) -> None:

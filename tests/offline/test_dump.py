@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pymq.model import sysflag
+from pymq.model.compression import compress_body
 from pymq.offline.dump import CLOCK_SLACK_MS, DumpedMessages, DumpSelection, as_row
 from pymq.store.disk.fs import RealFiles
 from tests.offline.support import GOLDEN_NAMES, flip, log_place, opened, records, small_store, unpack, write_at
@@ -102,6 +103,25 @@ def test_a_body_that_cannot_be_inflated_is_null_and_reported(tmp_path: Path) -> 
     assert [row["bodyBase64"] for row in rows] == [None]
     assert messages.damaged_count == 1
     assert "orders queue 0 offset 0" in complaints[0]
+
+
+def test_all_bodies_together_inflate_to_no_more_than_a_multiple_of_their_messages(tmp_path: Path) -> None:
+    store = make_store(RealFiles(), root=str(tmp_path / "s"))
+    store.open()
+    body, flags = compress_body(bytes(1_000_000), "zlib")
+    for _ in range(80):
+        store.stage(
+            "bombs", 0, body=body, properties=b"", tags_code=0, born_timestamp_ms=1, born_host=BORN, sys_flag=flags
+        )
+        store.commit()
+    store.close()
+    complaints: list[str] = []
+    with opened(tmp_path / "s") as directory:
+        messages = DumpedMessages(directory.log, DumpSelection(), complaints.append, inflation_ratio_max=1)
+        sizes = [len(content) if content is not None else None for _, content in messages]
+    assert sizes == [1_000_000] * 67 + [None] * 13  # 64 MiB
+    assert len(complaints) == messages.damaged_count == 13
+    assert "1 times the size of their messages; allow a higher ratio" in complaints[0]
 
 
 def test_parquet_holds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,6 +169,21 @@ def test_a_body_that_cannot_be_inflated_keeps_its_bytes_and_its_bit() -> None:
     assert [flag & sysflag.COMPRESSED for flag in batch.column("sysFlag").to_pylist()] == [1, 0, 0]
 
 
+def test_bodies_beyond_a_multiple_of_all_messages_keep_their_bytes_and_their_bit() -> None:
+    """Also when they come with another chunk of the range."""
+    bomb, bits = compress_body(bytes(1_000_000), "zlib")
+    decoder = Decoder("b", ("body", "sysFlag"), inflation_ratio_max=1)
+    sizes: list[int] = []
+    for at in range(0, 80, 20):
+        for batch in decoder.decode(b"".join(record(at + number, bomb, sys_flag=bits) for number in range(20))):
+            sizes += [len(body) for body in batch.column("body").to_pylist()]
+            flags = batch.column("sysFlag").to_pylist()
+            assert [bool(flag & sysflag.COMPRESSED) for flag in flags] == [
+                size == len(bomb) for size in sizes[-len(flags) :]
+            ]
+    assert sizes == [1_000_000] * 67 + [len(bomb)] * 13  # 64 MiB
+
+
 def test_large_inflated_bodies_are_spread_over_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode_module, "INFLATED_BATCH_MAX_BYTES", 2500)
     body, bits = compress_body(b"y" * 1000, "zlib")

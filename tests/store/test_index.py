@@ -342,6 +342,40 @@ def test_hashed_keys_wait_for_a_disk_with_room(pending_count_max: int, monkeypat
     assert index.problem is None
 
 
+@pytest.mark.parametrize("is_too_much", [False, True])
+def test_long_properties_wait_in_the_log(is_too_much: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They wait in memory up to a limit, then they are read from the log again, at most some at a time."""
+    files, words, count = MemoryFiles(), " ".join(map(str, range(100))), 12
+    store = make_store(files, segment_size_bytes=1 << 16)
+    store.open()
+    index = store._index
+    assert index is not None
+
+    def fault(call: str, path: str) -> None:
+        if "/index/" in path:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    files.fault = fault
+    put(store, "T", 0, b"0", keys=f"k0 {words}")
+    one_bytes = index._pending.size_bytes
+    assert one_bytes > len(words)
+    monkeypatch.setattr(index_service, "_PENDING_BYTES_MAX", count * one_bytes - is_too_much)
+    monkeypatch.setattr(index_service, "BATCH_PROPERTIES_BYTES", 3 * one_bytes)
+    for number in range(1, count):
+        put(store, "T", 0, b"%d" % number, keys=f"k{number % 10} {words}")
+    assert len(index._pending) == (0 if is_too_much else count)
+    if is_too_much:
+        index.work()  # the disk is still full: what was read waits, and no more is read
+        assert len(index._pending) == 3
+        index.work()
+        assert len(index._pending) == 3
+    files.fault = None
+    assert [len(store.find_by_key("T", f"k{number}", 9, 0, 1 << 60)) for number in range(10)] == [2, 2, *[1] * 8]
+    store.tick()
+    assert index._pending.size_bytes == 0 and not index.waiting
+    store.close()
+
+
 def test_a_disabled_index_costs_nothing_and_finds_nothing() -> None:
     store = make_store(MemoryFiles(), index_enabled=False)
     store.open()

@@ -9,8 +9,8 @@ import gc
 
 from pymq.store.store import MessageStore
 
-# New queues after which they are left out; a search for cycles in so many takes some 20 ms.
-QUEUES_AT_ONCE = 20_000
+# New queues after which they are left out; a search for cycles in so many takes some 5 ms.
+QUEUES_AT_ONCE = 5_000
 
 
 class LastingObjects:

@@ -15,7 +15,14 @@ from pymq.store.index.entry_proof import PROOF_BYTES_MAX, Prover
 from pymq.store.index.index_file import DamagedEntryError, IndexFile
 from pymq.store.index.index_files import IndexFiles
 from pymq.store.index.index_lookup import find_records_in_steps
-from pymq.store.index.keyed_records import KeyColumns, KeyedRecords, KeyRows, joined
+from pymq.store.index.keyed_records import (
+    BATCH_PROPERTIES_BYTES,
+    KeyColumns,
+    KeyedRecords,
+    KeyRows,
+    WaitingRecords,
+    joined,
+)
 from pymq.store.integrity.checked_read import record_store_ms
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import has_index_entries
@@ -25,6 +32,7 @@ from pymq.store.settings import StoreSettings
 _BULK_COUNT_MIN = 32  # with fewer keys numpy costs more than it saves, and a quiet broker need not import it
 _PLAIN_COUNT_MAX = 512  # keys inserted one by one at a time, while numpy is not loaded
 _PENDING_COUNT_MAX = 1 << 16  # more records do not wait in memory: they are read from the log again
+_PENDING_BYTES_MAX = 16 << 20  # nor do more properties
 _COLUMNS_COUNT = 4096  # hashed keys inserted together: more keys cost less each
 _PROOF_BYTES_AT_ONCE = 32 << 20  # a look-up without rests, some 20 ms
 _PROOF_BYTES_A_TICK = 4 << 20
@@ -45,7 +53,7 @@ class IndexService:
         self.prover = Prover(lambda offset: record_store_ms(log, offset), lambda: self.bulk_ready)
         self.is_rebuilding = False  # lost keys are inserted again from the log, and look-ups say so
         self._columns: list[KeyColumns] = []  # hashed keys that wait; their records come before the pending ones
-        self._pending = KeyedRecords()
+        self._pending = WaitingRecords()
         self._behind_from: int | None = None  # the index can't follow: it reads records from here on from the log
         self._inserted = 0
 
@@ -92,7 +100,7 @@ class IndexService:
             from pymq.store.index.bulk_keys import waiting_keys  # noqa: PLC0415 - it needs numpy
 
             self._columns.append(waiting_keys(self._pending))
-            self._pending = KeyedRecords()
+            self._pending = WaitingRecords()
         self._columns.append(columns)
         if self._columns_count >= _COLUMNS_COUNT:
             self.work()
@@ -106,9 +114,9 @@ class IndexService:
         self._bound_pending()
 
     def _bound_pending(self) -> None:
-        if self.pending_count > _PENDING_COUNT_MAX:
+        if self.pending_count > _PENDING_COUNT_MAX or self._pending.size_bytes > _PENDING_BYTES_MAX:
             self._behind_from = self.next_offset
-            self._columns, self._pending = [], KeyedRecords()
+            self._columns, self._pending = [], WaitingRecords()
 
     @property
     def next_offset(self) -> int:
@@ -230,7 +238,10 @@ class IndexService:
             self._behind_from = record.offset + record.size
             if has_index_entries(record.sys_flag):
                 self._pending.add(record.topic, record.properties, record.offset, record.store_ms)
-                if len(self._pending) >= self._settings.index_batch_count:
+                if (
+                    len(self._pending) >= self._settings.index_batch_count
+                    or self._pending.size_bytes >= BATCH_PROPERTIES_BYTES
+                ):
                     return
 
     def _insert(self, records: KeyedRecords) -> None:
@@ -321,7 +332,7 @@ class IndexService:
                 "messages up by id, and check the disk"
             ) from damage
         start = self.disk.keep(self.files.index(damage.file))
-        self._columns, self._pending = [], KeyedRecords()
+        self._columns, self._pending = [], WaitingRecords()
         self.rebuild_from(start)
 
     def position(self) -> tuple[int, int, int, int]:

@@ -20,8 +20,8 @@ _KEYS = re.compile(rb"(?:\A|(?<=\x02))(UNIQ_KEY|KEYS)\x01([^\x02]+)")
 # Words of KEYS that are indexed, the first ones. RocketMQ has no limit: a message of 32 KiB can hold 16,000 keys, all
 # in one slot of the index.
 KEY_WORDS_MAX = 128
-# Rows of one batch end at so many bytes of properties, some 100,000 keys.
-BATCH_PROPERTIES_BYTES = 1024 * 1024
+# Rows of one batch end at so many bytes of properties, some 50,000 keys.
+BATCH_PROPERTIES_BYTES = 512 * 1024
 
 
 class KeyColumns(NamedTuple):
@@ -105,6 +105,33 @@ class KeyedRecords:
             count -= 1
         for column in (self.topics, self.properties, self.offsets, self.times_ms):
             del column[count:]
+
+
+class WaitingRecords(KeyedRecords):
+    """Records that wait for long: ``size_bytes`` is that of their properties."""
+
+    __slots__ = ("size_bytes",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size_bytes = 0
+
+    def add(self, topic: str, properties: bytes, offset: int, store_ms: int) -> None:
+        count = len(self)
+        super().add(topic, properties, offset, store_ms)
+        self.size_bytes += sum(map(len, self.properties[count:]))
+
+    def extend(self, other: KeyedRecords) -> None:
+        super().extend(other)
+        self.size_bytes += sum(map(len, other.properties))
+
+    def drop_first(self, count: int) -> None:
+        self.size_bytes -= sum(map(len, self.properties[:count]))
+        super().drop_first(count)
+
+    def truncate(self, end: int) -> None:
+        super().truncate(end)
+        self.size_bytes = sum(map(len, self.properties))
 
 
 class KeyRows:
