@@ -4,6 +4,8 @@ A process that forks keeps its clients. In the child, a producer, pull consumer 
 connects again by itself; a push consumer raises ClosedError.
 
 Message handlers that are plain functions run in the consumer's threads, selectors in the loop's thread.
+
+The asyncio clients have other names in this module: ``sync.Producer`` would be a client whose calls do nothing.
 """
 
 from __future__ import annotations
@@ -28,15 +30,24 @@ from pymq.client.options import (
     SendOptions,
     SubscribeOptions,
 )
-from pymq.client.producer import SEND_TIMEOUT_S, Producer
-from pymq.client.pull_consumer import PULL_COUNT_MAX, PullConsumer
-from pymq.client.push_consumer import PushConsumer
+from pymq.client.producer import SEND_TIMEOUT_S
+from pymq.client.producer import Producer as AsyncProducer
+from pymq.client.pull_consumer import PULL_COUNT_MAX
+from pymq.client.pull_consumer import PullConsumer as AsyncPullConsumer
+from pymq.client.push_consumer import PushConsumer as AsyncPushConsumer
 from pymq.client.received import Received
 from pymq.client.requests import REQUEST_TIMEOUT_S
-from pymq.client.simple_consumer import INVISIBLE_MS, WAIT_MS, SimpleConsumer
+from pymq.client.simple_consumer import INVISIBLE_MS, WAIT_MS
+from pymq.client.simple_consumer import SimpleConsumer as AsyncSimpleConsumer
 from pymq.client.subscription import EVERYTHING
 from pymq.client.sync_admin import SyncAdmin
-from pymq.client.transactions import TransactionListener, TransactionProducer, TransactionResult
+from pymq.client.transactions import (
+    TransactionListener,
+    TransactionResult,
+)
+from pymq.client.transactions import (
+    TransactionProducer as AsyncTransactionProducer,
+)
 from pymq.errors import ClosedError, UsageError
 from pymq.model.message import Message, MessageQueue, PullResult, SendResult
 from pymq.model.record import StoredMessage
@@ -62,7 +73,7 @@ class _Client(Protocol):
 
 
 ClientT = TypeVar("ClientT", bound=_Client)
-ProducerT = TypeVar("ProducerT", bound=Producer)
+ProducerT = TypeVar("ProducerT", bound=AsyncProducer)
 
 
 class _Blocking(Generic[ClientT]):
@@ -198,13 +209,13 @@ class _Sending(_Blocking[ProducerT]):
         return shared.call(self._client.send_copy(message, topic, properties, timeout_s=timeout_s))
 
 
-class SyncProducer(_Sending[Producer]):
+class SyncProducer(_Sending[AsyncProducer]):
     """:class:`~pymq.client.producer.Producer` with blocking methods; takes the same arguments."""
 
     def __init__(
         self, group: str, *, namesrv: str | Sequence[str] | None = None, **options: Unpack[ProducerOptions]
     ) -> None:
-        super().__init__(lambda: Producer(group, namesrv=namesrv, **options))
+        super().__init__(lambda: AsyncProducer(group, namesrv=namesrv, **options))
 
 
 def _copy(done: asyncio.Future[SendResult], result: Future[SendResult]) -> None:
@@ -216,7 +227,7 @@ def _copy(done: asyncio.Future[SendResult], result: Future[SendResult]) -> None:
         result.set_result(done.result())
 
 
-class SyncTransactionProducer(_Sending[TransactionProducer]):
+class SyncTransactionProducer(_Sending[AsyncTransactionProducer]):
     """:class:`~pymq.client.transactions.TransactionProducer` with blocking methods; takes the same arguments.
 
     The listener's plain functions run in threads of the producer, so they may use blocking clients.
@@ -232,7 +243,7 @@ class SyncTransactionProducer(_Sending[TransactionProducer]):
         **options: Unpack[ProducerOptions],
     ) -> None:
         super().__init__(
-            lambda: TransactionProducer(
+            lambda: AsyncTransactionProducer(
                 group, listener=listener, namesrv=namesrv, check_after_s=check_after_s, **options
             )
         )
@@ -244,7 +255,7 @@ class SyncTransactionProducer(_Sending[TransactionProducer]):
         return shared.call(self._client.send_in_transaction(message, arg, timeout_s=timeout_s))
 
 
-class SyncPushConsumer(_Blocking[PushConsumer]):
+class SyncPushConsumer(_Blocking[AsyncPushConsumer]):
     """:class:`~pymq.client.push_consumer.PushConsumer` with blocking methods; takes the same arguments.
 
     A consumer that was started before a fork stays with the parent: in the child its calls raise ClosedError.
@@ -260,7 +271,7 @@ class SyncPushConsumer(_Blocking[PushConsumer]):
         on_message: OnMessage | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        super().__init__(lambda: PushConsumer(group, namesrv=namesrv, on_message=on_message, **options))
+        super().__init__(lambda: AsyncPushConsumer(group, namesrv=namesrv, on_message=on_message, **options))
 
     def __iter__(self) -> Iterator[StoredMessage]:
         """Yields messages until the consumer stops, as PushConsumer.messages does."""
@@ -299,7 +310,7 @@ class SyncPushConsumer(_Blocking[PushConsumer]):
         shared.call(self._client.wait())
 
 
-class SyncSimpleConsumer(_Blocking[SimpleConsumer]):
+class SyncSimpleConsumer(_Blocking[AsyncSimpleConsumer]):
     """:class:`~pymq.client.simple_consumer.SimpleConsumer` with blocking methods; takes the same arguments."""
 
     def __init__(
@@ -311,7 +322,7 @@ class SyncSimpleConsumer(_Blocking[SimpleConsumer]):
         trace: bool = False,
         **options: Unpack[ClientOptions],
     ) -> None:
-        super().__init__(lambda: SimpleConsumer(group, namesrv=namesrv, from_end=from_end, trace=trace, **options))
+        super().__init__(lambda: AsyncSimpleConsumer(group, namesrv=namesrv, from_end=from_end, trace=trace, **options))
 
     def receive(
         self,
@@ -354,13 +365,13 @@ class SyncSimpleConsumer(_Blocking[SimpleConsumer]):
         shared.call(self._client.give_back(received))
 
 
-class SyncPullConsumer(_Blocking[PullConsumer]):
+class SyncPullConsumer(_Blocking[AsyncPullConsumer]):
     """:class:`~pymq.client.pull_consumer.PullConsumer` with blocking methods; takes the same arguments."""
 
     def __init__(
         self, group: str, *, namesrv: str | Sequence[str] | None = None, **options: Unpack[ClientOptions]
     ) -> None:
-        super().__init__(lambda: PullConsumer(group, namesrv=namesrv, **options))
+        super().__init__(lambda: AsyncPullConsumer(group, namesrv=namesrv, **options))
 
     def subscribe(self, topic: str, expression: str = EVERYTHING, **options: Unpack[SubscribeOptions]) -> None:
         """Names a topic for loops over this consumer, as PullConsumer.subscribe does."""

@@ -37,6 +37,12 @@ def test_a_blocking_call_on_the_loop_raises_an_error() -> None:
         loop.call(misuse())
 
 
+def test_the_module_has_no_asyncio_client_by_its_name() -> None:
+    asyncio_names = {name.removeprefix("Sync") for name in sync.__all__} - {"LoopThread"}
+    assert asyncio_names <= set(asyncio_clients.__all__)
+    assert not asyncio_names & set(vars(sync))
+
+
 def test_errors_are_raised_in_the_caller() -> None:
     with SyncProducer("P", namesrv=NO_SERVER) as producer:
         with pytest.raises(UnreachableError, match="no name server answers"):
