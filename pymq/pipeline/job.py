@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import re
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pymq.errors import UsageError
+from pymq.pipeline.archive import Archive, export_options
 from pymq.pipeline.checkpoints import claim, directory_of
 from pymq.pipeline.load import PipelineFile, parse_watermark
 from pymq.pipeline.model import AVAILABLE_NOW, Options, Pipeline, Sink, Source
-from pymq.pipeline.report import Batch
 from pymq.pipeline.toml_lines import KeyPath
+from pymq.pipeline.works import QueryWork, Watcher, Work, stop_all, wait
 from pymq.spark import gateway
 from pymq.spark.error_texts import LAST_LINE
 from pymq.spark.failures import translated
 from pymq.spark.interruptible import run_interruptibly
 from pymq.spark.masters import check_master
 from pymq.spark.shipping import prepare_executors
-from pymq.spark.stream_offsets import from_json, row_count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
 
-POLL_S = 0.5
 _BODY_COLUMNS = {"body", "value"}
 _QUOTED_CLASS = re.compile(r"^\[(?P<kind>[A-Z_.]+)\] ")
 
@@ -40,9 +36,6 @@ class Table(NamedTuple):
     columns: list[tuple[str, str]]
     """Names and Spark's types."""
     is_stream: bool
-
-
-Watcher = Callable[[Batch], None]
 
 
 @contextmanager
@@ -95,20 +88,20 @@ class Job:
         Ctrl-C ends the queries at once; the next run continues at their checkpoints, and writes each row of files once.
         """
         claim(self.pipeline)
-        queries: list[StreamingQuery] = []
+        works: list[Work] = []
 
         def work() -> None:
             gateway.activate(self._spark)
             with translated():
-                for sink, frame in zip(self.pipeline.sink, self._writes, strict=True):
-                    self._start(sink, frame, queries)
-                _wait(queries, watch)
+                try:
+                    for sink, frame in zip(self.pipeline.sink, self._writes, strict=True):
+                        self._start(sink, frame, works)
+                    wait(works, watch)
+                except BaseException:
+                    stop_all(works)
+                    raise
 
-        def cancel() -> None:
-            for query in queries:
-                query.stop()
-
-        run_interruptibly(work, cancel)
+        run_interruptibly(work, lambda: stop_all(works))
 
     def _register(self, name: str, frame: DataFrame, watermark: str | None) -> None:
         if watermark is not None:
@@ -126,8 +119,12 @@ class Job:
                     f"{sink.table} reads no stream, so it ends: write trigger = {AVAILABLE_NOW!r}, or read a topic",
                 )
 
-    def _start(self, sink: Sink, frame: DataFrame, queries: list[StreamingQuery]) -> None:
+    def _start(self, sink: Sink, frame: DataFrame, works: list[Work]) -> None:
         pipeline = self.pipeline
+        if sink.is_archive:
+            source = next(source for source in pipeline.source if source.name == sink.table)
+            works.append(Archive(sink.label, export_options(pipeline, source, sink), self._spark))
+            return
         kind, options = _target(sink, pipeline)
         if not frame.isStreaming:
             frame.write.format(kind).options(**options).partitionBy(*sink.partition_by).mode("append").save()
@@ -140,7 +137,7 @@ class Job:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=pipeline.trigger)
-        queries.append(writer.start())
+        works.append(QueryWork(writer.start()))
 
     @contextmanager
     def _refusals_at(self, path: KeyPath) -> Iterator[None]:
@@ -230,53 +227,3 @@ def _target(sink: Sink, pipeline: Pipeline) -> tuple[str, dict[str, str]]:
 def _place(path: str) -> str:
     """Returns a path as Spark's JVM, which has another working directory, finds it."""
     return path if "://" in path else str(Path(path).absolute())
-
-
-def _wait(queries: Sequence[StreamingQuery], watch: Watcher) -> None:
-    """Returns when all queries have ended. Raises the error of one that failed, after stopping the others."""
-    seen: dict[str, int] = {}
-    while any(query.isActive for query in queries):
-        failed = next((error for query in queries if (error := query.exception()) is not None), None)
-        if failed is not None:
-            for query in queries:
-                query.stop()
-            raise failed
-        _tell(queries, seen, watch)
-        time.sleep(POLL_S)
-    _tell(queries, seen, watch)
-    for query in queries:
-        query.awaitTermination()  # raises the error of one that failed last
-
-
-def _tell(queries: Sequence[StreamingQuery], seen: dict[str, int], watch: Watcher) -> None:
-    for query in queries:
-        name = query.name or ""
-        for report in query.recentProgress:
-            batch = batch_of(name, report)
-            if batch.batch_id > seen.get(name, -1):
-                seen[name] = batch.batch_id
-                watch(batch)
-
-
-def batch_of(sink: str, report: Any) -> Batch:
-    """Reads Spark's report of a batch."""
-    behind = [_behind(source) for source in report["sources"]]
-    known = [rows for rows in behind if rows is not None]
-    return Batch(
-        sink=sink,
-        batch_id=int(report["batchId"]),
-        timestamp=str(report["timestamp"]),
-        input_rows=int(report["numInputRows"]),
-        rows_per_s=float(report["processedRowsPerSecond"] or 0.0),
-        batch_ms=int(report["batchDuration"]),
-        behind_rows=sum(known) if known else None,
-    )
-
-
-def _behind(source: Any) -> int | None:
-    """Returns the rows of a topic after the batch; None for a source that isn't one."""
-    try:
-        end, latest = (from_json(json.loads(source[name]))[0] for name in ("endOffset", "latestOffset"))
-    except (UsageError, ValueError, TypeError):
-        return None
-    return row_count(end, latest)

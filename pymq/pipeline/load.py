@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from pymq.errors import NotFoundError, UsageError
-from pymq.pipeline.model import AVAILABLE_NOW, Pipeline, Sink, Source, Step
+from pymq.pipeline.model import ARCHIVE_OPTIONS, AVAILABLE_NOW, Pipeline, Sink, Source, Step
 from pymq.pipeline.sql_names import tables_of
 from pymq.pipeline.toml_lines import KeyPath, line_of, lines_of
+from pymq.spark.options import PARTITION_LEVELS
 
 FILE_BYTES_MAX = 1 << 20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -208,3 +209,25 @@ def _wrong_sink(sink: Sink, pipeline: Pipeline) -> Iterator[tuple[str, str]]:
             yield key, f"sink {sink.label} writes files, which have no {key}"
     if sink.topic is not None and sink.partition_by:
         yield "partition_by", f"sink {sink.label} writes to a topic: partition_by is for files"
+    if sink.is_archive:
+        yield from _wrong_archive(sink, pipeline)
+
+
+def _wrong_archive(sink: Sink, pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    label = sink.label
+    source = next((source for source in pipeline.source if source.name == sink.table), None)
+    if source is None or source.path is not None:
+        yield "from", f"sink {label} archives topics whole: write the name of a source with topics in from"
+    elif source.body != "binary" or source.watermark is not None or source.options:
+        yield (
+            "from",
+            f"sink {label} archives topics whole: give it a source that has only name, topic and start",
+        )
+    if "://" in (sink.path or ""):
+        yield "path", f"sink {label} is an archive, and path is a URL: name a directory, as renames commit it"
+    if sink.partition_by and (wrong := sorted({*sink.partition_by} - {*PARTITION_LEVELS})):
+        yield "partition_by", f"an archive has no level {wrong[0]}: the levels are {', '.join(PARTITION_LEVELS)}"
+    if sink.partition_by and "topic" not in sink.partition_by:
+        yield "partition_by", "an archive is read by topic: add topic to partition_by"
+    if unknown := sorted({*sink.options} - {*ARCHIVE_OPTIONS}):
+        yield "options", f"an archive has no option {unknown[0]}: the options are {', '.join(ARCHIVE_OPTIONS)}"

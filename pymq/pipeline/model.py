@@ -10,6 +10,9 @@ NAMESRV = "127.0.0.1:9876"
 DEFAULT_TRIGGER = "10 seconds"
 AVAILABLE_NOW = "available-now"
 DEFAULT_MASTER = "local[2]"
+# A sink of this format is what spark-export writes.
+ARCHIVE = "archive"
+ARCHIVE_OPTIONS = ("compact", "compression")
 BODY_FORMS = ("binary", "text", "json")
 
 OutputMode: TypeAlias = Literal["append", "update", "complete"]
@@ -60,6 +63,10 @@ class Sink(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def label(self) -> str:
         """Its name; without one that of its table. Checkpoint, metrics and messages carry it."""
         return self.name or self.table
+
+    @property
+    def is_archive(self) -> bool:
+        return self.path is not None and self.format == ARCHIVE
 
 
 class Pipeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import html
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 BATCHES_KEPT = 2_000
+QUEUES_SHOWN = 32
 _WIDTH, _HEIGHT = 720, 160
 _LEFT, _BOTTOM = 80, 20
+_BAR_LEFT, _BAR_RIGHT, _BAR_HEIGHT = 260, 90, 16
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 820px; color: #222; }
 table { border-collapse: collapse; } td, th { padding: .2em 1em .2em 0; text-align: left; }
 td.number, th.number { text-align: right; } svg { width: 100%; height: auto; background: #f7f7f7; }
 svg text { font: 11px system-ui, sans-serif; fill: #555; } polyline { fill: none; stroke: #1f6feb; stroke-width: 1.5; }
+rect { fill: #1f6feb; }
 """
+_NO_QUEUES: Mapping[str, int] = {}
 
 
 class Batch(NamedTuple):
@@ -30,6 +34,8 @@ class Batch(NamedTuple):
     batch_ms: int
     behind_rows: int | None
     """Rows of topics that are stored and not yet read; None when no source says so."""
+    queue_rows: Mapping[str, int] = _NO_QUEUES
+    """Rows of each queue, by topic, broker and number; empty when no source says so."""
 
 
 class History:
@@ -39,11 +45,13 @@ class History:
         self._kept: dict[str, deque[Batch]] = {}
         self._rows: dict[str, int] = {}
         self._counts: dict[str, int] = {}
+        self._queues: dict[str, Counter[str]] = {}
 
     def add(self, batch: Batch) -> None:
         self._kept.setdefault(batch.sink, deque(maxlen=BATCHES_KEPT)).append(batch)
         self._rows[batch.sink] = self.rows(batch.sink) + batch.input_rows
         self._counts[batch.sink] = self.batches(batch.sink) + 1
+        self._queues.setdefault(batch.sink, Counter()).update(batch.queue_rows)
 
     def sinks(self) -> list[str]:
         """Returns the sinks that finished a batch."""
@@ -62,6 +70,10 @@ class History:
     def batches(self, sink: str) -> int:
         return self._counts.get(sink, 0)
 
+    def queue_rows(self, sink: str) -> Mapping[str, int]:
+        """Returns how many rows its query has read of each queue."""
+        return self._queues.get(sink, _NO_QUEUES)
+
     def behind(self, sink: str) -> int | None:
         """Returns what was stored and not read after the last batch; None when that is not known."""
         return self._kept[sink][-1].behind_rows if sink in self._kept else None
@@ -77,7 +89,7 @@ def page(name: str, history: History) -> str:
     """Returns the page's HTML: a table of all sinks, and charts for each."""
     title = f"Pipeline {html.escape(name)}"
     rows = "".join(_row(sink, history) for sink in history.sinks())
-    charts = "".join(_charts(sink, history.kept(sink)) for sink in history.sinks())
+    charts = "".join(_charts(sink, history) for sink in history.sinks())
     if not rows:
         charts = "<p>No batch was finished.</p>"
     return (
@@ -99,7 +111,8 @@ def _row(sink: str, history: History) -> str:
     return f"<tr><td>{html.escape(sink)}</td>{cells}</tr>"
 
 
-def _charts(sink: str, batches: Sequence[Batch]) -> str:
+def _charts(sink: str, history: History) -> str:
+    batches = history.kept(sink)
     times = (batches[0].timestamp, batches[-1].timestamp)
     charts = [
         _chart("Rows a second", [batch.rows_per_s for batch in batches], times),
@@ -108,6 +121,8 @@ def _charts(sink: str, batches: Sequence[Batch]) -> str:
     behind = [float(batch.behind_rows) for batch in batches if batch.behind_rows is not None]
     if behind:
         charts.append(_chart("Rows behind", behind, times))
+    if queues := history.queue_rows(sink):
+        charts.append(_bars(queues))
     return f"<h2>{html.escape(sink)}</h2>{''.join(charts)}"
 
 
@@ -126,4 +141,24 @@ def _chart(title: str, values: Sequence[float], times: tuple[str, str]) -> str:
         f'<text x="{_LEFT}" y="{_HEIGHT - 3}">{begin}</text>'
         f'<text x="{_WIDTH - 4}" y="{_HEIGHT - 3}" text-anchor="end">{end}</text>'
         f'<polyline points="{points}"/></svg>'
+    )
+
+
+def _bars(queues: Mapping[str, int]) -> str:
+    """Returns a bar for each of the queues with the most rows, so that a skew shows."""
+    shown = sorted(queues.items(), key=lambda item: (-item[1], item[0]))[:QUEUES_SHOWN]
+    top = shown[0][1] or 1
+    bars = "".join(
+        f'<text x="{_BAR_LEFT - 6}" y="{at + 11}" text-anchor="end">{html.escape(name[-40:])}</text>'
+        f'<rect x="{_BAR_LEFT}" y="{at + 2}" width="{length:.1f}" height="{_BAR_HEIGHT - 5}"/>'
+        f'<text x="{_BAR_LEFT + length + 6:.1f}" y="{at + 11}">{rows:,}</text>'
+        for at, length, name, rows in (
+            (number * _BAR_HEIGHT, (_WIDTH - _BAR_LEFT - _BAR_RIGHT) * rows / top, name, rows)
+            for number, (name, rows) in enumerate(shown)
+        )
+    )
+    more = f"<p>Queues with fewer rows: {len(queues) - QUEUES_SHOWN:,}</p>" if len(queues) > QUEUES_SHOWN else ""
+    return (
+        f'<h3>Rows by queue</h3><svg viewBox="0 0 {_WIDTH} {len(shown) * _BAR_HEIGHT + 4}" role="img" '
+        f'aria-label="Rows by queue">{bars}</svg>{more}'
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -46,14 +47,22 @@ INFERRED_QUEUES = 8
 __all__ = ["ExportOptions", "ExportProgress", "ExportSummary", "NoProgress", "QueueSummary", "run"]
 
 
-def run(options: ExportOptions, progress: ExportProgress | None = None, *, clock: Clock | None = None) -> ExportSummary:
+def run(
+    options: ExportOptions,
+    progress: ExportProgress | None = None,
+    *,
+    clock: Clock | None = None,
+    stop: threading.Event | None = None,
+) -> ExportSummary:
     """Runs an export. Blocks; starts and ends Spark unless the program has a session already.
+
+    One that follows ends between two batches when ``stop`` is set, and on an interrupt.
 
     Raises UsageError, NotFoundError, UnreachableError, RefusedError, DataLossError, JavaNotFoundError,
     SparkStartError, OutputBusyError or ResumeError, each with a text for the operator.
     """
     options.check()
-    export = _Export(options, progress or NoProgress(), clock or SystemClock())
+    export = _Export(options, progress or NoProgress(), clock or SystemClock(), stop or threading.Event())
     if options.dry_run:
         return export.dry_run()
     if options.chosen_writer == "arrow":
@@ -75,8 +84,9 @@ class _Written:
 class _Export:
     """One run, with all writers."""
 
-    def __init__(self, options: ExportOptions, progress: ExportProgress, clock: Clock) -> None:
+    def __init__(self, options: ExportOptions, progress: ExportProgress, clock: Clock, stop: threading.Event) -> None:
         self.options = options
+        self.stop = stop
         self.progress = progress
         self.begun_s = time.monotonic()
         self.ready_s = self.begun_s
@@ -176,7 +186,8 @@ class _Export:
             while True:
                 self._write_batch(spark, log, plan)
                 self.progress.phase("waiting for messages")
-                time.sleep(self.options.follow_every_s)
+                if self.stop.wait(self.options.follow_every_s):
+                    return
                 try:
                     plan = self.plan(log)
                     asked_s = time.monotonic()

@@ -39,4 +39,4 @@ def test_the_view_has_a_line_for_each_sink_in_80_columns() -> None:
     assert shown[0] == "pipeline p | 1:05" and len(shown) == 4
     assert shown[2].split() == ["short", "1", "1,234,567", "98,765", "-"]
     assert shown[3].split()[-1] == "7"
-    assert max(map(len, shown)) <= 90
+    assert max(map(len, shown)) == 80

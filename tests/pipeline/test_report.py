@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
-from pymq.pipeline.report import BATCHES_KEPT, Batch, History, page, write_report
+from pymq.pipeline.report import BATCHES_KEPT, QUEUES_SHOWN, Batch, History, page, write_report
+from pymq.pipeline.works import batch_of
 
 
 def batch(number: int, sink: str = "s", behind: int | None = 5) -> Batch:
@@ -39,3 +41,31 @@ def test_a_page_has_a_chart_of_each_figure_that_is_known(tmp_path: Path) -> None
     write_report(tmp_path / "new" / "r.html", "a<b", history)
     assert (tmp_path / "new" / "r.html").read_text(encoding="utf-8") == text
     assert "No batch was finished." in page("a", History())
+
+
+def test_a_page_shows_the_queues_with_the_most_rows() -> None:
+    history = History()
+    counts = {f"t<1> b/{number}": 100 * number for number in range(QUEUES_SHOWN)}
+    for _ in range(2):
+        history.add(batch(0)._replace(queue_rows=counts))
+    text = page("a", history)
+    assert text.count("<rect ") == QUEUES_SHOWN and "fewer rows" not in text
+    assert ">t&lt;1&gt; b/31</text>" in text and ">6,200</text>" in text
+    widths = [float(bar.split('width="')[1].split('"')[0]) for bar in text.split("<rect ")[1:]]
+    assert widths[0] == 370.0 and widths == sorted(widths, reverse=True)
+    history.add(batch(1)._replace(queue_rows={"t b/32": 1}))
+    assert page("a", history).count("<rect ") == QUEUES_SHOWN
+    assert "Queues with fewer rows: 1<" in page("a", history)
+
+
+def test_a_report_of_spark_says_each_queues_rows() -> None:
+    def report(**source: str | None) -> dict[str, Any]:
+        offsets = {"startOffset": None, "endOffset": None, "latestOffset": None, **source}
+        figures = {"numInputRows": 5, "processedRowsPerSecond": None, "batchDuration": 7}
+        return {"batchId": 1, "timestamp": "t", "sources": [offsets], **figures}
+
+    read = batch_of("s", report(startOffset='{"t": {"b": {"0": 2}}}', endOffset='{"t": {"b": {"0": 5, "1": 2}}}'))
+    assert (read.queue_rows, read.behind_rows) == ({"t b/0": 3, "t b/1": 2}, None)
+    known = batch_of("s", report(endOffset='{"t": {"b": {"0": 5}}}', latestOffset='{"t": {"b": {"0": 9}}}'))
+    assert (known.queue_rows, known.behind_rows) == ({"t b/0": 5}, 4)
+    assert batch_of("s", report(endOffset="[3]")).queue_rows == {}

@@ -153,6 +153,15 @@ def send(remote: Remote, first: int, last: int) -> None:
         remote.ask_ok(request(310, header | {"i": f"KEYS\x01k{number}\x02", "j": "0"}, b"%04d" % number * 512))
 
 
+def delete_first_segments(remote: Remote, data: Path) -> None:
+    """Have the broker delete the two oldest segments of its log."""
+    segments = sorted(data.rglob("commitlog/0*"))[:2]
+    for segment in segments:
+        os.utime(segment, (0, 0))
+    remote.ask_ok(request(RequestCode.DELETE_EXPIRED_COMMITLOG, {}))
+    wait_until(lambda: not any(segment.exists() for segment in segments), "both segments are deleted")
+
+
 @pytest.mark.spark
 def test_a_history_survives_the_retention_of_a_broker(spark: Any, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
@@ -161,12 +170,7 @@ def test_a_history_survives_the_retention_of_a_broker(spark: Any, tmp_path: Path
             send(remote, 0, 100)
             run(ExportOptions(namesrv=server.namesrv, output=lake, topics=(TOPIC,)))
             send(remote, 100, 130)
-            segments = sorted((tmp_path / "data").rglob("commitlog/0*"))
-            for segment in segments[:2]:
-                os.utime(segment, (0, 0))
-            remote.ask_ok(request(RequestCode.DELETE_EXPIRED_COMMITLOG, {}))
-        deleted = segments[:2]
-        wait_until(lambda: not any(segment.exists() for segment in deleted), "both segments are deleted")
+            delete_first_segments(remote, tmp_path / "data")
         reader = spark.read.format("pymq").option("namesrv", server.namesrv).option("columns", "queueOffset,bodyText")
         assert reader.load(TOPIC).count() < 130
         rows = reader.option("archive", str(lake)).load(TOPIC).collect()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pymq.pipeline.report import History
 
 METRICS_HOST = "127.0.0.1"
+REPORT = "report.html"
 app = new_app("Check, show and run pipelines: a TOML file says what to read, compute and write.")
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline's TOML file.")]
 NamesrvOverride = Annotated[
@@ -93,13 +94,19 @@ def run(
     namesrv: NamesrvOverride = None,
     master: MasterOverride = None,
     report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="Write an HTML page with charts at the end.")
+        Path | None,
+        typer.Option(
+            "--report",
+            metavar="FILE",
+            help="Where to write the HTML page with charts at the end (report.html in the checkpoint).",
+        ),
     ] = None,
     metrics_port: MetricsPortOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a pipeline. Ctrl-C ends it; the next run continues at its checkpoints."""
     from pymq.cli.pipeline.view import watching
+    from pymq.pipeline.checkpoints import directory_of
     from pymq.pipeline.report import History, write_report
 
     file = _read(path, namesrv, master, once=once)
@@ -110,8 +117,10 @@ def run(
     except KeyboardInterrupt:
         print_note("pymq: stopped: the same command continues at the checkpoints")
     finally:
-        if report is not None:
-            write_report(report, name, history)
+        place = report or directory_of(file.pipeline) / REPORT
+        if report is not None or history.sinks():
+            write_report(place, name, history)
+            print_note(f"pymq: report in {place}")
     _print_summary(file, history, as_json)
 
 

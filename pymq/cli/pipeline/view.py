@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pymq.cli.output import printable
-from pymq.cli.spark_view import NAME_WIDTH_MAX, clock_text
+from pymq.cli.spark_view import clock_text
 from pymq.pipeline.report import Batch, History
+
+SINK_WIDTH_MAX = 31
 
 
 def lines(name: str, history: History, elapsed_s: float) -> list[str]:
@@ -19,7 +21,7 @@ def lines(name: str, history: History, elapsed_s: float) -> list[str]:
     sinks = history.sinks()
     if not sinks:
         return [*shown, "waiting for the first batch"]
-    width = max(4, *(min(len(printable(sink)), NAME_WIDTH_MAX) for sink in sinks))
+    width = max(4, *(min(len(printable(sink)), SINK_WIDTH_MAX) for sink in sinks))
     shown.append(f"{'sink':<{width}}  {'batches':>8}  {'rows read':>12}  {'rows/s':>9}  {'behind':>12}")
     for sink in sinks:
         last = history.last(sink)

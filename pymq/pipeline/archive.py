@@ -1,0 +1,125 @@
+"""A sink that archives topics: the export of :mod:`pymq.spark.export`, in the pipeline's Spark session.
+
+Its directory is what ``pymq spark-export`` writes, so ``--archive`` of other commands joins it with the broker. Its
+place is in its own log, not in the pipeline's checkpoint.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import deque
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pymq.clock import Clock, SystemClock
+from pymq.errors import PymqError
+from pymq.pipeline.model import AVAILABLE_NOW, Pipeline, Sink, Source
+from pymq.pipeline.report import BATCHES_KEPT, Batch
+from pymq.spark import export
+from pymq.spark.options import ExportOptions, ExportSummary, NoProgress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STOP_TIMEOUT_S = 10.0
+_UNITS_S = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
+_INTERVAL = re.compile(r"(?P<count>\d+) (?P<part>milli|micro)?(?P<unit>second|minute|hour|day|week)s?")
+_PARTS = {None: 1.0, "milli": 1e-3, "micro": 1e-6}
+INTERVAL_MIN_S = 0.1
+
+
+def export_options(pipeline: Pipeline, source: Source, sink: Sink) -> ExportOptions:
+    """Returns the export that a sink of the format ``archive`` is."""
+    follow = pipeline.trigger != AVAILABLE_NOW
+    options = ExportOptions(
+        namesrv=pipeline.namesrv,
+        credentials=pipeline.credentials,
+        topics=tuple(source.topics),
+        start=source.start,
+        output=Path(sink.path or "").absolute(),
+        master=pipeline.master,
+        follow=follow,
+        follow_every_s=interval_s(pipeline.trigger) if follow else INTERVAL_MIN_S,
+        compact=bool(sink.options.get("compact", False)),
+    )
+    if sink.partition_by:
+        options.partition_by = tuple(sink.partition_by)
+    if "compression" in sink.options:
+        options.compression = str(sink.options["compression"])
+    return options
+
+
+def interval_s(trigger: str) -> float:
+    """Returns the seconds of a trigger such as ``10 seconds``, at least :data:`INTERVAL_MIN_S`."""
+    found = _INTERVAL.fullmatch(trigger)
+    assert found is not None  # load.py
+    return max(INTERVAL_MIN_S, int(found["count"]) * _PARTS[found["part"]] * _UNITS_S[found["unit"]])
+
+
+class Archive(NoProgress):
+    """The running archive of a sink: an export in a thread of its own."""
+
+    def __init__(self, label: str, options: ExportOptions, spark: SparkSession, clock: Clock | None = None) -> None:
+        """Starts it."""
+        self._label = label
+        self._options = options
+        self._spark = spark
+        self._clock = clock or SystemClock()
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._batches: deque[Batch] = deque(maxlen=BATCHES_KEPT)
+        self._count = 0
+        self._behind = 0
+        self._thread = threading.Thread(target=self._run, name=f"pymq-archive-{label}", daemon=True)
+        self._thread.start()
+
+    def is_active(self) -> bool:
+        return self._thread.is_alive()
+
+    def check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """Ends it at once. Tasks that have finished are committed."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._spark.sparkContext.cancelAllJobs()
+            self._thread.join(STOP_TIMEOUT_S)
+
+    def batches(self) -> list[Batch]:
+        return list(self._batches)
+
+    def topics(self, behind: Mapping[str, int], rows: Mapping[str, int]) -> None:
+        """Takes what the topics are behind, after a look and after a commit."""
+        self._behind = sum(behind.values())
+
+    def batch(self, rows: int, seconds: float) -> None:
+        """Takes a batch that is committed."""
+        now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
+        self._batches.append(
+            Batch(
+                sink=self._label,
+                batch_id=self._count,
+                timestamp=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+                input_rows=rows,
+                rows_per_s=rows / seconds if seconds > 0 else 0.0,
+                batch_ms=round(seconds * 1000),
+                behind_rows=self._behind,
+            )
+        )
+        self._count += 1
+
+    def _run(self) -> None:
+        try:
+            summary: ExportSummary = export.run(self._options, self, clock=self._clock, stop=self._stop)
+            if not self._options.follow:
+                self.batch(summary.rows, summary.elapsed_s)
+        except PymqError as error:
+            if not self._stop.is_set():  # else the tasks were cancelled
+                self._error = error
+        except BaseException as error:
+            self._error = error
