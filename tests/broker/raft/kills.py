@@ -2,7 +2,9 @@
 
 ``python -m tests.broker.raft.kills --kills 20 --fault kill``; the suite has a small slice. The other faults: ``pause``
 stops the leader's process and lets it go on once another one leads; ``cut-off`` pauses the followers first, so that the
-leader writes what nobody else has, then the leader, and lets the followers go on: a divergent tail.
+leader writes what nobody else has, then the leader, and lets the followers go on: a divergent tail. ``partition`` keeps
+the leader's packets from the other nodes, and theirs from it, while clients reach them all; ``cable`` keeps it from
+everybody. These two give each node a host of its own (:mod:`tests.broker.raft.hosts`).
 """
 
 from __future__ import annotations
@@ -16,13 +18,15 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from pymq.client import Admin, Message, MessageQueue, Producer, PullConsumer, SendStatus
 from pymq.errors import PymqError
 from pymq.model.tables import TopicConfig
-from tests.broker.raft.processes import RaftProcesses
+from tests.broker.raft.hosts import Hosts, NoHostsError
+from tests.broker.raft.processes import RaftProcesses, node_ids
 
 TOPIC = "RaftKills"
 QUEUE_COUNT = 4
@@ -32,7 +36,8 @@ RETRY_S = 0.02
 LOAD_S = (0.5, 1.5)  # between kills
 CAUGHT_UP_S = 60.0
 CUT_OFF_S = 0.3  # the leader writes alone; it stops that by itself after an election time-out
-KILL, PAUSE, CUT_OFF = FAULTS = ("kill", "pause", "cut-off")
+KILL, PAUSE, CUT_OFF, PARTITION, CABLE = FAULTS = ("kill", "pause", "cut-off", "partition", "cable")
+ON_HOSTS = (PARTITION, CABLE)  # they need a host for each node
 
 
 class Place(NamedTuple):
@@ -78,7 +83,7 @@ class Load:
 
 
 class Outcome(NamedTuple):
-    """``gaps_s``: for each kill the time without an acknowledged send. ``lost`` and ``doubled`` should be empty."""
+    """``gaps_s``: for each fault, the longest pause of sends. ``lost`` and ``doubled`` should be empty."""
 
     acknowledged_count: int
     stored_count: int
@@ -94,6 +99,10 @@ async def _break(group: RaftProcesses, leader: str, fault: str) -> None:
     if fault == KILL:
         await asyncio.to_thread(group.kill, leader)
         return
+    if fault in ON_HOSTS:
+        assert group.hosts is not None
+        (group.hosts.separate if fault == PARTITION else group.hosts.unplug)(leader)
+        return
     others = [node for node in group.ports if node != leader] if fault == CUT_OFF else []
     for node in others:
         group.send_signal(node, signal.SIGSTOP)
@@ -107,6 +116,9 @@ async def _break(group: RaftProcesses, leader: str, fault: str) -> None:
 def _mend(group: RaftProcesses, leader: str, fault: str) -> None:
     if fault == KILL:
         group.start(leader)
+    elif fault in ON_HOSTS:
+        assert group.hosts is not None
+        (group.hosts.join if fault == PARTITION else group.hosts.plug)(leader)
     else:
         group.send_signal(leader, signal.SIGCONT)
 
@@ -117,7 +129,7 @@ async def run(group: RaftProcesses, kill_count: int, rng: random.Random, fault: 
     async with Admin(group.namesrv) as admin:
         leader = await group.until_registered(admin)
         config = TopicConfig(topic_name=TOPIC, read_queue_nums=QUEUE_COUNT, write_queue_nums=QUEUE_COUNT)
-        await admin.topics.put(f"127.0.0.1:{group.ports[leader]}", config)
+        await admin.topics.put(group.address(leader), config)
         load = Load(group.namesrv)
         sending = asyncio.create_task(load.run())
         try:
@@ -128,8 +140,9 @@ async def run(group: RaftProcesses, kill_count: int, rng: random.Random, fault: 
                 await _break(group, leader, fault)
                 killed_s = time.monotonic()
                 count = sum(at_s <= killed_s for at_s in load.times_s)
-                await load.until_acknowledged(count + 2 * SENDERS)
-                gaps_s.append(load.times_s[count] - killed_s)
+                await group.leader(admin, besides=leader)
+                await load.until_acknowledged(len(load.acknowledged) + SENDERS)
+                gaps_s.append(max(late - early for early, late in pairwise([killed_s, *load.times_s[count:]])))
                 _mend(group, leader, fault)
                 await group.until_registered(admin)
         finally:
@@ -199,7 +212,13 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         root = arguments.dir or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         settings = {"flushDiskType": arguments.flush}
-        group = stack.enter_context(RaftProcesses(root, count=arguments.nodes, settings=settings))
+        hosts = None
+        if arguments.fault in ON_HOSTS:
+            try:
+                hosts = stack.enter_context(Hosts(node_ids(arguments.nodes)))
+            except NoHostsError as error:
+                raise SystemExit(f"raft-kills --fault {arguments.fault}: {error}") from None
+        group = stack.enter_context(RaftProcesses(root, count=arguments.nodes, settings=settings, hosts=hosts))
         outcome = asyncio.run(run(group, arguments.kills, random.Random(arguments.seed), arguments.fault))
     print(report(outcome))
     if outcome.lost or outcome.doubled or not outcome.are_logs_equal:

@@ -15,10 +15,12 @@ from pymq.client import Admin
 from pymq.errors import PymqError
 from pymq.store.disk.fs import RealFiles
 from pymq.store.replica.closed_log import ClosedLog
+from tests.broker.raft.hosts import Hosts
 from tests.ports import free_port_block
 
 NAME = "shard-a"
 SEGMENT_BYTES = 1 << 20
+LOOPBACK = "127.0.0.1"
 STOP_TIMEOUT_S = 30
 WAIT_S = 60.0
 _STEP_S = 0.02
@@ -32,6 +34,11 @@ SETTINGS = {
 }
 
 
+def node_ids(count: int) -> list[str]:
+    """Return the ids of the nodes of a group of this size."""
+    return [f"n{number}" for number in range(count)]
+
+
 class RaftProcesses:
     """A group below ``directory``. As a context manager it ends every process that it began."""
 
@@ -42,19 +49,23 @@ class RaftProcesses:
         count: int = 3,
         settings: Mapping[str, str] = MappingProxyType({}),
         command: Sequence[str] = (sys.executable, "-m", "pymq"),
+        hosts: Hosts | None = None,
     ) -> None:
-        """``settings``: keys of broker.conf, for all brokers. ``command``: the pymq command."""
+        """``settings``: keys of broker.conf, for all brokers. ``command``: the pymq command. ``hosts``: those of
+        the nodes n0, n1 and so on, if each is to have one; else all listen on loopback.
+        """
         self.directory = directory
+        self.hosts = hosts
         self._command = command
         self._settings = {**SETTINGS, **settings}
         self._namesrv_port = free_port_block(0, 0)
-        self.namesrv = f"127.0.0.1:{self._namesrv_port}"
-        self.ports = {f"n{number}": free_port_block(0, 0) for number in range(count)}
-        self.peers = ";".join(f"{node}-127.0.0.1:{port}" for node, port in self.ports.items())
+        self.namesrv = f"{hosts.outside if hosts else LOOPBACK}:{self._namesrv_port}"
+        self.ports = {node: free_port_block(0, 0) for node in node_ids(count)}
+        self.peers = ";".join(f"{node}-{self.address(node)}" for node in self.ports)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> RaftProcesses:
-        self._begin("namesrv", "namesrv", "--port", str(self._namesrv_port))
+        self._begin("namesrv", "namesrv", "--port", str(self._namesrv_port), *self._listening(self.namesrv))
         for node in self.ports:
             self.start(node)
         return self
@@ -72,13 +83,21 @@ class RaftProcesses:
         settings = {**self._settings, "dLegerGroup": NAME, "dLegerPeers": self.peers, "dLegerSelfId": node}
         flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         where = ["--name", NAME, "--namesrv", self.namesrv, "--port", str(self.ports[node])]
+        where += self._listening(self.address(node))
         self._begin(node, "broker", *where, "--store", str(self.root(node)), *flags)
 
+    def _listening(self, address: str) -> list[str]:
+        return ["--host", address.partition(":")[0], "--insecure"] if self.hosts else []
+
     def _begin(self, name: str, *arguments: str) -> None:
+        inside = self.hosts.inside(name) if self.hosts and name in self.ports else []
         with (self.directory / f"{name}.log").open("ab") as output:
             self._processes[name] = subprocess.Popen(
-                [*self._command, *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                [*inside, *self._command, *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
+
+    def address(self, node: str) -> str:
+        return f"{self.hosts.addresses[node] if self.hosts else LOOPBACK}:{self.ports[node]}"
 
     def pid(self, node: str) -> int:
         return self._processes[node].pid
@@ -106,7 +125,7 @@ class RaftProcesses:
     # -- the group -----------------------------------------------------------------------------------------------
 
     def node_at(self, address: str) -> str:
-        return next(node for node, port in self.ports.items() if address.endswith(f":{port}"))
+        return next(node for node in self.ports if address == self.address(node))
 
     async def ids(self, admin: Admin) -> dict[str, int]:
         """Return node -> the brokerId that it is registered with."""
