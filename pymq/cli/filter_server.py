@@ -10,7 +10,14 @@ import typer
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.output import print_json_line
 from pymq.cli.servers import HostOption, InsecureOption, JsonOption, LogLevelOption
-from pymq.cli.serving_metrics import MetricsPlace, MetricsPortOption, metrics_member, metrics_text, serving_metrics
+from pymq.cli.serving_metrics import (
+    MetricsPlace,
+    MetricsPortOption,
+    metrics_member,
+    metrics_place_of_command,
+    metrics_text,
+    serving_metrics,
+)
 
 if TYPE_CHECKING:
     from pymq.filterserver.server import FilterServerSettings
@@ -101,7 +108,7 @@ def filter_server(
     )
     check_security(settings)
     print_warnings(check_exposure("--host", host, is_secured=is_secured(settings), is_insecure=insecure))
-    metrics = None if metrics_port is None else MetricsPlace(host, metrics_port)
+    metrics = metrics_place_of_command(host, metrics_port)
     run(_serve(settings, metrics, as_json))
 
 

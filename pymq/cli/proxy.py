@@ -13,10 +13,19 @@ from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, request_credentials, split_addresses
 from pymq.cli.output import print_json_line
 from pymq.cli.servers import HostOption, InsecureOption, JsonOption, LogLevelOption
-from pymq.cli.serving_metrics import MetricsPlace, MetricsPortOption, metrics_member, metrics_text, serving_metrics
+from pymq.cli.serving_metrics import (
+    MetricsPlace,
+    MetricsPortOption,
+    metrics_member,
+    metrics_place_of_command,
+    metrics_text,
+    serving_metrics,
+)
 
 if TYPE_CHECKING:
     from pymq.broker.broker import Broker
+    from pymq.client.tls import Tls
+    from pymq.config.tls import TlsConfig
     from pymq.net.client import Sign
     from pymq.net.in_process import Accept
     from pymq.net.tls import ServerTls
@@ -76,16 +85,28 @@ def proxy(
     """
     from pymq.cli.servers import print_warnings, set_up_logging
     from pymq.config import check_exposure
+    from pymq.config.load import load_tls_config
+    from pymq.config.tls import ENFORCING, REQUIRE
     from pymq.net.runtime import run
 
     set_up_logging(log_level)
     host = host or "127.0.0.1"
     check_library()
     security = _open_security(acl, auth_file)
-    print_warnings(check_exposure("--host", host, is_secured=security is not None, is_insecure=insecure))
+    config = load_tls_config(os.environ)
+    print_warnings(
+        check_exposure(
+            "--host",
+            host,
+            is_secured=security is not None,
+            is_encrypted=config.tls_server_mode == ENFORCING,
+            proves_clients=config.tls_server_need_client_auth == REQUIRE,
+            is_insecure=insecure,
+        )
+    )
     addresses = split_addresses(namesrv)
-    with server_tls(is_off=no_tls) as tls:
-        run(_serve(addresses, host, port, tls, security, metrics_port, as_json))
+    with server_tls(config, is_off=no_tls) as tls:
+        run(_serve(addresses, host, port, tls, security, metrics_place_of_command(host, metrics_port), as_json))
 
 
 def _open_security(acl: str | None, auth_file: str | None) -> Security | None:
@@ -119,32 +140,37 @@ def check_library() -> None:
 
 
 @contextmanager
-def server_tls(*, is_off: bool) -> Iterator[ServerTls | None]:
-    """Yields how the port takes TLS: with the certificate of the environment, else with one made now."""
+def server_tls(config: TlsConfig, *, is_off: bool = False) -> Iterator[ServerTls | None]:
+    """Yields how the port takes TLS, as the settings say; a certificate that they don't name is made now.
+
+    ``is_off``: plain connections only. Raises ConfigError, UsageError.
+    """
     import tempfile
     from datetime import UTC, datetime
     from pathlib import Path
 
     from pymq.clock import SystemClock
-    from pymq.config.load import load_tls_config
-    from pymq.net.tls import Identity, ServerTls, server_context
+    from pymq.config.tls import DISABLED, ENFORCING
+    from pymq.errors import UsageError
+    from pymq.net import tls_settings
+    from pymq.net.tls import Identity
     from pymq.proxy.front import ALPN
 
-    clock = SystemClock()
-    config = load_tls_config(os.environ)
-    if is_off:
+    if is_off and config.tls_server_mode == ENFORCING:
+        raise UsageError("--no-tls and tls.server.mode=enforcing (PYMQ_TLS_SERVER_MODE) exclude each other: keep one")
+    if is_off or config.tls_server_mode == DISABLED:
         yield None
         return
     if config.tls_server_cert_path:
-        identity = Identity(config.tls_server_cert_path, config.tls_server_key_path, config.tls_server_key_password)
-        yield ServerTls(server_context(identity, clock, protocols=ALPN))
+        yield tls_settings.server_tls(config, SystemClock(), protocols=ALPN)
         return
     from pymq.offline.certificates import Authority
 
     with tempfile.TemporaryDirectory(prefix="pymq-") as directory:
         authority = Authority(Path(directory), datetime.now(UTC))
         files = authority.issue("proxy", ["localhost", "127.0.0.1"], days=CERTIFICATE_DAYS)
-        yield ServerTls(server_context(Identity(str(files.cert_path), str(files.key_path)), clock, protocols=ALPN))
+        made = Identity(str(files.cert_path), str(files.key_path))
+        yield tls_settings.server_tls(config, SystemClock(), otherwise=made, protocols=ALPN)
 
 
 async def _serve(
@@ -153,7 +179,7 @@ async def _serve(
     port: int,
     tls: ServerTls | None,
     security: Security | None,
-    metrics_port: int | None,
+    metrics_place: MetricsPlace | None,
     as_json: bool,
 ) -> None:
     from pymq.clock import SystemClock
@@ -168,15 +194,16 @@ async def _serve(
         gatekeeper.limits = SenderLimits(SystemClock())
     looks = Ticker(lambda: LOOK_PERIOD_MS, security.look) if security is not None else None
     with StopSignals() as signals:
-        async with serving_proxy(namesrv, host, port, tls, gatekeeper) as server:
-            place = None if metrics_port is None else MetricsPlace(host, metrics_port)
-            async with serving_metrics(place, ProxyMetrics(server)) as metrics:
-                if looks is not None:
-                    looks.start()
-                _print_ready(server.address, ";".join(namesrv), metrics, as_json)
-                await signals.wait()
-                if looks is not None:
-                    looks.stop()
+        async with (
+            serving_proxy(namesrv, host, port, tls, gatekeeper) as server,
+            serving_metrics(metrics_place, ProxyMetrics(server)) as metrics,
+        ):
+            if looks is not None:
+                looks.start()
+            _print_ready(server.address, ";".join(namesrv), metrics, as_json)
+            await signals.wait()
+            if looks is not None:
+                looks.stop()
 
 
 @asynccontextmanager
@@ -189,9 +216,11 @@ async def serving_proxy(
     audit: Audit | None = None,
     sign: Sign | None = None,
     in_process: Mapping[str, Accept] | None = None,
+    outgoing: Tls | None = None,
 ) -> AsyncIterator[ProxyServer]:
     """Serves while the block runs; yields the server. ``sign``: in place of the credentials of the command's options;
-    ``in_process``: brokers of this process, by address.
+    ``in_process``: brokers of this process, by address; ``outgoing``: TLS of connections to servers, None: the
+    environment's.
 
     Raises UsageError when the port is in use.
     """
@@ -202,11 +231,11 @@ async def serving_proxy(
     from pymq.proxy.server import ProxyServer
     from pymq.proxy.service import ProxyService
 
-    instance = ClientInstance(namesrv, credentials=request_credentials.get())
+    instance = ClientInstance(namesrv, credentials=request_credentials.get(), tls=outgoing)
     if sign is not None:
         instance.remoting.sign = sign
     instance.remoting.in_process.update(in_process or {})
-    backend = ClientBackend(instance, tls_context(None, instance.clock))
+    backend = ClientBackend(instance, tls_context(outgoing, instance.clock))
     server = ProxyServer(ProxyService(backend, instance.clock), tls, gatekeeper, audit)
     instance.start()
     try:
@@ -235,7 +264,7 @@ def _print_ready(address: str, namesrv: str, metrics: str, as_json: bool) -> Non
 async def proxy_beside(port: int | None, broker: Broker) -> AsyncIterator[str]:
     """Serves gRPC clients in a broker's process while the block runs; yields the address, empty without a port.
 
-    The broker's users and rules, limits and audit log are those of the port.
+    The broker's users and rules, limits, audit log and TLS are those of the port.
     """
     import secrets
 
@@ -251,11 +280,35 @@ async def proxy_beside(port: int | None, broker: Broker) -> AsyncIterator[str]:
     sign = security.open_port(Credentials(f"pymq-grpc-port-{secrets.token_hex(8)}", secrets.token_hex(32)))
     host = broker.config.bind_address
     accepting: dict[str, Accept] = {broker.address: lambda: Connection(broker.server)}
-    with server_tls(is_off=False) as tls:
+    with server_tls(broker.config) as tls:
         async with serving_proxy(
-            addresses, host, port, tls, security.gatekeeper, security.audit, sign, accepting
+            addresses,
+            host,
+            port,
+            tls,
+            security.gatekeeper,
+            security.audit,
+            sign,
+            accepting,
+            outgoing_tls(broker.config),
         ) as server:
             yield server.address
+
+
+def outgoing_tls(config: TlsConfig) -> Tls | None:
+    """Return the TLS of connections to servers as a broker's settings say; None: they say none."""
+    from pymq.client.tls import Tls
+    from pymq.config.tls import ENFORCING
+
+    if not config.tls_enable and config.tls_server_mode != ENFORCING:
+        return None
+    return Tls(
+        trust_path=config.tls_client_trust_cert_path,
+        cert_path=config.tls_client_cert_path,
+        key_path=config.tls_client_key_path,
+        key_password=config.tls_client_key_password,
+        check_server=config.tls_client_auth_server,
+    )
 
 
 def grpc_member(address: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pymq.net.tls import ServerTls
 
 TOKEN_LENGTH_MAX = 1024
+TOKEN_FILE_VARIABLE = "PYMQ_METRICS_TOKEN_FILE"  # noqa: S105 - no token, a name
 MetricsPortOption = Annotated[
     int | None,
     typer.Option(
@@ -46,6 +47,11 @@ class MetricsPlace(NamedTuple):
     tls: ServerTls | None = None
     token: str = ""
 
+    @property
+    def scheme(self) -> str:
+        """What scrapers put before the address."""
+        return "https" if self.tls is not None and self.tls.is_required else "http"
+
 
 def metrics_flags(port: int | None) -> dict[str, Any]:
     """Returns the keys that ``--metrics-port`` sets; None means not given."""
@@ -66,6 +72,23 @@ def metrics_place(config: BrokerConfig | NamesrvConfig, default_host: str) -> Me
     return MetricsPlace(
         host, config.metrics_prom_exporter_port, server_tls(config, SystemClock()), _token_in(config.metrics_token_file)
     )
+
+
+def metrics_place_of_command(host: str, port: int | None) -> MetricsPlace | None:
+    """Return where a command without a configuration file serves metrics; None without a port.
+
+    TLS and token are as the environment says, by the variables that servers have, too. Raises ConfigError.
+    """
+    import os
+
+    from pymq.clock import SystemClock
+    from pymq.config.load import load_tls_config
+    from pymq.net.tls_settings import server_tls
+
+    if port is None:
+        return None
+    tls = server_tls(load_tls_config(os.environ), SystemClock())
+    return MetricsPlace(host, port, tls, _token_in(os.environ.get(TOKEN_FILE_VARIABLE, "")))
 
 
 def _token_in(path: str) -> str:
@@ -97,8 +120,7 @@ async def serving_metrics(place: MetricsPlace | None, view: MetricsView) -> Asyn
 
     endpoint = MetricsEndpoint(view.collectors, view.labels, budget=view.budget, tls=place.tls, token=place.token)
     try:
-        scheme = "https" if place.tls is not None and place.tls.is_required else "http"
-        yield f"{scheme}://{await endpoint.start(place.host, place.port)}"
+        yield f"{place.scheme}://{await endpoint.start(place.host, place.port)}"
     finally:
         await endpoint.stop()
 

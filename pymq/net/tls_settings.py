@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pymq.clock import Clock
@@ -21,17 +22,26 @@ class TlsContexts(NamedTuple):
         return cls(server_tls(config, clock), outgoing_tls(config, clock))
 
 
-def server_tls(config: TlsConfig, clock: Clock) -> ServerTls | None:
-    """Return how the ports of a server with this configuration take TLS; None: they don't. Raises ConfigError."""
-    if config.tls_server_mode == DISABLED or not config.tls_server_cert_path:
+def server_tls(
+    config: TlsConfig, clock: Clock, *, otherwise: Identity | None = None, protocols: Sequence[str] = ()
+) -> ServerTls | None:
+    """Return how the ports of a server with this configuration take TLS; None: they don't. Raises ConfigError.
+
+    ``otherwise``: the certificate in place of one that the configuration does not name; ``protocols``: see
+    :func:`~pymq.net.tls.server_context`.
+    """
+    identity = otherwise
+    if config.tls_server_cert_path:
+        identity = Identity(config.tls_server_cert_path, config.tls_server_key_path, config.tls_server_key_password)
+    if config.tls_server_mode == DISABLED or identity is None:
         return None
-    identity = Identity(config.tls_server_cert_path, config.tls_server_key_path, config.tls_server_key_password)
     auth = config.tls_server_need_client_auth
     context = server_context(
         identity,
         clock,
         trust_path=config.tls_server_trust_cert_path if auth != NONE else "",
         is_client_required=auth == REQUIRE,
+        protocols=protocols,
     )
     return ServerTls(
         context,

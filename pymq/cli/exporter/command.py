@@ -10,7 +10,7 @@ from pymq.cli.exporter.names import Names
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, split_addresses
 from pymq.cli.servers import HostOption, JsonOption, LogLevelOption
-from pymq.cli.serving_metrics import MetricsPlace
+from pymq.cli.serving_metrics import metrics_place_of_command
 
 app = new_app()
 PORT_DEFAULT = 5557  # of Apache's rocketmq-exporter and of brokers
@@ -50,5 +50,5 @@ def exporter(
     from pymq.net.runtime import run
 
     set_up_logging(log_level)
-    place = MetricsPlace(host or "127.0.0.1", port)
+    place = metrics_place_of_command(host or "127.0.0.1", port)
     run(serve(split_addresses(namesrv), place, names, interval, timeout, as_json))

@@ -45,7 +45,7 @@ class View:
 
 
 async def serve(
-    addresses: list[str], place: MetricsPlace, names: Names, interval_s: float, timeout_s: float, as_json: bool
+    addresses: list[str], place: MetricsPlace | None, names: Names, interval_s: float, timeout_s: float, as_json: bool
 ) -> None:
     """Collects and serves until a signal stops it. Raises UsageError when the host or port can't be used."""
     clock = SystemClock()

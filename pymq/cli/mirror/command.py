@@ -12,7 +12,7 @@ import typer
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, request_credentials
 from pymq.cli.output import OutputFormat, print_data, print_line, print_note
-from pymq.cli.serving_metrics import MetricsPlace, MetricsPortOption, serving_metrics
+from pymq.cli.serving_metrics import MetricsPortOption, metrics_place_of_command, serving_metrics
 from pymq.cli.tail_start import StartKind, parse_start
 from pymq.errors import UsageError
 
@@ -136,7 +136,7 @@ def _run(work: Mirror, metrics_port: int | None, output: OutputFormat) -> None:
     from pymq.net.runtime import run
 
     async def serve() -> None:
-        place = None if metrics_port is None else MetricsPlace("127.0.0.1", metrics_port)
+        place = metrics_place_of_command("127.0.0.1", metrics_port)
         async with serving_metrics(place, work.figures) as address:
             if address:
                 print_note(f"pymq: metrics on {address}/metrics")

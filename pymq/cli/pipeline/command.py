@@ -11,7 +11,7 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_json, print_line, print_listing, print_note
-from pymq.cli.serving_metrics import MetricsPortOption
+from pymq.cli.serving_metrics import MetricsPortOption, metrics_place_of_command
 from pymq.cli.spark_options import silence_spark
 from pymq.errors import UsageError
 
@@ -137,7 +137,8 @@ def _read(path: Path, namesrv: str | None = None, master: str | None = None, *, 
 @contextmanager
 def _measured(name: str, history: History, port: int | None) -> Iterator[None]:
     """Serves metrics while the block runs, if a port is given. Raises UsageError for one that can't be used."""
-    if port is None:
+    place = metrics_place_of_command(METRICS_HOST, port)
+    if place is None:
         yield
         return
     from pymq.client.loop_thread import shared
@@ -145,10 +146,10 @@ def _measured(name: str, history: History, port: int | None) -> Iterator[None]:
     from pymq.pipeline.metrics import PipelineMetrics
 
     figures = PipelineMetrics(name, history)
-    endpoint = MetricsEndpoint(figures.collectors, figures.labels)
-    address = shared.call(endpoint.start(METRICS_HOST, port))
+    endpoint = MetricsEndpoint(figures.collectors, figures.labels, tls=place.tls, token=place.token)
+    address = shared.call(endpoint.start(place.host, place.port))
     try:
-        print_note(f"pymq: metrics on http://{address}/metrics")
+        print_note(f"pymq: metrics on {place.scheme}://{address}/metrics")
         yield
     finally:
         shared.call(endpoint.stop())

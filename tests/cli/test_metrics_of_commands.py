@@ -1,0 +1,83 @@
+"""Metrics of commands without a configuration file: TLS and the token come from the environment, in each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from pathlib import Path
+
+import pytest
+
+from pymq.cli.exporter.names import Names
+from pymq.cli.exporter.serve import View
+from pymq.cli.serving_metrics import TOKEN_FILE_VARIABLE, metrics_place_of_command, serving_metrics
+from pymq.clock import SystemClock
+from pymq.config.environment import variable_of
+from pymq.errors import ConfigError
+from tests.certificates import certificates
+from tests.tidy.sources import ROOT
+
+DEADLINE_S = 30.0
+TOKEN = "a-token"
+
+
+async def ask(url: str, context: ssl.SSLContext | None, token: str = "") -> bytes:
+    """Return the first line of the answer; empty when the connection is closed."""
+    host, port = url.rpartition("://")[2].split(":")
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+    shown = f"Authorization: Bearer {token}\r\n" if token else ""
+    writer.write(f"GET /metrics HTTP/1.1\r\nHost: x\r\n{shown}Connection: close\r\n\r\n".encode())
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            return await reader.readline()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+def test_the_environment_gives_tls_and_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = certificates()
+    token = tmp_path / "token"
+    token.write_text(f"{TOKEN}\n")
+    token.chmod(0o600)
+    monkeypatch.setenv(TOKEN_FILE_VARIABLE, str(token))
+    monkeypatch.setenv("PYMQ_TLS_SERVER_MODE", "enforcing")
+    monkeypatch.setenv("PYMQ_TLS_SERVER_CERT_PATH", str(files.server.cert_path))
+    monkeypatch.setenv("PYMQ_TLS_SERVER_KEY_PATH", str(files.server.key_path))
+    trusting = ssl.create_default_context(cafile=files.ca_path)
+
+    async def scenario() -> None:
+        place = metrics_place_of_command("127.0.0.1", 0)
+        async with serving_metrics(place, View(Names.pymq, SystemClock())) as url:
+            assert url.startswith("https://")
+            assert b" 401 " in await ask(url, trusting)
+            assert b" 401 " in await ask(url, trusting, TOKEN[:-1])
+            assert b" 200 " in await ask(url, trusting, TOKEN)
+            assert await ask(url, None, TOKEN) == b"", "a plain connection is closed"
+
+    asyncio.run(scenario())
+
+
+def test_without_a_port_nothing_is_served_and_bad_files_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TOKEN_FILE_VARIABLE, str(tmp_path / "missing"))
+    assert metrics_place_of_command("127.0.0.1", None) is None
+    with pytest.raises(ConfigError, match=r"metricsTokenFile: .*missing can't be read"):
+        metrics_place_of_command("127.0.0.1", 0)
+
+
+def test_the_variable_is_that_of_the_servers_setting() -> None:
+    assert variable_of("metricsTokenFile") == TOKEN_FILE_VARIABLE
+
+
+def test_no_command_serves_metrics_beside_these_rules() -> None:
+    """Who makes a place of its own forgets TLS and token."""
+    made = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "pymq").rglob("*.py")
+        if re.search(r"\bMetrics(Place|Endpoint)\(\w", path.read_text(encoding="utf-8"))
+    }
+    assert made == {"pymq/cli/serving_metrics.py", "pymq/cli/pipeline/command.py"}
