@@ -183,6 +183,7 @@ def test_copied_properties_are_all_that_a_message_has() -> None:
         ("body", [b"x", None], pa.binary(), "its body is null"),
         ("body", ["x", ""], pa.string(), "its body is empty"),
         ("topic", ["T", ""], pa.string(), "the topic"),
+        ("topic", ["T", None], pa.string(), "its topic is null"),
         ("tags", ["a", "a\x01b"], pa.string(), "its TAGS has one of the separators"),
         ("keys", [["a"], ["a b"]], pa.list_(pa.string()), "'a b' is no key"),
         ("key", [b"a", b"\xff"], pa.binary(), "its key is not UTF-8"),
