@@ -107,7 +107,7 @@ def from_saved(entry: Mapping[str, Any]) -> OrderInfo:
             counts=_numbers(entry.get("oc")),
             visible_ms=_numbers(entry.get("ot")),
         )
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"it lacks a member, or one has another type: {error!r}") from error
 
 

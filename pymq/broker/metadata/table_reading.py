@@ -37,7 +37,11 @@ def read_version(loaded: dict[str, Any]) -> DataVersion:
 def read_configs(loaded: dict[str, Any], member: str, kind: type[ConfigT]) -> dict[str, ConfigT]:
     """Return the configurations by name in one member of a table. An unusable entry is left out and logged."""
     result: dict[str, ConfigT] = {}
-    for name, value in (loaded.get(member) or {}).items():
+    entries = loaded.get(member) or {}
+    if not isinstance(entries, dict):
+        log.warning("%s: %.100r is not a map of entries and was left out", member, entries)
+        return result
+    for name, value in entries.items():
         try:
             # Java writes null for a value that is not set; it means the default.
             given = {key: item for key, item in value.items() if item is not None}
@@ -56,6 +60,6 @@ def read_numbers(value: Any) -> dict[int, int]:
     for key, number in (value or {}).items():
         try:
             result[int(key)] = int(number)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):  # the last one for an infinite number
             log.warning("the entry %r: %r is not a pair of numbers and was left out", key, number)
     return result

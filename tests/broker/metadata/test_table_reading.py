@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pymq.broker.metadata.table_reading import read_configs, read_numbers, read_version
+from pymq.model.order_info import from_saved
 from pymq.model.tables import DataVersion, TopicConfig
 
 
@@ -27,3 +28,15 @@ def test_a_config_that_makes_no_sense_is_left_out(caplog: pytest.LogCaptureFixtu
 def test_a_version_that_makes_no_sense_is_a_fresh_one() -> None:
     assert read_version({"dataVersion": {"counter": 7}}).counter == 7
     assert read_version({"dataVersion": {"counter": "x"}}) == read_version({}) == DataVersion()
+
+
+@pytest.mark.parametrize("entries", [5, "T", [1]])
+def test_a_member_that_is_no_map_is_left_out(entries: object, caplog: pytest.LogCaptureFixture) -> None:
+    assert read_configs({"topicConfigTable": entries}, "topicConfigTable", TopicConfig) == {}
+    assert "is not a map of entries and was left out" in caplog.text
+
+
+def test_an_infinite_number_is_left_out_or_refused() -> None:
+    assert read_numbers({"1": float("inf"), "2": 3}) == {2: 3}
+    with pytest.raises(ValueError, match="another type"):
+        from_saved({"o": [1], "popTime": 5, "ot": {"1": float("inf")}})
