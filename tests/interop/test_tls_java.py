@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -30,9 +30,16 @@ def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PymqServer]
 
 
 def run_java(
-    server: PymqServer, client: str, directory: Path, trust_path: str, identity: PemFiles | None
+    server: PymqServer,
+    client: str,
+    directory: Path,
+    trust_path: str,
+    identity: PemFiles | None,
+    *,
+    is_plain: bool = False,
+    scenarios: Sequence[str] = SCENARIOS,
 ) -> ProgramOutput:
-    """Run the scenarios with RocketMQ's own TLS settings, which stand in a file."""
+    """Run the scenarios with RocketMQ's own TLS settings, which stand in a file; ``is_plain``: without TLS."""
     (java,) = require("java")
     lines = ["tls.test.mode.enable=false", "tls.client.authServer=true", f"tls.client.trustCertPath={trust_path}"]
     if identity is not None:
@@ -41,11 +48,15 @@ def run_java(
     tls_file = directory / "tls.properties"
     tls_file.write_text("\n".join(lines))
     prefix = f"tls-{uuid.uuid4().hex[:8]}"
-    asyncio.run(make_topics(server, [f"{prefix}-{scenario}" for scenario in SCENARIOS]))
+    asyncio.run(make_topics(server, [f"{prefix}-{scenario}" for scenario in scenarios]))
     flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Duser.home={directory}"]
-    flags += [f"-Drocketmq.client.logRoot={directory}/logs", "-Dtls.enable=true", f"-Dtls.config.file={tls_file}"]
+    flags += [
+        f"-Drocketmq.client.logRoot={directory}/logs",
+        f"-Dtls.enable={str(not is_plain).lower()}",
+        f"-Dtls.config.file={tls_file}",
+    ]
     command = [java, *flags, "-cp", compiled("client", client), "interop.Main", server.namesrv, prefix]
-    return run_program([*command, *SCENARIOS], directory)
+    return run_program([*command, *scenarios], directory)
 
 
 async def make_topics(server: PymqServer, names: list[str]) -> None:
@@ -71,4 +82,17 @@ def test_java_without_a_certificate_is_refused(tls_server: PymqServer, tmp_path:
 def test_java_refuses_a_server_of_another_authority(tls_server: PymqServer, tmp_path: Path) -> None:
     files = certificates()
     output = run_java(tls_server, "client-5.3.3", tmp_path / "java", files.stranger_ca_path, files.client)
+    assert output.error("sync_send") is not None
+
+
+def test_java_with_an_expired_certificate_is_refused(tls_server: PymqServer, tmp_path: Path) -> None:
+    files = certificates()
+    where = tmp_path / "java"
+    output = run_java(tls_server, "client-5.3.3", where, files.ca_path, files.expired, scenarios=["sync_send"])
+    assert output.error("sync_send") is not None
+
+
+def test_java_without_tls_is_refused(tls_server: PymqServer, tmp_path: Path) -> None:
+    where, trusted = tmp_path / "java", certificates().ca_path
+    output = run_java(tls_server, "client-5.3.3", where, trusted, None, is_plain=True, scenarios=["sync_send"])
     assert output.error("sync_send") is not None
