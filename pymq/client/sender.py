@@ -12,7 +12,7 @@ from pymq.client.queue_picker import BrokerHealth, QueuePicker
 from pymq.client.send_frames import SendFrames
 from pymq.client.tracing import Tracer
 from pymq.clock import Clock
-from pymq.errors import ClosedError, NoQueueError, PymqError, RefusedError, UnreachableError
+from pymq.errors import ClosedError, NoQueueError, PymqError, RefusedError, RequestTimeoutError, UnreachableError
 from pymq.model.message import Message, MessageQueue, SendResult
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
@@ -146,15 +146,21 @@ class Sender:
         pauses = _Pauses(deadline)
         # Of the time since the last pause: how many attempts failed, and at which brokers.
         failure_count, failed = outgoing.attempt, set() if avoid is None else {avoid}
+        without_master: NoQueueError | None = None
         while True:
             try:
                 queue = first or await self._pick(outgoing.topic, deadline, avoid)
-            except NoQueueError:
+            except NoQueueError as error:
                 if not self._retry_count or not self._instance.routes.awaits_master(outgoing.topic):
                     raise
                 if not await pauses.next():
                     raise
+                without_master = error
                 continue
+            except RequestTimeoutError:
+                if without_master is None:
+                    raise
+                raise without_master from None  # the time ended in the midst of another look: this is the reason
             first = None
             try:
                 return await self.attempt(outgoing, queue, deadline)

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Iterator
 import msgspec
 import pytest
 
-from pymq.client import Message, Producer, sender
-from pymq.errors import NoQueueError, RefusedError
+from pymq.client import Message, MessageQueue, Producer, sender
+from pymq.errors import NoQueueError, RefusedError, RequestTimeoutError
 from pymq.model.route import BrokerData, QueueData, TopicRoute
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
@@ -132,6 +132,23 @@ def test_the_waiting_ends_with_the_time_of_the_send() -> None:
         serve_routes(namesrv, {"U": route({"a": {1: brokers[1].address}})})
         with pytest.raises(NoQueueError, match="a has no master now"):
             await producer.send(Message("U", b"x"), timeout_s=SHORT_S)
+
+    run(scenario)
+
+
+def test_a_look_that_ends_with_the_time_of_the_send_hides_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
+        serve_routes(namesrv, {"U": route({"a": {1: brokers[1].address}})})
+        looks = iter([NoQueueError("a has no master now"), RequestTimeoutError("no route")])
+
+        async def pick(*_: object) -> MessageQueue:
+            raise next(looks)
+
+        with pytest.raises(NoQueueError):
+            await producer.queues("U")  # now the route is known
+        monkeypatch.setattr(producer._sender, "_pick", pick)
+        with pytest.raises(NoQueueError, match="a has no master now"):
+            await producer.send(Message("U", b"x"))
 
     run(scenario)
 
