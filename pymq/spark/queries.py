@@ -309,7 +309,9 @@ def _note_attributes(sequence: Any, found: dict[int, str]) -> None:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keeps PySpark from printing the errors of a query, which this module answers, with pages of Java."""
-    logger = logging.getLogger("SQLQueryContextLogger")
+    from pyspark.logger import PySparkLogger
+
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")  # PySpark's own calls fail at a plain one of this name
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
     try:

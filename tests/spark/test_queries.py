@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from pyarrow import parquet
 
 from pymq.cli.spark_sql import QueryOutput, show_plan, show_rows
 from pymq.errors import NotFoundError, UsageError
+from pymq.spark import queries
 from pymq.spark.commits import ExportDirectory
 from pymq.spark.queries import Query, Tables, TableUse
 from pymq.spark.store_place import StorePlace
@@ -114,3 +116,10 @@ def test_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert parquet.read_table(tmp_path / "rows.parquet").equals(ROWS)
     with pytest.raises(UsageError, match="can't be written"):
         show_rows(ROWS, QueryOutput.csv, str(tmp_path / "none" / "rows.csv"))
+
+
+def test_pyspark_can_log_errors_of_other_queries() -> None:
+    with queries._quiet():
+        assert not logging.getLogger("SQLQueryContextLogger").isEnabledFor(logging.CRITICAL)
+    logger: Any = logging.getLogger("SQLQueryContextLogger")
+    logger.exception("as PySpark logs", errorClass="X", exc_info=False)
