@@ -38,7 +38,7 @@ BUGS = (
         ("seed 1",)),
     Bug("a leader shows what is not confirmed", Seam(Appender.commit, _shows_at_once), ("seed 1",)),
     Bug("a follower shows what is not confirmed",
-        Text(RaftGroup._follow_node, "dispatch_to(node.confirm_offset,", "dispatch_to(node.log.end,"), ("seed 3",)),
+        Text(RaftGroup._follow_node, "show(node.confirm_offset)", "show(node.log.end)"), ("seed 3",)),
     Bug("a leader makes changes of tables before they are confirmed",
         Text(GroupTables.confirmed, "self.table_log.confirm(offset)", "self.table_log.confirm(1 << 60)"),
         ("seed 1",)),
