@@ -17,16 +17,19 @@ import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pymq.client import Admin, Message, MessageQueue, Producer, PullConsumer, SendStatus
 from pymq.errors import PymqError
 from pymq.model.tables import TopicConfig
 from tests.broker.raft.hosts import Hosts, NoHostsError
 from tests.broker.raft.processes import RaftProcesses, node_ids
+from tests.chaos.load import JAVA_PROGRAM, Ledger
+from tests.interop.support.running import RunningJava, compiled_program
 
 TOPIC = "RaftKills"
 QUEUE_COUNT = 4
@@ -35,6 +38,8 @@ SEND_TIMEOUT_S = 1.0
 RETRY_S = 0.02
 LOAD_S = (0.5, 1.5)  # between kills
 CAUGHT_UP_S = 60.0
+JAVA_PAUSE_MS = 1
+JAVA_END_TIMEOUT_S = 30.0
 CUT_OFF_S = 0.3  # the leader writes alone; it stops that by itself after an election time-out
 KILL, PAUSE, CUT_OFF, PARTITION, CABLE = FAULTS = ("kill", "pause", "cut-off", "partition", "cable")
 ON_HOSTS = (PARTITION, CABLE)  # they need a host for each node
@@ -45,24 +50,50 @@ class Place(NamedTuple):
     offset: int
 
 
-class Load:
-    """Senders that repeat each message until it is acknowledged, and remember where."""
+class Load(Protocol):
+    """A client that sends until it is ended."""
+
+    times_s: list[float]  # when answers came (monotonic)
+
+    @property
+    def acknowledged(self) -> list[tuple[bytes, Place]]:
+        """Each acknowledged body with its place."""
+        ...
+
+    @property
+    def acknowledged_count(self) -> int: ...
+
+    async def end(self) -> None: ...
+
+
+class PymqLoad:
+    """Senders that repeat each message until it is acknowledged, and remember where. Made in an event loop."""
 
     def __init__(self, namesrv: str) -> None:
         self._namesrv = namesrv
         self._numbers: Iterator[int] = iter(range(1 << 60))
-        self.acknowledged: dict[bytes, Place] = {}
+        self.acknowledged: list[tuple[bytes, Place]] = []
         self.times_s: list[float] = []
-        self.is_stopping = False
+        self._is_stopping = False
+        self._sending = asyncio.create_task(self._run())
 
-    async def run(self) -> None:
+    @property
+    def acknowledged_count(self) -> int:
+        return len(self.acknowledged)
+
+    async def end(self) -> None:
+        self._is_stopping = True
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._sending
+
+    async def _run(self) -> None:
         async with Producer("raft-kills", namesrv=self._namesrv, retry_count=0) as producer:
             await asyncio.gather(*(self._send_all(producer) for _ in range(SENDERS)))
 
     async def _send_all(self, producer: Producer) -> None:
-        while not self.is_stopping:
+        while not self._is_stopping:
             body = b"%d" % next(self._numbers)
-            while not await self._is_sent(producer, body) and not self.is_stopping:  # noqa: ASYNC110
+            while not await self._is_sent(producer, body) and not self._is_stopping:  # noqa: ASYNC110
                 await asyncio.sleep(RETRY_S)
 
     async def _is_sent(self, producer: Producer, body: bytes) -> bool:
@@ -72,13 +103,45 @@ class Load:
             return False
         if result.status is not SendStatus.SEND_OK:
             return False
-        self.acknowledged[body] = Place(result.queue.queue_id, result.queue_offset)
+        self.acknowledged.append((body, Place(result.queue.queue_id, result.queue_offset)))
         self.times_s.append(time.monotonic())
         return True
 
-    async def until_acknowledged(self, count: int) -> None:
-        """Wait until so many messages are acknowledged."""
-        while len(self.acknowledged) < count:  # noqa: ASYNC110
+
+class JavaLoad:
+    """RocketMQ's Java client, which sends single messages and batches."""
+
+    def __init__(self, namesrv: str, directory: Path) -> None:
+        self.times_s: list[float] = []
+        self._ledger = Ledger()
+        arguments = [namesrv, TOPIC, str(SENDERS), str(JAVA_PAUSE_MS)]
+        self._program = RunningJava(JAVA_PROGRAM, arguments, directory, self._understand)
+
+    def _understand(self, line: str) -> None:
+        before = self.acknowledged_count
+        self._ledger.understand(line)
+        if self.acknowledged_count > before:
+            self.times_s.append(time.monotonic())
+
+    @property
+    def acknowledged(self) -> list[tuple[bytes, Place]]:
+        return [(known.body, Place(*place)) for place, known in self._ledger.acknowledged.items()]
+
+    @property
+    def acknowledged_count(self) -> int:
+        return len(self._ledger.acknowledged)
+
+    async def end(self) -> None:
+        code = await asyncio.to_thread(self._program.end, JAVA_END_TIMEOUT_S)
+        if code or self._ledger.problems:
+            raise RuntimeError(f"the Java client ended with {code}: {self._ledger.problems[:3]}")
+
+
+async def until_acknowledged(load: Load, count: int) -> None:
+    """Wait until ``count`` more messages are acknowledged."""
+    goal = load.acknowledged_count + count
+    async with asyncio.timeout(CAUGHT_UP_S):
+        while load.acknowledged_count < goal:  # noqa: ASYNC110
             await asyncio.sleep(RETRY_S / 2)
 
 
@@ -123,32 +186,35 @@ def _mend(group: RaftProcesses, leader: str, fault: str) -> None:
         group.send_signal(leader, signal.SIGCONT)
 
 
-async def run(group: RaftProcesses, kill_count: int, rng: random.Random, fault: str = KILL) -> Outcome:
+async def run(
+    group: RaftProcesses,
+    kill_count: int,
+    rng: random.Random,
+    fault: str = KILL,
+    open_load: Callable[[str], Load] = PymqLoad,
+) -> Outcome:
     """Have the leader fail ``kill_count`` times under load, then compare."""
     gaps_s: list[float] = []
     async with Admin(group.namesrv) as admin:
         leader = await group.until_registered(admin)
         config = TopicConfig(topic_name=TOPIC, read_queue_nums=QUEUE_COUNT, write_queue_nums=QUEUE_COUNT)
         await admin.topics.put(group.address(leader), config)
-        load = Load(group.namesrv)
-        sending = asyncio.create_task(load.run())
+        load = open_load(group.namesrv)
         try:
             for _ in range(kill_count):
-                await load.until_acknowledged(len(load.acknowledged) + SENDERS)
+                await until_acknowledged(load, SENDERS)
                 await asyncio.sleep(rng.uniform(*LOAD_S))
                 leader = await group.leader(admin)
                 await _break(group, leader, fault)
                 killed_s = time.monotonic()
                 count = sum(at_s <= killed_s for at_s in load.times_s)
                 await group.leader(admin, besides=leader)
-                await load.until_acknowledged(len(load.acknowledged) + SENDERS)
+                await until_acknowledged(load, SENDERS)
                 gaps_s.append(max(late - early for early, late in pairwise([killed_s, *load.times_s[count:]])))
                 _mend(group, leader, fault)
                 await group.until_registered(admin)
         finally:
-            load.is_stopping = True
-            with contextlib.suppress(asyncio.CancelledError):
-                await sending
+            await load.end()
         stored = await read_all(group.namesrv)
         leader = await group.until_registered(admin)
     for node in (*(node for node in group.ports if node != leader), leader):
@@ -156,19 +222,19 @@ async def run(group: RaftProcesses, kill_count: int, rng: random.Random, fault: 
     logs = [group.log_bytes(node) for node in group.ports]
     common = min(map(len, logs))
     return Outcome(
-        acknowledged_count=len(load.acknowledged),
+        acknowledged_count=load.acknowledged_count,
         stored_count=len(stored),
         gaps_s=gaps_s,
-        lost=[body for body, place in load.acknowledged.items() if stored.get(place) != body],
+        lost=[body for body, place in load.acknowledged if stored.get(place) != body],
         doubled=_doubled(load.acknowledged),
         divergent_count=sum(len(list((group.root(node) / "divergent").glob("*.log"))) for node in group.ports),
         are_logs_equal=len({log[:common] for log in logs}) == 1,
     )
 
 
-def _doubled(acknowledged: dict[bytes, Place]) -> list[Place]:
+def _doubled(acknowledged: list[tuple[bytes, Place]]) -> list[Place]:
     seen: set[Place] = set()
-    return [place for place in acknowledged.values() if place in seen or seen.add(place)]
+    return [place for _, place in acknowledged if place in seen or seen.add(place)]
 
 
 async def read_all(namesrv: str) -> dict[Place, bytes]:
@@ -204,6 +270,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--fault", choices=FAULTS, default=KILL)
+    parser.add_argument("--client", choices=("pymq", "java"), default="pymq")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--flush", choices=("ASYNC_FLUSH", "SYNC_FLUSH"), default="ASYNC_FLUSH")
@@ -219,7 +286,11 @@ def main() -> None:
             except NoHostsError as error:
                 raise SystemExit(f"raft-kills --fault {arguments.fault}: {error}") from None
         group = stack.enter_context(RaftProcesses(root, count=arguments.nodes, settings=settings, hosts=hosts))
-        outcome = asyncio.run(run(group, arguments.kills, random.Random(arguments.seed), arguments.fault))
+        open_load: Callable[[str], Load] = PymqLoad
+        if arguments.client == "java":
+            compiled_program(JAVA_PROGRAM)
+            open_load = partial(JavaLoad, directory=root / "java")
+        outcome = asyncio.run(run(group, arguments.kills, random.Random(arguments.seed), arguments.fault, open_load))
     print(report(outcome))
     if outcome.lost or outcome.doubled or not outcome.are_logs_equal:
         raise SystemExit(1)

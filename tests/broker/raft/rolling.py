@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from pymq.client import Admin
 from pymq.model.tables import TopicConfig
-from tests.broker.raft.kills import QUEUE_COUNT, SENDERS, TOPIC, Load, Place, read_all
+from tests.broker.raft.kills import QUEUE_COUNT, SENDERS, TOPIC, Place, PymqLoad, read_all, until_acknowledged
 from tests.broker.raft.processes import NAME, RaftProcesses
 from tests.ports import free_port_block
 
@@ -65,7 +65,7 @@ async def roll(group: RollingProcesses, order: list[str], *, killed: str = "", r
     async with Admin(group.namesrv) as admin:
         await _put_topic(group, admin)
         async with _load(group) as load:
-            await load.until_acknowledged(SENDERS)
+            await until_acknowledged(load, SENDERS)
             lock = asyncio.Lock()
             killing = asyncio.create_task(_kill(group, killed, lock, rng)) if killed else None
             for node in order:
@@ -73,11 +73,11 @@ async def roll(group: RollingProcesses, order: list[str], *, killed: str = "", r
                     await asyncio.to_thread(group.stop, node)
                     group.members.add(node)
                     group.start(node)
-                await load.until_acknowledged(len(load.acknowledged) + SENDERS)
+                await until_acknowledged(load, SENDERS)
             if killing is not None:
                 await killing
             await group.until_founded(admin)
-            await load.until_acknowledged(len(load.acknowledged) + 4 * SENDERS)
+            await until_acknowledged(load, 4 * SENDERS)
         return await _compare(group, load, killed)
 
 
@@ -85,7 +85,7 @@ async def back(group: RollingProcesses) -> Outcome:
     """Make the Raft group a plain one: send, hand over to n0, stop all, start all without the group's settings."""
     async with Admin(group.namesrv) as admin:
         async with _load(group) as load:
-            await load.until_acknowledged(SENDERS)
+            await until_acknowledged(load, SENDERS)
         while await group.leader(admin) != "n0":
             leader = await group.leader(admin)
             await asyncio.to_thread(group.stop, leader)  # an orderly stop hands over
@@ -107,14 +107,12 @@ async def _put_topic(group: RollingProcesses, admin: Admin) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _load(group: RollingProcesses) -> AsyncIterator[Load]:
-    load = Load(group.namesrv)
-    sending = asyncio.create_task(load.run())
+async def _load(group: RollingProcesses) -> AsyncIterator[PymqLoad]:
+    load = PymqLoad(group.namesrv)
     try:
         yield load
     finally:
-        load.is_stopping = True
-        await sending
+        await load.end()
 
 
 async def _kill(group: RollingProcesses, node: str, lock: asyncio.Lock, rng: random.Random) -> None:
@@ -125,9 +123,9 @@ async def _kill(group: RollingProcesses, node: str, lock: asyncio.Lock, rng: ran
         group.start(node)
 
 
-async def _compare(group: RollingProcesses, load: Load, killed: str) -> Outcome:
+async def _compare(group: RollingProcesses, load: PymqLoad, killed: str) -> Outcome:
     stored = await read_all(group.namesrv)
-    lost = {body: place for body, place in load.acknowledged.items() if stored.get(place) != body}
+    lost = {body: place for body, place in load.acknowledged if stored.get(place) != body}
     return Outcome(len(load.acknowledged), lost, killed)
 
 
