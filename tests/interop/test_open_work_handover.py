@@ -49,7 +49,8 @@ async def _end(server: Server, writer: str) -> None:
     ledger = Ledger({b"hello": ROLLBACK}, states)
     async with TransactionProducer(GROUP, namesrv=server.namesrv, listener=ledger) as producer:
         await producer.send_in_transaction(Message(TOPIC, b"hello"), timeout_s=SEND_TIMEOUT_S)
-        await until(lambda: {one.content() for one in ledger.checked} >= set(states), "a check of each", 90)
+        for name in states:
+            await until(lambda name=name: name in [one.content() for one in ledger.checked], f"a check of {name!r}", 90)
         # Another round: only the one that stays open is asked about again.
         seen = len(ledger.checked)
         await until(lambda: len(ledger.checked) >= seen + 2, "two more checks", 90)
