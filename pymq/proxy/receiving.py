@@ -36,6 +36,7 @@ from pymq.proxy.protocol.names import Code, FilterType
 from pymq.proxy.receipts import (
     AUTO_RENEW_INVISIBLE_MS,
     Handle,
+    Held,
     HeldMessages,
     check_in_time,
     decode_handle,
@@ -62,6 +63,9 @@ class Receiving:
         # Clients that receive without having sent settings, as some do after a restart: when each received last.
         self._strangers: dict[str, int] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._renewals: dict[
+            tuple[str, str], asyncio.Task[None]
+        ] = {}  # under way, by the group and the handle given out
         self._waiting: Counter[str] = Counter()  # receives that wait for their first message, by client
         self._waits: set[asyncio.Future[list[Received]]] = set()  # of receives, for their first message
         self._unanswered: set[asyncio.Task[Any]] = set()  # wait for what receives asked for that are over
@@ -193,7 +197,7 @@ class Receiving:
     async def _ack(self, topic: str, group: str, entry: Any) -> Any:
         status = status_ok()
         try:
-            handle = self._current(group, entry.receipt_handle)
+            handle = check_in_time(await self._current(group, entry.receipt_handle), self._clock.now_ms())
             await self._backend.ack(topic, group, handle)
             self._held.release(group, entry.receipt_handle)
         except PymqError as error:
@@ -204,7 +208,7 @@ class Receiving:
         """Let a message come again later."""
         topic, group = check_topic(request.topic.name), check_group(request.group.name)
         invisible_ms = check_invisible(duration_ms(request.invisible_duration), 0)
-        handle = self._current(group, request.receipt_handle)
+        handle = check_in_time(await self._current(group, request.receipt_handle), self._clock.now_ms())
         renewed = await self._backend.change_invisible(topic, group, handle, invisible_ms)
         self._held.release(group, request.receipt_handle)
         return ChangeInvisibleDurationResponse(status=status_ok(), receipt_handle=encode_handle(renewed))
@@ -212,16 +216,21 @@ class Receiving:
     async def forward_message_to_dead_letter_queue(self, call: Call, request: Any) -> Any:
         """Give a message up."""
         topic, group = check_topic(request.topic.name), check_group(request.group.name)
-        held = self._held.find(group, request.receipt_handle)
-        handle = decode_handle(request.receipt_handle) if held is None else held.current
+        handle = await self._current(group, request.receipt_handle)
         await self._backend.to_dead_letters(topic, group, handle, request.message_id)
         self._held.release(group, request.receipt_handle)
         return ForwardMessageToDeadLetterQueueResponse(status=status_ok())
 
-    def _current(self, group: str, text: str) -> Handle:
-        """Return what is valid now of a handle that was given out. Raises ProxyRefusal."""
+    async def _current(self, group: str, text: str) -> Handle:
+        """Return the newest handle for one that was given out. Raises ProxyRefusal.
+
+        Waits for a renewal that is under way: the broker forgets the handle before it.
+        """
+        renewal = self._renewals.get((group, text))
+        if renewal is not None:
+            await asyncio.wait([renewal])
         held = self._held.find(group, text)
-        return check_in_time(decode_handle(text) if held is None else held.current, self._clock.now_ms())
+        return decode_handle(text) if held is None else held.current
 
     # -- renewal ---------------------------------------------------------------------------------------------------
 
@@ -235,22 +244,28 @@ class Receiving:
                 if not is_known:
                     self.give_back_client(client_id)
         due = list(self._held.due(self._clock.now_ms()))
-        await asyncio.gather(*[self._renew(held) for held in due])
+        for held in due:
+            self._renewals[held.group, held.given] = self._spawn(self._renew(held))
+        if due:
+            await asyncio.wait([self._renewals[held.group, held.given] for held in due])
 
-    async def _renew(self, held: Any) -> None:
+    async def _renew(self, held: Held) -> None:
         try:
             handle = await self._backend.change_invisible(held.topic, held.group, held.current, held.step_ms)
         except PymqError as error:
             self._held.not_renewed(held)
             log.info("the receipt of a message for group %s was not renewed: %s", held.group, error)
-            return
-        if not self._held.renewed(held, handle):
-            log.debug("a message for group %s was settled while its receipt was renewed", held.group)
+        else:
+            if not self._held.renewed(held, handle):  # its client left meanwhile
+                await self._give_back(held.topic, held.group, handle)
+        finally:
+            del self._renewals[held.group, held.given]
 
     def give_back_client(self, client_id: str) -> None:
-        """Let come again what a client holds that has left."""
+        """Let come again what a client holds that has left. What is being renewed comes again after that."""
         for held in self._held.release_client(client_id):
-            self._spawn(self._give_back(held.topic, held.group, held.current))
+            if (held.group, held.given) not in self._renewals:
+                self._spawn(self._give_back(held.topic, held.group, held.current))
 
     async def _give_back_found(self, order: Receive, asking: asyncio.Future[list[Received]]) -> None:
         try:
