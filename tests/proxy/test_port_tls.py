@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from pathlib import Path
 
@@ -41,15 +42,20 @@ def secured_client(address: str, files: PemFiles) -> RawClient:
 async def answered(address: str, context: ssl.SSLContext | None) -> bool:
     """Return whether a server of HTTP/2 answers."""
     host, port = address.split(":")
-    try:
-        async with asyncio.timeout(DEADLINE_S):
+    async with asyncio.timeout(DEADLINE_S):
+        try:
             reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+        except (ssl.SSLError, ConnectionError):
+            return False
+        try:
             writer.write(HTTP2_BEGIN)
-            begin = await reader.read(9)
-            writer.close()
-    except (ssl.SSLError, ConnectionError):
-        return False
-    return len(begin) == 9
+            return len(await reader.read(9)) == 9
+        except (ssl.SSLError, ConnectionError):
+            return False
+        finally:
+            writer.transport.abort()
+            with contextlib.suppress(ssl.SSLError, ConnectionError):
+                await writer.wait_closed()
 
 
 def test_an_enforcing_broker_s_port_takes_only_its_clients_certificates() -> None:
