@@ -48,9 +48,14 @@ class MetricsPlace(NamedTuple):
     token: str = ""
 
     @property
+    def is_encrypted(self) -> bool:
+        """Return True where clients without TLS are refused."""
+        return self.tls is not None and self.tls.is_required
+
+    @property
     def scheme(self) -> str:
         """What scrapers put before the address."""
-        return "https" if self.tls is not None and self.tls.is_required else "http"
+        return "https" if self.is_encrypted else "http"
 
 
 def metrics_flags(port: int | None) -> dict[str, Any]:
@@ -69,7 +74,7 @@ def metrics_place(config: BrokerConfig | NamesrvConfig, default_host: str) -> Me
     if config.metrics_exporter_type != PROM:
         return None
     host = config.metrics_prom_exporter_host or default_host
-    return MetricsPlace(
+    return _place(
         host, config.metrics_prom_exporter_port, server_tls(config, SystemClock()), _token_in(config.metrics_token_file)
     )
 
@@ -88,7 +93,17 @@ def metrics_place_of_command(host: str, port: int | None) -> MetricsPlace | None
     if port is None:
         return None
     tls = server_tls(load_tls_config(os.environ), SystemClock())
-    return MetricsPlace(host, port, tls, _token_in(os.environ.get(TOKEN_FILE_VARIABLE, "")))
+    return _place(host, port, tls, _token_in(os.environ.get(TOKEN_FILE_VARIABLE, "")))
+
+
+def _place(host: str, port: int, tls: ServerTls | None, token: str) -> MetricsPlace:
+    """Return the address, and warn when hosts that were not meant to read the metrics can."""
+    from pymq.cli.servers import print_warnings
+    from pymq.config.security import metrics_exposure
+
+    place = MetricsPlace(host, port, tls, token)
+    print_warnings(metrics_exposure(host, has_token=bool(token), is_encrypted=place.is_encrypted))
+    return place
 
 
 def _token_in(path: str) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pymq.errors import UsageError
 from pymq.model.allocation import (
-    STRATEGIES,
+    BY_NAME,
     Configured,
     ConsistentHash,
     MachineRoom,
@@ -12,6 +11,7 @@ from pymq.model.allocation import (
     Strategy,
     average,
     average_by_circle,
+    strategy_of,
 )
 
 __all__ = [
@@ -25,16 +25,3 @@ __all__ = [
     "average_by_circle",
     "strategy_of",
 ]
-
-BY_NAME: dict[str, Strategy] = {**STRATEGIES, "CONSISTENT_HASH": ConsistentHash()}
-
-
-def strategy_of(chosen: str | Strategy) -> Strategy:
-    """Returns the strategy called ``chosen``, or ``chosen`` itself if it can be called. Raises UsageError otherwise."""
-    found = chosen if callable(chosen) else BY_NAME.get(chosen)
-    if found is None:
-        raise UsageError(
-            f"there is no rebalance strategy {chosen!r}: choose one of {', '.join(sorted(BY_NAME))}, "
-            "or give a function (client_id, queues, client_ids) that returns queues"
-        )
-    return found

@@ -46,11 +46,17 @@ class _MsgspecCodec(Codec[T]):
         self._what = what
 
     def encode(self, value: T) -> bytes:
-        """Returns the body for ``value``. Raises CodecError."""
+        """Returns the body for ``value``. Raises CodecError, also for a body that :meth:`decode` would refuse."""
         try:
-            return self._encode(value)
+            body = self._encode(value)
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise CodecError(f"{_shown(value)} can't be written as {self._format}: {error}") from error
+        if self._what is not Any:
+            try:
+                self._decode(body)
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                raise CodecError(f"{_shown(value)} is no {_named(self._what)}: {error}") from error
+        return body
 
     def decode(self, body: bytes) -> T:
         """Returns the value in ``body``, checked against the type. Raises CodecError."""
@@ -103,9 +109,11 @@ class TextCodec(Codec[str]):
 
     def encode(self, value: str) -> bytes:
         """Returns the text as UTF-8. Raises CodecError for anything but text."""
+        if not isinstance(value, str):
+            raise CodecError(f"{_shown(value)} ({type(value).__name__}) is no text")
         try:
             return value.encode()
-        except (AttributeError, UnicodeEncodeError) as error:
+        except UnicodeEncodeError as error:
             raise CodecError(f"{_shown(value)} can't be written as UTF-8: {error}") from error
 
     def decode(self, body: bytes) -> str:

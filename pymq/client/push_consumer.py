@@ -169,8 +169,9 @@ class PushConsumer(GroupClient):
         client runs (``filter="jsonpath", expression="$.total"``); ``on_error`` is skip, deliver or stop, for messages
         that the filter fails on. With ``via="filter-server"`` the filter runs in a filter server of the broker instead.
         All members of a group must have the same subscriptions. Raises UsageError for an illegal topic, filter or
-        expression.
+        expression, ClosedError after a stop.
         """
+        self._instance.remoting.check_open()
         clock = self._instance.clock
         wanted = SubscriptionOptions(expression, **options)
         if wanted.filter is not None and not self.settings.client_rebalance:

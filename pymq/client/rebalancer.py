@@ -38,6 +38,7 @@ class Rebalancer:
         self._readers: dict[MessageQueue, asyncio.Task[None]] = {}
         self._releasing: set[asyncio.Task[None]] = set()
         self._detached: set[MessageQueue] = set()  # being released or reset: can't be taken yet
+        self._reported: dict[str, str] = {}  # by topic, what the log says of the strategy
         self._incomplete = False
         self._stopped = False
 
@@ -176,16 +177,20 @@ class Rebalancer:
         """Returns the queues that the strategy gives this client, None when an application's strategy fails."""
         try:
             share = set(self._strategy(self._state.instance.client_id, queues, members))
-        except Exception:
-            log.exception("the strategy of group %s failed, so the queues of %s stay as they are", self._group, topic)
+        except Exception as error:
+            self._report(topic, f"failed, so the queues of {topic} stay as they are", error)
             return None
         strange = share.difference(queues)
-        if strange:
-            log.warning(
-                "the strategy of group %s returned what is no queue of %s: %.200r: return some of its second argument",
-                *(self._group, topic, sorted(strange, key=repr)),
-            )
+        text = f"{sorted(strange, key=repr)!r:.200}: return some of its second argument" if strange else ""
+        self._report(topic, f"returned what is no queue of {topic}: {text}" if strange else "")
         return share - strange
+
+    def _report(self, topic: str, text: str, error: Exception | None = None) -> None:
+        """Logs what the strategy does wrong with a topic once, until that changes: it is asked every second."""
+        if text and self._reported.get(topic) != text:
+            level = logging.WARNING if error is None else logging.ERROR
+            log.log(level, "the strategy of group %s %s", self._group, text, exc_info=error)
+        self._reported[topic] = text
 
     async def _members(self, topic: str, queues: list[MessageQueue]) -> list[str] | None:
         """Returns the client ids of the group, None when the broker doesn't list this client yet."""

@@ -156,6 +156,21 @@ def check_exposure(
     )
 
 
+def metrics_exposure(address: str, *, has_token: bool, is_encrypted: bool) -> list[str]:
+    """Return a warning for metrics served on ``address``, when hosts that were not meant to read them can."""
+    if _is_loopback(address) or (has_token and is_encrypted):
+        return []
+    if has_token:
+        return [
+            f"metrics on {address}: their token is not encrypted, every host on its way can read it; "
+            "set tls.server.mode=enforcing"
+        ]
+    return [
+        f"metrics on {address}: every host that reaches the port can read them, with the names of topics and groups; "
+        "name a file with a token (metricsTokenFile, or PYMQ_METRICS_TOKEN_FILE)"
+    ]
+
+
 def _is_loopback(address: str) -> bool:
     try:
         return ipaddress.ip_address(address).is_loopback

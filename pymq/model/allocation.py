@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from hashlib import md5
 
+from pymq.errors import UsageError
 from pymq.model.message import MessageQueue
 
 Strategy = Callable[[str, Sequence[MessageQueue], Sequence[str]], Sequence[MessageQueue]]
@@ -112,11 +113,12 @@ class Nearby:
         self,
         broker_room: Callable[[MessageQueue], str],
         client_room: Callable[[str], str],
-        inside: Strategy = average,
+        inside: str | Strategy = average,
     ) -> None:
+        """``inside`` shares the queues of a room. Raises UsageError for a strategy that is not known."""
         self._broker_room = broker_room
         self._client_room = client_room
-        self._inside = inside
+        self._inside = strategy_of(inside)
 
     def __call__(self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
         if client_id not in client_ids:
@@ -136,3 +138,23 @@ class Nearby:
 
 
 STRATEGIES: dict[str, Strategy] = {"AVG": average, "AVG_BY_CIRCLE": average_by_circle}  # those that brokers know too
+BY_NAME: dict[str, Strategy] = {**STRATEGIES, "CONSISTENT_HASH": ConsistentHash()}
+_OF_CLASSES = {  # need arguments, so a name alone can't stand for them
+    "CONFIG": "Configured(queues)",
+    "MACHINE_ROOM": "MachineRoom(rooms)",
+    "MACHINE_ROOM_NEARBY": "Nearby(broker_room, client_room)",
+}
+
+
+def strategy_of(chosen: str | Strategy) -> Strategy:
+    """Returns the strategy called ``chosen``, or ``chosen`` itself if it can be called. Raises UsageError otherwise."""
+    found = chosen if callable(chosen) else BY_NAME.get(chosen)
+    if found is None and chosen in _OF_CLASSES:
+        raise UsageError(f"the rebalance strategy {chosen} needs arguments: give {_OF_CLASSES[str(chosen)]}")
+    if found is None:
+        raise UsageError(
+            f"there is no rebalance strategy {chosen!r}: choose one of {', '.join(sorted(BY_NAME))}, "
+            f"give one of {', '.join(_OF_CLASSES.values())}, "
+            "or a function (client_id, queues, client_ids) that returns queues"
+        )
+    return found

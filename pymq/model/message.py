@@ -224,7 +224,9 @@ def check_delay_level(level: int, level_max: int) -> None:
     """Raises UsageError unless ``level`` is 0 (no delay) to ``level_max``: a broker silently lowers a larger one."""
     if not isinstance(level, int) or isinstance(level, bool):
         raise UsageError(f"delay_level is {_shown(level)}: it is a number from 1 to {level_max}, 0 for no delay")
-    if not 0 <= level <= level_max:
+    if level < 0:
+        raise UsageError(f"delay_level is {level}: it is a number from 1 to {level_max}, 0 for no delay")
+    if level > level_max:
         raise UsageError(
             f"delay_level is {level}, the largest is {level_max}: a broker takes a larger one for its own largest, "
             "which is 2 hours by default; if its messageDelayLevel has more levels, raise delay_level_max "

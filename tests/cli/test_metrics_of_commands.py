@@ -11,8 +11,9 @@ import pytest
 
 from pymq.cli.exporter.names import Names
 from pymq.cli.exporter.serve import View
-from pymq.cli.serving_metrics import TOKEN_FILE_VARIABLE, metrics_place_of_command, serving_metrics
+from pymq.cli.serving_metrics import TOKEN_FILE_VARIABLE, metrics_place, metrics_place_of_command, serving_metrics
 from pymq.clock import SystemClock
+from pymq.config import load_namesrv_config
 from pymq.config.environment import variable_of
 from pymq.errors import ConfigError
 from tests.certificates import certificates
@@ -67,6 +68,28 @@ def test_without_a_port_nothing_is_served_and_bad_files_are_refused(
     assert metrics_place_of_command("127.0.0.1", None) is None
     with pytest.raises(ConfigError, match=r"metricsTokenFile: .*missing can't be read"):
         metrics_place_of_command("127.0.0.1", 0)
+
+
+@pytest.mark.parametrize(
+    ("has_token", "text"), [(False, "every host that reaches the port can read them"), (True, "their token is not")]
+)
+def test_metrics_that_other_hosts_can_read_are_warned_about(
+    has_token: bool, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if has_token:
+        token = tmp_path / "token"
+        token.write_text(TOKEN)
+        token.chmod(0o600)
+        monkeypatch.setenv(TOKEN_FILE_VARIABLE, str(token))
+    for host in ("127.0.0.1", "::1", "localhost"):
+        metrics_place_of_command(host, 0)
+    assert capsys.readouterr().err == ""
+    metrics_place_of_command("0.0.0.0", 0)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"pymq: warning: metrics on 0.0.0.0: {text}")
+    config = load_namesrv_config(None, {"metricsExporterType": "PROM", "metricsPromExporterPort": "0"})
+    metrics_place(config, "192.0.2.7")
+    assert "metrics on 192.0.2.7: every host" in capsys.readouterr().err
 
 
 def test_the_variable_is_that_of_the_servers_setting() -> None:

@@ -119,7 +119,17 @@ def test_an_own_function_is_taken_as_it_is() -> None:
 
 
 def test_an_unknown_strategy_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, or give a function"):
+    with pytest.raises(UsageError, match=r"AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, give one of Conf.*, or a function"):
         strategy_of("RANDOM")
+    with pytest.raises(UsageError, match=r"the rebalance strategy MACHINE_ROOM needs arguments: give MachineRoom\("):
+        strategy_of("MACHINE_ROOM")
     with pytest.raises(UsageError, match="no rebalance strategy 3"):
         strategy_of(3)  # type: ignore[arg-type]
+
+
+def test_a_strategy_inside_a_room_has_a_name_or_is_a_function() -> None:
+    for name, inside in (("AVG_BY_CIRCLE", average_by_circle), ("CONSISTENT_HASH", ConsistentHash())):
+        named = Nearby(lambda queue: "one", lambda client: "one", name)
+        assert named("a", queues(5), ["a", "b"]) == inside("a", queues(5), ["a", "b"])
+    with pytest.raises(UsageError, match="no rebalance strategy 'RANDOM'"):
+        Nearby(lambda queue: "one", lambda client: "one", "RANDOM")

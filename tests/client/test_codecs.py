@@ -71,7 +71,11 @@ def test_text_and_protobuf() -> None:
         (lambda: JsonCodec().encode(object()), "can't be written as JSON"),
         (lambda: MsgpackCodec(Order).decode(b"\xc1"), "is no MessagePack of Order"),
         (lambda: TextCodec().decode(b"\xff"), "is no UTF-8 text"),
-        (lambda: TextCodec().encode(b"x"), "can't be written as UTF-8"),  # type: ignore[arg-type]
+        (lambda: JsonCodec(Order).encode(Order("x")), r"is no Order: Expected `int`, got `str` - at `\$.number`"),  # type: ignore[arg-type]
+        (lambda: JsonCodec(Order).encode({"city": "Rome"}), "is no Order: .*number"),  # type: ignore[arg-type]
+        (lambda: MsgpackCodec(Point).encode(Point("x")), r"is no Point: .*\$.x"),  # type: ignore[arg-type]
+        (lambda: TextCodec().encode("\ud800"), "can't be written as UTF-8"),
+        (lambda: TextCodec().encode(b"x"), r"b'x' \(bytes\) is no text"),  # type: ignore[arg-type]
         (lambda: ProtobufCodec(Generated).decode(b"?"), "is no Generated: Error parsing"),
         (lambda: ProtobufCodec(Generated).encode(Generated()), "can't be written: the field value is required"),
         (lambda: ProtobufCodec(Generated).encode(Order(1)), "is no Generated"),  # type: ignore[arg-type]

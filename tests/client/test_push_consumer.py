@@ -10,7 +10,7 @@ import pytest
 from pymq.client import ConsumeResult, MessageQueue, PushConsumer, offset_moves
 from pymq.client import concurrent as concurrent_module
 from pymq.client.consumer_settings import ConsumerSettings
-from pymq.errors import RefusedError, UsageError
+from pymq.errors import ClosedError, RefusedError, UsageError
 from pymq.model import sysflag
 from pymq.model.names import retry_topic
 from pymq.model.properties import decode_properties
@@ -700,6 +700,43 @@ def test_a_consumer_without_subscription_does_not_start() -> None:
 def test_invalid_settings_are_refused(settings: Any) -> None:
     with pytest.raises(UsageError):
         PushConsumer(GROUP, namesrv="127.0.0.1:1", on_message=print, **settings)
+
+
+def test_what_a_strategy_does_wrong_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    shares: list[Any] = []
+
+    def strategy(client_id: str, queues: Any, members: Any) -> Any:
+        return shares[0](queues)
+
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
+        async def log_of(share: Any) -> list[str]:
+            shares[:] = [share]
+            caplog.clear()
+            for _ in range(3):
+                await consumer._rebalancer.rebalance()
+            return [line.getMessage() for line in caplog.records if "strategy" in line.getMessage()]
+
+        assert await log_of(lambda queues: queues) == []
+        for _ in range(2):
+            failed, failed_retries = await log_of(lambda queues: queues[9])
+            assert failed.endswith("failed, so the queues of T stay as they are")
+            assert failed_retries.endswith(f"failed, so the queues of %RETRY%{GROUP} stay as they are")
+            assert await log_of(lambda queues: queues[9]) == []
+            strange, _ = await log_of(lambda queues: [MessageQueue("X", "b", 1)])
+            assert "returned what is no queue of T: [MessageQueue(topic='X'" in strange
+            assert await log_of(lambda queues: queues) == []
+
+    with caplog.at_level("WARNING", "pymq.client.rebalancer"):
+        run(scenario, strategy=strategy)
+
+
+def test_a_stopped_consumer_subscribes_to_nothing() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
+        await consumer.stop()
+        with pytest.raises(ClosedError, match="the client is stopped: make a new one"):
+            consumer.subscribe("U")
+
+    run(scenario)
 
 
 def test_a_filter_that_the_broker_does_not_take_fails_the_start() -> None:

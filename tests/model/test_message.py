@@ -122,7 +122,7 @@ def test_other_keys_are_refused(keys: Any) -> None:
         ({"properties": {"n": 0}}, r"'n' has the value 0 \(int\)"),
         ({"properties": {1: "x"}}, "text"),
         ({"delay_level": 19}, "delay_level is 19, the largest is 18: .*raise delay_level_max"),
-        ({"delay_level": -1}, "delay_level is -1"),
+        ({"delay_level": -1}, "delay_level is -1: it is a number from 1 to 18"),
         ({"delay_level": "3"}, "it is a number"),
         ({"delay_level": True}, "it is a number"),
     ],
