@@ -9,7 +9,7 @@ import typer
 
 from pymq.cli.lazy import CommandTable, LazyGroup, examples
 from pymq.cli.output import print_json_line
-from pymq.cli.proxy import GrpcPortOption, grpc_member, grpc_text, proxy_beside
+from pymq.cli.proxy import GrpcPortOption, SignatureAgeOption, grpc_member, grpc_text, proxy_beside
 from pymq.cli.servers import (
     HostOption,
     InsecureOption,
@@ -92,6 +92,7 @@ def broker(
         typer.Option("--full-sync", help="A new slave copies its master's whole log, not only its last segment."),
     ] = None,
     grpc_port: GrpcPortOption = None,
+    grpc_signature_age: SignatureAgeOption = None,
     group: Annotated[
         str | None,
         typer.Option("--group", metavar="NAME", help="Belong to this Raft group; also the broker name."),
@@ -130,7 +131,7 @@ def broker(
     }
     if group or node or peers:
         flags = raft_flags(group, node, peers) | {key: value for key, value in flags.items() if value is not None}
-    run(_serve(build_broker_config(config_file, settings, flags), grpc_port, as_json))
+    run(_serve(build_broker_config(config_file, settings, flags), grpc_port, grpc_signature_age, as_json))
 
 
 def raft_flags(group: str | None, node: str | None, peers: str | None) -> dict[str, object]:
@@ -149,7 +150,7 @@ def raft_flags(group: str | None, node: str | None, peers: str | None) -> dict[s
     return flags
 
 
-async def _serve(config: BrokerConfig, grpc_port: int | None, as_json: bool) -> None:
+async def _serve(config: BrokerConfig, grpc_port: int | None, grpc_signature_age: int | None, as_json: bool) -> None:
     from pymq.broker.report.metrics.collector import BrokerMetrics
     from pymq.cli.servers import make_broker, serve_until_stopped, start_broker
     from pymq.net.runtime import StopSignals, begin_serving
@@ -159,7 +160,7 @@ async def _serve(config: BrokerConfig, grpc_port: int | None, as_json: bool) -> 
         async with serving_metrics(metrics_place(config, config.broker_ip1), BrokerMetrics(broker)) as metrics:
             await start_broker(broker, signals)
             try:
-                async with proxy_beside(grpc_port, broker) as grpc:
+                async with proxy_beside(grpc_port, grpc_signature_age, broker) as grpc:
                     begin_serving(broker.server.turns)
                     _print_ready(config, broker.address, metrics, grpc, as_json)
                     await serve_until_stopped(broker, signals)

@@ -47,6 +47,15 @@ GrpcPortOption = Annotated[
         help="Serve clients that speak gRPC on this port, 0 for any free one; default none.",
     ),
 ]
+SignatureAgeOption = Annotated[
+    int | None,
+    typer.Option(
+        "--grpc-signature-age",
+        metavar="SECONDS",
+        min=1,
+        help="Refuse gRPC calls signed longer ago, or for later, than this; default: any time will do.",
+    ),
+]
 
 app = new_app()
 
@@ -74,6 +83,7 @@ def proxy(
         str | None,
         typer.Option("--auth-file", metavar="FILE", help="Check them by a broker's users: its config/auth.json."),
     ] = None,
+    signature_age: SignatureAgeOption = None,
     metrics_port: MetricsPortOption = None,
     as_json: JsonOption = False,
     log_level: LogLevelOption = "info",
@@ -87,12 +97,15 @@ def proxy(
     from pymq.config import check_exposure
     from pymq.config.load import load_tls_config
     from pymq.config.tls import ENFORCING, REQUIRE
+    from pymq.errors import UsageError
     from pymq.net.runtime import run
 
     set_up_logging(log_level)
     host = host or "127.0.0.1"
     check_library()
     security = _open_security(acl, auth_file)
+    if signature_age is not None and security is None:
+        raise UsageError("--grpc-signature-age needs --auth-file or --acl: without users no signature is looked at")
     config = load_tls_config(os.environ)
     print_warnings(
         check_exposure(
@@ -106,7 +119,8 @@ def proxy(
     )
     addresses = split_addresses(namesrv)
     with server_tls(config, is_off=no_tls) as tls:
-        run(_serve(addresses, host, port, tls, security, metrics_place_of_command(host, metrics_port), as_json))
+        place = metrics_place_of_command(host, metrics_port)
+        run(_serve(addresses, host, port, tls, security, signature_age, place, as_json))
 
 
 def _open_security(acl: str | None, auth_file: str | None) -> Security | None:
@@ -179,6 +193,7 @@ async def _serve(
     port: int,
     tls: ServerTls | None,
     security: Security | None,
+    signature_age_s: int | None,
     metrics_place: MetricsPlace | None,
     as_json: bool,
 ) -> None:
@@ -195,7 +210,7 @@ async def _serve(
     looks = Ticker(lambda: LOOK_PERIOD_MS, security.look) if security is not None else None
     with StopSignals() as signals:
         async with (
-            serving_proxy(namesrv, host, port, tls, gatekeeper) as server,
+            serving_proxy(namesrv, host, port, tls, gatekeeper, signature_age_s=signature_age_s) as server,
             serving_metrics(metrics_place, ProxyMetrics(server)) as metrics,
         ):
             if looks is not None:
@@ -217,10 +232,11 @@ async def serving_proxy(
     sign: Sign | None = None,
     in_process: Mapping[str, Accept] | None = None,
     outgoing: Tls | None = None,
+    signature_age_s: int | None = None,
 ) -> AsyncIterator[ProxyServer]:
     """Serves while the block runs; yields the server. ``sign``: in place of the credentials of the command's options;
     ``in_process``: brokers of this process, by address; ``outgoing``: TLS of connections to servers, None: the
-    environment's.
+    environment's; ``signature_age_s``: how far the time that a client signs may be from now.
 
     Raises UsageError when the port is in use.
     """
@@ -236,7 +252,8 @@ async def serving_proxy(
         instance.remoting.sign = sign
     instance.remoting.in_process.update(in_process or {})
     backend = ClientBackend(instance, tls_context(outgoing, instance.clock))
-    server = ProxyServer(ProxyService(backend, instance.clock), tls, gatekeeper, audit)
+    age_ms = None if signature_age_s is None else signature_age_s * 1000
+    server = ProxyServer(ProxyService(backend, instance.clock), tls, gatekeeper, audit, age_ms)
     instance.start()
     try:
         try:
@@ -261,17 +278,20 @@ def _print_ready(address: str, namesrv: str, metrics: str, as_json: bool) -> Non
 
 
 @asynccontextmanager
-async def proxy_beside(port: int | None, broker: Broker) -> AsyncIterator[str]:
+async def proxy_beside(port: int | None, signature_age_s: int | None, broker: Broker) -> AsyncIterator[str]:
     """Serves gRPC clients in a broker's process while the block runs; yields the address, empty without a port.
 
-    The broker's users and rules, limits, audit log and TLS are those of the port.
+    The broker's users and rules, limits, audit log and TLS are those of the port. Raises UsageError.
     """
     import secrets
 
     from pymq.cli.options import split_addresses
+    from pymq.errors import UsageError
     from pymq.net.server import Connection
     from pymq.security.credentials import Credentials
 
+    if signature_age_s is not None and (port is None or broker.security.gatekeeper is None):
+        raise UsageError("--grpc-signature-age needs --grpc-port and a broker with users (authenticationEnabled=true)")
     if port is None:
         yield ""
         return
@@ -291,6 +311,7 @@ async def proxy_beside(port: int | None, broker: Broker) -> AsyncIterator[str]:
             sign,
             accepting,
             outgoing_tls(broker.config),
+            signature_age_s,
         ) as server:
             yield server.address
 

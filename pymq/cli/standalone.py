@@ -10,7 +10,7 @@ import typer
 
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.output import print_json_line
-from pymq.cli.proxy import GrpcPortOption, grpc_member, grpc_text, proxy_beside
+from pymq.cli.proxy import GrpcPortOption, SignatureAgeOption, grpc_member, grpc_text, proxy_beside
 from pymq.cli.servers import (
     HostOption,
     InsecureOption,
@@ -91,6 +91,7 @@ def standalone(
         ),
     ] = None,
     grpc_port: GrpcPortOption = None,
+    grpc_signature_age: SignatureAgeOption = None,
     metrics_port: MetricsPortOption = None,
     config_file: Annotated[
         str | None, typer.Option("-c", "--config", metavar="FILE", help="A broker.conf with RocketMQ's keys.")
@@ -117,7 +118,7 @@ def standalone(
     set_up_logging(log_level)
     if shards is not None or replicas is not None:
         refused = {"--host": host, "--insecure": insecure, "--metrics-port": metrics_port, "--config": config_file}
-        refused["--grpc-port"] = grpc_port is not None
+        refused |= {"--grpc-port": grpc_port is not None, "--grpc-signature-age": grpc_signature_age is not None}
         _run_shards(
             refused,
             directory=directory,
@@ -139,7 +140,7 @@ def standalone(
         broker_config = build_broker_config(config_file, settings, flags, defaults)
         namesrv_config = load_namesrv_config(None, _shared_settings(broker_config) | {"listenPort": str(namesrv_port)})
         namesrv_config.init_authentication_user = broker_config.init_authentication_user
-        run(_serve(namesrv_config, broker_config, grpc_port, as_json))
+        run(_serve(namesrv_config, broker_config, grpc_port, grpc_signature_age, as_json))
     finally:
         if ephemeral:
             shutil.rmtree(store, ignore_errors=True)
@@ -173,7 +174,11 @@ def _run_shards(
 
 
 async def _serve(
-    namesrv_config: NamesrvConfig, broker_config: BrokerConfig, grpc_port: int | None, as_json: bool
+    namesrv_config: NamesrvConfig,
+    broker_config: BrokerConfig,
+    grpc_port: int | None,
+    grpc_signature_age: int | None,
+    as_json: bool,
 ) -> None:
     from pymq.broker.report.metrics.collector import BrokerMetrics
     from pymq.cli.servers import make_broker, make_namesrv, serve_until_stopped, start_broker, start_namesrv
@@ -192,7 +197,7 @@ async def _serve(
                 broker_config.namesrv_addr = namesrv.address
                 await start_broker(broker, signals)
                 try:
-                    async with proxy_beside(grpc_port, broker) as grpc:
+                    async with proxy_beside(grpc_port, grpc_signature_age, broker) as grpc:
                         begin_serving(broker.server.turns)  # one is enough for the loop of both
                         _print_ready(namesrv.address, broker, metrics, grpc, as_json)
                         await serve_until_stopped(broker, signals)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,3 +49,10 @@ def status_ok() -> Any:
 def status_of(error: PymqError) -> Any:
     """Return the status of a call that failed."""
     return Status(code=code_of(error), message=text_of(error))
+
+
+def common_status(statuses: Sequence[Any]) -> Any:
+    """Return the status of a call whose parts have these: theirs when they have one code."""
+    if len({each.code for each in statuses}) == 1:
+        return statuses[0]
+    return Status(code=Code.MULTIPLE_RESULTS, message="the results differ")

@@ -6,12 +6,21 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pymq.model.names import TOPIC_LENGTH_MAX, group_problem, is_system_group, is_system_topic, topic_problem
+from pymq.model.names import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    TOPIC_LENGTH_MAX,
+    group_problem,
+    is_system_group,
+    is_system_topic,
+    topic_problem,
+)
 from pymq.model.properties import RESERVED
 from pymq.proxy.protocol.names import Code, MessageType
 from pymq.proxy.refusals import ProxyRefusal
 
-BODY_BYTES_MAX = 4 * 1024 * 1024
+MESSAGE_COUNT_MAX = 4096  # of a request
+BODY_BYTES_MAX = 4 * 1024 * 1024  # also of all messages together that are stored as one batch
 USER_PROPERTY_COUNT_MAX = 128
 PROPERTIES_BYTES_MAX = 16 * 1024
 ORPHAN_RECOVERY_MS_MAX = 3600 * 1000
@@ -72,6 +81,9 @@ def check_messages(messages: Any, now_ms: int) -> str:
     """Return the topic of a request to send. Raises ProxyRefusal for what can't be sent."""
     if not messages:
         raise ProxyRefusal(Code.MESSAGE_CORRUPTED, "the request has no message")
+    if len(messages) > MESSAGE_COUNT_MAX:
+        text = f"the request has {len(messages)} messages, the limit is {MESSAGE_COUNT_MAX}: send several requests"
+        raise ProxyRefusal(Code.BAD_REQUEST, text)
     topic: str = messages[0].topic.name
     if any(each.topic.name != topic for each in messages):
         raise ProxyRefusal(Code.MESSAGE_CORRUPTED, "all messages of a request must have the same topic")
@@ -97,7 +109,7 @@ def _check_message(message: Any, now_ms: int) -> None:
     if duration_ms(system.delivery_timestamp) - now_ms > DELIVERY_AHEAD_MS_MAX:
         text = f"the delivery time is over the limit of {DELIVERY_AHEAD_MS_MAX} ms from now"
         raise ProxyRefusal(Code.ILLEGAL_DELIVERY_TIME, text)
-    if system.HasField("message_group"):
+    if system.message_group:
         _check_message_group(system.message_group)
 
 
@@ -147,13 +159,16 @@ def type_of(message: Any) -> int:
         return MessageType.TRANSACTION
     if system.HasField("delivery_timestamp"):
         return MessageType.DELAY
-    return MessageType.FIFO if system.HasField("message_group") else MessageType.NORMAL
+    return MessageType.FIFO if system.message_group else MessageType.NORMAL
 
 
 def check_type(message: Any, topic: str, wanted: str) -> None:
-    """Raises ProxyRefusal unless the message has the type ``wanted``, or that is MIXED."""
+    """Raises ProxyRefusal unless the message has the type ``wanted``, or that is MIXED.
+
+    Topics of retries and dead letters take all.
+    """
     found = TYPE_NAMES[type_of(message)]
-    if wanted not in (MIXED, found):
+    if wanted not in (MIXED, found) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
         text = f"topic {topic} takes {wanted} messages, this one is {found}"
         raise ProxyRefusal(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, text)
 

@@ -10,6 +10,7 @@ from pymq.model import sysflag
 from pymq.model.hosts import format_address, unpack_host
 from pymq.model.message_types import message_type
 from pymq.model.record import StoredMessage
+from pymq.proxy.bodies import Body
 from pymq.proxy.checks import TYPE_NAMES, duration_ms, type_of
 from pymq.proxy.protocol.messages import Message, Timestamp
 from pymq.proxy.protocol.names import MD5, Encoding, MessageType
@@ -52,25 +53,21 @@ def properties_of(message: Any) -> dict[str, str]:
     return {name: value for name, value in result.items() if value}
 
 
-def sys_flag_of(message: Any) -> int:
-    """Return the system flags with which a message is stored."""
-    flags = sysflag.COMPRESSED if message.system_properties.body_encoding == Encoding.GZIP else 0
-    return flags | (sysflag.TRANSACTION_PREPARED if type_of(message) == MessageType.TRANSACTION else 0)
-
-
 def born_ms_of(message: Any, now_ms: int) -> int:
     """Return the time of birth that a client gave its message, else the present."""
     system = message.system_properties
     return duration_ms(system.born_timestamp) if system.HasField("born_timestamp") else now_ms
 
 
-def message_of(stored: StoredMessage, topic: str, handle: str = "", reconsume_times: int | None = None) -> Any:
+def message_of(stored: StoredMessage, topic: str, handle: str = "", body: Body | None = None) -> Any:
     """Return a stored message as a client gets it, with the topic that it asked for.
 
-    ``handle`` is empty for a message that is not received; ``reconsume_times`` None: those of the record.
+    ``handle`` is empty for a message that is not received; ``body`` None: as it is stored.
     """
     properties = stored.properties
-    message = Message(body=stored.body)
+    if body is None:
+        body = Body(stored.body, Encoding.GZIP if stored.sys_flag & sysflag.COMPRESSED else Encoding.IDENTITY)
+    message = Message(body=body.content)
     message.topic.name = topic
     for name, value in properties.items():
         if name not in _HIDDEN:
@@ -81,8 +78,8 @@ def message_of(stored: StoredMessage, topic: str, handle: str = "", reconsume_ti
     system.keys.extend(stored.keys.split())
     system.message_id = stored.message_id
     system.body_digest.type = MD5
-    system.body_digest.checksum = hashlib.md5(stored.body, usedforsecurity=False).hexdigest().upper()
-    system.body_encoding = Encoding.GZIP if stored.sys_flag & sysflag.COMPRESSED else Encoding.IDENTITY
+    system.body_digest.checksum = hashlib.md5(body.content, usedforsecurity=False).hexdigest().upper()
+    system.body_encoding = body.mark
     system.message_type = _TYPES[message_type(stored.raw_properties)]
     system.born_timestamp.CopyFrom(timestamp_of(stored.born_timestamp_ms))
     system.born_host = properties.get(BORN_HOST) or format_address(*unpack_host(stored.born_host))
@@ -99,7 +96,7 @@ def message_of(stored: StoredMessage, topic: str, handle: str = "", reconsume_ti
         system.receipt_handle = handle
     system.queue_id = stored.queue_id
     system.queue_offset = stored.queue_offset
-    system.delivery_attempt = (stored.reconsume_times if reconsume_times is None else reconsume_times) + 1
+    system.delivery_attempt = stored.reconsume_times + 1
     if names.DLQ_ORIGIN_TOPIC in properties:
         system.dead_letter_queue.topic = properties[names.DLQ_ORIGIN_TOPIC]
         system.dead_letter_queue.message_id = properties.get(names.DLQ_ORIGIN_MESSAGE_ID, "")

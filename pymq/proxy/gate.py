@@ -10,8 +10,10 @@ import re
 from base64 import b64encode
 from binascii import Error, unhexlify
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Any
 
+from pymq.clock import Clock
 from pymq.errors import Refusal
 from pymq.model.access import Action, Need, group_need, topic_need
 from pymq.proxy.calls import Call
@@ -24,6 +26,7 @@ from pymq.wire.codes import ResponseCode
 
 AUTHORIZATION = "authorization"
 DATE_TIME = "x-mq-date-time"
+TIME_FORMAT = "%Y%m%dT%H%M%SZ"
 _SIGNED = re.compile(
     r"MQv2-HMAC-SHA1\s+Credential=([^,/\s]*)[^,]*,\s*SignedHeaders=x-mq-date-time,\s*Signature=([0-9A-Fa-f]*)\s*\Z"
 )
@@ -72,9 +75,14 @@ class Gate:
     ``audit`` hears of refusals.
     """
 
-    def __init__(self, gatekeeper: Gatekeeper | None, audit: Audit | None = None) -> None:
+    def __init__(
+        self, gatekeeper: Gatekeeper | None, audit: Audit | None, clock: Clock, age_max_ms: int | None = None
+    ) -> None:
+        """``age_max_ms``: how far the signed time may be from now; None: any time will do, as in RocketMQ."""
         self._gatekeeper = gatekeeper
         self._audit = audit
+        self._clock = clock
+        self._age_max_ms = age_max_ms
 
     def check(self, name: str, call: Call, request: Any) -> None:
         """Check a call of the method ``name``, and note its user.
@@ -87,12 +95,26 @@ class Gate:
         shown = _SIGNED.match(call.metadata.get(AUTHORIZATION, ""))
         user, signature = shown.groups() if shown is not None else ("", "")
         try:
+            if user and self._age_max_ms is not None:
+                check_age(call.metadata.get(DATE_TIME, ""), self._clock.now_ms(), self._age_max_ms)
             check_signed(self._gatekeeper, call, user, signature, needs, request.ByteSize())
         except ProxyRefusal as error:
             if self._audit is not None and error.code in (Code.UNAUTHORIZED, Code.FORBIDDEN):
                 self._audit.note_call(name, user, call.peer, needs, error.code, str(error))
             raise
         call.user = user
+
+
+def check_age(signed_time: str, now_ms: int, age_max_ms: int) -> None:
+    """Check the time that a client signed, in UTC: who hears a signature can use it so long. Raises ProxyRefusal."""
+    try:
+        signed_ms = int(datetime.strptime(signed_time, TIME_FORMAT).replace(tzinfo=UTC).timestamp() * 1000)
+    except ValueError:
+        raise ProxyRefusal(Code.UNAUTHORIZED, f"the signed time {signed_time!r:.40} is no {DATE_TIME}") from None
+    if abs(now_ms - signed_ms) > age_max_ms:
+        text = f"the signed time {signed_time} is {abs(now_ms - signed_ms) // 1000} s from this server's, the limit is "
+        text += f"{age_max_ms // 1000} s: set the client's clock, and its time zone to UTC"
+        raise ProxyRefusal(Code.UNAUTHORIZED, text)
 
 
 def check_signed(

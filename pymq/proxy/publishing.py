@@ -6,14 +6,17 @@ from typing import Any
 
 from pymq.client.outgoing import Outgoing
 from pymq.clock import Clock
-from pymq.model.message import SendResult, SendStatus
+from pymq.errors import PymqError
+from pymq.model import sysflag
+from pymq.model.message import MessageQueue, SendResult, SendStatus
 from pymq.model.message_types import DELAY
 from pymq.model.properties import encode_properties
 from pymq.model.record import encode_batch_entry
 from pymq.proxy.backend import Backend, TransactionPlace
-from pymq.proxy.calls import Call, status_ok
-from pymq.proxy.checks import check_messages, check_topic, check_type, type_of
-from pymq.proxy.conversion import born_ms_of, properties_of, sys_flag_of
+from pymq.proxy.bodies import Body, of_one_mark, stored_body
+from pymq.proxy.calls import Call, common_status, status_of, status_ok
+from pymq.proxy.checks import BODY_BYTES_MAX, MIXED, check_messages, check_topic, check_type, type_of
+from pymq.proxy.conversion import born_ms_of, properties_of
 from pymq.proxy.protocol.messages import RecallMessageResponse, SendMessageResponse, SendResultEntry, Status
 from pymq.proxy.protocol.names import Code, MessageType
 from pymq.proxy.queue_choice import queue_of_group
@@ -37,42 +40,64 @@ class Publishing:
         self._clock = clock
 
     async def send_message(self, call: Call, request: Any) -> Any:
-        """Store one message, or several in one queue."""
+        """Store one message, or several: as a batch in one queue, where they can be one, else one after the other."""
         messages = request.messages
         topic = check_messages(messages, self._clock.now_ms())
         queues = await self._backend.queues_to_write(topic)
         wanted = await self._backend.topic_type(topic)
         for each in messages:
             check_type(each, topic, wanted)
-        outgoing = self._one(messages[0]) if len(messages) == 1 else self._batch(messages)
-        system = messages[0].system_properties
-        is_grouped = system.HasField("message_group") and type_of(messages[0]) != MessageType.DELAY
-        queue = queue_of_group(queues, system.message_group) if is_grouped else None
-        result = await self._backend.send(outgoing, queue)
-        if type_of(messages[0]) == MessageType.TRANSACTION:
-            self._begin(topic, result)
-        return self._answer(result)
+        system = [each.system_properties for each in messages]
+        bodies = [await stored_body(each.body, own.body_encoding) for each, own in zip(messages, system, strict=True)]
+        if len(messages) > 1 and _is_batch(messages):
+            result = await self._backend.send(self._batch(messages, bodies), _queue_of(queues, messages[0]))
+            return _answer([_entry(result)])
+        entries: list[Any] = []
+        for message, body in zip(messages, bodies, strict=True):
+            try:
+                result = await self._backend.send(self._one(message, body), _queue_of(queues, message))
+            except PymqError as error:
+                if not entries:
+                    raise
+                # Nothing behind it is sent: messages of one group must not overtake each other.
+                failed = SendResultEntry(status=status_of(error))
+                entries += [failed] * (len(messages) - len(entries))
+                break
+            if type_of(message) == MessageType.TRANSACTION:
+                self._begin(topic, result)
+            entries.append(_entry(result))
+        return _answer(entries)
 
     async def recall_message(self, call: Call, request: Any) -> Any:
         """Take back a message that waits for its time."""
         topic = check_topic(request.topic.name)
-        if await self._backend.topic_type(topic) != DELAY:
+        if await self._backend.topic_type(topic) not in (DELAY, MIXED):
             text = f"topic {topic} does not take {DELAY} messages, so it has none to recall"
             raise ProxyRefusal(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, text)
         message_id = await self._backend.recall(topic, request.recall_handle)
         return RecallMessageResponse(status=status_ok(), message_id=message_id)
 
-    def _one(self, message: Any) -> Outgoing:
+    def _one(self, message: Any, body: Body) -> Outgoing:
         text = encode_properties(properties_of(message)).decode()
         message_id = message.system_properties.message_id
-        outgoing = Outgoing(message.topic.name, message.body, text, message_id, 0, sys_flag_of(message), False)
+        flags = body.mark | (sysflag.TRANSACTION_PREPARED if type_of(message) == MessageType.TRANSACTION else 0)
+        outgoing = Outgoing(message.topic.name, body.content, text, message_id, 0, flags, False)
         outgoing.born_ms = born_ms_of(message, self._clock.now_ms())
         return outgoing
 
-    def _batch(self, messages: Any) -> Outgoing:
-        body = b"".join([encode_batch_entry(each.body, encode_properties(properties_of(each))) for each in messages])
+    def _batch(self, messages: Any, bodies: list[Body]) -> Outgoing:
+        """Return a batch. Raises ProxyRefusal for one that no broker takes."""
+        contents, flags = of_one_mark(bodies)
+        entries = [
+            encode_batch_entry(content, encode_properties(properties_of(each)))
+            for content, each in zip(contents, messages, strict=True)
+        ]
+        size_bytes = sum(map(len, entries))
+        if size_bytes > BODY_BYTES_MAX:
+            text = f"the messages of the request have {size_bytes} bytes together, the limit is {BODY_BYTES_MAX}"
+            raise ProxyRefusal(Code.MESSAGE_BODY_TOO_LARGE, text)
         ids = ",".join([each.system_properties.message_id for each in messages])
-        outgoing = Outgoing(messages[0].topic.name, body, "", ids, 0, 0, True)
+        outgoing = Outgoing(messages[0].topic.name, b"".join(entries), "", ids, 0, flags, True)
         outgoing.born_ms = born_ms_of(messages[0], self._clock.now_ms())
         return outgoing
 
@@ -81,15 +106,31 @@ class Publishing:
         place = TransactionPlace(topic, result.queue.broker_name, result.queue_offset, log_offset)
         self._transactions.begin(result.message_id, place, self._clock.monotonic_ms())
 
-    @staticmethod
-    def _answer(result: SendResult) -> Any:
-        code = _STATUS[result.status]
-        status = Status(code=code, message="OK" if code == Code.OK else result.status.value)
-        entry = SendResultEntry(
-            status=status,
-            message_id=result.message_id,
-            transaction_id=result.message_id,
-            offset=result.queue_offset,
-            recall_handle=result.recall_handle,
-        )
-        return SendMessageResponse(status=status, entries=[entry])
+
+def _is_batch(messages: Any) -> bool:
+    """Whether messages can be stored together: brokers know no batch of delayed or half messages, nor two queues."""
+    kinds = {(type_of(each), each.system_properties.message_group) for each in messages}
+    return len(kinds) == 1 and type_of(messages[0]) in (MessageType.NORMAL, MessageType.FIFO)
+
+
+def _queue_of(queues: list[MessageQueue], message: Any) -> MessageQueue | None:
+    """Return the queue of a message's group; None when any one will do."""
+    group = message.system_properties.message_group
+    return queue_of_group(queues, group) if group and type_of(message) != MessageType.DELAY else None
+
+
+def _entry(result: SendResult) -> Any:
+    code = _STATUS[result.status]
+    return SendResultEntry(
+        status=Status(code=code, message="OK" if code == Code.OK else result.status.value),
+        message_id=result.message_id,
+        transaction_id=result.message_id,
+        offset=result.queue_offset,
+        recall_handle=result.recall_handle,
+    )
+
+
+def _answer(entries: list[Any]) -> Any:
+    answer = SendMessageResponse(entries=entries)
+    answer.status.CopyFrom(common_status([entry.status for entry in entries]))
+    return answer

@@ -14,6 +14,7 @@ from pymq.errors import Refusal
 from pymq.model.names import RETRY_PREFIX
 from pymq.model.properties import RETRY_TOPIC
 from pymq.model.record import MalformedRecordError, decode_record
+from pymq.proxy.bodies import given_body
 from pymq.proxy.calls import Call
 from pymq.proxy.clients import Stream
 from pymq.proxy.conversion import message_of
@@ -101,7 +102,8 @@ class Questions:
         topic = stored.properties.get(RETRY_TOPIC, stored.topic) if is_retry else stored.topic
         question = TelemetryCommand()
         question.verify_message_command.nonce = nonce = self._nonce()
-        question.verify_message_command.message.CopyFrom(message_of(stored, topic))
+        given = await given_body(stored.body, stored.sys_flag, session.language)
+        question.verify_message_command.message.CopyFrom(message_of(stored, topic, body=given))
         began_ms = self._clock.monotonic_ms()
         answer = await self._answer(session, nonce, question)
         result = ConsumeDirectlyResult(

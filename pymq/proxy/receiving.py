@@ -12,7 +12,8 @@ from pymq.client.subscription import Subscription, parse_subscription
 from pymq.clock import Clock
 from pymq.errors import ExpressionError, PymqError, UsageError
 from pymq.proxy.backend import Backend, Receive, Received
-from pymq.proxy.calls import Call, status_of, status_ok
+from pymq.proxy.bodies import given_body
+from pymq.proxy.calls import Call, common_status, status_of, status_ok
 from pymq.proxy.checks import (
     BATCH_SIZE_MAX,
     INVISIBLE_MS_MIN,
@@ -87,7 +88,8 @@ class Receiving:
                 handle = encode_handle(each.handle)
                 if request.auto_renew:
                     self._held.hold(call.client_id, order.group, order.topic, each.handle, self._clock.now_ms())
-                yield ReceiveMessageResponse(message=message_of(each.message, order.topic, handle))
+                body = await given_body(each.message.body, each.message.sys_flag, call.language)
+                yield ReceiveMessageResponse(message=message_of(each.message, order.topic, handle, body))
                 given_count += 1
             yield ReceiveMessageResponse(delivery_timestamp=timestamp_of(self._clock.now_ms()))
         finally:  # a client that left did not get the rest
@@ -183,15 +185,11 @@ class Receiving:
     async def ack_message(self, call: Call, request: Any) -> Any:
         """Acknowledge messages, each on its own."""
         topic, group = check_topic(request.topic.name), check_group(request.group.name)
+        if not request.entries:
+            raise ProxyRefusal(Code.BAD_REQUEST, "the request names no message to acknowledge")
         entries = [await self._ack(topic, group, entry) for entry in request.entries]
         answer = AckMessageResponse(entries=entries)
-        codes = {entry.status.code for entry in entries}
-        if len(codes) == 1:
-            answer.status.CopyFrom(entries[0].status)
-        elif codes:
-            answer.status.CopyFrom(Status(code=Code.MULTIPLE_RESULTS, message="the results differ"))
-        else:
-            raise ProxyRefusal(Code.BAD_REQUEST, "the request names no message to acknowledge")
+        answer.status.CopyFrom(common_status([entry.status for entry in entries]))
         return answer
 
     async def _ack(self, topic: str, group: str, entry: Any) -> Any:

@@ -54,12 +54,16 @@ class ProxyServer:
         tls: ServerTls | None = None,
         gatekeeper: Gatekeeper | None = None,
         audit: Audit | None = None,
+        signature_age_ms: int | None = None,
     ) -> None:
-        """``gatekeeper`` None: everybody may do everything. ``audit`` hears of refusals."""
+        """``gatekeeper`` None: everybody may do everything. ``audit`` hears of refusals.
+
+        ``signature_age_ms``: how far the time that a client signs may be from now; None: any will do.
+        """
         self.service = service
         self.address = ""
         self.calls: Counter[tuple[str, int]] = Counter()  # that ended, by method and code
-        self._gate = Gate(gatekeeper, audit)
+        self._gate = Gate(gatekeeper, audit, service.clock, signature_age_ms)
         self.front = Front(tls)
         self._server: Any = None
         self._ticker = Ticker(lambda: TICK_MS, self._tick)

@@ -24,7 +24,7 @@ class ProxyService:
 
     def __init__(self, backend: Backend, clock: Clock) -> None:
         self._backend = backend
-        self._clock = clock
+        self.clock = clock
         self._beat_at_ms = 0
         self._publishing: asyncio.Task[None] | None = None
         self.sessions = Sessions()
@@ -40,11 +40,11 @@ class ProxyService:
 
     def now(self) -> Any:
         """Return the present as a Timestamp."""
-        return timestamp_of(self._clock.now_ms())
+        return timestamp_of(self.clock.now_ms())
 
     async def tick(self) -> None:
         """Do what is due: call it every second or so."""
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         self.clients.forget_silent()
         self.transactions.forget_old(now_ms)
         if now_ms >= self._beat_at_ms:

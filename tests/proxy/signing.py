@@ -6,6 +6,7 @@ import hashlib
 import hmac
 
 TIME = "20260101T000000Z"
+TIME_MS = 1_767_225_600_000
 
 
 def signed_metadata(user: str, secret: str, content: str = TIME) -> dict[str, str]:

@@ -129,7 +129,9 @@ def test_a_request_has_messages_of_one_topic() -> None:
     other.topic.name = "U"
     assert code_of(lambda: checks.check_messages([], NOW_MS)) == Code.MESSAGE_CORRUPTED
     assert code_of(lambda: checks.check_messages([legal(), other], NOW_MS)) == Code.MESSAGE_CORRUPTED
-    assert code_of(lambda: checks.check_messages([legal(), legal()], NOW_MS)) == Code.OK
+    most = [legal()] * checks.MESSAGE_COUNT_MAX
+    assert code_of(lambda: checks.check_messages(most, NOW_MS)) == Code.OK
+    assert code_of(lambda: checks.check_messages([*most, legal()], NOW_MS)) == Code.BAD_REQUEST
 
 
 @pytest.mark.parametrize(
@@ -158,6 +160,8 @@ def test_names_of_groups(name: str, code: int) -> None:
 def test_a_message_is_what_its_fields_say() -> None:
     message = legal()
     assert checks.type_of(message) == MessageType.NORMAL
+    message.system_properties.message_group = ""
+    assert checks.type_of(message) == MessageType.NORMAL
     message.system_properties.message_group = "g"
     assert checks.type_of(message) == MessageType.FIFO
     message.system_properties.delivery_timestamp.seconds = 1
@@ -177,6 +181,7 @@ def test_a_message_is_what_its_fields_say() -> None:
 )
 def test_a_topic_takes_its_type(wanted: str, code: int) -> None:
     assert code_of(lambda: checks.check_type(legal(), "T", wanted)) == code
+    assert code_of(lambda: checks.check_type(legal(), "%DLQ%group", wanted)) == Code.OK
 
 
 @pytest.mark.parametrize(

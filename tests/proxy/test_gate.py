@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("google.protobuf")
 
+from pymq.clock import ManualClock
 from pymq.model.access import EVERY_NAME
 from pymq.proxy.calls import Call
 from pymq.proxy.gate import Gate
@@ -16,7 +17,7 @@ from pymq.proxy.protocol.names import Code
 from pymq.proxy.refusals import ProxyRefusal
 from pymq.security.acl_file import AclFile
 from pymq.security.gatekeeper import Gatekeeper
-from tests.proxy.signing import TIME, signed_metadata
+from tests.proxy.signing import TIME, TIME_MS, signed_metadata
 
 ACL = """
 globalWhiteRemoteAddresses:
@@ -36,11 +37,16 @@ accounts:
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Gate:
+def gatekeeper(tmp_path_factory: pytest.TempPathFactory) -> Gatekeeper:
     path: Path = tmp_path_factory.mktemp("acl") / "plain_acl.yml"
     path.write_text(ACL)
     path.chmod(0o600)
-    return Gate(Gatekeeper(AclFile(str(path), EVERY_NAME, None).load()))
+    return Gatekeeper(AclFile(str(path), EVERY_NAME, None).load())
+
+
+@pytest.fixture(scope="module")
+def gate(gatekeeper: Gatekeeper) -> Gate:
+    return Gate(gatekeeper, None, ManualClock())
 
 
 def signed(user: str, secret: str, *, content: str = TIME, peer: str = "10.0.0.1:5000") -> Call:
@@ -107,4 +113,28 @@ def test_a_call_that_proves_nobody_is_unauthorized(gate: Gate, call: Call) -> No
 
 def test_a_white_list_and_a_server_without_users_take_all(gate: Gate) -> None:
     assert code(gate, "SendMessage", Call({}, None, "10.9.9.9:5000"), sending()) == Code.OK
-    assert code(Gate(None), "SendMessage", signed("writer-user", "wrong"), sending()) == Code.OK
+    assert code(Gate(None, None, ManualClock()), "SendMessage", signed("writer-user", "wrong"), sending()) == Code.OK
+
+
+@pytest.mark.parametrize(
+    ("off_s", "expected"),
+    [(0, Code.OK), (60, Code.OK), (-60, Code.OK), (61, Code.UNAUTHORIZED), (-61, Code.UNAUTHORIZED)],
+)
+def test_a_signed_time_may_be_so_far_from_now(gatekeeper: Gatekeeper, off_s: int, expected: int) -> None:
+    clock = ManualClock(TIME_MS + off_s * 1000)
+    call = signed("writer-user", "writer-secret")
+    assert code(Gate(gatekeeper, None, clock, 60_000), "SendMessage", call, sending()) == expected
+    assert code(Gate(gatekeeper, None, clock), "SendMessage", call, sending()) == Code.OK, (
+        "without a limit any time will do"
+    )
+
+
+def test_a_signed_time_is_a_time(gatekeeper: Gatekeeper) -> None:
+    call = signed("writer-user", "writer-secret")
+    call.metadata = {**call.metadata, "x-mq-date-time": "yesterday"}
+    gate = Gate(gatekeeper, None, ManualClock(TIME_MS), 60_000)
+    with pytest.raises(ProxyRefusal, match="'yesterday' is no x-mq-date-time"):
+        gate.check("SendMessage", call, sending())
+    assert code(gate, "SendMessage", Call({}, None, "10.9.9.9:5000"), sending()) == Code.OK, (
+        "a white list signs nothing"
+    )

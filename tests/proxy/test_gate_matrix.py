@@ -101,7 +101,7 @@ def code(gate: Gate, sender: str, name: str) -> int:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_the_matrix_of_calls_and_senders(name: str) -> None:
-    gate = Gate(Gatekeeper(BROKER))
+    gate = Gate(Gatekeeper(BROKER), None, ManualClock())
     codes = {sender: code(gate, sender, name) for sender in SENDERS.values()}
     found = "".join(letter if codes[sender] == Code.OK else "-" for letter, sender in SENDERS.items())
     assert found == EXPECTED[name]
@@ -146,7 +146,7 @@ def test_a_user_whose_calls_often_fail_is_blocked_at_the_address_and_others_are_
     clock = ManualClock()
     gatekeeper = Gatekeeper(BROKER)
     gatekeeper.limits = SenderLimits(clock)
-    gate = Gate(gatekeeper)
+    gate = Gate(gatekeeper, None, clock)
     for _ in range(FAILED_PROOFS_MAX - 1):
         assert code(gate, WRONG, "SendMessage") == Code.UNAUTHORIZED
     assert code(gate, "administrator", "SendMessage") == Code.OK

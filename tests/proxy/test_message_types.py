@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import hashlib
+import json
+import subprocess
+import sys
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,11 +16,27 @@ import pytest
 
 pytest.importorskip("grpc")
 
-from pymq.proxy.conversion import timestamp_of
+from pymq.client import PullConsumer
+from pymq.errors import RefusedError
+from pymq.model.compression import decompress_body
+from pymq.model.properties import encode_properties
+from pymq.model.record import encode_batch_entry
+from pymq.proxy.checks import BODY_BYTES_MAX
+from pymq.proxy.conversion import properties_of, timestamp_of
 from pymq.proxy.protocol import messages as m
-from pymq.proxy.protocol.names import COMMIT, ROLLBACK, SOURCE_SERVER_CHECK, ClientType, Code, FilterType, MessageType
+from pymq.proxy.protocol.names import (
+    COMMIT,
+    ROLLBACK,
+    SOURCE_SERVER_CHECK,
+    ClientType,
+    Code,
+    Encoding,
+    FilterType,
+    MessageType,
+)
 from pymq.proxy.server import ProxyServer
 from pymq.testing.broker import TestBroker
+from pymq.wire.codes import ResponseCode
 from tests.proxy.harness import RawClient, create_group, create_topic, with_client
 
 FIFO, DELAY, TRANSACTION, NORMAL = "GrpcTypeFifo", "GrpcTypeDelay", "GrpcTypeTransaction", "GrpcTypeNormal"
@@ -23,7 +45,8 @@ SHORT = m.Duration(seconds=5)
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[TestBroker]:
-    with TestBroker(recallMessageEnable="true", transactionCheckInterval="1000") as broker:
+    settings = {"recallMessageEnable": "true", "transactionCheckInterval": "1000", "mappedFileSizeCommitLog": "8388608"}
+    with TestBroker(**settings) as broker:
         create_topic(broker, FIFO, "FIFO", queue_count=4)
         create_topic(broker, DELAY, "DELAY")
         create_topic(broker, TRANSACTION, "TRANSACTION")
@@ -123,10 +146,14 @@ def test_a_message_of_another_type_is_refused(broker: TestBroker) -> None:
     with_client(broker, work)
 
 
+async def send_all(client: RawClient, messages: list[Any]) -> Any:
+    return await client.call("SendMessage", m.SendMessageRequest(messages=messages))
+
+
 def test_several_messages_of_a_request_are_one_entry_and_come_apart(broker: TestBroker) -> None:
     async def work(client: RawClient, _: ProxyServer) -> None:
         several = [client.message(NORMAL, b"%d" % i, tag="several") for i in range(3)]
-        sent = await client.call("SendMessage", m.SendMessageRequest(messages=several))
+        sent = await send_all(client, several)
         ids = [each.system_properties.message_id for each in several]
         assert (sent.status.code, [entry.message_id for entry in sent.entries]) == (Code.OK, [",".join(ids)])
         found = await client.receive(NORMAL, "GrpcTypeSeveral")
@@ -134,6 +161,124 @@ def test_several_messages_of_a_request_are_one_entry_and_come_apart(broker: Test
         assert [each.system_properties.message_id for each in found] == ids
 
     with_client(broker, work)
+
+
+def test_messages_that_brokers_keep_apart_have_an_entry_each(broker: TestBroker) -> None:
+    create_topic(broker, "GrpcTypeMixed", "MIXED", queue_count=8)
+
+    async def work(client: RawClient, server: ProxyServer) -> None:
+        at = timestamp_of(broker.clock.now_ms() + 60_000)
+        several = [
+            client.message("GrpcTypeMixed", b"a", message_group="a"),
+            client.message("GrpcTypeMixed", b"delayed", delivery_timestamp=at),
+            client.message("GrpcTypeMixed", b"half", message_type=MessageType.TRANSACTION),
+            client.message("GrpcTypeMixed", b"half too", message_type=MessageType.TRANSACTION),
+            client.message("GrpcTypeMixed", b"b", message_group="b"),
+            client.message("GrpcTypeMixed", b"a again", message_group="a"),
+        ]
+        sent = await send_all(client, several)
+        assert sent.status.code == Code.OK
+        assert [entry.message_id for entry in sent.entries] == [each.system_properties.message_id for each in several]
+        assert [bool(entry.recall_handle) for entry in sent.entries] == [False, True, False, False, False, False]
+        recall = m.RecallMessageRequest(topic=m.Resource(name="GrpcTypeMixed"))
+        recall.recall_handle = sent.entries[1].recall_handle
+        assert (await client.call("RecallMessage", recall)).status.code == Code.OK
+        assert len(server.service.transactions) == 2, "also those behind the first message"
+        found = await client.receive("GrpcTypeMixed", "GrpcTypeMixed")
+        assert sorted(bodies(found)) == [b"a", b"a again", b"b"], "a delayed message waits, and so do half messages"
+        queues = {each.body: each.system_properties.queue_id for each in found}
+        assert queues[b"a"] == queues[b"a again"] != queues[b"b"]
+
+    with_client(broker, work)
+
+
+def test_all_messages_of_a_request_have_the_type_of_the_topic(broker: TestBroker) -> None:
+    async def work(client: RawClient, server: ProxyServer) -> None:
+        for second in ({"message_group": "g"}, {"message_type": MessageType.TRANSACTION}):
+            sent = await send_all(client, [client.message(NORMAL), client.message(NORMAL, **second)])
+            assert sent.status.code == Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
+        assert len(server.service.transactions) == 0
+
+    with_client(broker, work)
+
+
+def test_a_batch_has_the_size_of_one_message(broker: TestBroker) -> None:
+    create_topic(broker, "GrpcTypeSizes")
+
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        first = client.message("GrpcTypeSizes", b"first")
+        second = client.message("GrpcTypeSizes", b"x")
+        entries = [encode_batch_entry(each.body, encode_properties(properties_of(each))) for each in (first, second)]
+        second.body = bytes(BODY_BYTES_MAX - sum(map(len, entries)) + 2)
+        assert (await send_all(client, [first, second])).status.code == Code.MESSAGE_BODY_TOO_LARGE
+        second.body = second.body[1:]
+        assert (await send_all(client, [first, second])).status.code == Code.OK
+
+    with_client(broker, work)
+
+
+def test_a_failure_in_the_midst_of_a_request_ends_it_with_a_status_for_each(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(broker, "GrpcTypeFailing", "FIFO")
+
+    async def work(client: RawClient, server: ProxyServer) -> None:
+        send = server.service.publishing._backend.send
+
+        async def failing(outgoing: Any, queue: Any) -> Any:
+            if outgoing.body == b"1":
+                raise RefusedError(ResponseCode.SYSTEM_BUSY, "busy")
+            return await send(outgoing, queue)
+
+        monkeypatch.setattr(server.service.publishing._backend, "send", failing)
+        several = [client.message("GrpcTypeFailing", b"%d" % i, message_group=f"{i % 2}") for i in range(3)]
+        sent = await send_all(client, several)
+        codes = [entry.status.code for entry in sent.entries]
+        assert codes == [Code.OK, Code.TOO_MANY_REQUESTS, Code.TOO_MANY_REQUESTS]
+        assert sent.status.code == Code.MULTIPLE_RESULTS
+        assert bodies(await client.receive("GrpcTypeFailing", "GrpcTypeFailing")) == [b"0"]
+        failed = await send_all(client, several[1:])
+        assert (failed.status.code, len(failed.entries)) == (Code.TOO_MANY_REQUESTS, 0)
+
+    with_client(broker, work)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_compressed_bodies_are_read_by_clients_of_both_protocols(broker: TestBroker, count: int) -> None:
+    topic, text = f"GrpcTypePacked{count}", b"a compressed body " * 1000
+    create_topic(broker, topic)
+
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        packed = client.message(topic, gzip.compress(text), body_encoding=Encoding.GZIP)
+        plain = client.message(topic, b"plain", body_encoding=Encoding.IDENTITY)
+        sent = await send_all(client, [plain, packed][-count:])
+        assert sent.status.code == Code.OK
+        for language, unpack in (("JAVA", zlib.decompress), ("HTTP", gzip.decompress), ("RUST", None)):
+            reader = RawClient(client.address)
+            reader.metadata = [("x-mq-client-id", language), ("x-mq-language", language)]
+            found = await reader.receive(topic, f"GrpcTypePacked-{language}")
+            for each in found:
+                digest = hashlib.md5(each.body, usedforsecurity=False).hexdigest().upper()
+                assert each.system_properties.body_digest.checksum == digest
+                encoding = Encoding.IDENTITY if unpack is None else Encoding.GZIP
+                assert each.system_properties.body_encoding == encoding
+            assert [each.body if unpack is None else unpack(each.body) for each in found] == [b"plain", text][-count:]
+            await reader.close()
+        async with PullConsumer("GrpcTypePackedClassic", namesrv=broker.namesrv) as consumer:
+            read = [
+                message.body if not message.sys_flag else decompress_body(message.body, message.sys_flag)
+                for queue in await consumer.queues(topic)
+                for message in (await consumer.pull(queue, 0)).messages()
+            ]
+        assert read == [b"plain", text][-count:]
+        wrong = client.message(topic, text, body_encoding=Encoding.GZIP)
+        assert (await send_all(client, [wrong])).status.code == Code.MESSAGE_CORRUPTED
+
+    with_client(broker, work)
+    tail = [sys.executable, "-m", "pymq", "tail", topic, "--namesrv", broker.namesrv, "--from", "start"]
+    tail += ["--count", str(count), "--output", "jsonl"]
+    lines = subprocess.run(tail, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert text.decode() in [json.loads(line)["body"] for line in lines]
 
 
 def test_filters_by_tag_and_by_sql(broker: TestBroker) -> None:
