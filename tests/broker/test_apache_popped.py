@@ -5,66 +5,23 @@ tests/interop/support/popped.py made it; the check points and acknowledgements a
 
 from __future__ import annotations
 
-import io
-import json
-import tarfile
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
-from pymq.clock import ManualClock
 from pymq.model import pop
-from pymq.store.disk.memory_fs import MemoryFiles
-from pymq.store.timer.timer_store import WHEEL_SLOTS
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
+from tests.broker.apache_store import STEP_MS, ApacheStore, let_pass
 from tests.broker.handlers.test_pop import Found, Popping
 from tests.broker.handlers.test_pop_orderly import Ordered
-from tests.broker.world import ROOT, World
 
-STORES = Path(__file__).parent.parent / "golden" / "stores"
-MANIFEST: dict[str, Any] = json.loads((STORES / "store-popped.manifest.json").read_text())
-END_MS: int = MANIFEST["endMs"]
-STEP_MS = 500
-
-
-def unpacked() -> MemoryFiles:
-    files = MemoryFiles()
-    raw = zstandard.ZstdDecompressor().stream_reader((STORES / "store-popped.tar.zst").read_bytes()).read()
-    with tarfile.open(fileobj=io.BytesIO(raw)) as archive:
-        for member in archive:
-            path = ROOT + member.name.removeprefix("store")
-            if member.isdir():
-                files.makedirs(path)
-                continue
-            content = archive.extractfile(member)
-            assert content is not None
-            with closing(files.open(path, create=True)) as file:
-                file.pwrite(0, content.read())
-                file.sync()
-    return files
-
-
-def world(now_ms: int) -> World:
-    config = MANIFEST["brokerConfig"]
-    return World(unpacked(), ManualClock(now_ms), timer_slot_count=WHEEL_SLOTS, **config)
-
-
-def let_pass(world: World, ms: int) -> None:
-    """Let time pass, with all periodic work."""
-    for _ in range(0, ms, STEP_MS):
-        world.clock.advance(STEP_MS)
-        for job in world.parts.jobs():
-            job.run()
-        world.parts.end_turn()
+STORE = ApacheStore("store-popped")
 
 
 @pytest.mark.parametrize("late_ms", [-7000, 3_600_000])
 def test_what_apache_handed_out_comes_again_and_what_was_acknowledged_does_not(late_ms: int) -> None:
-    p = Popping(world(END_MS + late_ms))
+    p = Popping(STORE.world(STORE.end_ms + late_ms))
     fields: dict[str, Any] = {"consumerGroup": "poppers", "topic": "popped"}
     assert p.pop(**fields).bodies == [b"5"]
     let_pass(p.world, max(0, -late_ms) - 2 * STEP_MS)
@@ -78,11 +35,11 @@ def test_what_apache_handed_out_comes_again_and_what_was_acknowledged_does_not(l
 
 
 def test_an_ordered_queue_stays_closed_until_its_invisible_time_is_over_and_its_receipts_count() -> None:
-    p = Ordered(world(END_MS - 7000))
+    p = Ordered(STORE.world(STORE.end_ms - 7000))
     fields: dict[str, Any] = {"consumerGroup": "poppers", "topic": "popped-in-order", "queueId": 0}
     assert p.pop(**fields).code == ResponseCode.POLLING_TIMEOUT
-    assert pop.decode_receipt(MANIFEST["receipt"]).revive_queue_id == pop.ORDERLY_REVIVE_QUEUE
-    receipt = {**fields, "offset": 1, "extraInfo": f"{MANIFEST['receipt']} 1"}
+    assert pop.decode_receipt(STORE.manifest["receipt"]).revive_queue_id == pop.ORDERLY_REVIVE_QUEUE
+    receipt = {**fields, "offset": 1, "extraInfo": f"{STORE.manifest['receipt']} 1"}
     assert p.ask(Code.ACK_MESSAGE, **receipt)[0] == 0
     p.wait(7000)
     found = p.pop(**fields)

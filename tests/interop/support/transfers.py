@@ -1,0 +1,47 @@
+"""Transactions that one broker leaves committed, rolled back and open, for the broker that goes on with its files."""
+
+from __future__ import annotations
+
+from pymq.client import Admin, Message, TransactionProducer, TransactionState
+from pymq.model.tables import TopicConfig
+from tests.client.scenarios import Ledger, until
+from tests.interop.support.apache import ApacheServer
+from tests.interop.support.pymq_server import PymqServer
+
+TOPIC, GROUP = "transfers", "transfer-producer"
+SEND_TIMEOUT_S = 30.0
+COMMIT, ROLLBACK, UNKNOWN = TransactionState.COMMIT, TransactionState.ROLLBACK, TransactionState.UNKNOWN
+Server = ApacheServer | PymqServer
+
+
+async def begin(server: Server, writer: str) -> None:
+    """Leave the directory with transactions that are committed, rolled back, and open in several ways."""
+    async with Admin(server.namesrv) as admin:
+        await admin.topics.put(server.broker, TopicConfig(topic_name=TOPIC, read_queue_nums=2, write_queue_nums=2))
+    names = [f"{writer} {what}".encode() for what in ("yes", "no", "checked yes", "checked no", "checked later")]
+    first = dict(zip(names, (COMMIT, ROLLBACK, UNKNOWN, UNKNOWN, UNKNOWN), strict=True))
+    ledger = Ledger(first, dict.fromkeys(names, UNKNOWN))
+    async with TransactionProducer(GROUP, namesrv=server.namesrv, listener=ledger) as producer:
+        for name in names:
+            await producer.send_in_transaction(Message(TOPIC, name, "A"), timeout_s=SEND_TIMEOUT_S)
+        await until(lambda: len(ledger.checked) >= 4, "checks of the open transactions")
+    # The next server is the first to ask about this one.
+    last = f"{writer} young yes".encode()
+    ledger = Ledger({last: UNKNOWN}, {})
+    async with TransactionProducer(GROUP, namesrv=server.namesrv, listener=ledger, check_after_s=4) as producer:
+        await producer.send_in_transaction(Message(TOPIC, last, "A"), timeout_s=SEND_TIMEOUT_S)
+
+
+async def end(server: Server, writer: str) -> None:
+    """Answer the checks of what the other server left; what had ended is asked about no more."""
+    later = {f"{writer} checked yes": COMMIT, f"{writer} checked no": ROLLBACK, f"{writer} young yes": COMMIT}
+    states = {name.encode(): state for name, state in later.items()} | {f"{writer} checked later".encode(): UNKNOWN}
+    ledger = Ledger({b"hello": ROLLBACK}, states)
+    async with TransactionProducer(GROUP, namesrv=server.namesrv, listener=ledger) as producer:
+        await producer.send_in_transaction(Message(TOPIC, b"hello"), timeout_s=SEND_TIMEOUT_S)
+        for name in states:
+            await until(lambda name=name: name in [one.content() for one in ledger.checked], f"a check of {name!r}", 90)
+        # Another round: only the one that stays open is asked about again.
+        seen = len(ledger.checked)
+        await until(lambda: len(ledger.checked) >= seen + 2, "two more checks", 90)
+        assert {one.content() for one in ledger.checked[seen:]} <= {f"{writer} checked later".encode()}
