@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from pymq.client.outgoing import Outgoing
 from pymq.client.subscription import Subscription
-from pymq.model.message import MessageQueue, SendResult
+from pymq.model.message import MessageQueue, PullResult, SendResult
 from pymq.model.record import StoredMessage
 from pymq.model.route import TopicRoute
 from pymq.net.client import OnRequest
@@ -30,6 +30,17 @@ class Receive(NamedTuple):
     subscription: Subscription
     is_orderly: bool = False
     attempt_id: str | None = None
+
+
+class Pull(NamedTuple):
+    """A request for messages of one queue from an offset on. ``wait_ms``: for the first one."""
+
+    queue: MessageQueue
+    group: str
+    offset: int
+    count_max: int
+    wait_ms: int
+    subscription: Subscription
 
 
 class Received(NamedTuple):
@@ -77,6 +88,22 @@ class Backend(Protocol):
 
     async def receive(self, order: Receive) -> list[Received]:
         """Return messages, after a wait for the first one; an empty list when none came."""
+        ...
+
+    async def pull(self, order: Pull) -> PullResult:
+        """Return messages of a queue, after a wait for the first one."""
+        ...
+
+    async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
+        """Commit a group's offset."""
+        ...
+
+    async def committed(self, group: str, queue: MessageQueue) -> int | None:
+        """Return a group's committed offset; None without one."""
+        ...
+
+    async def offset_of(self, queue: MessageQueue, since_ms: int | None, *, at_end: bool) -> int:
+        """Return the offset behind a queue's last message, or its first since a time, or its first."""
         ...
 
     async def ack(self, topic: str, group: str, handle: Handle) -> None:

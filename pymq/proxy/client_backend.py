@@ -9,12 +9,14 @@ from pymq.client.answers import read_answer
 from pymq.client.instance import ClientInstance
 from pymq.client.outgoing import Outgoing
 from pymq.client.popped_answer import popped
+from pymq.client.pulling import filter_result, pull_once
+from pymq.client.queue_offsets import QueueOffsets
 from pymq.client.route_cache import read_queues, why_not_read
 from pymq.client.sender import Deadline, Sender
 from pymq.client.subscription import explained
 from pymq.errors import NoQueueError, PymqError, RefusedError, UnreachableError
-from pymq.model import pop
-from pymq.model.message import MessageQueue, SendResult
+from pymq.model import pop, sysflag
+from pymq.model.message import MessageQueue, PullResult, SendResult
 from pymq.model.message_types import NORMAL, TYPE_ATTRIBUTE
 from pymq.model.record import MalformedRecordError, decode_record
 from pymq.model.route import BrokerData
@@ -23,7 +25,7 @@ from pymq.model.timers import decode_handle
 from pymq.model.transactions import COMMIT, ROLLBACK
 from pymq.net.client import OnRequest, RemotingClient
 from pymq.net.tls import WatchedContext
-from pymq.proxy.backend import OnQuestion, Receive, Received, TransactionPlace
+from pymq.proxy.backend import OnQuestion, Pull, Receive, Received, TransactionPlace
 from pymq.proxy.checks import MIXED
 from pymq.proxy.memberships import Memberships
 from pymq.proxy.protocol.names import Code
@@ -81,6 +83,9 @@ class ClientBackend:
         self._on_operator: OnRequest | None = None
         self._on_question: OnQuestion | None = None
         instance.remoting.on_request = self._on_request
+        self._offsets = QueueOffsets(instance)
+        self.commit = self._offsets.commit
+        self.committed = self._offsets.committed
         self.route = self._recent_routes.get
         self.topic_type = self._recent_types.get
         self.group_rules = self._recent_rules.get
@@ -139,6 +144,28 @@ class ClientBackend:
             else:  # another tag with the same hash: it is not this group's
                 await self.ack(order.topic, order.group, handle)
         return found
+
+    async def pull(self, order: Pull) -> PullResult:
+        """Return messages of a queue, after a wait for the first one."""
+        result = await pull_once(
+            self._instance,
+            order.group,
+            order.queue,
+            order.offset,
+            order.subscription,
+            count_max=order.count_max,
+            bytes_max=None,
+            suspend_ms=order.wait_ms,
+            sys_flag=sysflag.PULL_SUBSCRIPTION,
+        )
+        filter_result(result, order.subscription)
+        return result
+
+    async def offset_of(self, queue: MessageQueue, since_ms: int | None, *, at_end: bool) -> int:
+        """Return the offset behind a queue's last message, or its first since a time, or its first."""
+        if since_ms is not None:
+            return await self._offsets.by_time(queue, since_ms)
+        return await (self._offsets.max_offset(queue) if at_end else self._offsets.min_offset(queue))
 
     async def ack(self, topic: str, group: str, handle: Handle) -> None:
         """Acknowledge a message."""

@@ -37,6 +37,10 @@ def _topic_and_group(request: Any) -> list[Need]:
     return [topic_need(request.topic.name, SUB), group_need(request.group.name, SUB)]
 
 
+def _queue_and_group(request: Any) -> list[Need]:
+    return [topic_need(request.message_queue.topic.name, SUB), group_need(request.group.name, SUB)]
+
+
 def _group_if_named(request: Any) -> list[Need]:
     return [group_need(request.group.name, SUB)] if request.group.name else []
 
@@ -57,10 +61,11 @@ NEEDS: dict[str, Callable[[Any], list[Need]]] = {
     "SendMessage": lambda request: [topic_need(name, PUB) for name in {each.topic.name for each in request.messages}],
     "EndTransaction": lambda request: [topic_need(request.topic.name, PUB)],
     "RecallMessage": lambda request: [topic_need(request.topic.name, PUB)],
-    "ReceiveMessage": lambda request: [
-        topic_need(request.message_queue.topic.name, SUB),
-        group_need(request.group.name, SUB),
-    ],
+    "ReceiveMessage": _queue_and_group,
+    "PullMessage": _queue_and_group,
+    "UpdateOffset": _queue_and_group,
+    "GetOffset": _queue_and_group,
+    "QueryOffset": lambda request: [topic_need(request.message_queue.topic.name, SUB, GET)],
     "AckMessage": _topic_and_group,
     "ChangeInvisibleDuration": _topic_and_group,
     "ForwardMessageToDeadLetterQueue": _topic_and_group,

@@ -25,7 +25,7 @@ CLIENTS = gauge(
     "pymq_proxy_clients", "Clients that have sent settings and are not silent, by their type.", "client_type"
 )
 CALLS = counter("pymq_proxy_calls_total", "Calls that ended, by method and code.", "method", "code")
-WAITING = gauge("pymq_proxy_waiting_receives", "Receives that wait for their first message.")
+WAITING = gauge("pymq_proxy_waiting_receives", "Receives and pulls that wait for their first message.")
 HELD = gauge("pymq_proxy_renewed_messages", "Messages with clients whose receipts the proxy renews.")
 TRANSACTIONS = gauge("pymq_proxy_open_transactions", "Half messages whose end the proxy waits for.")
 PROXY_METRICS = (INFO, CONNECTIONS, CLIENTS, CALLS, WAITING, HELD, TRANSACTIONS)
@@ -56,6 +56,6 @@ class ProxyMetrics:
         yield single(CONNECTIONS, server.front.connection_count)
         yield Family(CLIENTS, tuple(Reading((kind,), count) for kind, count in types.items()))
         yield Family(CALLS, tuple(Reading(key, count) for key, count in calls.items()))
-        yield single(WAITING, service.receiving.waiting_count)
+        yield single(WAITING, service.waits.count)
         yield single(HELD, len(service.held))
         yield single(TRANSACTIONS, len(service.transactions))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -46,31 +45,28 @@ from pymq.proxy.receipts import (
 from pymq.proxy.refusals import ProxyRefusal
 from pymq.proxy.sessions import SESSION_COUNT_MAX, SILENT_MS_MAX, Sessions
 from pymq.proxy.settings import DEFAULT_REQUEST_TIMEOUT_MS, GroupRules
+from pymq.proxy.waits import Waits
 
 log = logging.getLogger(__name__)
 
-WAITING_PER_CLIENT_MAX = 1024  # receives; each of them holds a request at a broker
 GIVE_BACK_MS = 1000  # after which a message comes again that nobody took
 
 
 class Receiving:
     """Receives for consumers, and settles what they got."""
 
-    def __init__(self, backend: Backend, sessions: Sessions, held: HeldMessages, clock: Clock) -> None:
+    def __init__(self, backend: Backend, sessions: Sessions, held: HeldMessages, waits: Waits, clock: Clock) -> None:
         self._backend = backend
         self._sessions = sessions
         self._held = held
+        self._waits = waits
         self._clock = clock
         # Clients that receive without having sent settings, as some do after a restart: when each received last.
         self._strangers: dict[str, int] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._renewals: dict[
-            tuple[str, str], asyncio.Task[None]
-        ] = {}  # under way, by the group and the handle given out
-        self._waiting: Counter[str] = Counter()  # receives that wait for their first message, by client
-        self._waits: set[asyncio.Future[list[Received]]] = set()  # of receives, for their first message
+        # Under way, by the group and the handle given out.
+        self._renewals: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._unanswered: set[asyncio.Task[Any]] = set()  # wait for what receives asked for that are over
-        self._is_ending = False
 
     async def receive_message(self, call: Call, request: Any) -> AsyncIterator[Any]:
         """Yield the status, the messages, and the time."""
@@ -83,7 +79,7 @@ class Receiving:
             return
         given_count = 0
         try:
-            yield ReceiveMessageResponse(status=status_ok() if found else _no_message())
+            yield ReceiveMessageResponse(status=status_ok() if found else no_message())
             for each in found:
                 handle = encode_handle(each.handle)
                 if request.auto_renew:
@@ -110,7 +106,7 @@ class Receiving:
             invisible_ms = AUTO_RENEW_INVISIBLE_MS
         else:
             invisible_ms = check_invisible(duration_ms(request.invisible_duration), INVISIBLE_MS_MIN)
-        subscription = _subscription(topic, request.filter_expression)
+        subscription = subscription_of(topic, request.filter_expression)
         await self._backend.route(topic)
         rules = await self._backend.group_rules(group)
         order = Receive(
@@ -126,36 +122,23 @@ class Receiving:
         )
         return order, rules
 
-    @property
-    def waiting_count(self) -> int:
-        """The number of receives that wait for their first message."""
-        return self._waiting.total()
-
     async def _wait(self, client_id: str, order: Receive, rules: GroupRules) -> list[Received]:
         """Return messages within the time. What comes after the client left goes back."""
-        if self._waiting[client_id] >= WAITING_PER_CLIENT_MAX:
-            text = f"{WAITING_PER_CLIENT_MAX} receives of client {client_id} wait already"
-            raise ProxyRefusal(Code.TOO_MANY_REQUESTS, text)
+        self._waits.check(client_id)
         end_ms = self._clock.monotonic_ms() + order.wait_ms
-        while not self._is_ending:
+        while not self._waits.is_ending:
             asking = asyncio.ensure_future(self._backend.receive(order))
-            self._waiting[client_id] += 1
             wait = asyncio.shield(asking)
-            self._waits.add(wait)
             try:
-                found = await wait
+                async with self._waits.one(client_id, wait):
+                    found = await wait
             except asyncio.CancelledError:
                 late = self._spawn(self._give_back_found(order, asking))
                 self._unanswered.add(late)
                 late.add_done_callback(self._unanswered.discard)
-                if self._is_ending:
+                if self._waits.is_ending:
                     break
                 raise
-            finally:
-                self._waiting[client_id] -= 1
-                if not self._waiting[client_id]:
-                    del self._waiting[client_id]
-                self._waits.discard(wait)
             wanted = []
             for each in found:
                 if each.message.reconsume_times >= rules.attempts_max:
@@ -167,12 +150,6 @@ class Receiving:
                 return wanted
             order = order._replace(wait_ms=left_ms)
         return []
-
-    def end_waits(self) -> None:
-        """Let all receives end that wait, and let no more wait: the proxy stops."""
-        self._is_ending = True
-        for wait in list(self._waits):
-            wait.cancel()
 
     async def _to_dead_letters(self, order: Receive, each: Received) -> None:
         try:
@@ -301,11 +278,12 @@ class Receiving:
             await asyncio.wait(self._tasks)
 
 
-def _no_message() -> Any:
+def no_message() -> Any:
+    """Return the status of a call that waited in vain."""
     return Status(code=Code.MESSAGE_NOT_FOUND, message="no message came in time")
 
 
-def _subscription(topic: str, expression: Any) -> Subscription:
+def subscription_of(topic: str, expression: Any) -> Subscription:
     """Return what a request selects. Raises ProxyRefusal."""
     try:
         if expression.type == FilterType.SQL:

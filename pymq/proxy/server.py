@@ -43,6 +43,7 @@ DRAIN_S = 5.0  # for calls that are under way at a stop
 LOOPBACK = "127.0.0.1"
 
 Unary = Callable[[Call, Any], Awaitable[Any]]
+Streaming = Callable[[Call, Any], AsyncIterator[Any]]
 
 
 class ProxyServer:
@@ -126,13 +127,13 @@ class ProxyServer:
             "ChangeInvisibleDuration": service.receiving.change_invisible_duration,
             "ForwardMessageToDeadLetterQueue": service.receiving.forward_message_to_dead_letter_queue,
             "NotifyClientTermination": service.clients.notify_client_termination,
+            "UpdateOffset": service.pulling.update_offset,
+            "GetOffset": service.pulling.get_offset,
+            "QueryOffset": service.pulling.query_offset,
         }
         methods = {name: self._unary(name, handler) for name, handler in unary.items()}
-        methods["ReceiveMessage"] = grpc.unary_stream_rpc_method_handler(
-            self._receive,
-            request_deserializer=messages.ReceiveMessageRequest.FromString,
-            response_serializer=messages.ReceiveMessageResponse.SerializeToString,
-        )
+        methods["ReceiveMessage"] = self._stream("ReceiveMessage", service.receiving.receive_message)
+        methods["PullMessage"] = self._stream("PullMessage", service.pulling.pull_message)
         methods["Telemetry"] = grpc.stream_stream_rpc_method_handler(
             self._telemetry,
             request_deserializer=messages.TelemetryCommand.FromString,
@@ -160,19 +161,29 @@ class ProxyServer:
             response_serializer=answer_class.SerializeToString,
         )
 
-    async def _receive(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        call = self._call(context)
-        try:
-            self._gate.check("ReceiveMessage", call, request)
-        except PymqError as error:
-            self.calls["ReceiveMessage", code_of(error)] += 1
-            yield messages.ReceiveMessageResponse(status=status_of(error))
-            yield messages.ReceiveMessageResponse(delivery_timestamp=self.service.now())
-            return
-        async for each in self.service.receiving.receive_message(call, request):
-            if each.HasField("status"):
-                self.calls["ReceiveMessage", each.status.code] += 1
-            yield each
+    def _stream(self, name: str, handler: Streaming) -> Any:
+        answer_class = getattr(messages, f"{name}Response")
+
+        async def serve(request: Any, context: Any) -> AsyncIterator[Any]:
+            call = self._call(context)
+            try:
+                self._gate.check(name, call, request)
+            except PymqError as error:
+                self.calls[name, code_of(error)] += 1
+                yield answer_class(status=status_of(error))
+                if name == "ReceiveMessage":
+                    yield answer_class(delivery_timestamp=self.service.now())
+                return
+            async for each in handler(call, request):
+                if each.HasField("status"):
+                    self.calls[name, each.status.code] += 1
+                yield each
+
+        return grpc.unary_stream_rpc_method_handler(
+            serve,
+            request_deserializer=getattr(messages, f"{name}Request").FromString,
+            response_serializer=answer_class.SerializeToString,
+        )
 
     async def _telemetry(self, commands: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         call = self._call(context)

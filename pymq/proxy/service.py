@@ -11,12 +11,14 @@ from pymq.proxy.clients import Clients
 from pymq.proxy.conversion import timestamp_of
 from pymq.proxy.orphans import Orphans
 from pymq.proxy.publishing import Publishing
+from pymq.proxy.pulling import Pulling
 from pymq.proxy.questions import Questions
 from pymq.proxy.receipts import HeldMessages
 from pymq.proxy.receiving import Receiving
 from pymq.proxy.routing import Routing
 from pymq.proxy.sessions import Session, Sessions
 from pymq.proxy.transactions import OpenTransactions
+from pymq.proxy.waits import Waits
 
 
 class ProxyService:
@@ -33,7 +35,9 @@ class ProxyService:
         self.routing = Routing(backend)
         self.publishing = Publishing(backend, self.transactions, clock)
         self.orphans = Orphans(backend, self.sessions, self.transactions, clock)
-        self.receiving = Receiving(backend, self.sessions, self.held, clock)
+        self.waits = Waits()
+        self.receiving = Receiving(backend, self.sessions, self.held, self.waits, clock)
+        self.pulling = Pulling(backend, self.sessions, self.waits, clock)
         self.questions = Questions(self.sessions, clock)
         backend.hear_operators(self.questions.ask)
         self.clients = Clients(backend, self.sessions, clock, self._left, self._settled, self.questions.answered)
@@ -54,7 +58,7 @@ class ProxyService:
 
     def end_waits(self) -> None:
         """Let end what waits for something to happen: receives, and the streams of clients."""
-        self.receiving.end_waits()
+        self.waits.end()
         self.clients.end_streams()
 
     async def stop(self) -> None:

@@ -18,6 +18,7 @@ PRODUCER_BACKOFF_FACTOR = 2.0
 # Java: CustomizedRetryPolicy.
 RETRY_STEPS_S = (1, 5, 10, 30, *range(60, 660, 60), 1200, 1800, 3600, 7200)
 DEFAULT_REQUEST_TIMEOUT_MS = 3000
+SETTINGS_BYTES_MAX = 1024 * 1024  # they are kept as long as the client is there
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,9 @@ class GroupRules:
 
 def check_settings(settings: Any) -> str:
     """Return the consumer group of a client's settings, empty for a producer. Raises ProxyRefusal."""
+    if settings.ByteSize() > SETTINGS_BYTES_MAX:
+        text = f"the settings have {settings.ByteSize()} bytes, the limit is {SETTINGS_BYTES_MAX}: use several clients"
+        raise ProxyRefusal(Code.BAD_REQUEST, text)
     match settings.WhichOneof("pub_sub"):
         case "publishing":
             for topic in settings.publishing.topics:

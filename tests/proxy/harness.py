@@ -92,6 +92,14 @@ class RawClient:
         )
         return method(request, metadata=self.metadata, timeout=timeout_s)
 
+    def pull_call(self, request: Any, timeout_s: float = CALL_TIMEOUT_S) -> Any:
+        method = self.channel.unary_stream(
+            f"/{SERVICE}/PullMessage",
+            request_serializer=m.PullMessageRequest.SerializeToString,
+            response_deserializer=m.PullMessageResponse.FromString,
+        )
+        return method(request, metadata=self.metadata, timeout=timeout_s)
+
     async def receive(self, topic: str, group: str, timeout_s: float = CALL_TIMEOUT_S, **fields: Any) -> list[Any]:
         """Return the messages of one receive."""
         code, found = await self.received(topic, group, timeout_s, **fields)

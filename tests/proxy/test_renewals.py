@@ -13,6 +13,7 @@ from pymq.proxy.protocol.names import Code
 from pymq.proxy.receipts import RENEW_AHEAD_MS, Handle, HeldMessages, encode_handle
 from pymq.proxy.receiving import GIVE_BACK_MS, Receiving
 from pymq.proxy.sessions import Sessions
+from pymq.proxy.waits import Waits
 
 INVISIBLE_MS = 60_000
 CALL: Any = SimpleNamespace(client_id="c")
@@ -54,7 +55,7 @@ def during_a_renewal(act: Callable[[Receiving, str], Awaitable[Any]]) -> tuple[l
     async def scenario() -> tuple[list[str], Any]:
         clock, held = ManualClock(), HeldMessages()
         broker: Any = Broker(clock)
-        receiving = Receiving(broker, Sessions(), held, clock)
+        receiving = Receiving(broker, Sessions(), held, Waits(), clock)
         given = encode_handle(broker.newest)
         assert held.hold("c", "g", "T", broker.newest, clock.now_ms())
         clock.advance(INVISIBLE_MS - RENEW_AHEAD_MS)

@@ -12,7 +12,7 @@ pytest.importorskip("grpc")
 import grpc
 
 from pymq.client import Admin
-from pymq.proxy import receiving
+from pymq.proxy import receiving, waits
 from pymq.proxy.protocol import messages as m
 from pymq.proxy.protocol.names import ClientType, Code
 from pymq.proxy.receipts import AUTO_RENEW_INVISIBLE_MS
@@ -128,20 +128,20 @@ def test_a_receive_that_its_client_cancels_gives_back_what_comes(broker: TestBro
         request = client.receiving("GrpcSettlingCancelled", "GrpcSettlingD")
         call = client.receive_call(request)
         reading = asyncio.ensure_future(call.read())
-        waiting = server.service.receiving
+        waiting = server.service.waits
 
         async def is_parked() -> bool:
-            return waiting.waiting_count > 0
+            return waiting.count > 0
 
         async def is_free() -> bool:
-            return waiting.waiting_count == 0
+            return waiting.count == 0
 
         await until(is_parked)
         call.cancel()
         await asyncio.gather(reading, return_exceptions=True)
         await until(is_free)
         await client.send("GrpcSettlingCancelled", b"kept")
-        await waiting.drain()
+        await server.service.receiving.drain()
         await advance(broker, 10)
         assert [each.body for each in await client.receive("GrpcSettlingCancelled", "GrpcSettlingD")] == [b"kept"]
 
@@ -159,7 +159,7 @@ def test_a_stop_ends_parked_receives_and_streams_with_an_answer(broker: TestBrok
         first = asyncio.ensure_future(call.read())
 
         async def is_parked() -> bool:
-            return server.service.receiving.waiting_count > 0
+            return server.service.waits.count > 0
 
         await until(is_parked)
         await server.stop()
@@ -204,14 +204,14 @@ def test_tools_show_members_of_groups(broker: TestBroker) -> None:
 def test_a_client_has_a_limited_number_of_receives_that_wait(
     broker: TestBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(receiving, "WAITING_PER_CLIENT_MAX", 1)
+    monkeypatch.setattr(waits, "WAITING_PER_CLIENT_MAX", 1)
     create_topic(broker, "GrpcSettlingParked")
 
     async def work(client: RawClient, server: ProxyServer) -> None:
         first = asyncio.ensure_future(client.receive("GrpcSettlingParked", "GrpcSettlingF"))
 
         async def is_parked() -> bool:
-            return server.service.receiving.waiting_count == 1
+            return server.service.waits.count == 1
 
         await until(is_parked)
         code, _ = await client.received("GrpcSettlingParked", "GrpcSettlingF", 9.0)

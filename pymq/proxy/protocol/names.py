@@ -28,11 +28,13 @@ class Code:
     MESSAGE_CORRUPTED: Final = 40016
     CLIENT_ID_REQUIRED: Final = 40017
     ILLEGAL_POLLING_TIME: Final = 40018
+    ILLEGAL_OFFSET: Final = 40019
     UNAUTHORIZED: Final = 40100
     FORBIDDEN: Final = 40300
     MESSAGE_NOT_FOUND: Final = 40401
     TOPIC_NOT_FOUND: Final = 40402
     CONSUMER_GROUP_NOT_FOUND: Final = 40403
+    OFFSET_NOT_FOUND: Final = 40404
     MESSAGE_BODY_TOO_LARGE: Final = 41301
     MESSAGE_BODY_EMPTY: Final = 41302
     TOO_MANY_REQUESTS: Final = 42900
@@ -61,6 +63,7 @@ class ClientType:
     PRODUCER: Final = 1
     PUSH_CONSUMER: Final = 2
     SIMPLE_CONSUMER: Final = 3
+    PULL_CONSUMER: Final = 4
 
 
 class Permission:
@@ -77,6 +80,14 @@ class FilterType:
 
     TAG: Final = 1
     SQL: Final = 2
+
+
+class OffsetPolicy:
+    """Which offset of a queue QueryOffset asks for."""
+
+    BEGINNING: Final = 0
+    END: Final = 1
+    TIMESTAMP: Final = 2
 
 
 class Encoding:
