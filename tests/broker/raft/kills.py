@@ -4,7 +4,9 @@
 stops the leader's process and lets it go on once another one leads; ``cut-off`` pauses the followers first, so that the
 leader writes what nobody else has, then the leader, and lets the followers go on: a divergent tail. ``partition`` keeps
 the leader's packets from the other nodes, and theirs from it, while clients reach them all; ``cable`` keeps it from
-everybody. These two give each node a host of its own (:mod:`tests.broker.raft.hosts`).
+everybody. These two give each node a host of its own (:mod:`tests.broker.raft.hosts`). ``disk`` has each write and sync
+of the leader fail, ``clock`` has its wall clock jump by up to a day, forwards or back, while it goes on leading
+(:mod:`tests.broker.raft.machines`).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +29,7 @@ from pymq.client import Admin, Message, MessageQueue, Producer, PullConsumer, Se
 from pymq.errors import PymqError
 from pymq.model.tables import TopicConfig
 from tests.broker.raft.hosts import Hosts, NoHostsError
+from tests.broker.raft.machines import Machines, NoMachinesError
 from tests.broker.raft.processes import RaftProcesses, node_ids
 from tests.chaos.load import JAVA_PROGRAM, Ledger
 from tests.interop.support.running import RunningJava, compiled_program
@@ -41,8 +44,18 @@ CAUGHT_UP_S = 60.0
 JAVA_PAUSE_MS = 1
 JAVA_END_TIMEOUT_S = 30.0
 CUT_OFF_S = 0.3  # the leader writes alone; it stops that by itself after an election time-out
-KILL, PAUSE, CUT_OFF, PARTITION, CABLE = FAULTS = ("kill", "pause", "cut-off", "partition", "cable")
+JUMP_S_MAX = 24 * 3600
+KILL, PAUSE, CUT_OFF, PARTITION, CABLE, DISK, CLOCK = FAULTS = (
+    "kill",
+    "pause",
+    "cut-off",
+    "partition",
+    "cable",
+    "disk",
+    "clock",
+)
 ON_HOSTS = (PARTITION, CABLE)  # they need a host for each node
+ON_MACHINES = (DISK, CLOCK)  # they need a machine for each node
 
 
 class Place(NamedTuple):
@@ -157,10 +170,17 @@ class Outcome(NamedTuple):
     are_logs_equal: bool
 
 
-async def _break(group: RaftProcesses, leader: str, fault: str) -> None:
+async def _break(group: RaftProcesses, leader: str, fault: str, rng: random.Random) -> None:
     """Have the leader fail. Its group can elect another one when this returns."""
     if fault == KILL:
         await asyncio.to_thread(group.kill, leader)
+        return
+    if fault in ON_MACHINES:
+        assert group.machines is not None
+        if fault == DISK:
+            group.machines.fail_disk(leader, True)
+        else:
+            group.machines.set_clock(leader, rng.randint(-JUMP_S_MAX, JUMP_S_MAX))
         return
     if fault in ON_HOSTS:
         assert group.hosts is not None
@@ -179,6 +199,13 @@ async def _break(group: RaftProcesses, leader: str, fault: str) -> None:
 def _mend(group: RaftProcesses, leader: str, fault: str) -> None:
     if fault == KILL:
         group.start(leader)
+    elif fault == CLOCK:
+        pass  # it goes on with a time of its own, and jumps again
+    elif fault == DISK:  # a log whose sync failed is opened anew by a start
+        assert group.machines is not None
+        group.machines.fail_disk(leader, False)
+        group.kill(leader)
+        group.start(leader)
     elif fault in ON_HOSTS:
         assert group.hosts is not None
         (group.hosts.join if fault == PARTITION else group.hosts.plug)(leader)
@@ -188,12 +215,11 @@ def _mend(group: RaftProcesses, leader: str, fault: str) -> None:
 
 async def run(
     group: RaftProcesses,
-    kill_count: int,
+    faults: Sequence[str],
     rng: random.Random,
-    fault: str = KILL,
     open_load: Callable[[str], Load] = PymqLoad,
 ) -> Outcome:
-    """Have the leader fail ``kill_count`` times under load, then compare."""
+    """Have the leader fail in each of these ways under load, then compare."""
     gaps_s: list[float] = []
     async with Admin(group.namesrv) as admin:
         leader = await group.until_registered(admin)
@@ -201,14 +227,16 @@ async def run(
         await admin.topics.put(group.address(leader), config)
         load = open_load(group.namesrv)
         try:
-            for _ in range(kill_count):
+            for fault in faults:
                 await until_acknowledged(load, SENDERS)
                 await asyncio.sleep(rng.uniform(*LOAD_S))
                 leader = await group.leader(admin)
-                await _break(group, leader, fault)
+                await _break(group, leader, fault, rng)
                 killed_s = time.monotonic()
                 count = sum(at_s <= killed_s for at_s in load.times_s)
-                await group.leader(admin, besides=leader)
+                if fault == CLOCK:
+                    await asyncio.sleep(rng.uniform(*LOAD_S))  # in which the leader works at another time
+                await group.leader(admin, besides="" if fault == CLOCK else leader)
                 await until_acknowledged(load, SENDERS)
                 gaps_s.append(max(late - early for early, late in pairwise([killed_s, *load.times_s[count:]])))
                 _mend(group, leader, fault)
@@ -279,18 +307,21 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         root = arguments.dir or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         settings = {"flushDiskType": arguments.flush}
-        hosts = None
-        if arguments.fault in ON_HOSTS:
-            try:
-                hosts = stack.enter_context(Hosts(node_ids(arguments.nodes)))
-            except NoHostsError as error:
-                raise SystemExit(f"raft-kills --fault {arguments.fault}: {error}") from None
-        group = stack.enter_context(RaftProcesses(root, count=arguments.nodes, settings=settings, hosts=hosts))
+        root.mkdir(parents=True, exist_ok=True)
+        nodes = node_ids(arguments.nodes)
+        try:
+            hosts = stack.enter_context(Hosts(nodes)) if arguments.fault in ON_HOSTS else None
+            machines = Machines(nodes, root) if arguments.fault in ON_MACHINES else None
+        except (NoHostsError, NoMachinesError) as error:
+            raise SystemExit(f"raft-kills --fault {arguments.fault}: {error}") from None
+        group = stack.enter_context(
+            RaftProcesses(root, count=arguments.nodes, settings=settings, hosts=hosts, machines=machines)
+        )
         open_load: Callable[[str], Load] = PymqLoad
         if arguments.client == "java":
             compiled_program(JAVA_PROGRAM)
             open_load = partial(JavaLoad, directory=root / "java")
-        outcome = asyncio.run(run(group, arguments.kills, random.Random(arguments.seed), arguments.fault, open_load))
+        outcome = asyncio.run(run(group, [arguments.fault] * arguments.kills, random.Random(arguments.seed), open_load))
     print(report(outcome))
     if outcome.lost or outcome.doubled or not outcome.are_logs_equal:
         raise SystemExit(1)

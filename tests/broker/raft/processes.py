@@ -16,6 +16,7 @@ from pymq.errors import PymqError
 from pymq.store.disk.fs import RealFiles
 from pymq.store.replica.closed_log import ClosedLog
 from tests.broker.raft.hosts import Hosts
+from tests.broker.raft.machines import Machines
 from tests.ports import free_port_block
 
 NAME = "shard-a"
@@ -50,12 +51,15 @@ class RaftProcesses:
         settings: Mapping[str, str] = MappingProxyType({}),
         command: Sequence[str] = (sys.executable, "-m", "pymq"),
         hosts: Hosts | None = None,
+        machines: Machines | None = None,
     ) -> None:
         """``settings``: keys of broker.conf, for all brokers. ``command``: the pymq command. ``hosts``: those of
-        the nodes n0, n1 and so on, if each is to have one; else all listen on loopback.
+        the nodes n0, n1 and so on, if each is to have one; else all listen on loopback. ``machines``: those with a
+        disk and a clock that fail when asked.
         """
         self.directory = directory
         self.hosts = hosts
+        self.machines = machines
         self._command = command
         self._settings = {**SETTINGS, **settings}
         self._namesrv_port = free_port_block(0, 0)
@@ -91,9 +95,14 @@ class RaftProcesses:
 
     def _begin(self, name: str, *arguments: str) -> None:
         inside = self.hosts.inside(name) if self.hosts and name in self.ports else []
+        machine = self.machines.environment(name) if self.machines and name in self.ports else {}
         with (self.directory / f"{name}.log").open("ab") as output:
             self._processes[name] = subprocess.Popen(
-                [*inside, *self._command, *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                [*inside, *self._command, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **machine},
             )
 
     def address(self, node: str) -> str:
