@@ -30,6 +30,7 @@ from pymq.broker.handlers.timers import TimerHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
 from pymq.broker.handlers.transactions import TransactionHandlers
 from pymq.broker.parts import BrokerParts
+from pymq.broker.raft.current_reads import routes_with_current_reads
 from pymq.broker.raft.logged_cursors import LoggedCursors, routes_that_await_offsets, routes_without_commits
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.side import MasterSide
@@ -53,6 +54,8 @@ def routes_in_role(parts: BrokerParts) -> list[Route]:
     if isinstance(parts.metadata.cursors, LoggedCursors):
         routes = routes_that_await_offsets(routes, parts.metadata.cursors)
     if parts.role.is_master:
+        if parts.raft_node is not None:
+            routes = routes_with_current_reads(routes, parts.raft_node.reads)
         return routes_with_fence(routes, (*CHANGES, *USER_CHANGES, *POPS), lambda: parts.replication.write_fence.is_on)
     name, broker_id = parts.config.broker_name, parts.role.broker_id
 

@@ -51,11 +51,10 @@ class Leader:
         return not core.is_voter and core.log.memberships[-1].end <= core.confirm_offset
 
     def beat(self) -> None:
-        """Send heartbeats of a new round to all members."""
-        self._round_number += 1
+        """Send heartbeats of a new round to all members, and again what nobody answered since the last one."""
         for progress in self.progress.values():
-            progress.beat(self._round_number)
-        self._decide_reads()
+            progress.send_again()
+        self._begin_round()
 
     def tick(self) -> bool:
         """Return False when no majority was heard within an election time-out (check-quorum, dissertation §6.2)."""
@@ -179,7 +178,13 @@ class Leader:
     def _begin_round_of_reads(self) -> None:
         """Begin a round when reads wait for it and none for an earlier one: all that came meanwhile share it."""
         if self._reads.wait_for_more_than(self._round_number):
-            self.beat()
+            self._begin_round()
+
+    def _begin_round(self) -> None:
+        self._round_number += 1
+        for progress in self.progress.values():
+            progress.beat(self._round_number)
+        self._decide_reads()
 
     def _watch_transfer(self) -> None:
         """Give up a transfer that took an election time-out: the target may be dead."""

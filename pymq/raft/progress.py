@@ -46,10 +46,14 @@ class Progress:
             self.send()
 
     def beat(self, round_number: int) -> None:
-        """Send a heartbeat, and again what nobody answered since the last one."""
+        """Send a heartbeat."""
         core = self._core
         confirm_offset = min(core.confirm_offset, self.match_end)
         core.outbox.append(Heartbeat(core.me, self._replica, core.term, confirm_offset, round_number))
+
+    def send_again(self) -> None:
+        """Send again what nobody answered since the last call."""
+        core = self._core
         if self.needs_snapshot:
             core.outbox.append(SnapshotOffer(core.me, self._replica, core.term, snapshot_of(core)))
         elif self.is_probing or (self.match_end < core.log.end and not self._is_answered):

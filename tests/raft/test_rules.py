@@ -239,6 +239,16 @@ def test_reads_that_come_during_a_round_share_the_next_one() -> None:
     assert len(raft.ready().reads) == READS_MAX - 1
 
 
+def test_a_round_of_reads_sends_no_bytes_again() -> None:
+    raft = current_leader()
+    raft.propose(30)
+    raft.ready()
+    raft.read_index(7)
+    assert {type(message) for message in raft.ready().messages} == {Heartbeat}
+    tick(raft, 2 * HEARTBEAT_TICKS)
+    assert AppendRequest in {type(message) for message in raft.ready().messages}, "nobody answered the first ones"
+
+
 def test_a_new_leader_promises_no_current_read() -> None:
     raft = leader(state_of())
     raft.ready()

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from pymq.broker.raft.bodies import founding_id, public_id
 from pymq.broker.raft.broker_log import BrokerLog
+from pymq.broker.raft.current_reads import CurrentReads
 from pymq.broker.raft.driver import TICK_MS, RaftDriver
 from pymq.broker.raft.failing_disk import FailingDisk
 from pymq.broker.raft.founders import Founders, own_report, with_log
@@ -42,7 +43,6 @@ from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
 from pymq.errors import ProtocolViolation, RaftRefusedError, StoreError
 from pymq.model.route import MASTER_ID
-from pymq.raft.core import ReadAnswer
 from pymq.raft.messages import AppendRequest, FoundRequest, Message, Snapshot
 from pymq.raft.node import RaftNode
 from pymq.raft.state import Membership, Replica
@@ -92,6 +92,8 @@ class RaftGroup:
         self.peers, self.tables = peers, tables
         self.driver: RaftDriver | None = None
         self.replicas, self.watch = Replicas(self), LeaderWatch(settings.name, clock)
+        self.reads = CurrentReads(lambda: self._driver)
+        self.on_read = self.reads.answered
         self._config = config
         self._clock = clock
         self._rng = rng
@@ -223,6 +225,7 @@ class RaftGroup:
     def detach(self) -> None:
         """Use no parts: they are about to be closed. What they staged is committed."""
         self._note_log()
+        self.reads.refuse_all()
         self._parts = self._follower = self._showing = None
         self._commit = self._check_writes = lambda: None
         self._opened_term = None
@@ -474,8 +477,6 @@ class RaftGroup:
         if self._opened_term is not None:
             self.replicas.confirmed()
         self.tables.confirmed(confirm_offset)
-
-    def on_read(self, answer: ReadAnswer) -> None: ...
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         if self._parts is not None and self._follower is not None:

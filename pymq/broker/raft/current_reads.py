@@ -1,0 +1,70 @@
+"""CurrentReads: what a leader answers only once it knows that it still leads (read index, dissertation §6.4).
+
+A leader that was paused, or that no follower reaches, learns late that another one leads. Its tables are old then. So
+the requests of :data:`CURRENT` wait until a majority has answered a heartbeat that was sent after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from pymq.broker.handlers.late import answer_when_saved
+from pymq.broker.metadata.table_saver import Saved
+from pymq.broker.raft.driver import RaftDriver
+from pymq.errors import StoreUnavailableError
+from pymq.raft.core import ReadAnswer
+from pymq.wire.codes import RequestCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Route
+
+# Where a consumer goes on, and where a queue ends: both begin a consumer's work.
+CURRENT = (RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.GET_MAX_OFFSET)
+
+
+class CurrentReads:
+    """The reads that wait. ``driver`` returns the node's; :meth:`answered` gets its answers."""
+
+    def __init__(self, driver: Callable[[], RaftDriver]) -> None:
+        self._driver = driver
+        self._count = 0
+        self._waiting: dict[int, Saved] = {}
+
+    def when_current(self, done: Saved) -> None:
+        """Call ``done`` with None once this node is known to lead still, else with a StoreUnavailableError."""
+        self._count += 1
+        self._waiting[self._count] = done
+        self._driver().read_index(self._count)
+
+    def answered(self, answer: ReadAnswer) -> None:
+        """Take the node's answer."""
+        done = self._waiting.pop(answer.request_id, None)
+        if done is not None:
+            done(_not_known() if answer.confirm_offset is None else None)
+
+    def refuse_all(self) -> None:
+        """Refuse what waits: what it would read is about to be closed."""
+        waiting, self._waiting = self._waiting, {}
+        for done in waiting.values():
+            done(_not_known())
+
+
+def _not_known() -> StoreUnavailableError:
+    return StoreUnavailableError(
+        "it is not known whether this broker still leads its Raft group: ask again in a moment, the name servers know "
+        "the leader"
+    )
+
+
+def routes_with_current_reads(
+    routes: Iterable[Route], reads: CurrentReads, codes: Collection[int] = CURRENT
+) -> list[Route]:
+    """Return a leader's routes: what it answers to these ``codes`` is current."""
+    return [_current(route, reads) if route.code in codes else route for route in routes]
+
+
+def _current(route: Route, reads: CurrentReads) -> Route:
+    def handle(request: Command, header: Any, peer: Peer) -> None:
+        reads.when_current(answer_when_saved(request, peer, lambda: route.handler(request, header, peer)))
+
+    return route._replace(handler=handle)
