@@ -6,38 +6,23 @@ import pytest
 
 pytest.importorskip("google.protobuf")
 
-from pymq.proxy import receipts
-from pymq.proxy.receipts import Held, HeldMessages
+from tests.planting import Bug, is_caught
 from tests.proxy import simulation
+from tests.proxy.seeded_bugs import BUGS
+
+SEED_COUNT = 20
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
-def test_seeds(first: int) -> None:
-    for seed in range(first, first + 10):
-        simulation.run(seed)
+def test_seeds() -> None:
+    worlds = [simulation.run(seed) for seed in range(SEED_COUNT)]
+    assert any(world.kill_count for world in worlds), "no proxy was killed between an effect and its answer"
+    assert any(world.uncertain for world in worlds) and all(world.acked_count for world in worlds)
 
 
-def _fails(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, value: object) -> bool:
-    monkeypatch.setattr(owner, name, value)
-    try:
-        for seed in range(40):
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_seeded_bug_is_found(bug: Bug) -> None:
+    def run(suite: str) -> None:
+        for seed in range(SEED_COUNT):
             simulation.run(seed)
-    except AssertionError:
-        return True
-    return False
 
-
-def test_a_proxy_that_renews_too_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _fails(monkeypatch, receipts, "RENEW_AHEAD_MS", -1)
-
-
-def test_a_proxy_that_keeps_the_first_handle_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forget(self: HeldMessages, held: Held, handle: object) -> bool:
-        held.is_renewing = False
-        return True
-
-    assert _fails(monkeypatch, HeldMessages, "renewed", forget)
-
-
-def test_a_proxy_that_gives_nothing_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _fails(monkeypatch, HeldMessages, "release", lambda *_: None)
+    assert is_caught(bug, run), f"{bug.name} passed {SEED_COUNT} seeds"
