@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
+from dataclasses import fields
 from typing import Unpack
 
 from pymq.client.concurrent import ConcurrentConsumption
@@ -305,10 +306,15 @@ class PushConsumer(GroupClient):
 
 
 def _checked_settings(settings: SettingOptions, *, is_iterated: bool) -> ConsumerSettings:
-    try:
-        result = ConsumerSettings(**settings)
-    except TypeError as error:
-        raise UsageError(f"a push consumer has no such setting: {error}") from error
+    known = [setting.name for setting in fields(ConsumerSettings)]
+    if unknown := sorted(settings.keys() - set(known)):
+        from difflib import get_close_matches  # noqa: PLC0415 - only this error needs it
+
+        near = get_close_matches(unknown[0], known, 1)
+        raise UsageError(
+            f"a push consumer has no setting {unknown[0]!r}" + (f" (do you mean {near[0]!r}?)" if near else "")
+        )
+    result = ConsumerSettings(**settings)
     result.check()
     if is_iterated and result.batch_count_max != 1:
         raise UsageError(

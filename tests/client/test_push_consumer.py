@@ -695,10 +695,17 @@ def test_a_consumer_without_subscription_does_not_start() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"consume_from": "yesterday"}, {"batch_count_max": 0}, {"no_such": 1}, {"strategy": "RANDOM"}]
+    ("settings", "problem"),
+    [
+        ({"consume_from": "yesterday"}, "consume_from is 'yesterday'"),
+        ({"batch_count_max": 0}, "batch_count_max is 0"),
+        ({"no_such": 1}, "has no setting 'no_such'$"),
+        ({"orderd": True}, r"has no setting 'orderd' \(do you mean 'orderly'\?\)"),
+        ({"strategy": "RANDOM"}, "no rebalance strategy 'RANDOM'"),
+    ],
 )
-def test_invalid_settings_are_refused(settings: Any) -> None:
-    with pytest.raises(UsageError):
+def test_invalid_settings_are_refused(settings: Any, problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
         PushConsumer(GROUP, namesrv="127.0.0.1:1", on_message=print, **settings)
 
 
