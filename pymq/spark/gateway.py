@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -159,6 +160,10 @@ class _Current:
     users = 0
 
 
+# Two archives of a pipeline begin and end at once.
+_SESSIONS = threading.RLock()
+
+
 def session(
     master: str = "local[*]", conf: Mapping[str, str] | None = None, *, java: Java | None = None
 ) -> SparkSession:
@@ -169,6 +174,11 @@ def session(
     Raises JavaNotFoundError, SparkStartError, and UsageError when Spark is not installed.
     """
     _spark_home()
+    with _SESSIONS:
+        return _joined_or_new(master, conf or {}, java)
+
+
+def _joined_or_new(master: str, conf: Mapping[str, str], java: Java | None) -> SparkSession:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -180,7 +190,7 @@ def session(
     if _Current.gateway is not None:
         # The program has stopped the session itself, so its JVM is no longer used.
         _end_jvm(_Current.gateway)
-    gateway = _Gateway(java or find_java(), master, {**_defaults(master), **(conf or {})})
+    gateway = _Gateway(java or find_java(), master, {**_defaults(master), **conf})
     _Current.gateway = gateway
     try:
         port, secret = gateway.wait_ready()
@@ -222,6 +232,11 @@ def _start_failure(error: Exception, gateway: _Gateway, master: str) -> SparkSta
 
 def close(spark: SparkSession) -> None:
     """Ends one use of the session. The last use stops a session that :func:`session` started, and its JVM."""
+    with _SESSIONS:
+        _end_use(spark)
+
+
+def _end_use(spark: SparkSession) -> None:
     _Current.users -= 1
     gateway = _Current.gateway
     if gateway is None or _Current.users > 0:
