@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,15 +11,18 @@ from typing import NamedTuple
 
 BATCHES_KEPT = 2_000
 QUEUES_SHOWN = 32
-_WIDTH, _HEIGHT = 720, 160
-_LEFT, _BOTTOM = 80, 20
+# Up to so many batches each have a dot, which says its figures where the mouse is.
+DOTS_MAX = 200
+_WIDTH, _HEIGHT = 720, 170
+_LEFT, _RIGHT, _TOP, _BOTTOM = 80, 12, 10, 24
 _BAR_LEFT, _BAR_RIGHT, _BAR_HEIGHT = 260, 90, 16
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 820px; color: #222; }
 table { border-collapse: collapse; } td, th { padding: .2em 1em .2em 0; text-align: left; }
 td.number, th.number { text-align: right; } svg { width: 100%; height: auto; background: #f7f7f7; }
 svg text { font: 11px system-ui, sans-serif; fill: #555; } polyline { fill: none; stroke: #1f6feb; stroke-width: 1.5; }
-rect { fill: #1f6feb; }
+polygon { fill: #1f6feb; opacity: .12; } line { stroke: #ddd; } rect, circle { fill: #1f6feb; }
+h3 { margin: 1em 0 .2em; font-size: 1em; } td, th { border-bottom: 1px solid #eee; }
 """
 _NO_QUEUES: Mapping[str, int] = {}
 
@@ -95,53 +99,85 @@ def page(name: str, history: History) -> str:
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f"<style>{_STYLE}</style></head><body><h1>{title}</h1>"
+        f"<p>{_period(history)}</p>"
         '<table><tr><th>Sink</th><th class="number">Batches</th><th class="number">Rows read</th>'
+        '<th class="number">Rows/s</th><th class="number">Longest batch</th>'
         f'<th class="number">Behind</th></tr>{rows}</table>{charts}</body></html>\n'
     )
 
 
 def _row(sink: str, history: History) -> str:
     behind = history.behind(sink)
+    batches = history.kept(sink)
+    busy_s = sum(batch.batch_ms for batch in batches) / 1000
     numbers = [
         f"{history.batches(sink):,}",
         f"{history.rows(sink):,}",
+        f"{sum(batch.input_rows for batch in batches) / busy_s:,.0f}" if busy_s else "not known",
+        f"{max(batch.batch_ms for batch in batches) / 1000:,.1f} s",
         "not known" if behind is None else f"{behind:,}",
     ]
     cells = "".join(f'<td class="number">{number}</td>' for number in numbers)
     return f"<tr><td>{html.escape(sink)}</td>{cells}</tr>"
 
 
+def _period(history: History) -> str:
+    """Returns from when to when the batches are, as far as their times are known."""
+    times = sorted(batch.timestamp for sink in history.sinks() for batch in history.kept(sink))
+    return f"{_shown_time(times[0])} to {_shown_time(times[-1])} UTC" if times else ""
+
+
+def _shown_time(timestamp: str) -> str:
+    return html.escape(timestamp[:19].replace("T", " "))
+
+
 def _charts(sink: str, history: History) -> str:
     batches = history.kept(sink)
-    times = (batches[0].timestamp, batches[-1].timestamp)
     charts = [
-        _chart("Rows a second", [batch.rows_per_s for batch in batches], times),
-        _chart("Time of a batch (ms)", [float(batch.batch_ms) for batch in batches], times),
+        _chart("Rows a second", [(batch, batch.rows_per_s) for batch in batches]),
+        _chart("Time of a batch (ms)", [(batch, float(batch.batch_ms)) for batch in batches]),
     ]
-    behind = [float(batch.behind_rows) for batch in batches if batch.behind_rows is not None]
+    behind = [(batch, float(batch.behind_rows)) for batch in batches if batch.behind_rows is not None]
     if behind:
-        charts.append(_chart("Rows behind", behind, times))
+        charts.append(_chart("Rows behind", behind))
     if queues := history.queue_rows(sink):
         charts.append(_bars(queues))
     return f"<h2>{html.escape(sink)}</h2>{''.join(charts)}"
 
 
-def _chart(title: str, values: Sequence[float], times: tuple[str, str]) -> str:
-    """Returns a line chart; its vertical axis goes from 0 to the greatest value."""
-    top = max(values) or 1.0
-    step = (_WIDTH - _LEFT) / max(1, len(values) - 1)
-    points = " ".join(
-        f"{_LEFT + number * step:.1f},{(_HEIGHT - _BOTTOM) * (1 - value / top) + 5:.1f}"
-        for number, value in enumerate(values)
+def _chart(title: str, values: Sequence[tuple[Batch, float]]) -> str:
+    """Returns a line chart of the batches in order; its vertical axis goes from 0 to a round number."""
+    top = round_up(max(value for _, value in values))
+    height = _HEIGHT - _TOP - _BOTTOM
+    step = (_WIDTH - _LEFT - _RIGHT) / max(1, len(values) - 1)
+    places = [(_LEFT + at * step, _TOP + height * (1 - value / top)) for at, (_, value) in enumerate(values)]
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    area = f"{_LEFT},{_TOP + height} {points} {places[-1][0]:.1f},{_TOP + height}"
+    grid = "".join(
+        f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:g}" y2="{y:g}"/>'
+        f'<text x="{_LEFT - 6}" y="{y + 4:g}" text-anchor="end">{top * part / 2:,g}</text>'
+        for part, y in ((part, _TOP + height * (1 - part / 2)) for part in (0, 1, 2))
     )
-    begin, end = (html.escape(time) for time in times)
+    dots = "".join(
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"><title>batch {batch.batch_id}, {_shown_time(batch.timestamp)}: '
+        f"{value:,.0f}</title></circle>"
+        for (x, y), (batch, value) in (zip(places, values, strict=True) if len(values) <= DOTS_MAX else ())
+    )
+    begin, end = (_shown_time(values[at][0].timestamp) for at in (0, -1))
+    last = f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 6}" text-anchor="end">{end}</text>' if len(values) > 1 else ""
     return (
-        f'<h3>{title}</h3><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{title}">'
-        f'<text x="4" y="16">{top:,.0f}</text><text x="4" y="{_HEIGHT - _BOTTOM + 5}">0</text>'
-        f'<text x="{_LEFT}" y="{_HEIGHT - 3}">{begin}</text>'
-        f'<text x="{_WIDTH - 4}" y="{_HEIGHT - 3}" text-anchor="end">{end}</text>'
-        f'<polyline points="{points}"/></svg>'
+        f'<h3>{title}</h3><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{title}">{grid}'
+        f'<text x="{_LEFT}" y="{_HEIGHT - 6}">{begin}</text>{last}'
+        f'<polygon points="{area}"/><polyline points="{points}"/>{dots}</svg>'
     )
+
+
+def round_up(value: float) -> float:
+    """Returns the next number of one digit, and zeros, that is not less; 1 for 0."""
+    if value <= 0:
+        return 1.0
+    unit = 10.0 ** math.floor(math.log10(value))
+    return math.ceil(value / unit) * unit
 
 
 def _bars(queues: Mapping[str, int]) -> str:

@@ -6,7 +6,9 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
-from pymq.pipeline.report import BATCHES_KEPT, QUEUES_SHOWN, Batch, History, page, write_report
+import pytest
+
+from pymq.pipeline.report import BATCHES_KEPT, DOTS_MAX, QUEUES_SHOWN, Batch, History, page, round_up, write_report
 from pymq.pipeline.works import batch_of
 
 
@@ -36,11 +38,40 @@ def test_a_page_has_a_chart_of_each_figure_that_is_known(tmp_path: Path) -> None
         "Rows a second", "Time of a batch (ms)", "Rows behind", "Rows a second", "Time of a batch (ms)",
     ]  # fmt: skip
     first = next(document.iter("polyline")).attrib["points"].split()
-    assert first == ["80.0,145.0", "400.0,75.0", "720.0,5.0"]
+    assert first == ["80.0,146.0", "394.0,78.0", "708.0,10.0"]
+    assert [text.text for text in document.iter("text")][:5] == [
+        "0",
+        "2.5",
+        "5",
+        "2026-01-31 12:00:00",
+        "2026-01-31 12:00:02",
+    ]
+    assert [title.text for title in document.iter("title")][1] == "batch 0, 2026-01-31 12:00:00: 0"
+    cells = [cell.text for cell in document.iter("td")]
+    assert cells == ["s", "3", "30", "100", "0.1 s", "5", "<t>", "3", "30", "100", "0.1 s", "not known"]
     assert "Pipeline a&lt;b" in text and "&lt;t&gt;" in text and "http" not in text
     write_report(tmp_path / "new" / "r.html", "a<b", history)
     assert (tmp_path / "new" / "r.html").read_text(encoding="utf-8") == text
     assert "No batch was finished." in page("a", History())
+
+
+def test_one_batch_is_seen_and_many_have_no_dots() -> None:
+    history = History()
+    history.add(batch(0))
+    text = page("a", history)
+    assert text.count("<circle ") == 3 and text.count("12:00:00</text>") == 3
+    for number in range(1, DOTS_MAX):
+        history.add(batch(number))
+    assert page("a", history).count("<circle ") == 3 * DOTS_MAX
+    history.add(batch(DOTS_MAX))
+    assert "<circle " not in page("a", history)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0, 1), (1, 1), (1.01, 2), (9.5, 10), (10, 10), (230_001, 300_000), (0.02, 0.02)]
+)
+def test_an_axis_ends_at_a_round_number(value: float, shown: float) -> None:
+    assert round_up(value) == pytest.approx(shown)
 
 
 def test_a_page_shows_the_queues_with_the_most_rows() -> None:
