@@ -39,7 +39,7 @@ AWAY_S = 30.0
 LOCAL = "local[2]"
 _BOTH = ("driver", "jvm", "worker", "broker", "failover", "expand", "retention", "away")
 _COPIES = ("driver", "jvm", "worker", "broker")
-KINDS = {"stream": _BOTH, "write": _COPIES, "pipeline": _COPIES, "follow": (*_BOTH, "moves")}
+KINDS = {"stream": _BOTH, "write": _COPIES, "pipeline": _COPIES, "archive": _COPIES, "follow": (*_BOTH, "moves")}
 # What only a standalone cluster has: an executor's JVM, and a worker with its executor.
 CLUSTER_KINDS = ("executor", "node")
 
@@ -147,7 +147,8 @@ class Attack:
         return self._driver.wait(DEADLINE_S)
 
     def _progress(self) -> int:
-        places = {"follow": "out/_pymq/commits", "pipeline": f"checkpoint/{PIPELINE_TABLE}/commits"}
+        log = "out/_pymq/commits"
+        places = {"follow": log, "archive": log, "pipeline": f"checkpoint/{PIPELINE_TABLE}/commits"}
         folder = self.home / places.get(self.mode, "checkpoint/commits")
         names = [path.stem for path in folder.glob("*") if path.stem.isdigit()] if folder.is_dir() else []
         return max(map(int, names), default=-1)

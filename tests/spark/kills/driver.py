@@ -1,8 +1,8 @@
 """The process under attack: a stream to files or to a topic, a pipeline, or a following export, until a file appears;
 then it reads the rest.
 
-Usage: ``python -m tests.spark.kills.driver MODE NAMESRV TOPIC HOME MASTER [COMMITS]``, with stream, write, pipeline or
-follow as the MODE. With COMMITS it kills itself in that commit, between the commit and the moves of its files.
+Usage: ``python -m tests.spark.kills.driver MODE NAMESRV TOPIC HOME MASTER [COMMITS]``, with stream, write, pipeline,
+archive or follow as the MODE. With COMMITS it kills itself in that commit, between the commit and its moves.
 """
 
 from __future__ import annotations
@@ -44,6 +44,19 @@ sql = "SELECT to_json(struct(queueId, queueOffset, msgId)) AS body, concat('q', 
 [[sink]]
 from = "{table}"
 topic = "{copy}"
+"""
+ARCHIVE = """\
+name = "killed"
+namesrv = "{namesrv}"
+checkpoint = "{home}/checkpoint"
+trigger = "{trigger}"
+[[source]]
+name = "events"
+topic = "{topic}"
+[[sink]]
+from = "events"
+format = "archive"
+path = "{home}/out"
 """
 # The log of a following export is folded every few commits, so that attacks meet it.
 COMMITS_MAX = 4
@@ -113,7 +126,19 @@ def job(spark: Any, namesrv: str, topic: str, home: Path, trigger: str, rows_max
     return Job(PipelineFile(Path("killed.toml"), text), spark)
 
 
-def pipeline(namesrv: str, topic: str, home: Path, master: str) -> None:
+def archive_job(spark: Any, namesrv: str, topic: str, home: Path, trigger: str, _: int) -> Job:
+    """Return the pipeline that archives the topic."""
+    text = ARCHIVE.format(namesrv=namesrv, topic=topic, home=home, trigger=trigger)
+    return Job(PipelineFile(Path("killed.toml"), text), spark)
+
+
+def archive(namesrv: str, topic: str, home: Path, master: str) -> None:
+    """Run the pipeline that archives the topic, as :func:`pipeline` runs another."""
+    (ExportDirectory.__init__.__kwdefaults__ or {})["commits_max"] = COMMITS_MAX
+    pipeline(namesrv, topic, home, master, archive_job)
+
+
+def pipeline(namesrv: str, topic: str, home: Path, master: str, job: Callable[..., Job] = job) -> None:
     """Run a pipeline that copies to a topic, again after each failure, until Ctrl-C ends it; then read the rest."""
     with session(master) as spark:
         while not (home / "stop").exists():
@@ -197,6 +222,6 @@ if __name__ == "__main__":
     kind, address, name, directory, spark_master, *commits = sys.argv[1:]
     if commits:
         die_in_commit(int(commits[0]))
-    {"stream": stream, "write": write, "pipeline": pipeline, "follow": follow}[kind](
+    {"stream": stream, "write": write, "pipeline": pipeline, "archive": archive, "follow": follow}[kind](
         address, name, Path(directory), spark_master
     )
