@@ -45,12 +45,14 @@ def spark_compact(
     try:
         from pymq.spark.commits import open_existing
         from pymq.spark.compaction import CompactSettings, compact, directories_of, planned
+        from pymq.spark.directories import local_directory
     except ModuleNotFoundError as error:
         raise UsageError(f"spark-compact needs {error.name}: pip install 'pymq-toolkit[spark]'") from error
 
     settings = CompactSettings(target_bytes, compression)
-    with open_existing(output.absolute()) as log:
-        directories = directories_of(log.output)
+    root = local_directory("DIR", str(output)).absolute()
+    with open_existing(root) as log:
+        directories = directories_of(root)
         summary = planned(directories, settings) if dry_run else compact(log, directories, settings)
         if summary.directories and not dry_run:
             time.sleep(grace)

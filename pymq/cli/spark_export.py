@@ -146,8 +146,8 @@ def spark_export(
     chosen = parse_plugin(plugin, expression, via)
     if sql is not None:
         check_sql(sql)
-    from pymq.spark.directories import local_directory
     from pymq.spark.options import ExportOptions
+    from pymq.spark.places import place_of
 
     options = ExportOptions(
         namesrv=";".join(split_addresses(namesrv)),
@@ -156,7 +156,7 @@ def spark_export(
         topics=tuple(topics or ()),
         start=start,
         end=end,
-        output=None if dry_run and output is None else local_directory("output", output or _new_directory()),
+        output=None if dry_run and output is None else place_of(output or _new_directory()),
         format=file_format,
         writer=writer,
         columns=_words(columns),

@@ -91,6 +91,7 @@ def spark_sql(
     try:
         from pymq.spark import gateway
         from pymq.spark.masters import check_driver_memory, check_master
+        from pymq.spark.places import expanded, place_of
         from pymq.spark.queries import Query, Tables
         from pymq.spark.shipping import prepare_executors
     except ModuleNotFoundError as error:
@@ -100,8 +101,8 @@ def spark_sql(
         servers,
         credentials_reference.get(),
         place,
-        tuple(Path(lake) for lake in lakes or ()),
-        archive=str(Path(archive).expanduser().absolute()) if archive else "",
+        tuple(place_of(lake) for lake in lakes or ()),
+        archive=str(expanded(archive)) if archive else "",
     )
     silence_spark()
     settings = {"spark.driver.memory": driver_memory, **parse_pairs(conf or (), "--conf")}

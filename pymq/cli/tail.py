@@ -137,7 +137,7 @@ def tail(
         str | None, typer.Option("--message", metavar="TYPE", help="Protobuf's message type: shop.Order.")
     ] = None,
     archive: Annotated[
-        Path | None, typer.Option("--archive", metavar="DIR", help="Output of spark-export: older messages.")
+        str | None, typer.Option("--archive", metavar="DIR", help="Output of spark-export: older messages.")
     ] = None,
     output: MessageOutputOption = MessageOutput.text,
     line_format: Annotated[
@@ -196,7 +196,7 @@ def _check(
         raise UsageError(f"--format and -o {output} are two formats: give one of them")
 
 
-def _archive(directory: Path, tag: str, sql: str | None, via: str | None) -> Archive:
+def _archive(directory: str, tag: str, sql: str | None, via: str | None) -> Archive:
     if via is not None:
         raise UsageError("--archive and --via exclude each other: an archive has no filter servers")
     try:

@@ -11,7 +11,6 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pymq.clock import Clock, SystemClock
@@ -20,6 +19,7 @@ from pymq.pipeline.model import AVAILABLE_NOW, Pipeline, Sink, Source
 from pymq.pipeline.report import BATCHES_KEPT, Batch
 from pymq.spark import export
 from pymq.spark.options import ExportOptions, ExportSummary, NoProgress
+from pymq.spark.places import expanded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ def export_options(pipeline: Pipeline, source: Source, sink: Sink) -> ExportOpti
         credentials=pipeline.credentials,
         topics=tuple(source.topics),
         start=source.start,
-        output=Path(sink.path or "").absolute(),
+        output=expanded(sink.path or ""),
         master=pipeline.master,
         follow=follow,
         follow_every_s=interval_s(pipeline.trigger) if follow else INTERVAL_MIN_S,

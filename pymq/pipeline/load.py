@@ -16,6 +16,8 @@ from pymq.errors import NotFoundError, UsageError
 from pymq.pipeline.model import ARCHIVE_OPTIONS, AVAILABLE_NOW, Pipeline, Sink, Source, Step
 from pymq.pipeline.sql_names import tables_of
 from pymq.pipeline.toml_lines import KeyPath, line_of, lines_of
+from pymq.spark.directories import is_url
+from pymq.spark.object_paths import ObjectPath
 from pymq.spark.options import PARTITION_LEVELS
 
 FILE_BYTES_MAX = 1 << 20
@@ -213,6 +215,15 @@ def _wrong_sink(sink: Sink, pipeline: Pipeline) -> Iterator[tuple[str, str]]:
         yield from _wrong_archive(sink, pipeline)
 
 
+def _wrong_url(sink: Sink) -> Iterator[tuple[str, str]]:
+    try:
+        ObjectPath(sink.path or "")
+    except UsageError as error:
+        yield "path", str(error)
+    if sink.options.get("compact"):
+        yield "options", f"sink {sink.label} is in an object store, which can't exchange files: leave out compact"
+
+
 def _wrong_archive(sink: Sink, pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     label = sink.label
     source = next((source for source in pipeline.source if source.name == sink.table), None)
@@ -223,8 +234,8 @@ def _wrong_archive(sink: Sink, pipeline: Pipeline) -> Iterator[tuple[str, str]]:
             "from",
             f"sink {label} archives topics whole: give it a source that has only name, topic and start",
         )
-    if "://" in (sink.path or ""):
-        yield "path", f"sink {label} is an archive, and path is a URL: name a directory, as renames commit it"
+    if is_url(sink.path or ""):
+        yield from _wrong_url(sink)
     if sink.partition_by and (wrong := sorted({*sink.partition_by} - {*PARTITION_LEVELS})):
         yield "partition_by", f"an archive has no level {wrong[0]}: the levels are {', '.join(PARTITION_LEVELS)}"
     if sink.partition_by and "topic" not in sink.partition_by:

@@ -11,7 +11,6 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from pymq.spark.parquet_parts import PartWriter, columns_to_read, naming_full_disk
+from pymq.spark.places import place_of, write_whole
 from pymq.spark.planner import SMALL_TASK_ROWS, rounds
 from pymq.spark.progress import RowSender
 from pymq.spark.ranges import QueueRange, ReadSettings
@@ -103,7 +103,7 @@ def write_range(part: QueueRange, job: WriteJob, *, attempt: str = "") -> dict[s
 
     Raises what the reader raises, and OutputFullError; an unfinished file then stays in staging.
     """
-    with naming_full_disk(Path(job.output)):
+    with naming_full_disk(place_of(job.output)):
         return _write_range(part, job, attempt or secrets.token_hex(8))
 
 
@@ -111,8 +111,8 @@ def _write_range(part: QueueRange, job: WriteJob, attempt: str) -> dict[str, Any
     reader = reader_of(part, job.read)
     writer = PartWriter(
         part,
-        output=Path(job.output),
-        staging=Path(job.staging),
+        output=place_of(job.output),
+        staging=place_of(job.staging),
         attempt=attempt,
         columns=job.columns,
         partition_by=job.partition_by,
@@ -135,9 +135,7 @@ def _write_range(part: QueueRange, job: WriteJob, attempt: str) -> dict[str, Any
         "bytes_read": reader.bytes_read,
         "files": [file.to_dict() for file in files],
     }
-    unfinished = Path(job.staging) / f"{attempt}.json.tmp"
-    unfinished.write_text(json.dumps(result))
-    unfinished.replace(unfinished.with_suffix(""))
+    write_whole(place_of(job.staging) / f"{attempt}.json", json.dumps(result))
     return result
 
 
@@ -147,7 +145,7 @@ def finished_results(job: WriteJob) -> list[dict[str, Any]]:
     Each queue's results begin with its first range and have no gap: a commit names the end of what was exported.
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for path in Path(job.staging).glob("*.json"):
+    for path in place_of(job.staging).glob("*.json"):
         result = json.loads(path.read_text())
         found.setdefault(tuple(result[name] for name in _RANGE_FIELDS), result)
     finished: list[dict[str, Any]] = []

@@ -8,12 +8,10 @@ removed, and a commit whose number it covers is not read again. So a crash at an
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from pymq.spark.parquet_parts import sync_directory
+from pymq.spark.places import Place, presence_of, write_durably
 
 VERSION = 1
 FOLDED = "folded.json"
@@ -28,7 +26,7 @@ _COUNTS = ("rows", "lost", "filter_errors")
 class CommitFiles:
     """The commits in ``folder``, of an export in the directory ``output``."""
 
-    def __init__(self, folder: Path, output: Path, *, commits_max: int = COMMITS_MAX) -> None:
+    def __init__(self, folder: Place, output: Place, *, commits_max: int = COMMITS_MAX) -> None:
         """Removes commits that were folded before a crash."""
         self._folder = folder
         self._output = output
@@ -68,7 +66,7 @@ class CommitFiles:
         if len(self._numbers) <= max(self._commits_max, self._folded_files // FILES_PER_COMMIT):
             return
         *old, last = self._numbers
-        folded = _as_one((entry for entry in self.entries() if entry["number"] != last), self._output)
+        folded = _as_one((entry for entry in self.entries() if entry["number"] != last), presence_of(self._output))
         write_durably(self._folder / FOLDED, folded, indent=None)
         self._folded_number, self._folded_files = folded["number"], len(folded["files"])
         self._numbers = [last]
@@ -87,7 +85,7 @@ class CommitFiles:
             (self._folder / f"{number}.json").unlink()
 
 
-def read_entries(folder: Path) -> list[Entry]:
+def read_entries(folder: Place) -> list[Entry]:
     """Returns the commits in a folder that an export may be writing to, without changing it."""
     while True:
         numbers = [int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit()]
@@ -103,18 +101,7 @@ def read_entries(folder: Path) -> list[Entry]:
         return entries + single
 
 
-def write_durably(path: Path, value: Entry, indent: int | None = 1) -> None:
-    """Writes a JSON file that is there as a whole or not at all, also after a crash of the machine."""
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w") as stream:
-        json.dump(value, stream, indent=indent)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
-    sync_directory(path.parent)
-
-
-def _as_one(entries: Iterable[Entry], output: Path) -> Entry:
+def _as_one(entries: Iterable[Entry], is_there: Callable[[str], bool]) -> Entry:
     """Returns commits as one: joined ranges, the last mark of each queue, and the files that are still there."""
     number = -1
     ranges: dict[tuple[str, str, int], list[Entry]] = {}
@@ -131,7 +118,7 @@ def _as_one(entries: Iterable[Entry], output: Path) -> Entry:
         "number": number,
         "ranges": [part for parts in ranges.values() for part in _joined(parts)],
         # A compaction or a user may have removed others.
-        "files": [file for path, file in files.items() if (output / path).exists()],
+        "files": [file for path, file in files.items() if is_there(path)],
         "marks": list(marks.values()),
     }
 

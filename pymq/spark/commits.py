@@ -18,14 +18,23 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from pymq.errors import PymqError, UsageError
-from pymq.file_lock import try_lock_file
-from pymq.spark.commit_files import COMMITS_MAX, VERSION, CommitFiles, write_durably
+from pymq.errors import UsageError
+from pymq.spark.commit_files import COMMITS_MAX, VERSION, CommitFiles
 from pymq.spark.exchange import exchange
 from pymq.spark.identity import Mark
-from pymq.spark.parquet_parts import naming_full_disk, sync_directory
+from pymq.spark.parquet_parts import naming_full_disk
+from pymq.spark.places import (
+    Place,
+    make_directory,
+    move_all,
+    relative,
+    remove_tree,
+    sync_directory,
+    take_lock,
+    write_durably,
+)
 from pymq.spark.planner import QueueKey, ResumeError
 
 FOLDER = "_pymq"
@@ -34,14 +43,10 @@ SETTINGS = "export.json"
 REPLACED_GRACE_S = 10.0
 
 
-class OutputBusyError(PymqError):
-    """Another export writes to the directory."""
-
-
 class ExportDirectory:
     """One export directory, locked while open. Raises UsageError for a directory with other files."""
 
-    def __init__(self, output: Path, settings: dict[str, Any], *, commits_max: int = COMMITS_MAX) -> None:
+    def __init__(self, output: Place, settings: dict[str, Any], *, commits_max: int = COMMITS_MAX) -> None:
         """Opens the directory. Raises ResumeError with the differences if an earlier export had other ``settings``.
 
         More than ``commits_max`` commits are folded.
@@ -55,8 +60,8 @@ class ExportDirectory:
         self._replaced = self.folder / "replaced"
         self._is_committing = False
         self._refuse_foreign()
-        self._commits.mkdir(parents=True, exist_ok=True)
-        self._lock = self._take_lock()
+        make_directory(self._commits)
+        self._lock = take_lock(self.folder, str(output))
         try:
             self._files = CommitFiles(self._commits, output, commits_max=commits_max)
             self._check_settings(settings)
@@ -87,10 +92,10 @@ class ExportDirectory:
         """The latest mark of each queue that has one: the next run recognizes the queue by it."""
         return dict(self._marks)
 
-    def new_staging(self, name: str) -> Path:
+    def new_staging(self, name: str) -> Place:
         """Creates a directory for a round's files. The name must be new: no late task of an older run may use it."""
         path = self._staging_root / name
-        path.mkdir(parents=True)
+        make_directory(path)
         return path
 
     def commit(
@@ -112,8 +117,8 @@ class ExportDirectory:
     ) -> int:
         """Commits that ``staged`` takes a directory's place: files ``added`` hold the rows of those ``removed``."""
         replacement = {
-            "directory": directory.relative_to(self.output).as_posix(),
-            "staged": staged.relative_to(self.output).as_posix(),
+            "directory": relative(directory, self.output),
+            "staged": relative(staged, self.output),
             "removed": list(removed),
             "added": list(added),
         }
@@ -122,6 +127,7 @@ class ExportDirectory:
     def _commit(self, fields: dict[str, Any]) -> int:
         number = self.next_number
         entry = {"version": VERSION, "number": number, **fields}
+        self._lock.check()
         self._is_committing = True
         with naming_full_disk(self.output):
             self._files.add(entry)
@@ -134,6 +140,8 @@ class ExportDirectory:
 
     def remove_replaced(self, grace_s: float = REPLACED_GRACE_S) -> None:
         """Removes directories that were replaced longer ago than a grace."""
+        if not isinstance(self._replaced, Path):
+            return
         for path in self._replaced.glob("*"):
             if time.time() - path.stat().st_ctime >= grace_s:
                 shutil.rmtree(path, ignore_errors=True)
@@ -145,13 +153,16 @@ class ExportDirectory:
 
         After an interrupt or an error in the middle of a commit all stays for the next run, which finishes the commit.
         """
-        if not self._is_committing:
-            self._clear_staging()
-            if not self.resumed:
-                shutil.rmtree(self.folder, ignore_errors=True)
-                with suppress(OSError):  # not empty, or not ours
-                    self.output.rmdir()
-        self._lock.close()
+        try:
+            if not self._is_committing:
+                self._clear_staging()
+                if not self.resumed:
+                    remove_tree(self.folder)
+                    if isinstance(self.output, Path):
+                        with suppress(OSError):  # not empty, or not ours
+                            self.output.rmdir()
+        finally:
+            self._lock.close()
 
     def __enter__(self) -> ExportDirectory:
         return self
@@ -161,18 +172,7 @@ class ExportDirectory:
 
     def _publish(self, entry: dict[str, Any]) -> None:
         """Moves a commit's files to their places; files that were moved before stay."""
-        touched: set[Path] = set()
-        for file in entry["files"]:
-            staged, final = self.output / file["staged"], self.output / file["path"]
-            if not staged.exists():
-                continue
-            if not final.parent.is_dir():
-                final.parent.mkdir(parents=True)
-                touched.update({final.parent.parent, self.output})
-            staged.replace(final)
-            touched.add(final.parent)
-        for folder in touched:
-            sync_directory(folder)
+        move_all(self.output, [(file["staged"], file["path"]) for file in entry["files"]])
         if "replacement" in entry:
             self._exchange(entry["number"], entry["replacement"])
 
@@ -182,6 +182,7 @@ class ExportDirectory:
         A directory that lacks some of the replaced files stays as it is: a user removed them.
         """
         staged, final = self.output / replacement["staged"], self.output / replacement["directory"]
+        assert isinstance(staged, Path) and isinstance(final, Path) and isinstance(self._replaced, Path)
         if not staged.is_dir():
             return
         if (staged / replacement["added"][0]["name"]).exists():
@@ -212,13 +213,6 @@ class ExportDirectory:
         if self.output.is_dir() and not self.folder.is_dir() and any(self.output.iterdir()):
             raise UsageError(f"{self.output} is not empty and holds no earlier export: name a new directory")
 
-    def _take_lock(self) -> IO[str]:
-        stream = (self.folder / "lock").open("w")
-        if not try_lock_file(stream.fileno()):
-            stream.close()
-            raise OutputBusyError(f"another export writes to {self.output}: wait for it, or use another directory")
-        return stream
-
     def _check_settings(self, settings: dict[str, Any]) -> None:
         path = self.folder / SETTINGS
         current = {"version": VERSION, **settings}
@@ -238,10 +232,10 @@ class ExportDirectory:
             )
 
     def _clear_staging(self) -> None:
-        shutil.rmtree(self._staging_root, ignore_errors=True)
+        remove_tree(self._staging_root)
 
 
-def open_existing(output: Path) -> ExportDirectory:
+def open_existing(output: Place) -> ExportDirectory:
     """Opens the directory of an earlier export with its settings. Raises UsageError for another directory."""
     settings = earlier_settings(output)
     if not settings:
@@ -249,7 +243,7 @@ def open_existing(output: Path) -> ExportDirectory:
     return ExportDirectory(output, settings)
 
 
-def earlier_settings(output: Path) -> dict[str, Any]:
+def earlier_settings(output: Place) -> dict[str, Any]:
     """Returns the settings of the export that is in a directory; none if it holds no commit."""
     path = output / FOLDER / SETTINGS
     if not path.is_file() or not any((output / FOLDER / "commits").glob("*.json")):

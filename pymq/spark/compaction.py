@@ -25,7 +25,8 @@ import pyarrow.parquet as pq
 from pymq.errors import PymqError, UsageError
 from pymq.spark.commits import ExportDirectory
 from pymq.spark.exchange import check_exchange
-from pymq.spark.parquet_parts import ROW_GROUP_BYTES, ROW_GROUP_ROWS, naming_full_disk, parquet_writer, sync_directory
+from pymq.spark.parquet_parts import ROW_GROUP_BYTES, ROW_GROUP_ROWS, naming_full_disk, parquet_writer
+from pymq.spark.places import sync_directory
 
 TARGET_BYTES = 128 << 20
 # A following export merges so many files of about one size at once: each row is written again few times.
@@ -162,6 +163,7 @@ def _compact_directory(
     """Builds the replacement of one directory and commits it. Raises CompactionError if it isn't one to replace."""
     names = _plain_files(directory)
     staged = log.new_staging(secrets.token_hex(8))
+    assert isinstance(staged, Path)  # check_exchange()
     shutil.copymode(directory, staged)
     removed = [file.name for group in groups for file in group]
     try:

@@ -1,4 +1,4 @@
-"""Directories that PyMQ itself writes to: paths of a file system, where a rename is one step."""
+"""Tells URLs of object stores from paths, and refuses them where only a file system will do."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from pymq.errors import UsageError
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
+def is_url(text: str) -> bool:
+    return _URL.match(text) is not None
+
+
 def local_directory(what: str, text: str) -> Path:
     """Returns the path that ``text`` names. Raises UsageError, which begins with ``what``, for the URL of a store."""
-    if _URL.match(text):
-        raise UsageError(
-            f"{what} {text} is a URL, and its commits need the renames of a file system: name a mounted directory; "
-            "for object stores write a table of Delta Lake or Iceberg (docs/spark.md)"
-        )
+    if is_url(text):
+        raise UsageError(f"{what} {text} is a URL: name a directory of a file system, also a mounted one")
     return Path(text)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pymq.errors import UsageError
+from pymq.spark.object_paths import ObjectPath
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2  # Linux, <linux/fs.h>
@@ -26,8 +27,12 @@ def exchange(one: Path, other: Path) -> None:
         raise OSError(number, os.strerror(number), str(one))
 
 
-def check_exchange(folder: Path) -> None:
+def check_exchange(folder: Path | ObjectPath) -> None:
     """Tries it with two new directories below ``folder``. Raises UsageError if it doesn't work there."""
+    if isinstance(folder, ObjectPath):
+        raise UsageError(
+            f"{folder} is in an object store, which can't exchange two directories: leave its files as they are"
+        )
     pair = folder / "exchange-one", folder / "exchange-other"
     try:
         for path in pair:

@@ -25,6 +25,7 @@ from pymq.spark.identity import Mark, check_marks, take_marks
 from pymq.spark.interruptible import run_interruptibly
 from pymq.spark.masters import check_driver_memory, check_master
 from pymq.spark.options import ExportOptions, ExportProgress, ExportSummary, NoProgress, QueueSummary
+from pymq.spark.places import Place
 from pymq.spark.planner import Plan, QueueKey, make_plan, rounds, split_ranges
 from pymq.spark.positions import parse_position
 from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
@@ -96,7 +97,7 @@ class _Export:
         self.java = ""
         self.resumed = False
         self.behind: Counter[str] = Counter()
-        self.grown: set[Path] = set()
+        self.grown: set[Place] = set()
         self.read = ReadSettings(
             columns=check_columns(options.columns),
             selection=checked(options.selection, clock),
@@ -218,7 +219,11 @@ class _Export:
         from pymq.spark.compaction import CompactSettings, compact
 
         self.progress.phase("compacting")
-        compact(log, sorted(self.grown), CompactSettings(compression=self.options.compression, by_size=True))
+        compact(
+            log,
+            sorted(path for path in self.grown if isinstance(path, Path)),
+            CompactSettings(compression=self.options.compression, by_size=True),
+        )
         self.grown.clear()
         log.remove_replaced()
 
@@ -280,6 +285,7 @@ class _Export:
 
         assert self.options.output is not None
         output = self.options.output.absolute()
+        assert isinstance(output, Path)  # check() refuses others
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
             raise UsageError(
                 f"{output} exists already: Spark's writer needs a new directory (only Parquet can be continued)"
@@ -309,7 +315,7 @@ class _Export:
                 ranges = in_reading_order(view, ranges)
         return split_ranges(ranges, rows_max=self.options.rows_of_a_task(plan.rows))
 
-    def _open_log(self, output: Path) -> ExportDirectory:
+    def _open_log(self, output: Place) -> ExportDirectory:
         from pymq.spark.commits import ExportDirectory
 
         options = self.options
@@ -324,7 +330,7 @@ class _Export:
             },
         )
 
-    def _body_setting(self, output: Path) -> dict[str, str]:
+    def _body_setting(self, output: Place) -> dict[str, str]:
         """Returns the form of bodies as a setting; a schema that is not given is the earlier run's, or inferred."""
         options = self.options
         if options.body != bodies.JSON:

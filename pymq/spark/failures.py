@@ -11,6 +11,7 @@ from pymq.errors import PymqError
 from pymq.model.record import MalformedRecordError
 from pymq.spark import gateway
 from pymq.spark.error_texts import LAST_LINE, essence, text_of
+from pymq.spark.object_paths import ObjectStoreError
 from pymq.spark.parquet_parts import OutputFullError
 from pymq.spark.ranges import DataLossError
 
@@ -19,6 +20,7 @@ _KNOWN: dict[str, type[PymqError]] = {
     for kind in (
         DataLossError,
         MalformedRecordError,
+        ObjectStoreError,
         OutputFullError,
         errors.UnreachableError,
         errors.RequestTimeoutError,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from pymq.model.names import is_user_topic
 from pymq.spark.cluster import Bounds, Queue, RemoteCluster
@@ -12,6 +11,7 @@ from pymq.spark.identity import made_again
 from pymq.spark.lake import Lake, Span, hand_over
 from pymq.spark.lake_reader import first_offset_at
 from pymq.spark.options import DataLoss
+from pymq.spark.places import Place
 from pymq.spark.planner import ResumeError
 from pymq.spark.ranges import DataLossError, QueueRange
 from pymq.spark.store_view import StoreView
@@ -23,7 +23,7 @@ class HistoryView:
     Bounds of brokers are asked for before the lake's log is read: what is deleted meanwhile is in the log then.
     """
 
-    def __init__(self, view: RemoteCluster | StoreView, archive: Path, on_data_loss: DataLoss = "fail") -> None:
+    def __init__(self, view: RemoteCluster | StoreView, archive: Place, on_data_loss: DataLoss = "fail") -> None:
         """Raises UsageError for a directory that is no such lake."""
         self._view = view
         self._lake = Lake(archive)

@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 
 from pymq.errors import NotFoundError, UsageError
 from pymq.file_lock import try_lock_file
-from pymq.spark.commit_files import write_durably
-from pymq.spark.commits import OutputBusyError
+from pymq.spark.places import OutputBusyError, write_durably
 from pymq.spark.planner import ResumeError
 
 ROWS_PER_STEP = 1_000_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -12,6 +11,7 @@ from pymq.spark.commit_files import Entry, read_entries
 from pymq.spark.commits import FOLDER, earlier_settings
 from pymq.spark.identity import Mark
 from pymq.spark.parquet_parts import safe_name
+from pymq.spark.places import Place
 from pymq.spark.planner import QueueKey
 from pymq.spark.schema import check_columns
 
@@ -29,8 +29,8 @@ class Span(NamedTuple):
 class LakeFile(NamedTuple):
     """A committed file: its place, and where it is until the exporter has moved it there."""
 
-    path: Path
-    staged: Path
+    path: Place
+    staged: Place
 
     def may_hold(self, part: tuple[str, int, int, int]) -> bool:
         """Returns whether rows of (broker, queue id, from, to) can be in it; the name of a merged file tells nothing.
@@ -48,7 +48,7 @@ class LakeFile(NamedTuple):
 class Lake:
     """One state of the log of a lake: the output of an export of all messages, by topic."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Place) -> None:
         """Raises UsageError for a directory that can't be read as the history of its topics."""
         self.root = root
         self.columns = self._checked_columns()

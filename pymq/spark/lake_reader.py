@@ -6,7 +6,6 @@ Files may hold several queues, and several files one part of a queue: row groups
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from pymq.model.properties import encode_properties
 from pymq.spark.bodies import BodyDecoder
 from pymq.spark.decode import KAFKA_LOG_APPEND_TIME
 from pymq.spark.lake import Lake, LakeFile, Span
+from pymq.spark.places import parquet_file, place_of
 from pymq.spark.ranges import DataLossError, QueueRange, ReadSettings
 from pymq.spark.reader import filter_by_tags
 from pymq.spark.schema import arrow_schema, check_columns, property_of
@@ -63,7 +63,7 @@ class LakeReader:
         self.bytes_read = 0
         self._part = part
         self._settings = settings
-        self._root = Path(settings.archive)
+        self._root = place_of(settings.archive)
         selection = settings.selection
         self._tags = selection.tags
         self._sql = None if selection.sql is None else compile_sql(selection.sql)
@@ -246,9 +246,9 @@ def first_offset_at(lake: Lake, queue: tuple[str, str, int], time_ms: int) -> in
 def _opened(file: LakeFile) -> pq.ParquetFile:
     """Raises FileNotFoundError when the file is neither at its place nor staged."""
     try:
-        return pq.ParquetFile(file.path)
+        return parquet_file(file.path)
     except FileNotFoundError:
-        return pq.ParquetFile(file.staged)
+        return parquet_file(file.staged)
 
 
 def _in_order(tables: list[pa.Table]) -> Iterator[pa.Table]:

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
+from pymq.spark.object_paths import ObjectPath
 from pymq.spark.selection import Selection
 from pymq.spark.store_place import StorePlace
 
@@ -59,8 +60,8 @@ class ExportOptions:
     """Names or globs; empty means all user topics."""
     start: str = "earliest"
     end: str = "latest"
-    output: Path | None = None
-    """The directory to write to; None only with ``dry_run``."""
+    output: Path | ObjectPath | None = None
+    """The directory, or the place in an object store, to write to; None only with ``dry_run``."""
     format: str = "parquet"
     writer: str | None = None
     """``arrow`` (tasks write Parquet, exactly once, can be continued) or ``spark``; None chooses by format."""
@@ -161,6 +162,17 @@ class ExportOptions:
         if self.store is not None and self.filter_via is not None:
             raise UsageError("a store directory has no filter servers: leave out --via, and the tasks run the filter")
 
+    def _check_object_store(self) -> None:
+        if self.chosen_writer != "arrow":
+            raise UsageError(
+                f"output {self.output} is in an object store, where Spark's writer leaves parts of a failed job: "
+                "write Parquet with the arrow writer, or name a directory"
+            )
+        if self.compact:
+            raise UsageError(
+                f"output {self.output} is in an object store, which can't exchange files: leave out compact"
+            )
+
     def rows_of_a_task(self, planned_rows: int) -> int:
         """Returns the most rows of a task: few enough that all cores have work until the end, else the given number."""
         return self.rows_per_task or rows_of_a_task(planned_rows, cores_of(self.master))
@@ -188,6 +200,8 @@ class ExportOptions:
             raise UsageError("following writes Parquet without an end: leave out --to, --max-rows, --format, --writer")
         if self.compact and (self.chosen_writer != "arrow" or not self.partition_by):
             raise UsageError("compaction is for Parquet in directories: leave out --writer and --partition-by ''")
+        if isinstance(self.output, ObjectPath):
+            self._check_object_store()
         if not 0 < self.follow_every_s < float("inf"):
             raise UsageError(f"the time between two looks is {self.follow_every_s} s: write more than 0 seconds")
         self._check_store()

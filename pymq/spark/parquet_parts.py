@@ -8,14 +8,13 @@ task at once, and each writes files of its own.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 from itertools import pairwise
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
@@ -26,6 +25,7 @@ import pyarrow.parquet as pq
 
 from pymq.errors import PymqError
 from pymq.spark.options import ZSTD_LEVEL, parse_compression
+from pymq.spark.places import NewFile, Place, relative, sync_directory
 from pymq.spark.ranges import QueueRange
 from pymq.spark.schema import check_columns
 
@@ -58,7 +58,7 @@ class OutputFullError(PymqError):
 
 
 @contextmanager
-def naming_full_disk(output: Path) -> Iterator[None]:
+def naming_full_disk(output: Place) -> Iterator[None]:
     """Raises OutputFullError, which names the output and the next step, for an error of a full disk."""
     try:
         yield
@@ -106,8 +106,8 @@ class PartWriter:
         self,
         part: QueueRange,
         *,
-        output: Path,
-        staging: Path,
+        output: Place,
+        staging: Place,
         attempt: str,
         columns: tuple[str, ...],
         partition_by: tuple[str, ...],
@@ -128,7 +128,7 @@ class PartWriter:
         """Writes all batches and yields the number of rows of each. Close or abandon the writer afterwards."""
         for batch in batches:
             for hour, run in self._runs(batch):
-                if self._open is None or self._open.hour != hour:
+                if self._open is None or self._open.hour != hour or self._open.file.is_full:
                     self._finish()
                     self._open = self._start(hour, run)
                 self._open.add(run)
@@ -145,6 +145,7 @@ class PartWriter:
         """Closes an unfinished file after an error."""
         if self._open is not None:
             self._open.writer.close()
+            self._open.file.abandon()
             self._open = None
 
     def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -167,9 +168,9 @@ class PartWriter:
         name = f"{safe_name(self._part.broker_name)}-{self._part.queue_id}-{first:012d}"
         if "topic" not in self._partition_by:
             name = f"{safe_name(self._part.topic)}-{name}"
-        path = self._staging / f"{self._attempt}-{len(self.files)}.tmp"
+        file = NewFile(self._staging / f"{self._attempt}-{len(self.files)}.tmp")
         schema = run.select(self._columns).schema
-        return _OpenFile(path, hour, name, parquet_writer(path, schema, self._compression))
+        return _OpenFile(file, hour, name, parquet_writer(file.target, schema, self._compression))
 
     def _finish(self) -> None:
         if self._open is None:
@@ -180,15 +181,13 @@ class PartWriter:
         path = PurePosixPath(
             *[folders[name] for name in self._partition_by], f"{done.name}-{done.to_offset:012d}.parquet"
         )
-        with done.path.open("rb") as stream:
-            os.fsync(stream.fileno())
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        size_bytes, digest = done.file.finish()
         self.files.append(
             StagedFile(
                 path=str(path),
-                staged=done.path.relative_to(self._output).as_posix(),
+                staged=relative(done.file.place, self._output),
                 rows=done.rows,
-                bytes=done.path.stat().st_size,
+                bytes=size_bytes,
                 sha256=digest,
                 from_offset=done.from_offset,
                 to_offset=done.to_offset,
@@ -201,8 +200,8 @@ class PartWriter:
 class _OpenFile:
     """A Parquet file being written: collects rows until they fill a row group."""
 
-    def __init__(self, path: Path, hour: int, name: str, writer: pq.ParquetWriter) -> None:
-        self.path = path
+    def __init__(self, file: NewFile, hour: int, name: str, writer: pq.ParquetWriter) -> None:
+        self.file = file
         self.hour = hour
         self.name = name
         self.writer = writer
@@ -245,11 +244,14 @@ class _OpenFile:
             self.max_time_us = span["max"] if self.max_time_us is None else max(self.max_time_us, span["max"])
 
 
-def parquet_writer(path: Path, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
-    """Returns a writer of Parquet with the settings of exports. ``compression``: a codec, maybe with a level."""
+def parquet_writer(target: Any, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
+    """Returns a writer of Parquet, to a path or a stream, with the settings of exports.
+
+    ``compression``: a codec, maybe with a level.
+    """
     codec, level = parse_compression(compression)
     return pq.ParquetWriter(
-        path,
+        target,
         schema,
         compression=codec,
         compression_level=ZSTD_LEVEL if codec == "zstd" and level is None else level,
@@ -271,12 +273,3 @@ def safe_name(name: str) -> str:
     """Escapes a name for a path: letters, digits, ``-`` and ``_`` stay, except a first ``_``, which hides a file."""
     text = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
     return "%5F" + text[1:] if text.startswith("_") else text
-
-
-def sync_directory(path: Path) -> None:
-    """Makes renames and new files in a directory durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
@@ -22,6 +21,7 @@ from pymq.spark.commits import FOLDER, earlier_settings
 from pymq.spark.failures import translated
 from pymq.spark.options import DataLoss
 from pymq.spark.parquet_parts import safe_name
+from pymq.spark.places import Place, hadoop_url
 from pymq.spark.ranges import ReadSettings
 from pymq.spark.schema import BY_NAME, PROPERTY_PREFIX, USUAL, spark_ddl
 from pymq.spark.sources_of_rows import open_view
@@ -46,7 +46,7 @@ class Tables:
     namesrv: str
     credentials: str = ""
     place: StorePlace | None = None
-    lakes: tuple[Path, ...] = ()
+    lakes: tuple[Place, ...] = ()
     on_data_loss: DataLoss = "fail"
     archive: str = ""
     """A lake with the older messages of the topics, see :mod:`pymq.spark.history`."""
@@ -81,7 +81,7 @@ class Query:
         self._tables = tables
         self._sql = sql
         self._topics: dict[str, _Topic] = {}
-        self._lakes: dict[str, Path] = {}
+        self._lakes: dict[str, Place] = {}
         try:
             self._needed = self._columns_of(self._analyzed())
             self._frame = self._over_sources()
@@ -213,7 +213,7 @@ class Query:
             archive=self._tables.archive,
         )
 
-    def _lake_topics(self, lake: Path) -> list[str]:
+    def _lake_topics(self, lake: Place) -> list[str]:
         if not (lake / FOLDER).is_dir():
             raise UsageError(f"{lake} is no lake: name the output of pymq spark-export")
         if "topic" not in earlier_settings(lake).get("partition_by", ()):
@@ -238,9 +238,9 @@ class Query:
             options |= {"namesrv": tables.namesrv, "credentials": tables.credentials}
         return self._spark.read.format("pymq").options(**options).load()
 
-    def _lake_frame(self, lake: Path, topic: str) -> DataFrame:
+    def _lake_frame(self, lake: Place, topic: str) -> DataFrame:
         path = lake / f"{_TOPIC_LEVEL}{safe_name(topic)}"
-        return self._spark.read.option("basePath", str(lake)).parquet(str(path))
+        return self._spark.read.option("basePath", hadoop_url(lake)).parquet(hadoop_url(path))
 
     def _register(self, name: str, frame: DataFrame) -> None:
         frame.createOrReplaceTempView(_quoted(name))

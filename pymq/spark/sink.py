@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from pymq.client.loop_thread import shared
 from pymq.errors import UsageError
-from pymq.spark.commit_files import write_durably
+from pymq.spark.places import write_durably
 from pymq.spark.row_writer import RowWriter, open_sends
 from pymq.spark.write_columns import check_write_columns
 from pymq.spark.write_options import WriteOptions, WriteSettings

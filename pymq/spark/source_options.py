@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
 from pymq.spark.named_options import NamedOptions
 from pymq.spark.options import BODY_ERROR_MODES, DATA_LOSS_MODES, RETRY_BUDGET_S, DataLoss
+from pymq.spark.places import expanded
 from pymq.spark.planner import PartitionSizes
 from pymq.spark.positions import LATEST, Position, parse_by_queue, parse_position
 from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
@@ -147,7 +147,7 @@ class SourceOptions(NamedOptions):
         for name in ("filter", "dropDuplicates") if directory else ():
             if self.text(name, "false") != "false":
                 raise UsageError(f"options archive and {name} exclude each other: a lake has no records to run it on")
-        return str(Path(directory).expanduser().absolute()) if directory else ""
+        return str(expanded(directory)) if directory else ""
 
     def topics(self) -> TopicChoice:
         """Returns which topics and queues to read."""

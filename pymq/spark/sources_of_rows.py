@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow as pa
 from pymq.spark.cluster import ClusterView, RemoteCluster
 from pymq.spark.history import HistoryView
 from pymq.spark.lake_reader import LakeReader
+from pymq.spark.places import place_of
 from pymq.spark.ranges import QueueRange, ReadSettings
 from pymq.spark.reader import RangeReader
 from pymq.spark.store_reader import StoreReader
@@ -52,7 +52,7 @@ def open_view(namesrv: str, settings: ReadSettings) -> RemoteCluster | StoreView
     if settings.archive:
         view = _open_stored(namesrv, settings)
         try:
-            return HistoryView(view, Path(settings.archive), settings.on_data_loss)
+            return HistoryView(view, place_of(settings.archive), settings.on_data_loss)
         except BaseException:
             view.__exit__()
             raise

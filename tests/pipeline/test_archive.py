@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pymq.errors import PymqError
-from pymq.pipeline.archive import INTERVAL_MIN_S, interval_s
+from pymq.pipeline.archive import INTERVAL_MIN_S, export_options, interval_s
 from pymq.pipeline.job import Job
 from pymq.pipeline.load import PipelineFile, PipelineFileError
 from pymq.pipeline.report import Batch
@@ -95,9 +95,16 @@ def test_what_is_wrong_is_named_with_its_line(old: str, new: str, reason: str, t
         pipeline(tmp_path, (old, new))
 
 
-def test_a_url_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PipelineFileError, match=r"archive.toml:25: .*is an archive, and path is a URL"):
-        pipeline(tmp_path, (f'"{tmp_path}/archive"', '"s3a://bucket/archive"'))
+def test_an_archive_may_be_in_an_object_store(tmp_path: Path) -> None:
+    url = "s3a://bucket/archive"
+    read = pipeline(tmp_path, (f'"{tmp_path}/archive"', f'"{url}"'), ("compact = true", "compact = false")).pipeline
+    options = export_options(read, read.source[0], read.sink[0])
+    options.check()
+    assert str(options.output) == url
+    wrong = ((url, 27, ".*leave out compact"), ("s3a:/b", 25, "s3a:/b is no path of an object store"))
+    for other, line, reason in wrong:
+        with pytest.raises(PipelineFileError, match=f"archive.toml:{line}: {reason}"):
+            pipeline(tmp_path, (f'"{tmp_path}/archive"', f'"{other}"'))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from pymq.spark.commit_files import COMMITS_MAX
 from pymq.spark.commits import ExportDirectory
 from pymq.spark.identity import Mark
+from pymq.spark.places import relative
 
 SETTINGS = {"columns": ["queueOffset"], "partition_by": ["topic"], "tag": "*"}
 ROWS_OF_A_FILE = 10
@@ -37,7 +38,7 @@ def add(log: ExportDirectory, number: int, topic: str, schema: pa.Schema) -> Non
     staging = log.new_staging(f"round{number}")
     begin, end = number * ROWS_OF_A_FILE, (number + 1) * ROWS_OF_A_FILE
     pq.write_table(pa.table({schema.names[0]: pa.array(range(begin, end))}), staging / "0.tmp")
-    staged = (staging / "0.tmp").relative_to(log.output).as_posix()
+    staged = relative(staging / "0.tmp", log.output)
     path = f"topic={topic}/b-0-{begin:012d}-{end:012d}.parquet"
     part = {"topic": topic, "broker_name": "b", "queue_id": 0, "from_offset": begin, "to_offset": end}
     counts = {"rows": end - begin, "lost": 0, "filter_errors": 0}

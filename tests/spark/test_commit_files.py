@@ -80,13 +80,13 @@ DRIVER = """
 import os
 from pathlib import Path
 import pyarrow as pa
-from pymq.spark import commit_files, commits
+from pymq.spark import commit_files, commits, places
 from tests.spark.killed_steps import work_on_each
 from tests.spark.lake import SETTINGS, add
 
 work_on_each(
     (
-        (commit_files, "write_durably"), (commit_files, "sync_directory"), (commits, "sync_directory"),
+        (commit_files, "write_durably"), (places, "sync_directory"),
         (Path, "replace"), (Path, "unlink"), (os, "rmdir"),
     ),
     lambda home: commits.ExportDirectory(home, SETTINGS, commits_max=3),

@@ -17,9 +17,10 @@ import pytest
 from pymq.errors import UsageError
 from pymq.spark import commit_files, parquet_parts
 from pymq.spark.arrow_writer import WriteJob, finished_results, read_settings, write_range
-from pymq.spark.commits import ExportDirectory, OutputBusyError
+from pymq.spark.commits import ExportDirectory
 from pymq.spark.failures import translate
 from pymq.spark.parquet_parts import OutputFullError, PartWriter
+from pymq.spark.places import OutputBusyError
 from pymq.spark.planner import ResumeError
 from pymq.spark.ranges import QueueRange, ReadSettings
 from pymq.spark.reader import RangeReader
@@ -88,9 +89,9 @@ def test_a_commit_makes_its_files_visible_and_is_recorded(tmp_path: Path, cluste
     with ExportDirectory(tmp_path / "out", SETTINGS) as log:
         assert not log.resumed and log.positions == {}
         result = stage(log, cluster, 0, 60)
-        assert parquet_files(log.output) == [] and result["rows"] == 60
+        assert parquet_files(tmp_path / "out") == [] and result["rows"] == 60
         assert commit(log, result) == 0
-        assert visible(log.output) == list(range(60))
+        assert visible(tmp_path / "out") == list(range(60))
     name = f"topic=T/dt=2026-01-01/{BROKER}-0-000000000000-000000000060.parquet"
     assert parquet_files(tmp_path / "out") == [name]
     with ExportDirectory(tmp_path / "out", SETTINGS) as log:
@@ -240,7 +241,7 @@ def test_a_failed_task_commits_nothing_and_leaves_no_visible_file(tmp_path: Path
     with ExportDirectory(tmp_path / "out", SETTINGS) as log:
         with pytest.raises(Exception, match="record"):
             stage(log, cluster, 0, 100)
-        assert parquet_files(log.output) == []
+        assert parquet_files(tmp_path / "out") == []
     assert not (tmp_path / "out/_pymq/staging").exists()
 
 

@@ -16,8 +16,9 @@ import pytest
 from pymq.cli import main as cli
 from pymq.errors import UsageError
 from pymq.spark import exchange
-from pymq.spark.commits import ExportDirectory, OutputBusyError, open_existing
+from pymq.spark.commits import ExportDirectory, open_existing
 from pymq.spark.compaction import CompactSettings, compact, directories_of, plan
+from pymq.spark.places import OutputBusyError
 from tests.spark.killed_steps import run_driver
 from tests.spark.lake import ROWS_OF_A_FILE, SETTINGS, export, visible
 
@@ -105,10 +106,10 @@ def test_what_can_not_be_compacted_says_why(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(exchange, "_call", lambda: None)
     with open_existing(tmp_path / "lake") as log:
         with pytest.raises(UsageError, match="can't exchange two directories"):
-            compact(log, directories_of(log.output), CompactSettings())
+            compact(log, directories_of(tmp_path / "lake"), CompactSettings())
         (tmp_path / "lake" / "x.parquet").write_bytes(b"")
         with pytest.raises(UsageError, match="export with --partition-by"):
-            directories_of(log.output)
+            directories_of(tmp_path / "lake")
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,11 +16,11 @@ from pymq.cli.main import run as run_command
 from pymq.errors import NotFoundError, UsageError
 from pymq.model.properties import CLUSTER, MSG_REGION, TRACE_ON, WAIT
 from pymq.spark import export, imports
-from pymq.spark.commits import OutputBusyError
 from pymq.spark.import_plan import FilePart, ImportLog, InputFile, Step, find_files, plan_of, steps_of
 from pymq.spark.import_rows import message_columns
 from pymq.spark.imports import ImportOptions
 from pymq.spark.options import ExportOptions
+from pymq.spark.places import OutputBusyError
 from pymq.spark.planner import ResumeError
 from pymq.testing.standalone import StandaloneProcess
 from tests.spark.test_sink import stored, write

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 from pymq.client import MessageQueue, StoredMessage
@@ -15,6 +14,7 @@ from pymq.model.properties import encode_properties
 from pymq.model.record import body_crc
 from pymq.spark.lake import Lake, Span
 from pymq.spark.lake_reader import LakeReader, first_offset_at
+from pymq.spark.places import expanded
 from pymq.spark.ranges import QueueRange, ReadSettings
 from pymq.spark.selection import Selection
 
@@ -35,9 +35,9 @@ _UNKNOWN_HOST = bytes(HOST_V4_SIZE_BYTES)
 class Archive:
     """What an export has committed when a tail begins."""
 
-    def __init__(self, directory: Path, selection: Selection) -> None:
+    def __init__(self, directory: str, selection: Selection) -> None:
         """Raises UsageError for a directory that is no archive of whole messages."""
-        self._lake = Lake(directory.expanduser().absolute())
+        self._lake = Lake(expanded(directory))
         self._settings = ReadSettings(columns=_COLUMNS, selection=selection, archive=str(self._lake.root))
         if missing := [name for name in _COLUMNS if name not in self._lake.columns]:
             raise UsageError(f"{directory} lacks the column {missing[0]}, which tail shows: export it too")

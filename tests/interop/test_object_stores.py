@@ -1,0 +1,169 @@
+"""A local server of S3: exports, an archive and a file sink of a pipeline, queries, and what a kill leaves there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="interop: pyspark is not installed (the spark extra)")
+pytest.importorskip("pyarrow.parquet", reason="interop: pyarrow is not installed (the spark extra)")
+
+import pyarrow.dataset
+
+from pymq.pipeline.job import Job
+from pymq.pipeline.load import PipelineFile
+from pymq.spark import export, gateway
+from pymq.spark.object_paths import ObjectPath, file_system
+from pymq.spark.options import ExportOptions
+from pymq.spark.places import place_of
+from pymq.spark.queries import Query, Tables
+from tests.interop.conftest import Broker
+from tests.interop.support import probe
+from tests.interop.support.pymq_server import REPOSITORY
+from tests.interop.support.s3 import BUCKET, CONF, s3_server
+
+TIMEOUT_S = 240.0
+FIRST, MORE = 3000, 500
+
+PIPELINE = """
+name = "stored"
+checkpoint = "{home}/checkpoint"
+namesrv = "{namesrv}"
+trigger = "available-now"
+
+[[source]]
+name = "orders"
+topic = "{topic}"
+
+[[sink]]
+name = "archive"
+from = "orders"
+format = "archive"
+path = "s3a://{bucket}/{topic}/archive"
+
+[[sink]]
+name = "files"
+from = "orders"
+path = "s3a://{bucket}/{topic}/files"
+"""
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[dict[str, str]]:
+    with s3_server() as environment, pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        file_system.cache_clear()
+        yield environment
+        file_system.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def spark(s3: dict[str, str]) -> Iterator[Any]:
+    with gateway.running("local[2]", CONF) as session:
+        yield session
+
+
+@pytest.fixture
+def topic(server: Broker) -> str:
+    name = f"stored_{uuid.uuid4().hex[:8]}"
+    probe.create_topic(server.namesrv, server.broker, name)
+    return name
+
+
+def send(server: Broker, topic: str, first: int, last: int) -> None:
+    """Send the numbers from first to last - 1."""
+    pymq(["send", topic, "--batch", "100", "--namesrv", server.namesrv], "".join(f"{n}\n" for n in range(first, last)))
+    probe.wait_for_messages(server.broker, topic, last)
+
+
+def pymq(words: list[str], text: str = "") -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "pymq", *words],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def visible(url: str) -> list[int]:
+    """Return the bodies of all files that a reader sees there, who knows no log."""
+    place = ObjectPath(url)
+    files = pyarrow.dataset.dataset(place.key, filesystem=place.file_system, format="parquet")
+    if not files.files:
+        return []
+    rows = files.to_table(columns=["body"])
+    return sorted(int(body) for body in rows.column("body").to_pylist())
+
+
+def test_an_export_continues_and_is_queried(server: Broker, topic: str, spark: Any) -> None:
+    url = f"s3a://{BUCKET}/{topic}"
+    options = ExportOptions(namesrv=server.namesrv, topics=(topic,), output=place_of(url))
+    for first, last in ((0, FIRST), (FIRST, FIRST + MORE)):
+        send(server, topic, first, last)
+        summary = export.run(options)
+        assert (summary.rows, summary.resumed) == (last - first, first > 0)
+        assert visible(url) == list(range(last))
+    for tables in (Tables(server.namesrv, archive=url), Tables("127.0.0.1:1", lakes=(place_of(url),))):
+        with Query(spark, tables, f"select count(distinct queueId, queueOffset) as rows from {topic}") as query:
+            assert query.run().to_pylist() == [{"rows": FIRST + MORE}]
+
+
+def test_a_killed_export_leaves_nothing_visible_that_is_not_committed(
+    server: Broker, topic: str, s3: dict[str, str]
+) -> None:
+    url = f"s3a://{BUCKET}/{topic}"
+    send(server, topic, 0, FIRST)
+    words = ["spark-export", "-t", topic, "--output", url, "--namesrv", server.namesrv, "--json"]
+    words += ["--rows-per-task", "100"]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "pymq", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    staging, commits = (ObjectPath(f"{url}/_pymq/{name}") for name in ("staging", "commits"))
+    while not staging.is_dir():
+        assert running.poll() is None, "it ended before it was killed"
+    running.kill()
+    running.wait()
+    is_committed = commits.is_dir()
+    assert visible(url) == [] or is_committed
+    (claim,) = ObjectPath(f"{url}/_pymq/writers").iterdir()
+    claim.unlink()  # else the next run watches it for half a minute
+    done = json.loads(pymq(words))
+    assert done["rows"] == (0 if is_committed else FIRST)
+    assert visible(url) == list(range(FIRST))
+    assert not staging.is_dir()
+
+
+def test_a_pipeline_writes_an_archive_and_files(server: Broker, topic: str, spark: Any, tmp_path: Path) -> None:
+    text = PIPELINE.format(home=tmp_path, namesrv=server.namesrv, topic=topic, bucket=BUCKET)
+    files = f"s3a://{BUCKET}/{topic}/files"
+    for first, last in ((0, FIRST), (FIRST, FIRST + MORE)):
+        send(server, topic, first, last)
+        Job(PipelineFile(Path("p.toml"), text), spark).run(lambda _: None)
+        assert visible(f"s3a://{BUCKET}/{topic}/archive") == list(range(last))
+        rows = spark.read.parquet(files).selectExpr("cast(cast(body as string) as int) as n").collect()
+        assert sorted(row["n"] for row in rows) == list(range(last))
+
+
+def test_the_documented_query_of_a_lake(server: Broker, topic: str, spark: Any) -> None:
+    url = f"s3a://{BUCKET}/{topic}"
+    send(server, topic, 0, 10)
+    export.run(ExportOptions(namesrv=server.namesrv, topics=(topic,), output=place_of(url)))
+    conf = [word for name, value in CONF.items() for word in ("--conf", f"{name}={value}")]
+    found = pymq(["spark-sql", f"select count(*) as n from {topic}", "--lake", url, "-o", "json", *conf])
+    assert json.loads(found) == [{"n": 10}]
