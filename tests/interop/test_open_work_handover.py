@@ -37,13 +37,14 @@ class Handover:
         self.transactions: dict[bytes, int] | BaseException = {}
         self.pops: BaseException | None = None
         self._left = popped.Left()
+        self._copied: set[bytes] = set()
 
     async def begin(self, server: Server) -> None:
-        await asyncio.gather(transfers.begin(server, "pymq"), popped.begin(server, self._left))
+        self._copied, _ = await asyncio.gather(transfers.begin(server, "pymq"), popped.begin(server, self._left))
 
     async def end(self, server: Server) -> None:
         async def transactions() -> dict[bytes, int]:
-            await transfers.end(server, "pymq")
+            await transfers.end(server, "pymq", self._copied)
             return await _consumed(server, 3)
 
         self.transactions, self.pops = await asyncio.gather(
@@ -83,13 +84,13 @@ def test_what_pymq_handed_out_comes_again_at_apache(from_pymq: Handover) -> None
 def test_open_transactions_of_apache_end_at_pymq(tmp_path: Path) -> None:
     first = ApacheServer(tmp_path / "first")
     try:
-        asyncio.run(transfers.begin(first, "apache"))
+        copied = asyncio.run(transfers.begin(first, "apache"))
         first.close_store()
     finally:
         first.stop()
     second = PymqServer(tmp_path / "second", SETTINGS, store=first.store)
     try:
-        asyncio.run(transfers.end(second, "apache"))
+        asyncio.run(transfers.end(second, "apache", copied))
         found = asyncio.run(_consumed(second, 3))
     finally:
         assert second.stop() == 0, second.log_tail()
