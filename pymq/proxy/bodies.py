@@ -40,10 +40,8 @@ class Body(NamedTuple):
     mark: int
 
 
-async def stored_body(content: bytes, encoding: int) -> Body:
-    """Return the body of a client's message as it is stored, with its flags. Raises ProxyRefusal."""
-    if encoding != Encoding.GZIP:
-        return Body(content, 0)
+async def stored_body(content: bytes) -> Body:
+    """Return a body that a client says is compressed as it is stored, with its flags. Raises ProxyRefusal."""
     if len(content) <= INFLATED_HERE_BYTES_MAX:
         return _checked(content)
     return await asyncio.to_thread(_checked, content)

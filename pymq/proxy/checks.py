@@ -85,7 +85,7 @@ def check_messages(messages: Any, now_ms: int) -> str:
         text = f"the request has {len(messages)} messages, the limit is {MESSAGE_COUNT_MAX}: send several requests"
         raise ProxyRefusal(Code.BAD_REQUEST, text)
     topic: str = messages[0].topic.name
-    if any(each.topic.name != topic for each in messages):
+    if len(messages) > 1 and any(each.topic.name != topic for each in messages):
         raise ProxyRefusal(Code.MESSAGE_CORRUPTED, "all messages of a request must have the same topic")
     check_topic(topic)
     for each in messages:
@@ -103,10 +103,16 @@ def _check_message(message: Any, now_ms: int) -> None:
             raise ProxyRefusal(Code.ILLEGAL_MESSAGE_KEY, "a key is blank or has a control character")
     if not system.message_id.strip():
         raise ProxyRefusal(Code.ILLEGAL_MESSAGE_ID, "the message has no id")
-    if duration_ms(system.orphaned_transaction_recovery_duration) > ORPHAN_RECOVERY_MS_MAX:
+    if (
+        system.HasField("orphaned_transaction_recovery_duration")
+        and duration_ms(system.orphaned_transaction_recovery_duration) > ORPHAN_RECOVERY_MS_MAX
+    ):
         text = f"the recovery duration of the transaction is over the limit of {ORPHAN_RECOVERY_MS_MAX} ms"
         raise ProxyRefusal(Code.BAD_REQUEST, text)
-    if duration_ms(system.delivery_timestamp) - now_ms > DELIVERY_AHEAD_MS_MAX:
+    if (
+        system.HasField("delivery_timestamp")
+        and duration_ms(system.delivery_timestamp) - now_ms > DELIVERY_AHEAD_MS_MAX
+    ):
         text = f"the delivery time is over the limit of {DELIVERY_AHEAD_MS_MAX} ms from now"
         raise ProxyRefusal(Code.ILLEGAL_DELIVERY_TIME, text)
     if system.message_group:
@@ -162,12 +168,12 @@ def type_of(message: Any) -> int:
     return MessageType.FIFO if system.message_group else MessageType.NORMAL
 
 
-def check_type(message: Any, topic: str, wanted: str) -> None:
-    """Raises ProxyRefusal unless the message has the type ``wanted``, or that is MIXED.
+def check_type(kind: int, topic: str, wanted: str) -> None:
+    """Raises ProxyRefusal unless a message of this kind has the type ``wanted``, or that is MIXED.
 
     Topics of retries and dead letters take all.
     """
-    found = TYPE_NAMES[type_of(message)]
+    found = TYPE_NAMES[kind]
     if wanted not in (MIXED, found) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
         text = f"topic {topic} takes {wanted} messages, this one is {found}"
         raise ProxyRefusal(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, text)

@@ -11,7 +11,7 @@ from pymq.model.hosts import format_address, unpack_host
 from pymq.model.message_types import message_type
 from pymq.model.record import StoredMessage
 from pymq.proxy.bodies import Body
-from pymq.proxy.checks import TYPE_NAMES, duration_ms, type_of
+from pymq.proxy.checks import TYPE_NAMES, duration_ms
 from pymq.proxy.protocol.messages import Message, Timestamp
 from pymq.proxy.protocol.names import MD5, Encoding, MessageType
 
@@ -28,10 +28,9 @@ def timestamp_of(unix_ms: int) -> Any:
     return Timestamp(seconds=unix_ms // 1000, nanos=unix_ms % 1000 * 1_000_000)
 
 
-def properties_of(message: Any) -> dict[str, str]:
-    """Return the properties with which a message is stored."""
+def properties_of(message: Any, kind: int) -> dict[str, str]:
+    """Return the properties with which a message of this kind is stored."""
     system = message.system_properties
-    kind = type_of(message)
     result = dict(message.user_properties)
     result[names.UNIQ_KEY] = system.message_id
     result[names.TAGS] = system.tag

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from pymq.client.outgoing import Outgoing
 from pymq.clock import Clock
@@ -18,7 +18,7 @@ from pymq.proxy.calls import Call, common_status, status_of, status_ok
 from pymq.proxy.checks import BODY_BYTES_MAX, MIXED, check_messages, check_topic, check_type, type_of
 from pymq.proxy.conversion import born_ms_of, properties_of
 from pymq.proxy.protocol.messages import RecallMessageResponse, SendMessageResponse, SendResultEntry, Status
-from pymq.proxy.protocol.names import Code, MessageType
+from pymq.proxy.protocol.names import Code, Encoding, MessageType
 from pymq.proxy.queue_choice import queue_of_group
 from pymq.proxy.refusals import ProxyRefusal
 from pymq.proxy.transactions import OpenTransactions
@@ -29,6 +29,16 @@ _STATUS = {
     SendStatus.FLUSH_SLAVE_TIMEOUT: Code.SLAVE_PERSISTENCE_TIMEOUT,
     SendStatus.SLAVE_NOT_AVAILABLE: Code.HA_NOT_AVAILABLE,
 }
+_OK = status_ok()
+
+
+class _Sending(NamedTuple):
+    """A message, what it is, its group, and its body as it is stored."""
+
+    message: Any
+    kind: int
+    group: str
+    body: Body
 
 
 class Publishing:
@@ -45,17 +55,14 @@ class Publishing:
         topic = check_messages(messages, self._clock.now_ms())
         queues = await self._backend.queues_to_write(topic)
         wanted = await self._backend.topic_type(topic)
-        for each in messages:
-            check_type(each, topic, wanted)
-        system = [each.system_properties for each in messages]
-        bodies = [await stored_body(each.body, own.body_encoding) for each, own in zip(messages, system, strict=True)]
-        if len(messages) > 1 and _is_batch(messages):
-            result = await self._backend.send(self._batch(messages, bodies), _queue_of(queues, messages[0]))
+        sendings = [await _sending(each, topic, wanted) for each in messages]
+        if len(sendings) > 1 and _is_batch(sendings):
+            result = await self._backend.send(self._batch(sendings), _queue_of(queues, sendings[0]))
             return _answer([_entry(result)])
         entries: list[Any] = []
-        for message, body in zip(messages, bodies, strict=True):
+        for sending in sendings:
             try:
-                result = await self._backend.send(self._one(message, body), _queue_of(queues, message))
+                result = await self._backend.send(self._one(sending), _queue_of(queues, sending))
             except PymqError as error:
                 if not entries:
                     raise
@@ -63,7 +70,7 @@ class Publishing:
                 failed = SendResultEntry(status=status_of(error))
                 entries += [failed] * (len(messages) - len(entries))
                 break
-            if type_of(message) == MessageType.TRANSACTION:
+            if sending.kind == MessageType.TRANSACTION:
                 self._begin(topic, result)
             entries.append(_entry(result))
         return _answer(entries)
@@ -77,28 +84,30 @@ class Publishing:
         message_id = await self._backend.recall(topic, request.recall_handle)
         return RecallMessageResponse(status=status_ok(), message_id=message_id)
 
-    def _one(self, message: Any, body: Body) -> Outgoing:
-        text = encode_properties(properties_of(message)).decode()
+    def _one(self, sending: _Sending) -> Outgoing:
+        message, kind, body = sending.message, sending.kind, sending.body
+        text = encode_properties(properties_of(message, kind)).decode()
         message_id = message.system_properties.message_id
-        flags = body.mark | (sysflag.TRANSACTION_PREPARED if type_of(message) == MessageType.TRANSACTION else 0)
+        flags = body.mark | (sysflag.TRANSACTION_PREPARED if kind == MessageType.TRANSACTION else 0)
         outgoing = Outgoing(message.topic.name, body.content, text, message_id, 0, flags, False)
         outgoing.born_ms = born_ms_of(message, self._clock.now_ms())
         return outgoing
 
-    def _batch(self, messages: Any, bodies: list[Body]) -> Outgoing:
+    def _batch(self, sendings: list[_Sending]) -> Outgoing:
         """Return a batch. Raises ProxyRefusal for one that no broker takes."""
-        contents, flags = of_one_mark(bodies)
+        contents, flags = of_one_mark([each.body for each in sendings])
         entries = [
-            encode_batch_entry(content, encode_properties(properties_of(each)))
-            for content, each in zip(contents, messages, strict=True)
+            encode_batch_entry(content, encode_properties(properties_of(each.message, each.kind)))
+            for content, each in zip(contents, sendings, strict=True)
         ]
         size_bytes = sum(map(len, entries))
         if size_bytes > BODY_BYTES_MAX:
             text = f"the messages of the request have {size_bytes} bytes together, the limit is {BODY_BYTES_MAX}"
             raise ProxyRefusal(Code.MESSAGE_BODY_TOO_LARGE, text)
-        ids = ",".join([each.system_properties.message_id for each in messages])
-        outgoing = Outgoing(messages[0].topic.name, b"".join(entries), "", ids, 0, flags, True)
-        outgoing.born_ms = born_ms_of(messages[0], self._clock.now_ms())
+        first = sendings[0].message
+        ids = ",".join([each.message.system_properties.message_id for each in sendings])
+        outgoing = Outgoing(first.topic.name, b"".join(entries), "", ids, 0, flags, True)
+        outgoing.born_ms = born_ms_of(first, self._clock.now_ms())
         return outgoing
 
     def _begin(self, topic: str, result: SendResult) -> None:
@@ -107,22 +116,32 @@ class Publishing:
         self._transactions.begin(result.message_id, place, self._clock.monotonic_ms())
 
 
-def _is_batch(messages: Any) -> bool:
+async def _sending(message: Any, topic: str, wanted: str) -> _Sending:
+    """Return what is sent of a message. Raises ProxyRefusal for one that the topic does not take."""
+    system, kind = message.system_properties, type_of(message)
+    check_type(kind, topic, wanted)
+    content, encoding = message.body, system.body_encoding
+    body = Body(content, 0) if encoding != Encoding.GZIP else await stored_body(content)
+    return _Sending(message, kind, system.message_group, body)
+
+
+def _is_batch(sendings: list[_Sending]) -> bool:
     """Whether messages can be stored together: brokers know no batch of delayed or half messages, nor two queues."""
-    kinds = {(type_of(each), each.system_properties.message_group) for each in messages}
-    return len(kinds) == 1 and type_of(messages[0]) in (MessageType.NORMAL, MessageType.FIFO)
+    first = sendings[0]
+    are_alike = all(each.kind == first.kind and each.group == first.group for each in sendings)
+    return are_alike and first.kind in (MessageType.NORMAL, MessageType.FIFO)
 
 
-def _queue_of(queues: list[MessageQueue], message: Any) -> MessageQueue | None:
+def _queue_of(queues: list[MessageQueue], sending: _Sending) -> MessageQueue | None:
     """Return the queue of a message's group; None when any one will do."""
-    group = message.system_properties.message_group
-    return queue_of_group(queues, group) if group and type_of(message) != MessageType.DELAY else None
+    is_grouped = sending.group and sending.kind != MessageType.DELAY
+    return queue_of_group(queues, sending.group) if is_grouped else None
 
 
 def _entry(result: SendResult) -> Any:
     code = _STATUS[result.status]
     return SendResultEntry(
-        status=Status(code=code, message="OK" if code == Code.OK else result.status.value),
+        status=_OK if code == Code.OK else Status(code=code, message=result.status.value),
         message_id=result.message_id,
         transaction_id=result.message_id,
         offset=result.queue_offset,
@@ -131,6 +150,5 @@ def _entry(result: SendResult) -> Any:
 
 
 def _answer(entries: list[Any]) -> Any:
-    answer = SendMessageResponse(entries=entries)
-    answer.status.CopyFrom(common_status([entry.status for entry in entries]))
-    return answer
+    status = entries[0].status if len(entries) == 1 else common_status([entry.status for entry in entries])
+    return SendMessageResponse(status=status, entries=entries)

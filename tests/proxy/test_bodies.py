@@ -22,8 +22,8 @@ TEXT = b"".join(b"line %d of a body\n" % number for number in range(400))
 LARGE = bytes(number * number % 251 for number in range(90_000))  # compressed, it is inflated in a thread
 
 
-def stored(content: bytes, encoding: int = Encoding.GZIP) -> Body:
-    return asyncio.run(bodies.stored_body(content, encoding))
+def stored(content: bytes) -> Body:
+    return asyncio.run(bodies.stored_body(content))
 
 
 def given(content: bytes, flags: int, language: str) -> Body:
@@ -48,10 +48,6 @@ def test_what_is_said_to_be_compressed_is_stored_as_zlib(content: bytes, pack: o
     found = stored(pack(content))  # type: ignore[operator]
     assert found.mark == ZLIB_FLAGS
     assert zlib.decompress(found.content) == decompress_body(*found) == content
-
-
-def test_a_plain_body_is_stored_as_it_is() -> None:
-    assert stored(gzip.compress(TEXT), Encoding.IDENTITY) == Body(gzip.compress(TEXT), 0)
 
 
 def test_a_body_that_consumers_would_not_inflate_is_stored_inflated_up_to_the_limit() -> None:

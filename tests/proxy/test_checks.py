@@ -180,8 +180,8 @@ def test_a_message_is_what_its_fields_say() -> None:
     ],
 )
 def test_a_topic_takes_its_type(wanted: str, code: int) -> None:
-    assert code_of(lambda: checks.check_type(legal(), "T", wanted)) == code
-    assert code_of(lambda: checks.check_type(legal(), "%DLQ%group", wanted)) == Code.OK
+    assert code_of(lambda: checks.check_type(checks.type_of(legal()), "T", wanted)) == code
+    assert code_of(lambda: checks.check_type(checks.type_of(legal()), "%DLQ%group", wanted)) == Code.OK
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,10 @@ def test_a_batch_has_the_size_of_one_message(broker: TestBroker) -> None:
     async def work(client: RawClient, _: ProxyServer) -> None:
         first = client.message("GrpcTypeSizes", b"first")
         second = client.message("GrpcTypeSizes", b"x")
-        entries = [encode_batch_entry(each.body, encode_properties(properties_of(each))) for each in (first, second)]
+        entries = [
+            encode_batch_entry(each.body, encode_properties(properties_of(each, MessageType.NORMAL)))
+            for each in (first, second)
+        ]
         second.body = bytes(BODY_BYTES_MAX - sum(map(len, entries)) + 2)
         assert (await send_all(client, [first, second])).status.code == Code.MESSAGE_BODY_TOO_LARGE
         second.body = second.body[1:]
