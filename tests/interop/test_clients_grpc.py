@@ -14,6 +14,7 @@ from tests.interop.conftest import server_kinds
 from tests.interop.support.apache import CHECKS_SOON
 from tests.interop.support.grpc_driver import COMMANDS, Driver
 from tests.interop.support.grpc_scenarios import (
+    NOT_ON_APACHE,
     SCENARIOS,
     Stage,
     after_restart,
@@ -57,6 +58,7 @@ class Runs:
     """All scenarios of all languages, begun together; a test waits for its own."""
 
     def __init__(self, server: GrpcServer, drivers: dict[str, Driver], second_runs: SecondRuns) -> None:
+        self.server_kind = server.kind
         self._drivers = drivers
         self._stage = Stage(server, drivers[CLASSIC])
         self._second_runs = second_runs
@@ -65,7 +67,7 @@ class Runs:
             (language, scenario): self._pool.submit(self._error, language, scenario)
             for scenario in SCENARIOS
             for language in drivers
-            if (language, scenario) in CASES
+            if (language, scenario) in CASES and not (server.kind == "apache" and (language, scenario) in NOT_ON_APACHE)
         }
 
     def check(self, language: str, scenario: str) -> None:
@@ -98,6 +100,8 @@ def runs(server: GrpcServer, drivers: dict[str, Driver], second_runs: SecondRuns
 
 @pytest.mark.parametrize(("language", "scenario"), CASES)
 def test_scenario(runs: Runs, language: str, scenario: str) -> None:
+    if runs.server_kind == "apache" and (language, scenario) in NOT_ON_APACHE:
+        pytest.skip("Apache's proxy passes bodies on as this client can't read them")
     runs.check(language, scenario)
 
 
