@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pymq.broker.handlers import consumption
 from pymq.model.message import MessageQueue
 from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_admin import (
@@ -126,6 +127,20 @@ def test_broker_consume_stats(world: World) -> None:
     assert (stats.total_diff, stats.total_inflight_diff, stats.broker_addr) == (3, 2, "127.0.0.1:10911")
     assert [list(entry) for entry in stats.consume_stats_list] == [["g"]]
     assert caller.json(Code.GET_BROKER_CONSUME_STATS, isOrder="true")["consumeStatsList"] == []
+
+
+def test_the_lag_of_more_queues_than_an_answer_holds_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    caller = Caller(world)
+    entries = decode_admin_body(
+        BrokerConsumeStats, caller.ok(Code.GET_BROKER_CONSUME_STATS, isOrder="false").body
+    ).consume_stats_list
+    count = sum(len(stats.offset_table) for entry in entries for found in entry.values() for stats in found)
+    monkeypatch.setattr(consumption, "BODY_SIZE_MAX_BYTES", count * consumption.QUEUE_TEXT_BYTES_MIN)
+    caller.ok(Code.GET_BROKER_CONSUME_STATS, isOrder="false")
+    monkeypatch.setattr(consumption, "BODY_SIZE_MAX_BYTES", count * consumption.QUEUE_TEXT_BYTES_MIN - 1)
+    code, remark = caller.refused(Code.GET_BROKER_CONSUME_STATS, isOrder="false")
+    assert code == ResponseCode.SYSTEM_ERROR and "ask for each group (consumerProgress -g)" in remark
+    caller.ok(Code.GET_CONSUME_STATS, consumerGroup="g")
 
 
 def test_time_spans(world: World) -> None:
