@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 15.0
+# Packages are downloaded before the JVM is ready: so long without a word in its log.
+DOWNLOAD_TIMEOUT_S = 600.0
 EXECUTOR_TIMEOUT_S = 60.0
 LOG_END_MAX_CHARS = 300
 # A process that dies closes its connections a moment before it has ended.
@@ -100,14 +102,20 @@ class _Gateway:
             )
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> tuple[int, str]:
-        """Returns (port, secret) of the started JVM. Raises SparkStartError with the end of its log."""
+        """Returns (port, secret) of the started JVM. Raises SparkStartError with the end of its log.
+
+        The time is that without a new line in the log: ``spark.jars.packages`` are downloaded first.
+        """
         deadline = time.monotonic() + timeout_s
+        logged_bytes = 0
         while not self._answer_path.exists():
+            if logged_bytes != (logged_bytes := self.log_path.stat().st_size):
+                deadline = time.monotonic() + timeout_s
             if self.process.poll() is not None:
                 raise SparkStartError(f"Spark's JVM ended at once ({self.java}): {self.log_end()}")
             if time.monotonic() > deadline:
                 raise SparkStartError(
-                    f"Spark's JVM was not ready after {timeout_s:g} s ({self.java}): {self.log_end()}"
+                    f"Spark's JVM was not ready, and logged nothing for {timeout_s:g} s ({self.java}): {self.log_end()}"
                 )
             time.sleep(0.02)
         answer = self._answer_path.read_bytes()
@@ -193,7 +201,7 @@ def _joined_or_new(master: str, conf: Mapping[str, str], java: Java | None) -> S
     gateway = _Gateway(java or find_java(), master, {**_defaults(master), **conf})
     _Current.gateway = gateway
     try:
-        port, secret = gateway.wait_ready()
+        port, secret = gateway.wait_ready(DOWNLOAD_TIMEOUT_S if "spark.jars.packages" in conf else START_TIMEOUT_S)
         with (
             _environment(
                 PYSPARK_GATEWAY_PORT=str(port),

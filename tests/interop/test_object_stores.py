@@ -29,6 +29,7 @@ from tests.interop.conftest import Broker
 from tests.interop.support import probe
 from tests.interop.support.pymq_server import REPOSITORY
 from tests.interop.support.s3 import BUCKET, CONF, s3_server
+from tests.spark.patience import patiently
 
 TIMEOUT_S = 240.0
 FIRST, MORE = 3000, 500
@@ -154,7 +155,7 @@ def test_a_pipeline_writes_an_archive_and_files(server: Broker, topic: str, spar
     files = f"s3a://{BUCKET}/{topic}/files"
     for first, last in ((0, FIRST), (FIRST, FIRST + MORE)):
         send(server, topic, first, last)
-        Job(PipelineFile(Path("p.toml"), text), spark).run(lambda _: None)
+        patiently(lambda: Job(PipelineFile(Path("p.toml"), text), spark).run(lambda _: None))
         assert visible(f"s3a://{BUCKET}/{topic}/archive") == list(range(last))
         rows = spark.read.parquet(files).selectExpr("cast(cast(body as string) as int) as n").collect()
         assert sorted(row["n"] for row in rows) == list(range(last))
