@@ -34,6 +34,8 @@ BODY_BYTES, LARGE_BODY_BYTES = 128, 1024
 # So many messages of 1 KiB for each of 128 bytes: half the rows are four times the bytes.
 LARGE_SHARE = 0.5
 TWO_TASKS_RATIO = 1.6
+FILES_RATIO = 1.5
+SQL_S = 3.0
 WIDE_QUEUES, WIDE_BATCH = 10_000, 10
 # Spark's planner asks twice for a batch; a stream that has to wait longer than this for a plan falls behind.
 PLAN_S = 10.0
@@ -133,7 +135,7 @@ def export_1k(setting: Setting) -> list[Figure]:
 
 
 def files(setting: Setting) -> list[Figure]:
-    """Exports the directory of a stopped broker, with bodies of 128 bytes and of 1 KiB."""
+    """Exports the directory of a stopped broker, with bodies of 128 bytes and of 1 KiB, and as many from a broker."""
     figures = []
     for name, body_bytes, target in (("128 B", BODY_BYTES, 900_000), ("1 KiB", LARGE_BODY_BYTES, 400_000)):
         directory = setting.directory / f"files-{body_bytes}"
@@ -145,7 +147,22 @@ def files(setting: Setting) -> list[Figure]:
             Figure(f"export of files, {name}", messages / wall_s, "rows/s", target, True),
             Figure(f"export of files, {name}, CPU of Spark", found[-1][2] / messages * 1e6, "us/row", None),
         ]
+        topic, sent = setting.fill(f"beside-{body_bytes}", messages, body_bytes)
+        beside = setting.runs("export", topic, sent)
+        ratio = messages / wall_s / beside.rate
+        figures.append(Figure(f"export of files, {name}, of the broker's way", ratio, "x", FILES_RATIO, True))
     return figures
+
+
+def spark_sql(setting: Setting) -> list[Figure]:
+    """Groups all rows of a stopped broker's directory with SQL."""
+    directory = setting.directory / "sql"
+    messages = fill_store(directory, setting.messages(), BODY_BYTES)
+    found = setting.spark_runs(["sql", str(directory), "files", str(setting.directory), str(WARM_ROUNDS)], messages)
+    return [
+        Figure("SQL over files, first query", found[0][1], "s", None),
+        Figure("SQL over files, warm", found[-1][1], "s", SQL_S),
+    ]
 
 
 def export_cold(setting: Setting) -> list[Figure]:
@@ -270,6 +287,7 @@ SPARK_CASES: dict[str, Callable[[Setting], list[Figure]]] = {
     "stream-1k": stream_1k,
     "stream-queues": stream_queues,
     "spark-parquet": spark_parquet,
+    "spark-sql": spark_sql,
     "spark-write": spark_write,
     "spark-import": spark_import,
 }

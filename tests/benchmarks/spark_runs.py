@@ -15,11 +15,13 @@ from typing import Any
 from pymq.spark import export as exports
 from pymq.spark import gateway
 from pymq.spark.options import ExportOptions
+from pymq.spark.queries import Query, Tables
 from pymq.spark.store_place import StorePlace
 from tests.benchmarks.process import cpu_seconds
 
 # Spark's Kafka source has these columns, and a seventh that tells how its timestamps were made.
 KAFKA_COLUMNS = "key,value,topic,partition,offset,timestamp"
+SQL = "SELECT tags, count(*) AS count, sum(length(body)) AS bytes FROM {} GROUP BY tags"
 COMPRESSION = {"spark.sql.parquet.compression.codec": "zstd"}
 
 Read = Callable[[Path], float]
@@ -34,6 +36,8 @@ class Runs:
         self._namesrv = namesrv
         self._topic = topic
         self._rows_per_task = rows_per_task
+        self.rows_counted: int | None = None
+        """The rows of a query; None for what writes files."""
 
     def export(self, target: Path) -> float:
         """An export to Parquet."""
@@ -46,6 +50,14 @@ class Runs:
     def files(self, target: Path) -> float:
         """An export of the store directory that stands in place of the name server."""
         return exports.run(ExportOptions(store=StorePlace(self._namesrv), output=target)).elapsed_s
+
+    def sql(self, _: Path) -> float:
+        """A query that groups all rows of the store directory that stands in place of the name server."""
+        begin = time.monotonic()
+        with Query(self._spark, Tables("", place=StorePlace(self._namesrv)), SQL.format(self._topic)) as query:
+            groups = query.run().to_pylist()
+        self.rows_counted = sum(group["count"] for group in groups)
+        return time.monotonic() - begin
 
     def stream(self, target: Path) -> float:
         """A bounded run of a stream with Spark's own sink for Parquet, one batch."""
@@ -76,6 +88,7 @@ def main(kind: str, namesrv: str, topic: str, directory: Path, rounds: int, rows
         reads: dict[str, Read] = {
             "export": runs.export,
             "files": runs.files,
+            "sql": runs.sql,
             "stream": runs.stream,
             "spark-parquet": runs.spark_parquet,
         }
@@ -83,7 +96,8 @@ def main(kind: str, namesrv: str, topic: str, directory: Path, rounds: int, rows
             target = directory / f"{kind}-{topic}-{rows_per_task}-{number}"
             before_s = cpu_seconds(os.getpid())
             wall_s = reads[kind](target)
-            results.append((count_rows(target), wall_s, cpu_seconds(os.getpid()) - before_s))
+            rows = count_rows(target) if runs.rows_counted is None else runs.rows_counted
+            results.append((rows, wall_s, cpu_seconds(os.getpid()) - before_s))
     print(json.dumps(results))
 
 

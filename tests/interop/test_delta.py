@@ -20,7 +20,7 @@ from tests.interop.support.virtual_environments import python_with
 
 PYSPARK = "pyspark==4.2.1"
 FIRST, MORE = 300, 100
-TIMEOUT_S = 240.0
+TIMEOUT_S = 600.0
 CONF = {
     "spark.jars.packages": "io.delta:delta-spark_4.2_2.13:4.4.0",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

@@ -31,7 +31,7 @@ from tests.interop.support.pymq_server import REPOSITORY
 from tests.interop.support.s3 import BUCKET, CONF, s3_server
 from tests.spark.patience import patiently
 
-TIMEOUT_S = 240.0
+TIMEOUT_S = 600.0
 FIRST, MORE = 3000, 500
 
 PIPELINE = """
