@@ -49,3 +49,10 @@ def test_the_command_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "grpc_health", None)
     with pytest.raises(UsageError, match=r"pymq-toolkit\[grpc\]"):
         proxy.check_library()
+
+
+def test_an_age_of_signatures_needs_users() -> None:
+    for command, wanted in ((["proxy"], "--auth-file or --acl"), (["standalone", "--ephemeral"], "--grpc-port")):
+        line = [sys.executable, "-m", "pymq", *command, "--grpc-signature-age", "60"]
+        ended = subprocess.run(line, capture_output=True, text=True)
+        assert ended.returncode == 2 and wanted in ended.stderr
