@@ -24,30 +24,40 @@ UNREAD_COMMANDS_MAX = 64
 
 
 class Stream:
-    """The server's side of a Telemetry stream."""
+    """The server's side of a Telemetry stream. Thousands are open and idle: a queue of asyncio would take 3 KB each."""
+
+    __slots__ = ("_commands", "_is_ended", "_waiter")
 
     def __init__(self) -> None:
-        self._commands: asyncio.Queue[Any] = asyncio.Queue(UNREAD_COMMANDS_MAX)
+        self._commands: list[Any] = []
+        self._is_ended = False
+        self._waiter: asyncio.Future[None] | None = None
 
     def send(self, command: Any) -> bool:
         """Send a command. Return False when the client reads none."""
-        try:
-            self._commands.put_nowait(command)
-        except asyncio.QueueFull:
+        if len(self._commands) >= UNREAD_COMMANDS_MAX:
             return False
+        self._commands.append(command)
+        self._wake()
         return True
 
     def end(self) -> None:
-        """End the stream after what was sent; one that the client doesn't read goes on."""
-        self.send(None)
+        """End the stream after what was sent."""
+        self._is_ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def next(self) -> Any:
         """Return the next command to write; None at the end of the stream."""
-        return await self._commands.get()
-
-    @property
-    def is_empty(self) -> bool:
-        return self._commands.empty()
+        while not self._commands:
+            if self._is_ended:
+                return None
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._commands.pop(0)
 
 
 class Clients:
@@ -102,22 +112,15 @@ class Clients:
         check_client_id(call.client_id)
         stream = Stream()
         reading = asyncio.ensure_future(self._read(call, commands, stream))
-        following: asyncio.Future[Any] | None = None
+        reading.add_done_callback(lambda _: stream.end())
         try:
-            while True:
-                following = asyncio.ensure_future(stream.next())
-                await asyncio.wait((reading, following), return_when=asyncio.FIRST_COMPLETED)
-                if not following.done() and stream.is_empty:
-                    reading.result()
-                    return
-                command = await following
-                if command is None:
-                    return
+            while (command := await stream.next()) is not None:
                 yield command
+                del command  # an answer takes 3 KB, and the next one may come in minutes
+            if reading.done():
+                reading.result()
         finally:
-            for each in (reading, following):
-                if each is not None and not each.done():
-                    each.cancel()
+            reading.cancel()
             session = self._sessions.find(call.client_id)
             if session is not None and session.stream is stream:
                 session.stream = None
@@ -135,8 +138,10 @@ class Clients:
         group = check_settings(settings)
         rules = await self._backend.group_rules(group) if group else GroupRules()
         answer = answer_settings(settings, rules)
+        if group:
+            settings.subscription.fifo = rules.is_orderly  # the session keeps these settings: the answer takes 3 KB
         now_ms = self._clock.monotonic_ms()
-        session = Session(call.client_id, answer, call.language, call.version or "", now_ms, call.user, stream)
+        session = Session(call.client_id, settings, call.language, call.version or "", now_ms, call.user, stream)
         known = self._sessions.find(call.client_id)
         if known is not None:
             _check_owner(known, call)

@@ -67,6 +67,8 @@ class Front:
 class _Side(asyncio.Protocol):
     """One side of a relay: what it receives is written to the other one, which can make it wait."""
 
+    __slots__ = ("other", "transport")
+
     def __init__(self, other: _Side | None) -> None:
         self.transport: asyncio.Transport | None = None
         self.other = other
@@ -95,6 +97,8 @@ class _Side(asyncio.Protocol):
 
 class _Relay(_Side):
     """A client's connection."""
+
+    __slots__ = ("_closed", "_early", "_inner", "_opened", "_opening", "client", "inner_port")
 
     def __init__(
         self, inner: tuple[str, int], opened: Callable[[_Relay], None], closed: Callable[[_Relay], None]
@@ -143,6 +147,7 @@ class _Relay(_Side):
         self.other = inner
         self.inner_port = transport.get_extra_info("sockname")[1]
         self._opened(self)
+        self._opening = None
         if self._early:
             transport.write(self._early)
             self._early = b""

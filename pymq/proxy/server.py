@@ -196,6 +196,7 @@ class ProxyServer:
         try:
             async for command in self.service.clients.telemetry(call, checked()):
                 yield command
+                del command  # not kept while the stream is idle
         except PymqError as error:
             code = _TELEMETRY_CODES.get(code_of(error), grpc.StatusCode.INVALID_ARGUMENT)
             await context.abort(code, str(error))
