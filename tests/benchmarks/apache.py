@@ -197,6 +197,7 @@ class ApacheBroker:
     def _spawn(self, role: str, *arguments: str) -> None:
         heap = self._heap if role == "broker" else "256m"
         command = ["java", f"-Xms{heap}", f"-Xmx{heap}", *JVM_FLAGS, f"-Duser.home={self._directory}"]
+        command.append(f"-Djava.io.tmpdir={self._directory}")  # a killed one leaves files there
         with (self._directory / f"{role}.out").open("wb") as output:
             child = subprocess.Popen(
                 [*command, "-cp", self._classpath, *arguments],

@@ -9,7 +9,7 @@ import pytest
 from tests.interop.conftest import Broker, RunClient
 from tests.interop.support.maven import compiled
 from tests.interop.support.programs import ProgramRun
-from tests.interop.support.tools import require
+from tests.interop.support.tools import own_places, require
 from tests.interop.support.traces import check_traces
 
 SCENARIOS = [
@@ -71,7 +71,7 @@ def java_run(request: pytest.FixtureRequest, run_client: RunClient) -> ProgramRu
     (java,) = require("java")
     classes = compiled("client", variant.artifact_set)
     flags = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
-    flags += ["-Duser.home={directory}", "-Drocketmq.client.logRoot={directory}/logs", *variant.flags]
+    flags += [*own_places("{directory}"), "-Drocketmq.client.logRoot={directory}/logs", *variant.flags]
     return run_client(variant.name, [java, *flags, "-cp", classes, "interop.Main"], SCENARIOS, {})
 
 

@@ -20,7 +20,7 @@ from tests.interop.support.maven import compiled
 from tests.interop.support.process import Server
 from tests.interop.support.programs import ProgramOutput, run_program
 from tests.interop.support.pymq_server import REPOSITORY, PymqServer
-from tests.interop.support.tools import require
+from tests.interop.support.tools import own_places, require
 from tests.ports import free_port_block
 
 RUNTIME_INFO = 28
@@ -77,7 +77,7 @@ class Servers:
         (java,) = require("java")
         home = self.directory / f"{prefix}-{scenario}"
         flags = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
-        flags += [f"-Duser.home={home}", f"-Drocketmq.client.logRoot={home}/logs"]
+        flags += [*own_places(home), f"-Drocketmq.client.logRoot={home}/logs"]
         command = [java, *flags, "-cp", compiled("client", client), "interop.Main"]
         return run_program([*command, self.broker.namesrv, prefix, scenario], home)
 

@@ -7,7 +7,7 @@ import pytest
 from tests.interop.conftest import Broker, RunClient
 from tests.interop.support.maven import compiled
 from tests.interop.support.programs import ProgramRun
-from tests.interop.support.tools import require
+from tests.interop.support.tools import own_places, require
 
 SCENARIOS = ["pop_api", "pop_push"]
 BINARY_SCENARIOS = ["pop_push"]
@@ -17,7 +17,7 @@ def _run(run_client: RunClient, name: str, scenarios: list[str], *more: str) -> 
     (java,) = require("java")
     classes = compiled("pop", "client-5.3.3")
     flags = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8", *more]
-    flags += ["-Duser.home={directory}", "-Drocketmq.client.logRoot={directory}/logs"]
+    flags += [*own_places("{directory}"), "-Drocketmq.client.logRoot={directory}/logs"]
     return run_client(name, [java, *flags, "-cp", classes, "interop.PopMain"], scenarios, {})
 
 

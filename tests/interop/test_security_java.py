@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.interop.support.maven import compiled
 from tests.interop.support.pymq_server import PymqServer
-from tests.interop.support.tools import require
+from tests.interop.support.tools import own_places, require
 
 TOPIC, GROUP = "SignedOrders", "signed_billing"
 ACL = f"""
@@ -26,7 +26,7 @@ def test_javas_clients_and_mqadmin_are_served_by_their_signatures(tmp_path: Path
     acl.chmod(0o600)
     server = PymqServer(tmp_path, {"aclEnable": "true", "plainAclFile": str(acl)})
     try:
-        flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Duser.home={tmp_path}"]
+        flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *own_places(tmp_path)]
         flags += [f"-Drocketmq.client.logRoot={tmp_path}/logs", f"-Drocketmq.home.dir={tmp_path}"]
         command = [java, *flags, "-cp", classes, "interop.SignedMain", server.namesrv, TOPIC, GROUP]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

@@ -14,7 +14,7 @@ from tests.interop.support.apache import ApacheServer
 from tests.interop.support.maven import compiled
 from tests.interop.support.programs import ProgramRun
 from tests.interop.support.pymq_server import REPOSITORY
-from tests.interop.support.tools import require
+from tests.interop.support.tools import own_places, require
 
 SCENARIOS = ["sql_push", "sql_lite_pull", "sql_pull", "sql_wrong"]
 COMMAND_TIMEOUT_S = 180
@@ -25,7 +25,7 @@ UPDATE_BROKER_CONFIG = 25
 def java_run(request: pytest.FixtureRequest, run_client: RunClient) -> ProgramRun:
     (java,) = require("java")
     flags = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
-    flags += ["-Duser.home={directory}", "-Drocketmq.client.logRoot={directory}/logs"]
+    flags += [*own_places("{directory}"), "-Drocketmq.client.logRoot={directory}/logs"]
     command = [java, *flags, "-cp", compiled("client", request.param), "interop.Main"]
     return run_client(f"sql-{request.param}", command, SCENARIOS, {})
 

@@ -16,7 +16,7 @@ from tests.certificates import certificates, mutual_tls_settings
 from tests.interop.support.maven import compiled
 from tests.interop.support.programs import ProgramOutput, run_program
 from tests.interop.support.pymq_server import PymqServer
-from tests.interop.support.tools import require
+from tests.interop.support.tools import own_places, require
 
 SCENARIOS = ["sync_send", "batch", "too_large", "clustering", "retry", "long_poll", "transaction"]
 CLIENTS = ["client-4.9.8", "client-5.3.3"]
@@ -49,7 +49,7 @@ def run_java(
     tls_file.write_text("\n".join(lines))
     prefix = f"tls-{uuid.uuid4().hex[:8]}"
     asyncio.run(make_topics(server, [f"{prefix}-{scenario}" for scenario in scenarios]))
-    flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Duser.home={directory}"]
+    flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *own_places(directory)]
     flags += [
         f"-Drocketmq.client.logRoot={directory}/logs",
         f"-Dtls.enable={str(not is_plain).lower()}",

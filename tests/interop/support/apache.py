@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.interop.support import probe
 from tests.interop.support.maven import class_path
 from tests.interop.support.process import Server
-from tests.interop.support.tools import require
+from tests.interop.support.tools import own_places, require
 from tests.ports import free_port_block
 
 CLUSTER = "DefaultCluster"
@@ -62,7 +62,7 @@ class ApacheServer:
         (java,) = require("java")
         jars = class_path(self.artifact_set)
         directory = self.directory
-        base = [java, *JVM_FLAGS, f"-Drocketmq.home.dir={directory}", f"-Duser.home={directory}", "-cp", jars]
+        base = [java, *JVM_FLAGS, f"-Drocketmq.home.dir={directory}", *own_places(directory), "-cp", jars]
         namesrv_conf = self._write("namesrv.conf", {"listenPort": str(namesrv_port), "bindAddress": "127.0.0.1"})
         broker_conf = self._write("broker.conf", {**self._broker_settings(broker_port), **settings})
         self._namesrv = Server(

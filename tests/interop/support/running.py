@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.interop.support.maven import compiled
-from tests.interop.support.tools import require
+from tests.interop.support.tools import own_places, require
 
 JVM_FLAGS = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 KILLED_TIMEOUT_S = 30.0
@@ -97,7 +97,7 @@ class RunningJava(RunningProgram):
     ) -> None:
         """``program``: a folder of tests/interop/java whose class has the folder's name, with a capital."""
         (java,) = require("java")
-        flags = [*JVM_FLAGS, f"-Duser.home={directory}", f"-Drocketmq.client.logRoot={directory}/logs"]
+        flags = [*JVM_FLAGS, *own_places(directory), f"-Drocketmq.client.logRoot={directory}/logs"]
         flags += jvm_flags
         command = [java, *flags, "-cp", compiled_program(program, artifact_set), f"interop.{program.capitalize()}"]
         super().__init__([*command, *arguments], directory, on_line)

@@ -42,6 +42,11 @@ def require(*names: str) -> list[str]:
     return paths
 
 
+def own_places(directory: Path | str) -> list[str]:
+    """Return the options of a JVM that keeps its files in ``directory``; a killed one leaves its temporary ones."""
+    return [f"-Duser.home={directory}", f"-Djava.io.tmpdir={directory}"]
+
+
 def run_setup(
     what: str, command: list[str], cwd: Path, timeout_s: float = 600, env: dict[str, str] | None = None
 ) -> None:
