@@ -4,33 +4,41 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
+import sys
+import time
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from tests.interop.conftest import server_kinds
+from tests.interop.support import probe
 from tests.interop.support.apache import CHECKS_SOON
-from tests.interop.support.grpc_driver import COMMANDS, Driver
+from tests.interop.support.grpc_driver import COMMANDS, Driver, text
+from tests.interop.support.grpc_runs import Runs, selected_cases
 from tests.interop.support.grpc_scenarios import (
+    GROUP,
     NOT_ON_APACHE,
-    SCENARIOS,
-    Stage,
+    PROPERTIES,
     after_restart,
     before_restart,
+    collect,
     prepare,
     scenarios_of,
+    simple,
+    tail,
 )
 from tests.interop.support.grpc_servers import ApacheProxy, GrpcServer, PymqProxy
+from tests.interop.support.pymq_server import REPOSITORY
 from tests.interop.support.second_runs import SecondRuns
 from tests.interop.support.tools import unavailable
 
 # Rust's client is one of them on request: cargo builds it for minutes.
 LANGUAGES = [name for name in COMMANDS if name != "rust" or os.environ.get("PYMQ_INTEROP_RUST") == "1"]
 CASES = [(language, scenario) for language in LANGUAGES for scenario in scenarios_of(language)]
-SIDE_BY_SIDE = 16
-CLASSIC = "java"
 # Against Apache these consumers get errors after a restart, until they send their settings again: 5 to 10 minutes.
 STAND_STILL_ON_APACHE = ("go", "python")
 
@@ -48,52 +56,17 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture(scope="module")
 def drivers(server: GrpcServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Driver]]:
     directory = tmp_path_factory.mktemp("drivers")
-    started = {name: Driver(name, directory / name, server.endpoint, server.namesrv) for name in LANGUAGES}
-    yield started
+    started = {name: Driver(name, directory / name) for name in LANGUAGES}
+    yield {name: driver.using(server.endpoint, server.namesrv) for name, driver in started.items()}
     for driver in started.values():
         driver.end()
 
 
-class Runs:
-    """All scenarios of all languages, begun together; a test waits for its own."""
-
-    def __init__(self, server: GrpcServer, drivers: dict[str, Driver], second_runs: SecondRuns) -> None:
-        self.server_kind = server.kind
-        self._drivers = drivers
-        self._stage = Stage(server, drivers[CLASSIC])
-        self._second_runs = second_runs
-        self._pool = ThreadPoolExecutor(SIDE_BY_SIDE)
-        self._errors: dict[tuple[str, str], Future[str | None]] = {
-            (language, scenario): self._pool.submit(self._error, language, scenario)
-            for scenario in SCENARIOS
-            for language in drivers
-            if (language, scenario) in CASES and not (server.kind == "apache" and (language, scenario) in NOT_ON_APACHE)
-        }
-
-    def check(self, language: str, scenario: str) -> None:
-        """Raise AssertionError unless the scenario succeeded, at once or in a second run of it alone."""
-        error = self._errors[language, scenario].result()
-        if error is not None:
-            what = f"{language} (gRPC) against {self._stage.server.kind} {scenario}"
-            self._second_runs.run(what, error, lambda: self._error(language, scenario))
-
-    def end(self) -> None:
-        """Wait for all scenarios."""
-        self._pool.shutdown()
-
-    def _error(self, language: str, scenario: str) -> str | None:
-        name = f"grpc-{language}-{scenario}-{uuid.uuid4().hex[:6]}"
-        try:
-            prepare(self._stage.server, scenario, name)
-            SCENARIOS[scenario](self._drivers[language], self._stage, name)
-        except Exception as failure:
-            return f"{type(failure).__name__}: {failure}"
-        return None
-
-
 @pytest.fixture(scope="module")
-def runs(server: GrpcServer, drivers: dict[str, Driver], second_runs: SecondRuns) -> Iterator[Runs]:
-    started = Runs(server, drivers, second_runs)
+def runs(
+    request: pytest.FixtureRequest, server: GrpcServer, drivers: dict[str, Driver], second_runs: SecondRuns
+) -> Iterator[Runs]:
+    started = Runs(server, drivers, selected_cases(request), second_runs)
     yield started
     started.end()
 
@@ -103,6 +76,73 @@ def test_scenario(runs: Runs, language: str, scenario: str) -> None:
     if runs.server_kind == "apache" and (language, scenario) in NOT_ON_APACHE:
         pytest.skip("Apache's proxy passes bodies on as this client can't read them")
     runs.check(language, scenario)
+
+
+def test_spark_and_tail_read_what_the_clients_sent_and_the_reverse(
+    server: GrpcServer, drivers: dict[str, Driver], runs: Runs
+) -> None:
+    """Ids, bodies, tags, keys and properties are the same on both sides, for messages of each type."""
+    pytest.importorskip("pyspark", reason="interop: pyspark is not installed (the spark extra)")
+    from pymq.spark import gateway
+
+    sent_there, sent_here = (f"grpc-{word}-{uuid.uuid4().hex[:6]}" for word in ("spark", "back"))
+    for topic in (sent_there, sent_here):
+        probe.create_topic(server.namesrv, server.broker, topic, attributes="+message.type=MIXED")
+    with ThreadPoolExecutor(len(drivers)) as pool:
+        sending = {name: pool.submit(_send_each_type, driver, sent_there) for name, driver in drivers.items()}
+        sent = {each["id"]: each for done in sending.values() for each in done.result()}
+    probe.wait_for_messages(server.broker, sent_there, len(sent))
+    frame = {"namesrv": server.namesrv, "columns": "msgId,body,tags,keys,properties", "startingOffsets": "earliest"}
+    with gateway.running("local[2]", gateway.light_conf({})) as spark:
+        rows = spark.read.format("pymq").options(**frame).load(sent_there).collect()
+        made = spark.createDataFrame(
+            [(b"by spark", "TagA", ["k1", "k2"], PROPERTIES)],
+            "body binary, tags string, keys array<string>, properties map<string,string>",
+        )
+        made.write.format("pymq").option("namesrv", server.namesrv).mode("append").save(sent_here)
+    assert sorted(row.msgId for row in rows) == sorted(sent)
+    for row in rows:
+        one = sent[row.msgId]
+        assert (bytes(row.body), row.tags, row.keys.split()) == (one["body"], "TagA", ["k1", "k2"])
+        assert row.properties.items() >= {**PROPERTIES, **one["more"]}.items()
+    for shown in tail(server, sent_there, "--count", str(len(sent))):
+        one = sent.pop(shown["message_id"])
+        assert (shown["body"].encode(), shown["tags"], shown["keys"].split()) == (one["body"], "TagA", ["k1", "k2"])
+        assert shown["properties"].items() >= PROPERTIES.items()
+    assert not sent, "tail shows each message"
+    send = [sys.executable, "-m", "pymq", "send", sent_here, "by pymq", "--tag", "TagA", "--namesrv", server.namesrv]
+    send += ["--key", "k1", "--key", "k2", *(f"--property={name}={value}" for name, value in PROPERTIES.items())]
+    subprocess.run(send, cwd=REPOSITORY, check=True, capture_output=True)
+    for language, driver in drivers.items():
+        probe.create_group(server.broker, f"{sent_here}-{language}", **GROUP)
+        consumer = simple(driver, f"{sent_here}-{language}", topic=sent_here)
+        got = collect(driver, consumer, 2)
+        assert sorted(text(one) for one in got) == ["by pymq", "by spark"]
+        for one in got:
+            assert (one["tag"], sorted(one["keys"])) == ("TagA", ["k1", "k2"])
+            assert one["properties"].items() >= PROPERTIES.items()
+
+
+def _send_each_type(driver: Driver, topic: str) -> list[dict[str, Any]]:
+    """Send a message of each type; return them with their ids, and with what their type adds to the properties."""
+    producer = f"{topic}-{driver.language}"
+    driver.call("producer", name=producer, topic=topic)
+    due_ms = (int(time.time()) + 1) * 1000
+    types: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+        "normal": ({}, {}),
+        "fifo": ({"message_group": "a"}, {"__SHARDINGKEY": "a"}),
+        "delay": ({"delivery_ms": due_ms}, {}),
+        "transaction": ({"transaction": True}, {}),
+    }
+    sent = []
+    for kind, (fields, more) in types.items():
+        content = f"{driver.language} {kind} 消息".encode()
+        fields = {**fields, "tag": "TagA", "keys": ["k1", "k2"], "properties": PROPERTIES}
+        receipt = driver.call("send", name=producer, topic=topic, body=content, **fields)
+        if kind == "transaction":
+            driver.call("end", id=receipt["id"], commit=True)
+        sent.append({"id": receipt["id"], "body": content, "more": more})
+    return sent
 
 
 def test_producers_and_consumers_go_on_after_a_restart(

@@ -1,4 +1,4 @@
-"""The driver of the Python gRPC client: ENDPOINT. It does what each line of standard input asks, side by side.
+"""The driver of the Python gRPC client. It does what each line of standard input asks, side by side.
 
 It runs in its own virtual environment, which holds only the client.
 """
@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -39,8 +40,9 @@ RECEIVED: dict[str, Message] = {}
 Request = dict[str, Any]
 
 
-def configuration() -> ClientConfiguration:
-    return ClientConfiguration(sys.argv[1], Credentials(), request_timeout=CALL_TIMEOUT_S)
+def configuration(request: Request) -> ClientConfiguration:
+    credentials = Credentials(*request["user"]) if "user" in request else Credentials()
+    return ClientConfiguration(request["endpoint"], credentials, request_timeout=CALL_TIMEOUT_S)
 
 
 def tell(line: dict[str, Any]) -> None:
@@ -76,7 +78,7 @@ class Checker(TransactionChecker):
 
 
 class Listener(MessageListener):
-    """A body "fail N …" fails at its first N deliveries."""
+    """A body "fail N …" fails at its first N deliveries; "slow N …" takes N seconds."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -86,6 +88,8 @@ class Listener(MessageListener):
         self._deliveries[message.message_id] += 1
         tell({"consumer": self._name, "message": fields(message)})
         words = message.body.split(b" ")
+        if words[0] == b"slow":
+            time.sleep(int(words[1]))
         fails = words[0] == b"fail" and self._deliveries[message.message_id] <= int(words[1])
         return ConsumeResult.FAILURE if fails else ConsumeResult.SUCCESS
 
@@ -97,7 +101,7 @@ def subscription(request: Request) -> dict[str, FilterExpression]:
 
 
 def producer(request: Request) -> None:
-    made = Producer(configuration(), [request["topic"]], checker=Checker())
+    made = Producer(configuration(request), [request["topic"]], checker=Checker())
     made.startup()
     CLIENTS[request["name"]] = made
 
@@ -138,7 +142,7 @@ def recall(request: Request) -> str:
 
 
 def simple(request: Request) -> None:
-    made = SimpleConsumer(configuration(), request["group"], subscription(request), AWAIT_S)
+    made = SimpleConsumer(configuration(request), request["group"], subscription(request), AWAIT_S)
     made.startup()
     CLIENTS[request["name"]] = made
 
@@ -158,7 +162,7 @@ def change(request: Request) -> None:
 
 
 def push(request: Request) -> None:
-    made = PushConsumer(configuration(), request["group"], Listener(request["name"]), subscription(request))
+    made = PushConsumer(configuration(request), request["group"], Listener(request["name"]), subscription(request))
     made.startup()
     CLIENTS[request["name"]] = made
 

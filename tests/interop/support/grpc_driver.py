@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import copy
 import json
 import os
 import subprocess
@@ -22,13 +23,15 @@ from typing import Any
 
 from tests.interop.support import golang, nodejs, rust
 from tests.interop.support.maven import compiled
-from tests.interop.support.tools import require
+from tests.interop.support.tools import own_places, require
 from tests.interop.support.virtual_environments import python_with
 
 SOURCES = Path(__file__).parent.parent / "grpc_drivers"
 PYTHON_REQUIREMENT = "rocketmq-python-client==5.1.2"
 CALL_TIMEOUT_S = 60
 END_TIMEOUT_S = 10
+
+BEGINNINGS = ("producer", "simple", "push", "classic_producer", "classic_push")  # what makes a client
 
 Json = dict[str, Any]
 Command = tuple[list[str], dict[str, str]]
@@ -40,7 +43,7 @@ class DriverError(AssertionError):
 
 def _java(directory: Path) -> Command:
     (java,) = require("java")
-    flags = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Duser.home={directory}"]
+    flags = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *own_places(directory)]
     flags.append(f"-Drocketmq.client.logRoot={directory}/logs")
     return [java, *flags, "-cp", compiled("grpc", "grpc-5.2.0"), "interop.Grpc"], {}
 
@@ -73,16 +76,17 @@ COMMANDS: dict[str, Callable[[Path], Command]] = {
 
 
 class Driver:
-    """One running program; :meth:`call` may be used by many threads."""
+    """One running program; :meth:`call` may be used by many threads. Its clients connect where :meth:`using` says."""
 
-    def __init__(self, language: str, directory: Path, endpoint: str, namesrv: str) -> None:
+    def __init__(self, language: str, directory: Path) -> None:
         self.language = language
+        self._place: Json = {}
         directory.mkdir(parents=True, exist_ok=True)
         command, env = COMMANDS[language](directory)
         self._log_path = directory / f"{language}.log"
         self._log = self._log_path.open("wb")
         self._process = subprocess.Popen(
-            [*command, endpoint, namesrv],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -97,9 +101,17 @@ class Driver:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
+    def using(self, endpoint: str, namesrv: str = "", user: tuple[str, str] | None = None) -> Driver:
+        """Return the same program for clients of these servers; ``user``: name and secret, None signs nothing."""
+        other = copy.copy(self)
+        other._place = {"endpoint": endpoint, "namesrv": namesrv, **({"user": user} if user is not None else {})}
+        return other
+
     def call(self, op: str, **arguments: Any) -> Any:
         """Do ``op`` in the client; return its result, raise DriverError when it failed."""
         number = next(self._numbers)
+        if op in BEGINNINGS:
+            arguments = {**self._place, **arguments}
         if "body" in arguments:
             arguments["body"] = base64.b64encode(arguments["body"]).decode()
         line = json.dumps({"call": number, "op": op, **arguments}) + "\n"

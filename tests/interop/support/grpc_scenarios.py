@@ -9,6 +9,7 @@ import asyncio
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ from pymq.proxy.protocol.names import Code, Encoding
 from tests.interop.support import probe
 from tests.interop.support.grpc_driver import Driver, DriverError, Json, body, text
 from tests.interop.support.grpc_servers import GrpcServer
-from tests.interop.support.pymq_server import REPOSITORY
+from tests.interop.support.pymq_server import REPOSITORY, PymqServer
 from tests.proxy.harness import RawClient
 
 WAIT_S = 90
@@ -32,6 +33,8 @@ FRAME_BYTES = 4096  # what a frame holds beside the body
 READS_FRAMES_OF_4_MIB = ("node", "rust")
 NOT_ON_APACHE = {("node", "compressed"), ("rust", "compressed")}  # zlib is passed on, which they don't inflate
 DELAY_S = 3
+SLOW_S = 25  # longer than the receipts of the server under test (soon_renewing.py)
+GET_CONSUME_STATS = 208
 TIMER_STEP_MS = 1000
 CLOCK_STEP_MS = 1000  # Python sends whole seconds
 PROPERTIES = {"color": "röd", "size": "7"}
@@ -80,9 +83,10 @@ def _producer(peer: Driver, name: str) -> None:
     peer.call("producer", name=f"{name}-producer", topic=name)
 
 
-def _simple(peer: Driver, name: str, **filters: str) -> str:
+def simple(peer: Driver, name: str, topic: str = "", **filters: str) -> str:
+    """Make a simple consumer of the group ``name``, and of the topic of this name unless another is given."""
     consumer = f"{name}-simple"
-    peer.call("simple", name=consumer, group=name, topic=name, **(filters or {"tags": "*"}))
+    peer.call("simple", name=consumer, group=name, topic=topic or name, **(filters or {"tags": "*"}))
     return consumer
 
 
@@ -103,7 +107,7 @@ def _receive(peer: Driver, consumer: str, errors: list[DriverError] | None = Non
     return messages
 
 
-def _collect(peer: Driver, consumer: str, count: int) -> list[Json]:
+def collect(peer: Driver, consumer: str, count: int) -> list[Json]:
     """Receive and acknowledge until ``count`` messages are here; fail after WAIT_S."""
     seen: list[Json] = []
     errors: list[DriverError] = []
@@ -131,10 +135,10 @@ def send_and_receive(peer: Driver, stage: Stage, name: str) -> None:
     """Every field of a message arrives; what was acknowledged doesn't come again."""
     begin_ms = time.time() * 1000
     _producer(peer, name)
-    consumer = _simple(peer, name)
+    consumer = simple(peer, name)
     content = "hello 消息 🚀".encode()
     sent = _send(peer, name, content, tag="TagA", keys=["k1", "k2"], properties=PROPERTIES)
-    (message,) = _collect(peer, consumer, 1)
+    (message,) = collect(peer, consumer, 1)
     _check_fields(message, sent, name, begin_ms)
     assert body(message) == content
     assert message["attempt"] == 1
@@ -210,11 +214,11 @@ def recall(peer: Driver, stage: Stage, name: str) -> None:
 def transaction(peer: Driver, stage: Stage, name: str) -> None:
     """A committed message comes, a rolled back one doesn't."""
     _producer(peer, name)
-    consumer = _simple(peer, name)
+    consumer = simple(peer, name)
     for content, commit in ((b"a rollback", False), (b"a commit", True)):
         sent = _send(peer, name, content, transaction=True, tag="TagT", keys=["k"])
         peer.call("end", id=sent["id"], commit=commit)
-    (message,) = _collect(peer, consumer, 1)
+    (message,) = collect(peer, consumer, 1)
     assert (text(message), message["id"], message["tag"]) == ("a commit", sent["id"], "TagT")
     assert _receive(peer, consumer) == []
 
@@ -222,10 +226,10 @@ def transaction(peer: Driver, stage: Stage, name: str) -> None:
 def orphans(peer: Driver, stage: Stage, name: str) -> None:
     """The server asks the producer about transactions that nobody ended."""
     _producer(peer, name)
-    consumer = _simple(peer, name)
+    consumer = simple(peer, name)
     _send(peer, name, b"left for rollback", transaction=True)
     sent = _send(peer, name, b"left for commit", transaction=True)
-    (message,) = _collect(peer, consumer, 1)
+    (message,) = collect(peer, consumer, 1)
     assert (text(message), message["id"]) == ("left for commit", sent["id"])
 
 
@@ -239,7 +243,7 @@ def dead_letter(peer: Driver, stage: Stage, name: str) -> None:
     seen = peer.messages(consumer)
     assert [message["attempt"] for message in seen] == [1, 2]
     assert {message["id"] for message in seen} == {sent["id"]}
-    (letter,) = _tail(stage.server, "--dead-letters", name, "--count", "1")
+    (letter,) = tail(stage.server, "--dead-letters", name, "--count", "1")
     assert (letter["message_id"], letter["tags"], letter["body"]) == (sent["id"], "TagA", "fail 9 times")
     assert sorted(letter["keys"].split()) == ["k1", "k2"]
     assert letter["properties"].items() >= PROPERTIES.items()
@@ -251,7 +255,7 @@ def _stored_count(server: GrpcServer, topic: str) -> int:
     return probe.max_offset(server.broker, topic, 0)
 
 
-def _tail(server: GrpcServer, *arguments: str) -> list[Json]:
+def tail(server: GrpcServer, *arguments: str) -> list[Json]:
     command = [sys.executable, "-m", "pymq", "tail", *arguments]
     command += ["--from", "start", "--namesrv", server.namesrv, "-o", "jsonl"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=WAIT_S)
@@ -271,20 +275,20 @@ def sql(peer: Driver, stage: Stage, name: str) -> None:
 
 def _filtered(peer: Driver, name: str, **filters: str) -> None:
     _producer(peer, name)
-    consumer = _simple(peer, name, **filters)
+    consumer = simple(peer, name, **filters)
     for i in range(12):
         _send(peer, name, str(i).encode(), tag=f"Tag{i % 3}", properties={"number": str(i % 3)})
-    seen = _collect(peer, consumer, 8)
+    seen = collect(peer, consumer, 8)
     assert sorted(int(text(message)) for message in seen) == [i for i in range(12) if i % 3 != 1]
 
 
 def big_body(peer: Driver, stage: Stage, name: str) -> None:
     """The largest body goes there and back; a larger one is refused."""
     _producer(peer, name)
-    consumer = _simple(peer, name)
+    consumer = simple(peer, name)
     content = os.urandom(BODY_BYTES_MAX - (FRAME_BYTES if peer.language in READS_FRAMES_OF_4_MIB else 0))
     _send(peer, name, content)
-    (message,) = _collect(peer, consumer, 1)
+    (message,) = collect(peer, consumer, 1)
     assert body(message) == content
     _refused(peer, name, bytes(BODY_BYTES_MAX + 1))
 
@@ -307,13 +311,13 @@ def wrong_type(peer: Driver, stage: Stage, name: str) -> None:
 def invisible(peer: Driver, stage: Stage, name: str) -> None:
     """A message that was not acknowledged in its time comes again, with its next number, and not earlier."""
     _producer(peer, name)
-    consumer = _simple(peer, name)
+    consumer = simple(peer, name)
     sent = _send(peer, name, b"again")
     seen: list[Json] = []
     probe.wait_until("the first delivery", lambda: seen.extend(_receive(peer, consumer)) or seen)
     peer.call("change", name=consumer, id=sent["id"], seconds=2)
     changed_at = time.monotonic()
-    (again,) = _collect(peer, consumer, 1)
+    (again,) = collect(peer, consumer, 1)
     assert time.monotonic() - changed_at >= 2
     assert (again["id"], again["attempt"]) == (sent["id"], 2)
 
@@ -329,7 +333,7 @@ def to_remoting(peer: Driver, stage: Stage, name: str) -> None:
     (message,) = stage.classic.await_messages(consumer, lambda messages: len(messages) >= 1, WAIT_S)
     _check_fields(message, sent, name, begin_ms)
     assert body(message) == content.encode()
-    (shown,) = _tail(stage.server, name, "--count", "1")
+    (shown,) = tail(stage.server, name, "--count", "1")
     assert (shown["message_id"], shown["tags"], shown["body"]) == (sent["id"], "TagA", content)
     stage.classic.call("classic_close", name=consumer)
 
@@ -337,13 +341,13 @@ def to_remoting(peer: Driver, stage: Stage, name: str) -> None:
 def from_remoting(peer: Driver, stage: Stage, name: str) -> None:
     """A gRPC client reads what a remoting client sent."""
     begin_ms = time.time() * 1000
-    consumer = _simple(peer, name)
+    consumer = simple(peer, name)
     producer = f"{name}-classic"
     stage.classic.call("classic_producer", name=producer)
     content = "hello 消息 🚀".encode()
     fields = {"tag": "TagA", "keys": ["k1", "k2"], "properties": PROPERTIES}
     sent_id = stage.classic.call("classic_send", name=producer, topic=name, body=content, **fields)
-    (message,) = _collect(peer, consumer, 1)
+    (message,) = collect(peer, consumer, 1)
     _check_fields(message, {"id": sent_id}, name, begin_ms)
     assert body(message) == content
     stage.classic.call("classic_close", name=producer)
@@ -351,12 +355,12 @@ def from_remoting(peer: Driver, stage: Stage, name: str) -> None:
 
 def compressed(peer: Driver, stage: Stage, name: str) -> None:
     """A gRPC client reads what a remoting client compressed by zlib; and both what a gRPC client compressed by gzip."""
-    consumer = _simple(peer, name)
+    consumer = simple(peer, name)
     classic = f"{name}-classic"
     stage.classic.call("classic_producer", name=classic)
     content = b"a body that gets smaller " * 4000
     stage.classic.call("classic_send", name=classic, topic=name, body=content, tag="", keys=["k"], properties={})
-    (message,) = _collect(peer, consumer, 1)
+    (message,) = collect(peer, consumer, 1)
     assert body(message) == content
     stage.classic.call("classic_close", name=classic)
     if stage.server.kind == "apache":  # it keeps gzip, which remoting clients don't inflate
@@ -364,7 +368,7 @@ def compressed(peer: Driver, stage: Stage, name: str) -> None:
     probe.create_group(stage.server.broker, f"{name}-2", **GROUP)
     stage.classic.call("classic_push", name=f"{name}-2", group=f"{name}-2", topic=name)
     asyncio.run(_send_packed(stage.server.endpoint, name, content))
-    assert [body(each) for each in _collect(peer, consumer, 3)] == [content] * 3
+    assert [body(each) for each in collect(peer, consumer, 3)] == [content] * 3
     stage.classic.await_messages(f"{name}-2", lambda found: [body(each) for each in found] == [content] * 4, WAIT_S)
     stage.classic.call("classic_close", name=f"{name}-2")
 
@@ -378,6 +382,28 @@ async def _send_packed(endpoint: str, topic: str, content: bytes) -> None:
         answer = await client.call("SendMessage", SendMessageRequest(messages=messages))
         assert answer.status.code == Code.OK
     await client.close()
+
+
+def slow(peer: Driver, stage: Stage, name: str) -> None:
+    """A listener that takes longer than its receipt lasts gets its message once: the server renews the receipt."""
+    _producer(peer, name)
+    consumer = _push(peer, name)
+    _send(peer, name, f"slow {SLOW_S} seconds".encode())
+    peer.await_messages(consumer, lambda messages: len(messages) >= 1, WAIT_S)
+    begun_s = time.monotonic()
+    if stage.server.kind == PymqServer.kind:
+        probe.wait_until("the acknowledgement", lambda: held_count(stage.server.broker, name) == 0)
+        assert time.monotonic() - begun_s >= SLOW_S - 1
+    else:  # it does not say what is acknowledged
+        probe.wait_until("the listener to end", lambda: time.monotonic() - begun_s > SLOW_S + CLOCK_STEP_MS / 1000)
+    assert [text(message) for message in peer.messages(consumer)] == [f"slow {SLOW_S} seconds"]
+
+
+def held_count(broker: str, group: str) -> int:
+    """Return the number of messages that the group's members hold."""
+    reply = probe.call(broker, GET_CONSUME_STATS, {"consumerGroup": group})
+    assert reply.code == 0, reply
+    return sum(int(count) for count in re.findall(rb'"pymqInvisible":(\d+)', reply.body))
 
 
 def before_restart(peer: Driver, name: str) -> None:
@@ -405,15 +431,14 @@ Scenario = Callable[[Driver, Stage, str], None]
 SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
-        dead_letter, invisible, transaction, orphans, send_and_receive, recall, delay, fifo, fifo_failure,
+        slow, dead_letter, invisible, transaction, orphans, send_and_receive, recall, delay, fifo, fifo_failure,
         push, to_remoting,
         from_remoting, compressed, big_body, tags, sql, wrong_type,
     )
 }  # fmt: skip
-# Node reads gzip only, and Rust decodes nothing. Rust's client has no push consumer, no change of the invisible time,
-# and no recall.
+# Rust's client has no push consumer, no change of the invisible time, and no recall.
 LEFT_OUT = {
-    "rust": {"dead_letter", "invisible", "recall", "delay", "fifo", "fifo_failure", "push"},
+    "rust": {"slow", "dead_letter", "invisible", "recall", "delay", "fifo", "fifo_failure", "push"},
 }
 
 

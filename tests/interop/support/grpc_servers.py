@@ -43,19 +43,20 @@ class ApacheProxy(ApacheServer):
     restart_cleanly = restart  # a clean stop takes 15 s
 
 
-class PymqProxy(PymqServer):
-    """A standalone server and a proxy in front of it; `endpoint` is the proxy's address."""
+class Proxy:
+    """A process `pymq proxy` in front of a cluster; `endpoint` is its address."""
 
-    def __init__(self, directory: Path, settings: dict[str, str]) -> None:
-        super().__init__(directory, settings)
+    def __init__(self, directory: Path, namesrv: str, module: str = "pymq") -> None:
+        """``module`` is what runs, `pymq` or what stands for it."""
         port = free_port_block(0, 0)
         self.endpoint = f"{HOST}:{port}"
-        self._command = [sys.executable, "-m", "pymq", "proxy", "--namesrv", self.namesrv]
+        self._directory = directory
+        self._command = [sys.executable, "-m", module, "proxy", "--namesrv", namesrv]
         self._command += ["--host", HOST, "--port", str(port)]
-        self._start_proxy()
+        self._start()
 
-    def _start_proxy(self) -> None:
-        self._proxy = Server("proxy", self._command, self.directory, env={"PYTHONPATH": str(REPOSITORY)})
+    def _start(self) -> None:
+        self._server = Server("proxy", self._command, self._directory, env={"PYTHONPATH": str(REPOSITORY)})
         try:
             probe.wait_until("the proxy to listen", self._listens)
         except AssertionError:
@@ -63,19 +64,37 @@ class PymqProxy(PymqServer):
             raise
 
     def _listens(self) -> bool:
-        self._proxy.assert_running()
+        self._server.assert_running()
         return probe.listens(self.endpoint)
 
     def restart(self) -> None:
         """Kill the proxy and start it again at the same port; the broker goes on."""
-        self._proxy.kill()
-        self._start_proxy()
+        self._server.kill()
+        self._start()
 
     def restart_cleanly(self) -> None:
         """Stop the proxy and start it again at the same port."""
-        code = self._proxy.stop()
-        assert code == 0, f"the proxy ended with {code}:\n{self._proxy.log_tail()}"
-        self._start_proxy()
+        code = self.stop()
+        assert code == 0, f"the proxy ended with {code}:\n{self._server.log_tail()}"
+        self._start()
+
+    def stop(self) -> int:
+        """Stop the proxy; return its exit code."""
+        return self._server.stop()
+
+
+class PymqProxy(PymqServer):
+    """A standalone server and a proxy in front of it; `endpoint` is the proxy's address."""
+
+    def __init__(self, directory: Path, settings: dict[str, str]) -> None:
+        super().__init__(directory, settings)
+        try:
+            proxy = Proxy(directory, self.namesrv, "tests.interop.support.soon_renewing")
+        except AssertionError:
+            super().stop()
+            raise
+        self._proxy, self.endpoint = proxy, proxy.endpoint
+        self.restart, self.restart_cleanly = proxy.restart, proxy.restart_cleanly
 
     def stop(self) -> int:
         """End both processes; return the exit code of the standalone server."""
@@ -83,4 +102,35 @@ class PymqProxy(PymqServer):
         return super().stop()
 
 
-GrpcServer = ApacheProxy | PymqProxy
+class PymqPort(PymqServer):
+    """A standalone server that serves gRPC itself; `endpoint` is where."""
+
+    def __init__(self, directory: Path, settings: dict[str, str]) -> None:
+        port = free_port_block(0, 0)
+        self.endpoint = f"{HOST}:{port}"
+        super().__init__(directory, settings, options=("--grpc-port", str(port)))
+
+    def restart_cleanly(self) -> None:
+        """Stop the server and start it again on its directory, with its port for gRPC."""
+        code = self.stop()
+        assert code == 0, f"the server ended with {code}:\n{self.log_tail()}"
+        self._start()
+
+    def restart(self) -> None:
+        """Kill the server and start it again."""
+        self.kill()
+        self._start()
+
+
+class ProxyOnApache:
+    """`pymq proxy` in front of a running Apache server."""
+
+    kind = "pymq proxy on apache"
+
+    def __init__(self, directory: Path, apache: ApacheServer) -> None:
+        self._proxy = Proxy(directory, apache.namesrv)
+        self.endpoint, self.namesrv, self.broker = self._proxy.endpoint, apache.namesrv, apache.broker
+        self.stop = self._proxy.stop
+
+
+GrpcServer = ApacheProxy | PymqProxy | PymqPort | ProxyOnApache

@@ -67,6 +67,7 @@ FEATURES: dict[str, list[str]] = {
     "transactions": ["transaction", "transaction_check", "transactions", "orphans"],
     "request and reply": ["request_reply", "request_and_reply"],
     "trace": ["trace", "traces"],
+    "listeners that take long": ["slow"],
     "messages of remoting clients, and theirs": ["to_remoting", "from_remoting"],
     "another type than the topic's is refused": ["wrong_type"],
     "administration": ["admin", "reset_by_an_operator", "operators_see_the_consumer"],

@@ -20,14 +20,24 @@ class PymqServer:
     cluster = "DefaultCluster"
     broker_name = "broker-a"
 
-    def __init__(self, directory: Path, settings: dict[str, str] | None = None, store: Path | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: dict[str, str] | None = None,
+        store: Path | None = None,
+        options: tuple[str, ...] = (),
+    ) -> None:
         self.directory = directory
         self.store = store or directory / "data"
         command = [sys.executable, "-m", "pymq", "standalone", "--dir", str(self.store)]
-        command += ["--namesrv-port", "0", "--port", "0", "--json"]
+        command += ["--namesrv-port", "0", "--port", "0", "--json", *options]
         for key, value in (settings or {}).items():
             command += ["--set", f"{key}={value}"]
-        self._server = Server("pymq", command, directory, env={"PYTHONPATH": str(REPOSITORY)})
+        self._command = command
+        self._start()
+
+    def _start(self) -> None:
+        self._server = Server("pymq", self._command, self.directory, env={"PYTHONPATH": str(REPOSITORY)})
         ready = self._ready_line()
         self.namesrv: str = ready["namesrv"]
         self.broker: str = ready["broker"]

@@ -11,7 +11,7 @@ from tests.interop.support import probe
 from tests.interop.support.apache import JVM_FLAGS, STOP_TIMEOUT_S, TERMINATED, TIMER_FLUSH_INTERVAL_MS
 from tests.interop.support.maven import class_path
 from tests.interop.support.process import Server
-from tests.interop.support.tools import require
+from tests.interop.support.tools import own_places, require
 from tests.ports import free_port_block
 
 REPOSITORY = Path(__file__).parent.parent.parent.parent
@@ -45,10 +45,14 @@ class NameServer:
         """Kill the process, as a crash would."""
         self._server.kill()
 
-    def members(self) -> dict[str, str]:
-        """Return the addresses of the brokers of ``BROKER_NAME`` by id."""
+    def registered(self) -> list[tuple[str, str]]:
+        """Return the ids and addresses of all brokers."""
         reply = probe.call(self.address, probe.GET_CLUSTER_INFO)
-        return dict(re.findall(r'[{,]"?(\d+)"?:"([^"]+)"', reply.body.decode()))  # bare ids are not valid JSON keys
+        return re.findall(r'[{,]"?(\d+)"?:"([^"]+)"', reply.body.decode())  # bare ids are not valid JSON keys
+
+    def members(self) -> dict[str, str]:
+        """Return the addresses of the brokers of ``BROKER_NAME`` by id, if there is no other name."""
+        return dict(self.registered())
 
 
 class Member:
@@ -98,7 +102,7 @@ class Member:
         def is_there() -> bool:
             server.assert_running()
             # For some seconds after its start Apache's broker fails to build the runtime table.
-            is_registered = self.namesrv.members().get(str(self.broker_id)) == self.broker
+            is_registered = any(address == self.broker for _, address in self.namesrv.registered())
             return is_registered and probe.call(self.broker, GET_RUNTIME_INFO).code == 0
 
         probe.wait_until(f"{self.kind} broker {self.broker_id}", is_there, timeout_s=READY_TIMEOUT_S)
@@ -161,7 +165,7 @@ class ApacheMember(Member):
             "timerFlushIntervalMs": TIMER_FLUSH_INTERVAL_MS,
         }
         config = self._write_config({**extra, **self.settings})
-        base = [java, *JVM_FLAGS, f"-Drocketmq.home.dir={self.directory}", f"-Duser.home={self.directory}"]
+        base = [java, *JVM_FLAGS, f"-Drocketmq.home.dir={self.directory}", *own_places(self.directory)]
         command = [*base, "-cp", class_path("server-5.3.3"), "org.apache.rocketmq.broker.BrokerStartup"]
         return Server(name, [*command, "-c", str(config)], self.directory)
 

@@ -1,4 +1,4 @@
-// The driver of the Go gRPC client: ENDPOINT. It does what each line of standard input asks, side by side.
+// The driver of the Go gRPC client. It does what each line of standard input asks, side by side.
 package main
 
 import (
@@ -25,6 +25,8 @@ const (
 type request struct {
 	Call         int               `json:"call"`
 	Op           string            `json:"op"`
+	Endpoint     string            `json:"endpoint"`
+	User         []string          `json:"user"`
 	Name         string            `json:"name"`
 	Group        string            `json:"group"`
 	Topic        string            `json:"topic"`
@@ -59,7 +61,6 @@ type message struct {
 
 // driver keeps what later lines name: clients by their names, the rest by message ids.
 type driver struct {
-	endpoint     string
 	printing     sync.Mutex
 	clients      sync.Map
 	transactions sync.Map
@@ -104,7 +105,10 @@ func (d *driver) run(r *request) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout+await)
 	defer cancel()
 	config := &rocketmq.Config{
-		Endpoint: d.endpoint, ConsumerGroup: r.Group, Credentials: &credentials.SessionCredentials{},
+		Endpoint: r.Endpoint, ConsumerGroup: r.Group, Credentials: &credentials.SessionCredentials{},
+	}
+	if r.User != nil {
+		config.Credentials.AccessKey, config.Credentials.AccessSecret = r.User[0], r.User[1]
 	}
 	switch r.Op {
 	case "producer":
@@ -223,7 +227,7 @@ func (d *driver) receive(ctx context.Context, r *request) (any, error) {
 
 const messageNotFound = 40401
 
-// listener lets a body "fail N …" fail at its first N deliveries.
+// listener lets a body "fail N …" fail at its first N deliveries, and takes N seconds for one "slow N …".
 func (d *driver) listener(name string) rocketmq.MessageListener {
 	var counting sync.Mutex
 	deliveries := map[string]int{}
@@ -234,6 +238,10 @@ func (d *driver) listener(name string) rocketmq.MessageListener {
 		counting.Unlock()
 		d.tell(map[string]any{"consumer": name, "message": fields(got)})
 		words := strings.SplitN(string(got.GetBody()), " ", 3)
+		if words[0] == "slow" {
+			seconds, _ := strconv.Atoi(words[1])
+			time.Sleep(time.Duration(seconds) * time.Second)
+		}
 		if words[0] == "fail" {
 			if failures, _ := strconv.Atoi(words[1]); count <= failures {
 				return rocketmq.FAILURE
@@ -257,7 +265,7 @@ func fields(got *rocketmq.MessageView) message {
 }
 
 func main() {
-	d := &driver{endpoint: os.Args[1]}
+	d := &driver{}
 	in := bufio.NewReader(os.Stdin)
 	for {
 		line, err := in.ReadBytes('\n')

@@ -1,4 +1,4 @@
-// The driver of the Node gRPC client: ENDPOINT. It does what each line of standard input asks, side by side.
+// The driver of the Node gRPC client. It does what each line of standard input asks, side by side.
 'use strict';
 
 const { createRequire } = require('node:module');
@@ -13,12 +13,13 @@ const { FilterType, TransactionResolution } =
 const CALL_TIMEOUT_MS = 10000;
 const AWAIT_MS = 5000;
 const log = (...words) => console.error(...words);
-const base = {
-  endpoints: process.argv[2],
+const base = ({ endpoint, user }) => ({
+  endpoints: endpoint,
   namespace: '',
   requestTimeout: CALL_TIMEOUT_MS,
   logger: { debug() {}, info() {}, warn: log, error: log },
-};
+  ...(user && { sessionCredentials: { accessKey: user[0], accessSecret: user[1] } }),
+});
 
 const clients = new Map();
 const transactions = new Map();
@@ -49,7 +50,7 @@ const checker = {
   },
 };
 
-// A body "fail N …" fails at its first N deliveries.
+// A body "fail N …" fails at its first N deliveries; "slow N …" takes N seconds.
 function listener(name) {
   const deliveries = new Map();
   return {
@@ -58,6 +59,7 @@ function listener(name) {
       deliveries.set(message.messageId, count);
       tell({ consumer: name, message: fields(message) });
       const words = message.body.toString().split(' ', 2);
+      if (words[0] === 'slow') await new Promise(done => setTimeout(done, Number(words[1]) * 1000));
       return words[0] === 'fail' && count <= Number(words[1]) ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
     },
   };
@@ -72,7 +74,8 @@ async function start(name, client) {
 }
 
 const ops = {
-  producer: ({ name, topic }) => start(name, new Producer({ ...base, topics: [ topic ], checker })),
+  producer: ({ name, topic, ...rest }) =>
+    start(name, new Producer({ ...base(rest), topics: [ topic ], checker })),
   async send({ name, topic, body, tag, keys, message_group: messageGroup, properties, delivery_ms: deliveryMs, transaction }) {
     const message = { topic, body: Buffer.from(body, 'base64'), tag, keys, messageGroup };
     if (properties) message.properties = new Map(Object.entries(properties));
@@ -90,7 +93,7 @@ const ops = {
   end: ({ id, commit }) => (commit ? transactions.get(id).commit() : transactions.get(id).rollback()),
   recall: async ({ name, topic, handle }) => (await clients.get(name).recallMessage(topic, handle)).messageId,
   simple: ({ name, group, ...rest }) => start(name, new SimpleConsumer({
-    ...base, consumerGroup: group, awaitDuration: AWAIT_MS, subscriptions: subscriptions(rest),
+    ...base(rest), consumerGroup: group, awaitDuration: AWAIT_MS, subscriptions: subscriptions(rest),
   })),
   async receive({ name, count, seconds }) {
     const messages = await clients.get(name).receive(count, seconds * 1000);
@@ -100,7 +103,7 @@ const ops = {
   ack: ({ name, id }) => clients.get(name).ack(received.get(id)),
   change: ({ name, id, seconds }) => clients.get(name).changeInvisibleDuration(received.get(id), seconds * 1000),
   push: ({ name, group, ...rest }) => start(name, new PushConsumer({
-    ...base, consumerGroup: group, subscriptions: subscriptions(rest), messageListener: listener(name),
+    ...base(rest), consumerGroup: group, subscriptions: subscriptions(rest), messageListener: listener(name),
   })),
   async close({ name }) {
     await clients.get(name).shutdown();

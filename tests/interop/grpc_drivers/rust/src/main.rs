@@ -1,4 +1,4 @@
-//! The driver of the Rust gRPC client: ENDPOINT. It does what each line of standard input asks, side by side.
+//! The driver of the Rust gRPC client. It does what each line of standard input asks, side by side.
 //!
 //! The client has no push consumer, no change of the invisible time, and no recall.
 
@@ -35,7 +35,6 @@ type End = oneshot::Sender<(bool, oneshot::Sender<Result<(), Failure>>)>;
 
 /// Keeps what later lines name: clients by their names, the rest by message ids.
 struct Driver {
-    endpoint: String,
     producers: Mutex<HashMap<String, Arc<Producer>>>,
     consumers: Mutex<HashMap<String, Arc<Consumer>>>,
     received: Mutex<HashMap<String, Arc<MessageView>>>,
@@ -73,9 +72,9 @@ fn fields(message: &MessageView) -> Value {
 }
 
 impl Driver {
-    fn options(&self) -> ClientOption {
+    fn options(request: &Value) -> ClientOption {
         let mut options = ClientOption::default();
-        options.set_access_url(self.endpoint.as_str());
+        options.set_access_url(word(request, "endpoint"));
         options.set_enable_tls(false);
         options.set_timeout(CALL_TIMEOUT);
         options.set_long_polling_timeout(AWAIT);
@@ -112,7 +111,7 @@ impl Driver {
         let mut options = ProducerOption::default();
         options.set_topics(vec![word(request, "topic")]);
         let checker = Box::new(|_id: String, message: MessageView| check(message));
-        let mut producer = Producer::new_transaction_producer(options, self.options(), checker)?;
+        let mut producer = Producer::new_transaction_producer(options, Self::options(request), checker)?;
         producer.start().await?;
         self.producers.lock().unwrap().insert(word(request, "name"), Arc::new(producer));
         Ok(Value::Null)
@@ -122,7 +121,7 @@ impl Driver {
         let mut options = SimpleConsumerOption::default();
         options.set_topics(vec![word(request, "topic")]);
         options.set_consumer_group(word(request, "group"));
-        let mut client = SimpleConsumer::new(options, self.options())?;
+        let mut client = SimpleConsumer::new(options, Self::options(request))?;
         client.start().await?;
         let filter = match request["sql"].as_str() {
             Some(sql) => FilterExpression::new(FilterType::Sql, sql),
@@ -219,7 +218,6 @@ fn tell(line: Value) {
 #[tokio::main]
 async fn main() {
     let driver = Arc::new(Driver {
-        endpoint: std::env::args().nth(1).expect("an endpoint"),
         producers: Mutex::default(),
         consumers: Mutex::default(),
         received: Mutex::default(),

@@ -18,13 +18,11 @@ import org.apache.rocketmq.common.message.MessageExt;
 final class Classic {
     private static final int CALL_TIMEOUT_MS = 30_000;
 
-    private final String namesrv;
     private final Grpc driver;
     private final Map<String, DefaultMQProducer> producers = new ConcurrentHashMap<>();
     private final Map<String, DefaultMQPushConsumer> consumers = new ConcurrentHashMap<>();
 
-    Classic(String namesrv, Grpc driver) {
-        this.namesrv = namesrv;
+    Classic(Grpc driver) {
         this.driver = driver;
     }
 
@@ -33,7 +31,7 @@ final class Classic {
         switch (request.getString("op")) {
             case "classic_producer":
                 DefaultMQProducer producer = new DefaultMQProducer(name);
-                producer.setNamesrvAddr(namesrv);
+                producer.setNamesrvAddr(request.getString("namesrv"));
                 producer.setInstanceName(name);
                 producer.setSendMsgTimeout(CALL_TIMEOUT_MS);
                 producer.start();
@@ -62,7 +60,7 @@ final class Classic {
 
     private Object push(String name, JSONObject request) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(request.getString("group"));
-        consumer.setNamesrvAddr(namesrv);
+        consumer.setNamesrvAddr(request.getString("namesrv"));
         consumer.setInstanceName(name);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setMqClientApiTimeout(CALL_TIMEOUT_MS);

@@ -13,10 +13,16 @@ import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executors;
+import java.util.concurrent.locks.LockSupport;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
+import org.apache.rocketmq.client.apis.ClientConfigurationBuilder;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
+import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.FilterExpressionType;
@@ -28,31 +34,28 @@ import org.apache.rocketmq.client.apis.producer.SendReceipt;
 import org.apache.rocketmq.client.apis.producer.Transaction;
 import org.apache.rocketmq.client.apis.producer.TransactionResolution;
 
-/** ENDPOINT NAMESRV: does what each line of standard input asks, side by side, and prints a line for each answer. */
+/** Does what each line of standard input asks, side by side, and prints a line for each answer. */
 public final class Grpc {
     private static final Duration CALL_TIMEOUT = Duration.ofSeconds(10);
     private static final Duration AWAIT = Duration.ofSeconds(5);
     static final Object NOTHING = new JSONObject();
 
     private final ClientServiceProvider provider = ClientServiceProvider.loadService();
-    private final ClientConfiguration configuration;
-    private final Classic classic;
+    private final Classic classic = new Classic(this);
     private final PrintStream out;
     private final Map<String, Closeable> clients = new ConcurrentHashMap<>();
     private final Map<String, Transaction> transactions = new ConcurrentHashMap<>();
     private final Map<String, MessageView> received = new ConcurrentHashMap<>();
     private final Map<String, Integer> deliveries = new ConcurrentHashMap<>();
 
-    private Grpc(String endpoint, String namesrv, PrintStream out) {
-        configuration = ClientConfiguration.newBuilder().setEndpoints(endpoint).setRequestTimeout(CALL_TIMEOUT).build();
-        classic = new Classic(namesrv, this);
+    private Grpc(PrintStream out) {
         this.out = out;
     }
 
     public static void main(String[] args) throws Exception {
         PrintStream out = System.out;
         System.setOut(System.err);
-        Grpc driver = new Grpc(args[0], args[1], out);
+        Grpc driver = new Grpc(out);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         var pool = Executors.newCachedThreadPool();
         for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -68,7 +71,9 @@ public final class Grpc {
         try {
             line.put("result", run(request));
         } catch (Throwable failure) {
-            line.put("error", String.valueOf(failure));
+            String causes = Stream.iterate(failure, Objects::nonNull, Throwable::getCause)
+                .map(String::valueOf).collect(Collectors.joining(" because of "));
+            line.put("error", causes);
         }
         print(line);
     }
@@ -92,7 +97,7 @@ public final class Grpc {
         String name = request.getString("name");
         switch (request.getString("op")) {
             case "producer":
-                clients.put(name, provider.newProducerBuilder().setClientConfiguration(configuration)
+                clients.put(name, provider.newProducerBuilder().setClientConfiguration(configuration(request))
                     .setTopics(request.getString("topic")).setTransactionChecker(this::check).build());
                 return NOTHING;
             case "send":
@@ -109,7 +114,7 @@ public final class Grpc {
                 return String.valueOf(((Producer) clients.get(name))
                     .recallMessage(request.getString("topic"), request.getString("handle")).getMessageId());
             case "simple":
-                clients.put(name, provider.newSimpleConsumerBuilder().setClientConfiguration(configuration)
+                clients.put(name, provider.newSimpleConsumerBuilder().setClientConfiguration(configuration(request))
                     .setConsumerGroup(request.getString("group")).setAwaitDuration(AWAIT)
                     .setSubscriptionExpressions(subscription(request)).build());
                 return NOTHING;
@@ -123,7 +128,7 @@ public final class Grpc {
                     received.get(request.getString("id")), Duration.ofSeconds(request.getLongValue("seconds")));
                 return NOTHING;
             case "push":
-                clients.put(name, provider.newPushConsumerBuilder().setClientConfiguration(configuration)
+                clients.put(name, provider.newPushConsumerBuilder().setClientConfiguration(configuration(request))
                     .setConsumerGroup(request.getString("group")).setSubscriptionExpressions(subscription(request))
                     .setMessageListener(message -> consume(name, message)).build());
                 return NOTHING;
@@ -133,6 +138,16 @@ public final class Grpc {
             default:
                 return classic.run(request);
         }
+    }
+
+    private static ClientConfiguration configuration(JSONObject request) {
+        ClientConfigurationBuilder builder = ClientConfiguration.newBuilder()
+            .setEndpoints(request.getString("endpoint")).setRequestTimeout(CALL_TIMEOUT);
+        if (request.containsKey("user")) {
+            List<String> user = request.getList("user", String.class);
+            builder.setCredentialProvider(new StaticSessionCredentialsProvider(user.get(0), user.get(1)));
+        }
+        return builder.build();
     }
 
     private static Map<String, FilterExpression> subscription(JSONObject request) {
@@ -193,11 +208,14 @@ public final class Grpc {
         return messages;
     }
 
-    /** A body "fail N …" fails at its first N deliveries. */
+    /** A body "fail N …" fails at its first N deliveries; "slow N …" takes N seconds. */
     private ConsumeResult consume(String consumer, MessageView message) {
         int count = deliveries.merge(consumer + message.getMessageId(), 1, Integer::sum);
         delivered(consumer, fields(message));
         String[] words = new String(bytes(message.getBody()), StandardCharsets.UTF_8).split(" ");
+        if (words[0].equals("slow")) {
+            LockSupport.parkNanos(Duration.ofSeconds(Long.parseLong(words[1])).toNanos());
+        }
         boolean fails = words[0].equals("fail") && count <= Integer.parseInt(words[1]);
         return fails ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
     }
