@@ -11,11 +11,11 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pymq.clock import Clock, SystemClock
 from pymq.errors import NotFoundError, PymqError, UnreachableError, UsageError
@@ -23,6 +23,7 @@ from pymq.spark import bodies, gateway
 from pymq.spark.cluster import ClusterView
 from pymq.spark.identity import Mark, check_marks, take_marks
 from pymq.spark.interruptible import run_interruptibly
+from pymq.spark.job_runners import Here, JobRunner, OnSpark, needs_no_spark, run_spark
 from pymq.spark.masters import check_driver_memory, check_master
 from pymq.spark.options import ExportOptions, ExportProgress, ExportSummary, NoProgress, QueueSummary
 from pymq.spark.places import Place
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
     from pymq.spark.commits import ExportDirectory
 
-_Result = TypeVar("_Result")
 # A schema that is not given comes from so many messages of so many queues.
 INFERRED_ROWS = 500
 INFERRED_QUEUES = 8
@@ -55,7 +55,7 @@ def run(
     clock: Clock | None = None,
     stop: threading.Event | None = None,
 ) -> ExportSummary:
-    """Runs an export. Blocks; starts and ends Spark unless the program has a session already.
+    """Runs an export. Blocks; starts and ends Spark unless the program has a session already, or it needs none.
 
     One that follows ends between two batches when ``stop`` is set, and on an interrupt.
 
@@ -173,19 +173,23 @@ class _Export:
             plan = self.plan(log)
             if not plan.rows and not self.options.follow:
                 return self._summary()
+            if needs_no_spark(self.options, plan, self.read):
+                self.ready_s = time.monotonic()
+                self._write(Here(), log, plan)
+                return self._summary()
             with self._session() as spark:
                 if self.options.follow:
-                    self._follow(spark, log, plan)
+                    self._follow(OnSpark(spark), log, plan)
                 else:
-                    self._write(spark, log, plan)
+                    self._write(OnSpark(spark), log, plan)
             return self._summary()
 
-    def _follow(self, spark: SparkSession, log: ExportDirectory, plan: Plan) -> None:
+    def _follow(self, runner: JobRunner, log: ExportDirectory, plan: Plan) -> None:
         """Writes what comes until the user interrupts. The cluster may be away for the retry budget."""
         asked_s = time.monotonic()
         with suppress(KeyboardInterrupt):
             while True:
-                self._write_batch(spark, log, plan)
+                self._write_batch(runner, log, plan)
                 self.progress.phase("waiting for messages")
                 if self.stop.wait(self.options.follow_every_s):
                     return
@@ -198,19 +202,19 @@ class _Export:
                         raise
                     plan = Plan()
 
-    def _write_batch(self, spark: SparkSession, log: ExportDirectory, plan: Plan) -> None:
+    def _write_batch(self, runner: JobRunner, log: ExportDirectory, plan: Plan) -> None:
         begun_s, before = time.monotonic(), self.written.rows
-        self._write(spark, log, plan)
+        self._write(runner, log, plan)
         if plan.rows:
             self.progress.batch(self.written.rows - before, time.monotonic() - begun_s)
 
-    def _write(self, spark: SparkSession, log: ExportDirectory, plan: Plan) -> None:
+    def _write(self, runner: JobRunner, log: ExportDirectory, plan: Plan) -> None:
         tasks = self._tasks(plan)
         self.written.tasks += len(tasks)
         if tasks:
             self.progress.phase("exporting")
         for group in rounds(tasks, self.options.rows_per_round):
-            self._write_round(spark, log, group, plan)
+            self._write_round(runner, log, group, plan)
         if self.options.compact:
             self._compact(log)
 
@@ -227,11 +231,11 @@ class _Export:
         self.grown.clear()
         log.remove_replaced()
 
-    def _write_round(self, spark: SparkSession, log: ExportDirectory, tasks: list[QueueRange], plan: Plan) -> None:
-        from pymq.spark.arrow_writer import WriteJob, finished_results, read_settings, run_job
+    def _write_round(self, runner: JobRunner, log: ExportDirectory, tasks: list[QueueRange], plan: Plan) -> None:
+        from pymq.spark.arrow_writer import WriteJob, finished_results, read_settings
 
         staging = log.new_staging(secrets.token_hex(8))
-        with self._listener(spark) as target:
+        with self._listener(runner.host) as target:
             job = WriteJob(
                 ranges=tuple(tasks),
                 read=read_settings(self.read, self.options.columns),
@@ -243,7 +247,7 @@ class _Export:
                 progress=target.target,
             )
             try:
-                results = _run_spark(spark, lambda: run_job(spark, job))
+                results = runner.run(job)
             except (PymqError, KeyboardInterrupt):
                 self._commit(log, finished_results(job), plan)
                 self.progress.kept(self.written.rows, str(log.output))
@@ -297,8 +301,8 @@ class _Export:
             return self._summary()
         with _removed_on_failure(output), self._session() as spark:
             self.progress.phase("exporting")
-            with self._listener(spark) as target:
-                counts = _run_spark(spark, lambda: write(spark, self.options, tasks, target.target, output))
+            with self._listener(OnSpark(spark).host) as target:
+                counts = run_spark(spark, lambda: write(spark, self.options, tasks, target.target, output))
             self.written.rows = counts.rows
             for key, rows in counts.by_queue.items():
                 self.queues[key].rows = rows
@@ -356,11 +360,10 @@ class _Export:
         self.progress.phase("starting Spark")
         return _Session(self)
 
-    def _listener(self, spark: SparkSession) -> Any:
+    def _listener(self, host: str) -> Any:
         from pymq.spark.progress import RowListener
 
         before = self.written.rows
-        host = spark.conf.get("spark.driver.host", "127.0.0.1") or "127.0.0.1"
         planned = self.planned_rows
         return RowListener(lambda rows: self.progress.rows(min(before + rows, planned), planned), host)
 
@@ -419,14 +422,6 @@ class _Session:
         gateway.close(self._spark)
         # The export's time doesn't include ending the JVM.
         self._export.ready_s += time.monotonic() - self._stopped_s
-
-
-def _run_spark(spark: SparkSession, work: Callable[[], _Result]) -> _Result:
-    """Runs a Spark action. Raises a task's PymqError itself instead of Spark's pages of Java around it."""
-    from pymq.spark.failures import translated
-
-    with translated():
-        return run_interruptibly(work, spark.sparkContext.cancelAllJobs)
 
 
 @contextmanager

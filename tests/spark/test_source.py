@@ -132,6 +132,18 @@ def test_a_query_without_possible_matches_reads_nothing(spark: Any, filled: Fake
 
 
 @pytest.mark.spark
+def test_filters_need_one_setting_of_a_session(spark: Any, filled: FakeCluster) -> None:
+    setting = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(setting, "false")
+    try:
+        with pytest.raises(Exception, match=f"{setting}' is false. Set it to true"):
+            frame(spark, filled, pushFilters="true").where("queueId = 55").collect()
+    finally:
+        spark.conf.set(setting, "true")
+    assert frame(spark, filled, pushFilters="true").where("queueId = 55").collect() == []
+
+
+@pytest.mark.spark
 def test_an_empty_topic_has_no_rows(spark: Any, filled: FakeCluster) -> None:
     filled.add("empty", 0, [])
     rows = frame(spark, filled, topic="empty")
