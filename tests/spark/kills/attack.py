@@ -37,9 +37,18 @@ DEADLINE_S = 1800.0
 WAIT_MAX_S = 2.0
 AWAY_S = 30.0
 LOCAL = "local[2]"
+EXPORT_LOG = "out/_pymq/commits"
 _BOTH = ("driver", "jvm", "worker", "broker", "failover", "expand", "retention", "away")
 _COPIES = ("driver", "jvm", "worker", "broker")
-KINDS = {"stream": _BOTH, "write": _COPIES, "pipeline": _COPIES, "archive": _COPIES, "follow": (*_BOTH, "moves")}
+_NO_SPARK = ("driver", "broker", "failover", "expand", "retention", "away", "moves")
+KINDS = {
+    "stream": _BOTH,
+    "write": _COPIES,
+    "pipeline": _COPIES,
+    "archive": _COPIES,
+    "follow": (*_BOTH, "moves"),
+    "small": _NO_SPARK,
+}
 # What only a standalone cluster has: an executor's JVM, and a worker with its executor.
 CLUSTER_KINDS = ("executor", "node")
 
@@ -147,8 +156,8 @@ class Attack:
         return self._driver.wait(DEADLINE_S)
 
     def _progress(self) -> int:
-        log = "out/_pymq/commits"
-        places = {"follow": log, "archive": log, "pipeline": f"checkpoint/{PIPELINE_TABLE}/commits"}
+        files = dict.fromkeys(("follow", "small", "archive"), EXPORT_LOG)
+        places = {**files, "pipeline": f"checkpoint/{PIPELINE_TABLE}/commits"}
         folder = self.home / places.get(self.mode, "checkpoint/commits")
         names = [path.stem for path in folder.glob("*") if path.stem.isdigit()] if folder.is_dir() else []
         return max(map(int, names), default=-1)
@@ -163,7 +172,7 @@ class Attack:
             brokers = json.loads(lines[2])[TOPIC]
             return {int(queue): end for queues in brokers.values() for queue, end in queues.items()}
         ends: dict[int, int] = {}
-        for path in (self.home / "out/_pymq/commits").glob("*.json"):
+        for path in (self.home / EXPORT_LOG).glob("*.json"):
             with suppress(FileNotFoundError):  # folded meanwhile: the next look finds its end
                 for part in json.loads(path.read_text())["ranges"]:
                     ends[part["queue_id"]] = max(ends.get(part["queue_id"], 0), part["to_offset"])

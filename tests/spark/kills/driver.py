@@ -1,8 +1,8 @@
-"""The process under attack: a stream to files or to a topic, a pipeline, or a following export, until a file appears;
-then it reads the rest.
+"""The process under attack: a stream to files or to a topic, a pipeline, a following export, or small exports one after
+the other, which need no Spark, until a file appears; then it reads the rest.
 
 Usage: ``python -m tests.spark.kills.driver MODE NAMESRV TOPIC HOME MASTER [COMMITS]``, with stream, write, pipeline,
-archive or follow as the MODE. With COMMITS it kills itself in that commit, between the commit and its moves.
+archive, follow or small as the MODE. With COMMITS it kills itself in that commit, between the commit and its moves.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -60,6 +61,8 @@ path = "{home}/out"
 """
 # The log of a following export is folded every few commits, so that attacks meet it.
 COMMITS_MAX = 4
+# Between two small exports.
+PAUSE_S = 0.2
 
 
 @contextmanager
@@ -183,10 +186,7 @@ class UntilStop(NoProgress):
 
 def follow(namesrv: str, topic: str, home: Path, master: str) -> None:
     """Run the export, again after each failure, until it is to stop; then export what is left."""
-    options = ExportOptions(
-        namesrv=namesrv, topics=(topic,), output=home / "out", columns=COLUMNS, partition_by=(), master=master
-    )
-    (ExportDirectory.__init__.__kwdefaults__ or {})["commits_max"] = COMMITS_MAX
+    options = export_options(namesrv, topic, home, master)
     with session(master):
         options.follow, options.follow_every_s = True, 0.2
         while not (home / "stop").exists():
@@ -198,6 +198,27 @@ def follow(namesrv: str, topic: str, home: Path, master: str) -> None:
                     raise
         options.follow = False
         export.run(options)
+
+
+def small(namesrv: str, topic: str, home: Path, master: str) -> None:
+    """Run export after export without Spark until they are to stop; then export what is left."""
+    options = export_options(namesrv, topic, home, master)
+    while not (home / "stop").exists():
+        try:
+            summary = export.run(options)
+            assert not summary.java, f"a small export started {summary.java}"
+        except PymqError as error:
+            print(f"the export failed: {error}", file=sys.stderr, flush=True)
+        time.sleep(PAUSE_S)
+    export.run(options)
+
+
+def export_options(namesrv: str, topic: str, home: Path, master: str) -> ExportOptions:
+    """Return what to export; its log of commits is folded every few commits."""
+    (ExportDirectory.__init__.__kwdefaults__ or {})["commits_max"] = COMMITS_MAX
+    return ExportOptions(
+        namesrv=namesrv, topics=(topic,), output=home / "out", columns=COLUMNS, partition_by=(), master=master
+    )
 
 
 def die_in_commit(count: int) -> None:
@@ -222,6 +243,12 @@ if __name__ == "__main__":
     kind, address, name, directory, spark_master, *commits = sys.argv[1:]
     if commits:
         die_in_commit(int(commits[0]))
-    {"stream": stream, "write": write, "pipeline": pipeline, "archive": archive, "follow": follow}[kind](
-        address, name, Path(directory), spark_master
-    )
+    runs = {
+        "stream": stream,
+        "write": write,
+        "pipeline": pipeline,
+        "archive": archive,
+        "follow": follow,
+        "small": small,
+    }
+    runs[kind](address, name, Path(directory), spark_master)
