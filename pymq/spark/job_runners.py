@@ -98,7 +98,7 @@ def _has_session() -> bool:
 
 
 def _estimated_bytes(plan: Plan, settings: ReadSettings) -> float:
-    """Returns the stored size of the plan's messages, from some of them; infinite when these can't be read."""
+    """Returns the stored size of the plan's messages, from those of some that can be read; 0 if none can."""
     rows = size_bytes = 0
     settings = replace(settings, columns=("queueOffset",), body_form="", retry_budget_s=0.0)
     for part in plan.ranges[:SAMPLED_QUEUES]:
@@ -107,8 +107,8 @@ def _estimated_bytes(plan: Plan, settings: ReadSettings) -> float:
         try:
             for _ in reader.batches():
                 pass
-        except PymqError:  # the export meets it again, and says what it has kept
-            return float("inf")
+        except PymqError:  # the export waits for the broker, or fails and says what it has kept
+            continue
         rows += sample.count
         size_bytes += reader.bytes_read
     return size_bytes / max(rows, 1) * plan.rows

@@ -74,9 +74,13 @@ def test_illegal_settings_of_spark_are_refused(filled: FakeCluster) -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_messages_that_can_not_be_read_are_left_to_the_export(filled: FakeCluster) -> None:
-    filled.queues["T", 0][job_runners.SAMPLED_ROWS - 1] = b"broken"
+def test_a_sample_that_can_not_be_read_says_nothing(filled: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_runners, "BYTES_HERE_MAX", 1)
     assert not is_here(filled)
+    filled.answers = [-1]  # the broker is away for a moment
+    assert is_here(filled)
+    filled.queues["T", 0][job_runners.SAMPLED_ROWS - 1] = b"broken"
+    assert is_here(filled)
 
 
 def files_of(output: Path) -> dict[str, bytes]:
