@@ -103,11 +103,12 @@ def test_spark_and_tail_read_what_the_clients_sent_and_the_reverse(
     assert sorted(row.msgId for row in rows) == sorted(sent)
     for row in rows:
         one = sent[row.msgId]
-        assert (bytes(row.body), row.tags, row.keys.split()) == (one["body"], "TagA", ["k1", "k2"])
+        assert (bytes(row.body), row.tags, sorted(row.keys.split())) == (one["body"], "TagA", ["k1", "k2"])
         assert row.properties.items() >= {**PROPERTIES, **one["more"]}.items()
     for shown in tail(server, sent_there, "--count", str(len(sent))):
         one = sent.pop(shown["message_id"])
-        assert (shown["body"].encode(), shown["tags"], shown["keys"].split()) == (one["body"], "TagA", ["k1", "k2"])
+        assert (shown["body"].encode(), shown["tags"]) == (one["body"], "TagA")
+        assert sorted(shown["keys"].split()) == ["k1", "k2"]
         assert shown["properties"].items() >= PROPERTIES.items()
     assert not sent, "tail shows each message"
     send = [sys.executable, "-m", "pymq", "send", sent_here, "by pymq", "--tag", "TagA", "--namesrv", server.namesrv]
