@@ -159,11 +159,15 @@ async def until_acknowledged(load: Load, count: int) -> None:
 
 
 class Outcome(NamedTuple):
-    """``gaps_s``: for each fault, the longest pause of sends. ``lost`` and ``doubled`` should be empty."""
+    """``gaps_s``: for each fault, the longest pause of sends; ``led_s``: when the name server knew another leader.
+
+    A client waits out its time-out first when a leader says nothing. ``lost`` and ``doubled`` should be empty.
+    """
 
     acknowledged_count: int
     stored_count: int
     gaps_s: list[float]
+    led_s: list[float]
     lost: list[bytes]
     doubled: list[Place]
     divergent_count: int
@@ -221,6 +225,7 @@ async def run(
 ) -> Outcome:
     """Have the leader fail in each of these ways under load, then compare."""
     gaps_s: list[float] = []
+    led_s: list[float] = []
     async with Admin(group.namesrv) as admin:
         leader = await group.until_registered(admin)
         config = TopicConfig(topic_name=TOPIC, read_queue_nums=QUEUE_COUNT, write_queue_nums=QUEUE_COUNT)
@@ -236,7 +241,9 @@ async def run(
                 count = sum(at_s <= killed_s for at_s in load.times_s)
                 if fault == CLOCK:
                     await asyncio.sleep(rng.uniform(*LOAD_S))  # in which the leader works at another time
-                await group.leader(admin, besides="" if fault == CLOCK else leader)
+                else:
+                    await group.leader(admin, besides=leader)
+                    led_s.append(time.monotonic() - killed_s)
                 await until_acknowledged(load, SENDERS)
                 gaps_s.append(max(late - early for early, late in pairwise([killed_s, *load.times_s[count:]])))
                 _mend(group, leader, fault)
@@ -253,6 +260,7 @@ async def run(
         acknowledged_count=load.acknowledged_count,
         stored_count=len(stored),
         gaps_s=gaps_s,
+        led_s=led_s,
         lost=[body for body, place in load.acknowledged if stored.get(place) != body],
         doubled=_doubled(load.acknowledged),
         divergent_count=sum(len(list((group.root(node) / "divergent").glob("*.log"))) for node in group.ports),
@@ -285,12 +293,13 @@ async def _read(consumer: PullConsumer, queue: MessageQueue, found: dict[Place, 
 
 def report(outcome: Outcome) -> str:
     gaps_ms = sorted(round(gap_s * 1000) for gap_s in outcome.gaps_s)
+    led_ms = sorted(round(led_s * 1000) for led_s in outcome.led_s) or [0]
     return (
         f"{len(gaps_ms)} leaders failed: {outcome.acknowledged_count} messages acknowledged, {outcome.stored_count} "
         f"stored, {len(outcome.lost)} lost, {len(outcome.doubled)} doubled, {outcome.divergent_count} divergent tails, "
         f"logs {'equal' if outcome.are_logs_equal else 'DIFFERENT'}; ms without an acknowledged send: least "
         f"{gaps_ms[0]}, median {statistics.median(gaps_ms):.0f}, 9 of 10 below {gaps_ms[len(gaps_ms) * 9 // 10]}, most "
-        f"{gaps_ms[-1]}"
+        f"{gaps_ms[-1]}; until another one led: median {statistics.median(led_ms):.0f}, most {led_ms[-1]}"
     )
 
 
