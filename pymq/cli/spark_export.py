@@ -19,8 +19,6 @@ from pymq.cli.options import (
 )
 from pymq.cli.output import Column, OutputFormat, print_json, print_line, print_listing, print_note
 from pymq.cli.spark_options import (
-    DEFAULT_DRIVER_MEMORY,
-    DEFAULT_MASTER,
     ConfOption,
     DriverMemoryOption,
     MasterOption,
@@ -35,6 +33,7 @@ from pymq.cli.store_place import (
 )
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
+from pymq.spark.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
 
 if TYPE_CHECKING:
     from pymq.spark.options import ExportSummary

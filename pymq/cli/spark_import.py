@@ -17,14 +17,13 @@ from pymq.cli.options import (
 )
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note
 from pymq.cli.spark_options import (
-    DEFAULT_DRIVER_MEMORY,
-    DEFAULT_MASTER,
     ConfOption,
     DriverMemoryOption,
     MasterOption,
     silence_spark,
 )
 from pymq.errors import UsageError
+from pymq.spark.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
 
 if TYPE_CHECKING:
     from pymq.spark.imports import ImportSummary

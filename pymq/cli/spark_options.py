@@ -8,8 +8,6 @@ from typing import Annotated
 
 import typer
 
-DEFAULT_MASTER = "local[*]"
-DEFAULT_DRIVER_MEMORY = "1g"
 MasterOption = Annotated[str, typer.Option("--master", metavar="URL", help="Spark master.")]
 ConfOption = Annotated[
     list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")

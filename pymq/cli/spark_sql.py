@@ -15,8 +15,6 @@ from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, credentials_reference, parse_pairs, split_addresses
 from pymq.cli.output import Column, OutputFormat, print_line, print_listing, print_note
 from pymq.cli.spark_options import (
-    DEFAULT_DRIVER_MEMORY,
-    DEFAULT_MASTER,
     ConfOption,
     DriverMemoryOption,
     MasterOption,
@@ -30,6 +28,7 @@ from pymq.cli.store_place import (
     store_place,
 )
 from pymq.errors import UsageError
+from pymq.spark.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pymq.errors import PymqError
 from pymq.spark.interruptible import run_interruptibly
-from pymq.spark.masters import check_driver_memory, check_master
+from pymq.spark.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
 from pymq.spark.options import ExportOptions
 from pymq.spark.planner import Plan
 from pymq.spark.ranges import ReadSettings
@@ -82,13 +82,11 @@ def run_spark(spark: SparkSession, work: Callable[[], _Result]) -> _Result:
 def needs_no_spark(options: ExportOptions, plan: Plan, settings: ReadSettings) -> bool:
     """Returns whether a plan is so small that this process writes it before Spark would have started.
 
-    A running session is used, a cluster too, and Spark's settings are for Spark. Raises UsageError for an illegal
-    master or driver memory.
+    A running session is used. A caller that names a master, the driver's memory, or a setting of Spark gets Spark.
     """
-    if options.follow or options.conf or not options.master.startswith("local") or plan.rows > ROWS_HERE_MAX:
+    is_spark_named = options.conf or (options.master, options.driver_memory) != (DEFAULT_MASTER, DEFAULT_DRIVER_MEMORY)
+    if options.follow or is_spark_named or plan.rows > ROWS_HERE_MAX:
         return False
-    check_master(options.master)
-    check_driver_memory(options.driver_memory)
     return not _has_session() and _estimated_bytes(plan, settings) <= BYTES_HERE_MAX
 
 

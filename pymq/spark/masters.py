@@ -8,6 +8,8 @@ from typing import Final
 
 from pymq.errors import UnreachableError, UsageError
 
+DEFAULT_MASTER: Final = "local[*]"
+DEFAULT_DRIVER_MEMORY: Final = "1g"
 # Spark reserves 300 MiB and wants half of that again.
 DRIVER_MEMORY_MIN_BYTES: Final = 471_859_200
 CONNECT_TIMEOUT_S: Final = 5.0

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
+from pymq.spark.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
 from pymq.spark.object_paths import ObjectPath
 from pymq.spark.selection import Selection
 from pymq.spark.store_place import StorePlace
@@ -84,9 +85,9 @@ class ExportOptions:
     """``filter-server``: the broker's filter servers run the filter."""
     max_rows: int = 0
     """The approximate number of rows, 0 for no limit; the first queues are read first."""
-    master: str = "local[*]"
+    master: str = DEFAULT_MASTER
     conf: dict[str, str] = field(default_factory=dict)
-    driver_memory: str = "1g"
+    driver_memory: str = DEFAULT_DRIVER_MEMORY
     group: str = ""
     """The consumer group of the pulls; empty means a group that every broker has."""
     on_data_loss: DataLoss = "fail"

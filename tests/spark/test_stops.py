@@ -31,7 +31,7 @@ class Export:
         for queue_id in range(2):
             self.cluster.add("T", queue_id, [record(n, queue_id=queue_id) for n in range(100)])
         self.cluster.select = self._select
-        options = ["--output", str(output), "--rows-per-task", "100", "--master", "local[1]", *more]
+        options = ["--output", str(output), "--rows-per-task", "100", *more]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pymq", "spark-export", "--namesrv", self.cluster.address, *options],
             stdout=subprocess.PIPE,
@@ -62,7 +62,7 @@ def jvm_of(pid: int) -> int:
 @pytest.mark.parametrize("how", ["an interrupt", "an interrupt without Spark", "the end of its JVM"])
 def test_a_stopped_export_keeps_what_is_finished(tmp_path: Path, how: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        settings = [] if "without Spark" in how else ["--conf", "spark.task.maxFailures=1"]
+        settings = [] if "without Spark" in how else ["--master", "local[1]"]
         export = Export(tmp_path / "out", Path(scratch), *settings)
         assert export.reached.wait(TIMEOUT_S)
         if how.startswith("an interrupt"):

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pymq.pipeline.job import Job
 from pymq.pipeline.load import PipelineFile
 from pymq.spark import export, gateway
 from pymq.spark.commits import ExportDirectory
+from pymq.spark.masters import DEFAULT_MASTER
 from pymq.spark.options import ExportOptions, NoProgress
 from pymq.spark.shipping import ship_package
 from tests.spark.standalone import CONF
@@ -202,7 +204,7 @@ def follow(namesrv: str, topic: str, home: Path, master: str) -> None:
 
 def small(namesrv: str, topic: str, home: Path, master: str) -> None:
     """Run export after export without Spark until they are to stop; then export what is left."""
-    options = export_options(namesrv, topic, home, master)
+    options = replace(export_options(namesrv, topic, home, master), master=DEFAULT_MASTER)
     while not (home / "stop").exists():
         try:
             summary = export.run(options)
