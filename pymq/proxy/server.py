@@ -23,7 +23,7 @@ from pymq.proxy.gate import Gate
 from pymq.proxy.protocol import messages
 from pymq.proxy.protocol.messages import POOL, SERVICE
 from pymq.proxy.protocol.names import Code
-from pymq.proxy.refusals import code_of
+from pymq.proxy.refusals import ProxyRefusal, code_of
 from pymq.proxy.service import ProxyService
 from pymq.security.audit import Audit
 from pymq.security.gatekeeper import Gatekeeper
@@ -145,8 +145,8 @@ class ProxyServer:
         answer_class = getattr(messages, f"{name}Response")
 
         async def serve(request: Any, context: Any) -> Any:
-            call = self._call(context)
             try:
+                call = self._call(context)
                 check_client_id(call.client_id)
                 self._gate.check(name, call, request)
                 answer = await handler(call, request)
@@ -165,8 +165,8 @@ class ProxyServer:
         answer_class = getattr(messages, f"{name}Response")
 
         async def serve(request: Any, context: Any) -> AsyncIterator[Any]:
-            call = self._call(context)
             try:
+                call = self._call(context)
                 self._gate.check(name, call, request)
             except PymqError as error:
                 self.calls[name, code_of(error)] += 1
@@ -186,15 +186,14 @@ class ProxyServer:
         )
 
     async def _telemetry(self, commands: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        call = self._call(context)
-
-        async def checked() -> AsyncIterator[Any]:
+        async def checked(call: Call) -> AsyncIterator[Any]:
             async for command in commands:
                 self._gate.check("Telemetry", call, command)
                 yield command
 
         try:
-            async for command in self.service.clients.telemetry(call, checked()):
+            call = self._call(context)
+            async for command in self.service.clients.telemetry(call, checked(call)):
                 yield command
                 del command  # not kept while the stream is idle
         except PymqError as error:
@@ -202,9 +201,16 @@ class ProxyServer:
             await context.abort(code, str(error))
 
     def _call(self, context: Any) -> Call:
+        """Return who calls. Raises ProxyRefusal on a connection that is not the front's.
+
+        Other users of the machine reach the port behind the front, where nobody asks for TLS or a certificate.
+        """
+        client = self.front.client_of(context.peer())
+        if not client:
+            raise ProxyRefusal(Code.FORBIDDEN, f"this port is the proxy's own: connect to {self.address}")
         left_s = context.time_remaining()
         metadata = {name: value for name, value in context.invocation_metadata() if isinstance(value, str)}
-        return Call(metadata, None if left_s is None else left_s * 1000, self.front.client_of(context.peer()))
+        return Call(metadata, None if left_s is None else left_s * 1000, client)
 
 
 _TELEMETRY_CODES = {
