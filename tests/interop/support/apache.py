@@ -101,6 +101,7 @@ class ApacheServer:
             "osPageCacheBusyTimeOutMills": "20000",
             "deleteWhen": "04",
             "timerFlushIntervalMs": TIMER_FLUSH_INTERVAL_MS,
+            "enableMixedMessageType": "true",
             "enablePropertyFilter": "true",
             "recallMessageEnable": "true",
             **CHECKS_SOON,
