@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pymq.broker.raft.driver import RaftDriver
-from pymq.raft.core import ELECTION_TICKS
 from pymq.store.store import MessageStore
 
-# A write that failed may succeed in a moment, for example when old segments have been deleted.
-PATIENCE_TICKS = ELECTION_TICKS
+# A write that failed may succeed in a moment (200 ms), for example when old segments have been deleted.
+PATIENCE_TICKS = 4
 
 
 class FailingDisk:

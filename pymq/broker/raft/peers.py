@@ -122,12 +122,15 @@ class Peers:
         return self._clock.monotonic_ms() - self._heard_ms[node]
 
     def tick(self) -> None:
-        """Open the connections anew, now and then, to peers that are silent or answer nothing.
+        """Have a connection to every peer, also to one that this node rarely speaks to: followers ask each other for
+        votes, once, and what finds no connection is lost.
 
-        A node that speaks may hear nothing: its messages come on a connection of its own.
+        Open the connections anew, now and then, to peers that are silent or answer nothing. A node that speaks may hear
+        nothing: its messages come on a connection of its own.
         """
         now_ms = self._clock.monotonic_ms()
         for node, address in self._addresses.items():
+            self._messages.has_room(address)
             heard_ms = min(self._heard_ms[node], self._asked_ms.get(node, now_ms))
             if now_ms - max(heard_ms, self._tried_ms[node]) > SILENT_MS_MAX:
                 self._tried_ms[node] = now_ms

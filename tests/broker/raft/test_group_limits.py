@@ -57,8 +57,10 @@ class Wire:
     def __init__(self) -> None:
         self.told: list[str] = []
         self.dropped: list[str] = []
+        self.asked: list[str] = []
 
     def has_room(self, address: str) -> bool:
+        self.asked.append(address)
         return True
 
     def tell(self, address: str, command: Command) -> bool:
@@ -76,6 +78,13 @@ def make_gate() -> MessageGate:
 def make_peers(clock: ManualClock) -> tuple[Peers, Wire]:
     wire = Wire()
     return Peers(SETTINGS, make_gate(), clock, wire, wire), wire
+
+
+def test_each_tick_opens_the_connections_to_all_peers_that_have_none() -> None:
+    """The first request to a peer without a connection is lost, and a follower asks for a vote once."""
+    peers, wire = make_peers(ManualClock())
+    peers.tick()
+    assert wire.asked == [member.address for member in SETTINGS.others]
 
 
 def make_group(follower: Any = None) -> RaftGroup:
