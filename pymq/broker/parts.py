@@ -322,17 +322,12 @@ class BrokerParts:
 
     def join_group(self, group: RaftGroup) -> None:
         """Be the parts of this Raft group's node from now on. Raises StoreError."""
-
-        def commit() -> None:
-            group.tables.flush()
-            self.messages.writer.commit()
-
         group.attach(
             self,
             follower=self.side.follower if isinstance(self.side, FollowerSide) else None,
             history=self.replication.epoch_file.history,
             was_clean=self.replication.tail_recovery.was_clean,
-            commit=commit,
+            commit=self.messages.writer.commit,
             request_sync=self.messages.flusher.request,
             check_writes=self.replication.sync_mode.check,
         )

@@ -54,7 +54,9 @@ class Ready:
 class Core:
     """Its members are changed by the rules in this package alone."""
 
-    def __init__(self, state: RaftState, log: LogView) -> None:
+    def __init__(self, state: RaftState, log: LogView, *, answers_before_sync: bool = True) -> None:
+        """``answers_before_sync``: bytes may wait long for their sync, so a follower says at once that they came."""
+        self.answers_before_sync = answers_before_sync
         self.me: Replica = state.replica
         self.term = state.term
         self.vote = state.vote

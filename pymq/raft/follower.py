@@ -42,7 +42,8 @@ class Following:
         log.append(request.pieces, request.memberships)
         self.matched_end = max(self.matched_end, request.end)
         core.confirm(min(request.confirm_offset, self.matched_end))
-        self._acknowledge(request.previous.end)
+        if core.answers_before_sync or core.log.synced_end >= self.matched_end:
+            self._acknowledge(request.previous.end)
 
     def on_heartbeat(self, heartbeat: Heartbeat) -> None:
         """Confirm what the leader knows to be equal on this disk: it was acknowledged in this term."""

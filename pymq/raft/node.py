@@ -46,8 +46,19 @@ class RaftNode:
     The log is in [``begin``, ``end``) at the start, all of it on the disk. Both are ends of whole records.
     """
 
-    def __init__(self, state: RaftState, begin: int, end: int, nodes: tuple[str, ...], rng: random.Random) -> None:
-        self._core = Core(state, LogView(state.epochs, state.memberships, begin, end))
+    def __init__(
+        self,
+        state: RaftState,
+        begin: int,
+        end: int,
+        nodes: tuple[str, ...],
+        rng: random.Random,
+        *,
+        answers_before_sync: bool = True,
+    ) -> None:
+        """``answers_before_sync`` False: the driver calls :meth:`persisted` at once for all that was written."""
+        log = LogView(state.epochs, state.memberships, begin, end)
+        self._core = Core(state, log, answers_before_sync=answers_before_sync)
         self._rng = rng
         self._founding = Founding(self._core, nodes)
         self._following = Following(self._core)

@@ -32,8 +32,8 @@ def state_of(
     return RaftState(N0, term, confirm_offset=confirm_offset, epochs=starts, memberships=memberships)
 
 
-def node_of(state: RaftState, end: int = 10, begin: int = 0) -> RaftNode:
-    return RaftNode(state, begin, end, NODES, LeastRandom())
+def node_of(state: RaftState, end: int = 10, begin: int = 0, *, answers_before_sync: bool = True) -> RaftNode:
+    return RaftNode(state, begin, end, NODES, LeastRandom(), answers_before_sync=answers_before_sync)
 
 
 def sent(raft: RaftNode, *messages: Message) -> tuple[Message, ...]:

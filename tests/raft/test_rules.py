@@ -123,6 +123,22 @@ def test_an_outdated_leader_is_deposed_by_an_answer() -> None:
     assert (outdated.role, outdated.term) == (Role.FOLLOWER, 7)
 
 
+@pytest.mark.parametrize("answers_before_sync", [True, False])
+def test_a_sync_that_takes_no_time_is_answered_once(answers_before_sync: bool) -> None:
+    raft = node_of(state_of(), answers_before_sync=answers_before_sync)
+    raft.step(Heartbeat(N1, N0, 5, 0, 1))
+    new = AppendRequest(N1, N0, 5, Position(1, 10), (Piece(5, 10, 14),), (), 0)
+    early = [answer.match_end for answer in sent(raft, new) if isinstance(answer, AppendAnswer)]
+    assert early == ([10] if answers_before_sync else [])
+    raft.persisted(14, raft.log.truncation_count)
+    (answer,) = raft.ready().messages
+    assert isinstance(answer, AppendAnswer) and answer.match_end == 14
+    (again,) = sent(raft, new)
+    assert isinstance(again, AppendAnswer) and again.match_end == 14, "its answer was lost"
+    (empty,) = sent(raft, AppendRequest(N1, N0, 5, Position(5, 14), (), (), 0))
+    assert isinstance(empty, AppendAnswer) and empty.match_end == 14
+
+
 def test_older_bytes_are_confirmed_with_bytes_of_the_own_epoch_alone() -> None:
     raft = leader(state_of())
     acknowledge(raft, 10, N1, N2)

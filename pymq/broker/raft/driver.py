@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from pymq.broker.raft.outgoing import LogSource, Part
 from pymq.broker.raft.sending import Sending
-from pymq.errors import NotFoundError, StoreError
+from pymq.errors import NotFoundError, RaftRefusedError, StoreError
 from pymq.raft.core import ReadAnswer, Ready, Role
 from pymq.raft.messages import AppendRequest, Message, Piece, Snapshot
 from pymq.raft.node import RaftNode
@@ -214,7 +214,12 @@ class RaftDriver:
         self._drive()
 
     def transfer(self, node_id: str) -> None:
-        """Hand leadership over. Raises RaftRefusedError."""
+        """Hand leadership over. Raises RaftRefusedError.
+
+        A held node can't: it sends nothing, and counts no tick that would end the handover.
+        """
+        if self.is_held:
+            raise RaftRefusedError(self.problem)
         self.node.transfer(node_id)
         self._drive()
 

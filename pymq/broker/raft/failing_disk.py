@@ -29,6 +29,8 @@ class FailingDisk:
         """Hand leadership over, or resign, when that is due."""
         node, why = driver.node, store.broken or store.write_problem
         node.may_lead = store.broken is None
+        if driver.is_held:
+            return  # it is as if it were paused, so the others elect a leader
         if why is None or node.leadership is None:
             self._ticks, self._has_asked = 0, False
             return

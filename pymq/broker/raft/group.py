@@ -25,13 +25,13 @@ from pymq.broker.raft.group_epochs import group_history
 from pymq.broker.raft.group_status import best_successor, follower_states, what_it_is
 from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.inbox import Inbox
-from pymq.broker.raft.incoming import check_bytes
+from pymq.broker.raft.incoming import check_bytes, envelope_and_bytes
 from pymq.broker.raft.joining import Joining
 from pymq.broker.raft.leader_watch import LeaderWatch
 from pymq.broker.raft.majority import Replicas
 from pymq.broker.raft.members import GroupSettings
 from pymq.broker.raft.outgoing import Part
-from pymq.broker.raft.peers import LENGTH, Peers
+from pymq.broker.raft.peers import Peers
 from pymq.broker.raft.problems import RecentProblems
 from pymq.broker.raft.run_record import RunRecord
 from pymq.broker.raft.showing import Showing
@@ -41,7 +41,7 @@ from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
-from pymq.errors import ProtocolViolation, RaftRefusedError, StoreError
+from pymq.errors import RaftRefusedError, StoreError
 from pymq.model.route import MASTER_ID
 from pymq.raft.messages import AppendRequest, FoundRequest, Message, Snapshot
 from pymq.raft.node import RaftNode
@@ -87,9 +87,7 @@ class RaftGroup:
         """``change_role`` and ``is_changing`` are the role switch's. ``on_serve`` has the parts serve: all that their
         log had when they were opened is confirmed. ``was_master``: of the plain group, at the last stop.
         """
-        self.settings = settings
-        self.gate = gate
-        self.peers, self.tables = peers, tables
+        self.settings, self.gate, self.peers, self.tables = settings, gate, peers, tables
         self.driver: RaftDriver | None = None
         self.replicas, self.watch = Replicas(self), LeaderWatch(settings.name, clock)
         self.reads = CurrentReads(lambda: self._driver)
@@ -216,9 +214,8 @@ class RaftGroup:
                 f"the log ends at {end}, the Raft node knows it up to {known_end}: start the broker again; it compares "
                 "its log with the leader's"
             )
-        self._truncate_to = None
+        self._truncate_to, self._opened_end = None, end
         self._opened_term = self._asked_term if parts.role.is_master else None
-        self._opened_end = end
         self._showing = Showing(follower, self._clock, self.tables.confirmed) if follower is not None else None
         self._has_begun_term = self._is_serving = False
 
@@ -228,8 +225,7 @@ class RaftGroup:
         self.reads.refuse_all()
         self._parts = self._follower = self._showing = None
         self._commit = self._check_writes = lambda: None
-        self._opened_term = None
-        self._is_serving = False
+        self._opened_term, self._is_serving = None, False
         self._joining.interrupt()
         self._log.detach()
         self.tables.close()
@@ -241,7 +237,7 @@ class RaftGroup:
         if not state.is_founded and not state.epochs:
             state = replace(state, confirm_offset=0, epochs=epochs_of(self._start_history))
         nodes = tuple(member.node for member in self.settings.members)
-        node = RaftNode(state, store.physical_min_offset, end, nodes, self._rng)
+        node = RaftNode(state, store.physical_min_offset, end, nodes, self._rng, answers_before_sync=is_synced)
         self.driver = RaftDriver(
             node,
             log=self._log,
@@ -263,11 +259,8 @@ class RaftGroup:
 
     def take_bytes(self, body: bytes | memoryview, host: str) -> None:
         """Take the body of a request 9121: a message with bytes of the log. Raises ProtocolViolation."""
-        if len(body) < LENGTH.size:
-            raise ProtocolViolation("raft-size", f"a body of {len(body)} bytes, at least {LENGTH.size} are its length")
-        behind = LENGTH.size + LENGTH.unpack_from(body)[0]
-        data = body[behind:]
-        self._admit(self.gate.take(body[LENGTH.size : behind], host, data), data)
+        envelope, data = envelope_and_bytes(body)
+        self._admit(self.gate.take(envelope, host, data), data)
 
     def _admit(self, taken: Message | Refused, data: bytes | memoryview | None) -> None:
         if isinstance(taken, Refused):
@@ -294,7 +287,9 @@ class RaftGroup:
             return
         self._note_log()
         for message in self._inbox.take():
+            self._settle()
             self._take(driver, message)
+        self._settle()
         for node in self._inbox.take_gone():
             self.watch.on_gone(node)
             driver.lost(node)
@@ -305,6 +300,11 @@ class RaftGroup:
         self._follow_node()
         self._check_writes()
         self.peers.pump()
+
+    def _settle(self) -> None:
+        """Commit what a confirmation had the tables write: the next message may depose this node."""
+        self._commit()
+        self._note_log()
 
     def _take(self, driver: RaftDriver, message: Message | Part) -> None:
         self.watch.on_message(message.request if isinstance(message, Part) else message)
@@ -431,8 +431,8 @@ class RaftGroup:
 
     def transfer(self, node_id: str) -> None:
         """Hand leadership over to a voter. Raises RaftRefusedError."""
-        self._commit()
-        self._note_log()
+        self.tables.flush()
+        self._settle()
         self._driver.transfer(node_id)
         self._check_writes()  # before what comes in this turn
 
@@ -444,8 +444,8 @@ class RaftGroup:
         """Change the membership. Raises RaftRefusedError when that can't be now, StoreError when the disk fails."""
         if not self.may_write:
             raise RaftRefusedError(self.why_no_writes)
-        self._commit()
-        self._note_log()
+        self.tables.flush()
+        self._settle()
         self._driver.change(membership)
 
     def best_successor(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from pymq.broker.raft.outgoing import whole_size
+from pymq.broker.raft.peers import LENGTH
 from pymq.errors import CorruptRecordError, ProtocolViolation
 from pymq.raft.messages import AppendRequest, Piece
 
@@ -22,6 +23,14 @@ class FollowingLog(Protocol):
     def end(self) -> int: ...
 
     def append(self, position: int, data: bytes | memoryview) -> None: ...
+
+
+def envelope_and_bytes(body: bytes | memoryview) -> tuple[bytes | memoryview, bytes | memoryview]:
+    """Return the two parts of a request 9121: the envelope, and the bytes of the log. Raises ProtocolViolation."""
+    if len(body) < LENGTH.size:
+        raise ProtocolViolation("raft-size", f"a body of {len(body)} bytes, at least {LENGTH.size} are its length")
+    behind = LENGTH.size + LENGTH.unpack_from(body)[0]
+    return body[LENGTH.size : behind], body[behind:]
 
 
 def check_bytes(request: AppendRequest, data: bytes | memoryview) -> None:

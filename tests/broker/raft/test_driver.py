@@ -59,7 +59,7 @@ class Desk:
         self.is_failing = self.is_staging_refused = False
         self.staged = b""
         self.driver = RaftDriver(
-            node_of(state, end),
+            node_of(state, end, answers_before_sync=waits_for_sync),
             log=self,
             state_file=self,
             connections=self,
@@ -261,7 +261,7 @@ def test_a_follower_acknowledges_what_counts(waits_for_sync: bool) -> None:
     desk = Desk(state_of(), waits_for_sync=waits_for_sync)
     desk.driver.take_part(bytes_of_n1(10, 14))
     answers = [what[1].match_end for what in desk.take_done("send") if isinstance(what[1], AppendAnswer)]
-    assert answers[-1] == (10 if waits_for_sync else 14)
+    assert answers == ([10] if waits_for_sync else [14])
     desk.sync()
     answers = [what[1].match_end for what in desk.take_done("send") if isinstance(what[1], AppendAnswer)]
     assert answers == ([14] if waits_for_sync else [])
@@ -363,6 +363,8 @@ def test_a_membership_is_in_the_state_before_its_record_is_written() -> None:
     desk.is_failing = True
     desk.driver.change(THREE.without(N2))
     assert desk.driver.is_held and not desk.driver.may_write
+    with pytest.raises(RaftRefusedError, match="held until its disk takes this"):
+        desk.driver.transfer("n1")
     desk.is_failing = False
     desk.ticks(1)
     assert [what[0] for what in desk.take_done("save", "write membership")] == ["save", "write membership"]

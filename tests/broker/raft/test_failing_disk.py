@@ -11,7 +11,7 @@ from pymq.broker.raft.failing_disk import PATIENCE_TICKS, FailingDisk
 from pymq.raft.core import ELECTION_TICKS, Role
 from pymq.raft.messages import HeartbeatAnswer, TimeoutNow
 from tests.broker.raft.test_driver import Desk, leading
-from tests.raft.bench import N0, N1, N2
+from tests.raft.bench import N0, N1, N2, THREE
 
 
 class _Node:
@@ -84,3 +84,19 @@ def test_a_write_that_succeeds_ends_the_trouble() -> None:
     node.store.write_problem = "no space"
     node.ticks(PATIENCE_TICKS - 1)
     assert node.handed_over == []
+
+
+def test_a_held_node_hands_nothing_over() -> None:
+    """It takes no records meanwhile, so the record of a membership that it is held for could never be written."""
+    node = _Node()
+    node.desk.is_failing = True
+    node.desk.driver.change(THREE.without(N2))
+    assert node.desk.driver.is_held
+    node.store.write_problem = "no space"
+    for _ in range(2 * PATIENCE_TICKS):
+        node.disk.tick(node.desk.driver, node.store)
+    assert node.problems == [] and node.raft.leadership is not None
+    assert node.raft.leadership.transfer_target is None
+    node.desk.is_failing, node.store.write_problem = False, None
+    node.ticks(1)
+    assert not node.desk.driver.is_held

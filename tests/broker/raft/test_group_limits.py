@@ -312,3 +312,14 @@ def test_the_record_of_a_membership_is_written_by_a_node_that_was_held() -> None
     store.refuse_writes("the node is held")
     broker_log.write_membership()
     assert store.physical_max_offset == end
+
+
+def test_what_a_confirmation_writes_is_in_the_log_before_the_next_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That one may depose the node, whose log must then have nothing that the node does not know."""
+    group, done = make_group(), list[Any]()
+    monkeypatch.setattr(group, "_commit", lambda: done.append("commit"))
+    monkeypatch.setattr(group, "_take", lambda driver, message: done.append(message.round_number))
+    for number in (1, 2):
+        group._inbox.add(HeartbeatAnswer(THEM, US, 1, number, 0))
+    group.end_turn()
+    assert done == ["commit", 1, "commit", 2, "commit"]

@@ -215,6 +215,8 @@ class RaftFaults(Faults):
         leader = group.leader()
         if leader is None or leader.node is None or len(leader.node.membership.members) < len(group.brokers):
             return False
+        if group.ledger.emptied.intersection(leader.node.membership.replicas):
+            return False  # with the disk that was emptied a moment ago a second voter would be lost
         node_id = self._rng.choice(group.brokers).node_id
         self.note(f"{node_id} is removed from {group.name}")
         for delay_s in (6, 9, 12, 15):
