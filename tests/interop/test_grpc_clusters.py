@@ -33,6 +33,7 @@ from tests.interop.support.grpc_scenarios import (
     scenarios_of,
 )
 from tests.interop.support.grpc_servers import Proxy, ProxyOnApache, PymqPort
+from tests.interop.support.pymq_server import user_settings
 from tests.interop.support.replicas import Member, NameServer, PymqMember, wait_for_copy
 from tests.interop.support.second_runs import SecondRuns
 from tests.interop.support.tools import unavailable
@@ -187,15 +188,7 @@ def test_clients_go_on_with_another_broker_and_with_the_slave(programs: dict[str
 def checking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PymqPort]:
     """Start a server that checks users."""
     directory = tmp_path_factory.mktemp("users")
-    root = directory / "root.yml"
-    root.write_text("accessKey: root\nsecretKey: root-secret\n")
-    root.chmod(0o600)
-    settings = {
-        "authenticationEnabled": "true",
-        "authorizationEnabled": "true",
-        "initAuthenticationUser": f"file:{root}",
-    }
-    started = PymqPort(directory, settings)
+    started = PymqPort(directory, user_settings(directory))
     yield started
     started.stop()
 

@@ -12,7 +12,7 @@ from pymq.client import Admin, Credentials
 from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_auth import AclEntryInfo
 from tests.interop.support.connected import DEADLINE_S, ConnectedUser, start_cpp, start_go, start_java_4, start_node
-from tests.interop.support.pymq_server import PymqServer
+from tests.interop.support.pymq_server import PymqServer, user_settings
 
 ROOT = Credentials("root", "root-secret")
 CLIENTS = {"java-4-9": start_java_4, "go": start_go, "cpp": start_cpp, "ali-ons": start_node}
@@ -22,15 +22,7 @@ ALLOWED = {"both": ["Pub", "Sub"], "sender": ["Pub"], "reader": ["Sub"]}
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PymqServer]:
     directory = tmp_path_factory.mktemp("users")
-    root = directory / "root.yml"
-    root.write_text("accessKey: root\nsecretKey: root-secret\n")
-    root.chmod(0o600)
-    settings = {
-        "authenticationEnabled": "true",
-        "authorizationEnabled": "true",
-        "initAuthenticationUser": f"file:{root}",
-    }
-    started = PymqServer(directory, settings)
+    started = PymqServer(directory, user_settings(directory))
     yield started
     started.stop()
 

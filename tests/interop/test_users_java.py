@@ -13,7 +13,7 @@ from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_auth import AclEntryInfo
 from tests.certificates import certificates, mutual_tls_settings
 from tests.interop.support.connected import ConnectedUser, java_user
-from tests.interop.support.pymq_server import PymqServer
+from tests.interop.support.pymq_server import PymqServer, user_settings
 
 TOPIC, GROUP, CERTIFIED = "ChangingOrders", "changing_billing", "certified_billing"
 ROOT, ADA = Credentials("root", "root-secret"), Credentials("ada", "ada-secret")
@@ -49,9 +49,6 @@ def test_users_change_while_their_clients_are_connected(tmp_path: Path) -> None:
         f"tls.test.mode.enable=false\ntls.client.authServer=true\ntls.client.trustCertPath={files.ca_path}\n"
         f"tls.client.certPath={files.client.cert_path}\ntls.client.keyPath={files.client.key_path}\n"
     )
-    root = tmp_path / "root.yml"
-    root.write_text("accessKey: root\nsecretKey: root-secret\n")
-    root.chmod(0o600)
     server = PymqServer(
         tmp_path,
         {
@@ -59,9 +56,7 @@ def test_users_change_while_their_clients_are_connected(tmp_path: Path) -> None:
             "tls.server.mode": "permissive",
             "tls.server.need.client.auth": "optional",
             "tls.server.principalMappingRules": "RULE:CN=(client)/ada/",
-            "authenticationEnabled": "true",
-            "authorizationEnabled": "true",
-            "initAuthenticationUser": f"file:{root}",
+            **user_settings(tmp_path),
         },
     )
     javas: list[ConnectedUser] = []

@@ -85,18 +85,16 @@ class RawClient:
         return request
 
     def receive_call(self, request: Any, timeout_s: float = CALL_TIMEOUT_S) -> Any:
-        method = self.channel.unary_stream(
-            f"/{SERVICE}/ReceiveMessage",
-            request_serializer=m.ReceiveMessageRequest.SerializeToString,
-            response_deserializer=m.ReceiveMessageResponse.FromString,
-        )
-        return method(request, metadata=self.metadata, timeout=timeout_s)
+        return self._stream_call("ReceiveMessage", request, timeout_s)
 
     def pull_call(self, request: Any, timeout_s: float = CALL_TIMEOUT_S) -> Any:
+        return self._stream_call("PullMessage", request, timeout_s)
+
+    def _stream_call(self, name: str, request: Any, timeout_s: float) -> Any:
         method = self.channel.unary_stream(
-            f"/{SERVICE}/PullMessage",
-            request_serializer=m.PullMessageRequest.SerializeToString,
-            response_deserializer=m.PullMessageResponse.FromString,
+            f"/{SERVICE}/{name}",
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=getattr(m, f"{name}Response").FromString,
         )
         return method(request, metadata=self.metadata, timeout=timeout_s)
 

@@ -186,12 +186,7 @@ def test_the_port_behind_the_front_serves_nobody_else(broker: TestBroker) -> Non
             answer = await inside.send("GrpcServer")
             assert answer.status.code == Code.FORBIDDEN
             assert answer.status.message == f"this port is the proxy's own: connect to {client.address}"
-            receive = inside.channel.unary_stream(
-                f"/{SERVICE}/ReceiveMessage",
-                request_serializer=m.ReceiveMessageRequest.SerializeToString,
-                response_deserializer=m.ReceiveMessageResponse.FromString,
-            )
-            first = await receive(inside.receiving("GrpcServer", "GroupOne"), metadata=inside.metadata).read()
+            first = await inside.receive_call(inside.receiving("GrpcServer", "GroupOne")).read()
             assert first.status.code == Code.FORBIDDEN
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await inside.telemetry().read()

@@ -13,6 +13,18 @@ READY_TIMEOUT_S = 90
 REPOSITORY = Path(__file__).parent.parent.parent.parent
 
 
+def user_settings(directory: Path) -> dict[str, str]:
+    """Return the settings of a server that checks users, with the super user root and the secret root-secret."""
+    root = directory / "root.yml"
+    root.write_text("accessKey: root\nsecretKey: root-secret\n")
+    root.chmod(0o600)
+    return {
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+        "initAuthenticationUser": f"file:{root}",
+    }
+
+
 class PymqServer:
     """One standalone process; `namesrv` and `broker` are the addresses of its ready line."""
 
