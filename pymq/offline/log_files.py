@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
 from pymq.errors import NotFoundError, StoreError
 from pymq.offline.numbered_files import numbered_files
-from pymq.store.disk.fs import Files
+from pymq.store.disk.fs import Files, RealFile
 from pymq.store.log.cold_file import ColdFile, ColdFiles
 
 SECTOR_BYTES = 4096
@@ -62,6 +63,24 @@ class SegmentFile:
         if self.patches:
             raw = self._patched(raw, at)
         return raw if len(raw) == size else raw.ljust(size, b"\0")
+
+    def read_into(self, at: int, room: memoryview) -> None:
+        """Read as many bytes as :meth:`read` with the size of ``room``, without a copy where it can be; the rest of
+        ``room`` becomes zeros.
+        """
+        end = 0
+        if isinstance(self.file, RealFile) and not self.patches and len(room) <= self.size - at:
+            with suppress(OSError):  # the reading by sectors says what it is
+                end = self.file.pread_into(at, room)
+        if end < len(room):
+            raw = self.read(at, len(room))
+            room[: len(raw)] = raw
+            room[len(raw) :] = bytes(len(room) - len(raw))
+
+    def will_read(self, at: int, size: int) -> None:
+        """Say that these bytes are read soon, in pieces: a device then reads them as one."""
+        if isinstance(self.file, RealFile):
+            self.file.will_read(at, size)
 
     def _patched(self, raw: bytes, at: int) -> bytes:
         result = bytearray(raw)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from pymq.spark import workers
 from pymq.spark.parquet_parts import PartWriter, columns_to_read, naming_full_disk
 from pymq.spark.places import place_of, write_whole
 from pymq.spark.planner import SMALL_TASK_ROWS, rounds
@@ -95,7 +96,8 @@ def _task_groups(job: WriteJob) -> list[list[QueueRange]]:
 
 
 def _write_group(job: WriteJob, parts: list[QueueRange]) -> list[dict[str, Any]]:
-    return [write_range(part, job) for part in parts]
+    with workers.task():
+        return [write_range(part, job) for part in parts]
 
 
 def write_range(part: QueueRange, job: WriteJob, *, attempt: str = "") -> dict[str, Any]:
@@ -196,6 +198,7 @@ class _PartsReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Part)
-        for part in partition.parts:
-            result = write_range(part, self._job)
+        with workers.task():
+            results = [write_range(part, self._job) for part in partition.parts]
+        for result in results:
             yield pa.RecordBatch.from_arrays([pa.array([json.dumps(result)])], schema=_RESULT)

@@ -20,8 +20,8 @@ FORMATS = ("parquet", "json", "csv", "orc")
 WRITERS = ("arrow", "spark")
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 COMPRESSION_LEVELS = {"zstd": range(1, 23), "gzip": range(1, 10)}
-# Level 3 needs 45 to 75 % more CPU for bodies of text or JSON, and its files differ by a few percent, up or down.
-ZSTD_LEVEL = 2
+# Level 2 needs up to a quarter more CPU for bodies of text or JSON, and its files differ by a few percent, up or down.
+ZSTD_LEVEL = 1
 PARTITION_COLUMNS = ("topic", "dt")
 # Levels of directories: UTC day and hour of the store time.
 PARTITION_LEVELS = (*PARTITION_COLUMNS, "hour")

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 from pymq.clock import Clock, SystemClock
+from pymq.spark import workers
 from pymq.spark.partitions import RangePartition
 from pymq.spark.planner import make_plan
 from pymq.spark.progress import RowSender
@@ -108,14 +109,15 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
         pushdown = self._pushdown
         selection = self._settings.selection.with_pushdown(pushdown.tag_expression(), pushdown.sql())
         settings = replace(self._settings, selection=selection)
-        for part in partition.parts:
-            sender = RowSender(self._progress, str(part))
-            try:
-                for batch in open_reader(part, settings).batches():
-                    yield batch
-                    sender.add(batch.num_rows)
-            finally:
-                sender.close()
+        with workers.task():
+            for part in partition.parts:
+                sender = RowSender(self._progress, str(part))
+                try:
+                    for batch in open_reader(part, settings).batches():
+                        yield batch
+                        sender.add(batch.num_rows)
+                finally:
+                    sender.close()
 
     def _planned_ranges(self) -> list[QueueRange]:
         settings = self._settings

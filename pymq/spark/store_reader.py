@@ -36,8 +36,11 @@ if TYPE_CHECKING:
     from pymq.offline.consumer_view import ConsumerView
     from pymq.offline.walked_queues import QueueRecords
 
-# Records that lie closer together than this are read at once, with what is between them.
-GAP_MAX_BYTES = 64 * 1024
+# Records that lie closer together than this are read at once, with what is between them: copying that costs as much as
+# another read.
+GAP_MAX_BYTES = 8 * 1024
+# Of records that lie closer together than this, the device reads what is between them too.
+DEVICE_GAP_MAX_BYTES = 64 * 1024
 READ_SIZE_MAX_BYTES = 4 << 20
 # Units that are looked at together.
 UNITS_AT_ONCE = 64 * 1024
@@ -69,6 +72,7 @@ class StoreReader:
         text = selection.sql or selection.pushed_sql
         self._sql = None if text is None else compile_sql(text)
         self._plugin = plugin_filter(settings, part) if selection.runs_here else None
+        self._memory = Memory()
         self._schema = arrow_schema(check_columns(settings.columns))
         columns = self._schema.names
         if self._tags is not None and "tags" not in columns:
@@ -136,8 +140,7 @@ class StoreReader:
             first = last
 
     def _read(self, view: ConsumerView, records: QueueRecords) -> Iterator[pa.RecordBatch]:
-        pieces, starts = _pieces(view, records)
-        chunk: Chunk = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        chunk, starts = fetched(view, records, self._memory)
         self.bytes_read += int(records.sizes.sum())
         good, layout = self._checked(chunk, starts, records)
         if layout is None:
@@ -185,7 +188,6 @@ class StoreReader:
         """Returns for each body whether it has the CRC that its record states; true if bodies are not asked for."""
         if not self._checks_bodies:
             return np.ones(len(layout), np.bool_)
-        # Most bodies are short: a copy of one costs less than a view of it.
         found = [
             crc32(chunk[begin:end]) for begin, end in zip(layout.body.tolist(), layout.body_end.tolist(), strict=True)
         ]
@@ -226,24 +228,54 @@ class StoreReader:
         return np.array([test(SEPARATOR + each) is True for each in found], np.bool_)
 
 
-def _pieces(view: ConsumerView, records: QueueRecords) -> tuple[list[bytes], Positions]:
-    """Reads the records; returns the bytes in pieces, and where each record begins in all pieces together."""
+class Memory:
+    """Memory for the records of a batch, which the next one uses again: the kernel clears each page of fresh memory."""
+
+    def __init__(self) -> None:
+        self._view = memoryview(b"")
+
+    def room(self, size_bytes: int) -> memoryview:
+        """Returns so many bytes; what was in them before is lost."""
+        if len(self._view) < size_bytes:
+            self._view = np.empty(size_bytes, np.uint8).data
+        return self._view[:size_bytes]
+
+
+def fetched(view: ConsumerView, records: QueueRecords, memory: Memory) -> tuple[Chunk, Positions]:
+    """Reads the records; returns their bytes, valid until the next call, and where each one begins in them.
+
+    What a segment lacks reads as zeros, which no record is.
+    """
     places, ends = records.places, records.places + records.sizes
-    segments = places // view.log.segment_size
-    windows = places // READ_SIZE_MAX_BYTES
     gaps = places[1:] - ends[:-1]
-    breaks = (gaps > GAP_MAX_BYTES) | (gaps < 0) | (np.diff(segments) != 0) | (np.diff(windows) != 0)
-    firsts = np.concatenate(([0], np.flatnonzero(breaks) + 1))
-    lasts = np.concatenate((firsts[1:], [len(places)])) - 1
-    pieces: list[bytes] = []
-    starts = np.empty(len(places), np.int64)
-    at = 0
-    for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
-        begin, size = int(places[first]), int(ends[last] - places[first])
+    moves = (gaps < 0) | (np.diff(places // view.log.segment_size) != 0)
+    _announce(view, places, ends, moves | (gaps > DEVICE_GAP_MAX_BYTES))
+    breaks = moves | (gaps > GAP_MAX_BYTES) | (np.diff(places // READ_SIZE_MAX_BYTES) != 0)
+    firsts, lasts = _runs(breaks)
+    begins = places[firsts]
+    sizes = ends[lasts] - begins
+    rooms = np.cumsum(sizes) - sizes
+    chunk = memory.room(int(sizes.sum()))
+    for begin, size, at in zip(begins.tolist(), sizes.tolist(), rooms.tolist(), strict=True):
+        room = chunk[at : at + size]
         segment = view.log.find(begin)
-        raw = b"" if segment is None else segment.read(begin - segment.start, size)
-        # What a segment lacks reads as zeros, which no record is.
-        pieces.append(raw if len(raw) == size else raw.ljust(size, b"\0"))
-        starts[first : last + 1] = places[first : last + 1] - begin + at
-        at += size
-    return pieces, starts
+        if segment is None:
+            room[:] = bytes(size)
+        else:
+            segment.read_into(begin - segment.start, room)
+    return chunk, places - np.repeat(begins - rooms, lasts - firsts + 1)
+
+
+def _announce(view: ConsumerView, places: Positions, ends: Positions, breaks: npt.NDArray[np.bool_]) -> None:
+    """Says which parts of the log are read now, as few large ones."""
+    firsts, lasts = _runs(breaks)
+    for begin, end in zip(places[firsts].tolist(), ends[lasts].tolist(), strict=True):
+        segment = view.log.find(begin)
+        if segment is not None:
+            segment.will_read(begin - segment.start, end - begin)
+
+
+def _runs(breaks: npt.NDArray[np.bool_]) -> tuple[Positions, Positions]:
+    """Returns the first and the last index of each run of elements without a break between them."""
+    behind = np.flatnonzero(breaks) + 1
+    return np.concatenate(([0], behind)), np.concatenate((behind, [len(breaks) + 1])) - 1

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from pymq.clock import Clock, SystemClock
 from pymq.errors import UnreachableError
+from pymq.spark import workers
 from pymq.spark.cluster import ClusterView, Queue, RemoteCluster
 from pymq.spark.identity import made_again
 from pymq.spark.partitions import RangePartition
@@ -131,11 +132,12 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the rows of the partition's ranges, in a task."""
         assert isinstance(partition, RangePartition)
-        for part in partition.parts:
-            reader = open_reader(part, self._settings)
-            yield from reader.batches()
-            if reader.lost:
-                _log.warning("%s: %d messages were no longer stored", part, reader.lost)
+        with workers.task():
+            for part in partition.parts:
+                reader = open_reader(part, self._settings)
+                yield from reader.batches()
+                if reader.lost:
+                    _log.warning("%s: %d messages were no longer stored", part, reader.lost)
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Does nothing: Spark's checkpoint decides, and it is mirrored when the next batch is planned."""

@@ -190,16 +190,36 @@ def export_queue(setting: Setting) -> list[Figure]:
     ]
 
 
+def follow(setting: Setting) -> list[Figure]:
+    """Catches up with a topic by a following export."""
+    topic, messages = setting.fill("follow", setting.messages())
+    return setting.runs("follow", topic, messages).figures("following export", 350_000)
+
+
+def follow_1k(setting: Setting) -> list[Figure]:
+    """Does the same with bodies of 1 KiB."""
+    topic, messages = setting.fill("follow_1k", setting.messages(LARGE_BODY_BYTES), LARGE_BODY_BYTES)
+    return setting.runs("follow", topic, messages).figures("following export of 1 KiB", 200_000)
+
+
 def stream(setting: Setting) -> list[Figure]:
-    """Reads a topic as a stream into Spark's own sink for Parquet."""
+    """Reads a topic as a stream into Spark's own sink for Parquet: with zstd, by Spark's default, and six columns."""
     topic, messages = setting.fill("stream", setting.messages())
-    return setting.runs("stream", topic, messages).figures("stream", 350_000)
+    return _streams(setting, "stream", topic, messages)
 
 
 def stream_1k(setting: Setting) -> list[Figure]:
     """Does the same with bodies of 1 KiB."""
     topic, messages = setting.fill("stream_1k", setting.messages(LARGE_BODY_BYTES), LARGE_BODY_BYTES)
-    return setting.runs("stream", topic, messages).figures("stream of 1 KiB", 200_000)
+    return _streams(setting, "stream of 1 KiB", topic, messages)
+
+
+def _streams(setting: Setting, name: str, topic: str, messages: int) -> list[Figure]:
+    return [
+        *setting.runs("stream", topic, messages).figures(name, None),
+        *setting.runs("stream-snappy", topic, messages).figures(f"{name}, snappy", None),
+        *setting.runs("stream-six", topic, messages).figures(f"{name}, Kafka's columns", None),
+    ]
 
 
 def stream_queues(setting: Setting) -> list[Figure]:
@@ -288,6 +308,8 @@ SPARK_CASES: dict[str, Callable[[Setting], list[Figure]]] = {
     "export-cold": export_cold,
     "files": files,
     "export-queue": export_queue,
+    "follow": follow,
+    "follow-1k": follow_1k,
     "stream": stream,
     "stream-1k": stream_1k,
     "stream-queues": stream_queues,

@@ -7,6 +7,7 @@ ROUNDS [ROWS_PER_TASK]``.
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 from pymq.spark import export as exports
 from pymq.spark import gateway
-from pymq.spark.options import ExportOptions
+from pymq.spark.options import ExportOptions, NoProgress
 from pymq.spark.queries import Query, Tables
 from pymq.spark.store_place import StorePlace
 from tests.benchmarks.process import cpu_seconds
@@ -22,7 +23,9 @@ from tests.benchmarks.process import cpu_seconds
 # Spark's Kafka source has these columns, and a seventh that tells how its timestamps were made.
 KAFKA_COLUMNS = "key,value,topic,partition,offset,timestamp"
 SQL = "SELECT tags, count(*) AS count, sum(length(body)) AS bytes FROM {} GROUP BY tags"
-COMPRESSION = {"spark.sql.parquet.compression.codec": "zstd"}
+CODEC = "spark.sql.parquet.compression.codec"
+# What passes no rows through the JVM.
+LIGHT = ("export", "follow", "files")
 
 Read = Callable[[Path], float]
 """Reads the topic into a directory; returns the seconds it took."""
@@ -47,6 +50,12 @@ class Runs:
         )
         return exports.run(options).elapsed_s
 
+    def follow(self, target: Path) -> float:
+        """A following export that catches up with the topic, and is stopped then."""
+        stop = threading.Event()
+        options = ExportOptions(namesrv=self._namesrv, topics=(self._topic,), output=target, follow=True)
+        return exports.run(options, _StopsAfterBatch(stop), stop=stop).elapsed_s
+
     def files(self, target: Path) -> float:
         """An export of the store directory that stands in place of the name server."""
         return exports.run(ExportOptions(store=StorePlace(self._namesrv), output=target)).elapsed_s
@@ -61,11 +70,24 @@ class Runs:
 
     def stream(self, target: Path) -> float:
         """A bounded run of a stream with Spark's own sink for Parquet, one batch."""
-        source = self._spark.readStream.format("pymq").options(**self._source_options(), startingOffsets="earliest")
+        return self._streamed(target)
+
+    def _streamed(self, target: Path, **options: str) -> float:
+        given = {**self._source_options(), "startingOffsets": "earliest", **options}
+        source = self._spark.readStream.format("pymq").options(**given)
         sink = source.load().writeStream.format("parquet").option("checkpointLocation", f"{target}-checkpoint")
         begin = time.monotonic()
         sink.trigger(availableNow=True).start(str(target)).awaitTermination()
         return time.monotonic() - begin
+
+    def stream_snappy(self, target: Path) -> float:
+        """The same stream into files with Spark's default codec."""
+        self._spark.conf.set(CODEC, "snappy")
+        return self.stream(target)
+
+    def stream_six(self, target: Path) -> float:
+        """The same stream with the columns of Kafka's source alone."""
+        return self._streamed(target, columns=KAFKA_COLUMNS)
 
     def spark_parquet(self, target: Path) -> float:
         """The source, with the columns of Kafka's, and Spark's own writer for Parquet."""
@@ -78,18 +100,30 @@ class Runs:
         return {"namesrv": self._namesrv, "subscribe": self._topic}
 
 
+class _StopsAfterBatch(NoProgress):
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+
+    def batch(self, rows: int, seconds: float) -> None:
+        """Stops the export: all messages were there before it."""
+        self._stop.set()
+
+
 def main(kind: str, namesrv: str, topic: str, directory: Path, rounds: int, rows_per_task: int = 0) -> None:
     """Prints a JSON list of (rows, seconds, CPU seconds of all processes of Spark) for each round."""
     results = []
     options = ExportOptions()
-    conf = {"spark.driver.memory": options.driver_memory, **COMPRESSION}
-    with gateway.running(options.master, gateway.light_conf(conf) if kind in ("export", "files") else conf) as spark:
+    conf = {"spark.driver.memory": options.driver_memory, CODEC: "zstd"}
+    with gateway.running(options.master, gateway.light_conf(conf) if kind in LIGHT else conf) as spark:
         runs = Runs(spark, namesrv, topic, rows_per_task)
         reads: dict[str, Read] = {
             "export": runs.export,
+            "follow": runs.follow,
             "files": runs.files,
             "sql": runs.sql,
             "stream": runs.stream,
+            "stream-snappy": runs.stream_snappy,
+            "stream-six": runs.stream_six,
             "spark-parquet": runs.spark_parquet,
         }
         for number in range(rounds):

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pymq.offline.files import ReadOnlyFiles
 from pymq.offline.log_files import SECTOR_BYTES, SegmentFile, open_log
@@ -23,6 +27,11 @@ class BadSectorFile(RealFile):
             raise OSError(errno.EIO, os.strerror(errno.EIO), self.path)
         return super().pread(at, size)
 
+    def pread_into(self, at: int, room: memoryview) -> int:
+        data = self.pread(at, len(room))
+        room[: len(data)] = data
+        return len(data)
+
 
 def test_a_bad_sector_affects_only_itself(tmp_path: Path) -> None:
     path = tmp_path / "segment"
@@ -34,7 +43,35 @@ def test_a_bad_sector_affects_only_itself(tmp_path: Path) -> None:
     assert raw == b"x" * bad + bytes(SECTOR_BYTES) + b"x" * (2 * SECTOR_BYTES)
     assert segment.unreadable == [(2 * SECTOR_BYTES, SECTOR_BYTES)]
     assert segment.read(0, 10) == b"x" * 10
+    assert into(segment, 100, 5 * SECTOR_BYTES) == raw + bytes(100)
     file.close()
+
+
+def into(segment: SegmentFile, at: int, size: int) -> bytes:
+    room = bytearray(b"?" * size)
+    segment.read_into(at, memoryview(room))
+    return bytes(room)
+
+
+@given(st.integers(0, 90), st.integers(0, 90), st.sampled_from([{}, {40: 7, 79: 1}]), st.booleans())
+def test_reading_into_memory_is_reading(at: int, size: int, patches: dict[int, int], is_plain: bool) -> None:
+    """The file of a segment of 80 bytes has 60."""
+    with tempfile.NamedTemporaryFile() as opened:
+        opened.write(bytes(range(60)))
+        opened.flush()
+        file = RealFile(opened.name, os.open(opened.name, os.O_RDONLY))
+        segment = SegmentFile(opened.name, 0, 80, file if is_plain else _OnlyReads(file), patches=patches)
+        at = min(at, segment.size)
+        segment.will_read(at, size)
+        assert into(segment, at, size) == segment.read(at, size).ljust(size, b"\0")
+        file.close()
+
+
+class _OnlyReads:
+    """A source without reading into memory, such as a compressed segment."""
+
+    def __init__(self, file: RealFile) -> None:
+        self.pread, self.next_data, self.close = file.pread, file.next_data, file.close
 
 
 def test_sizes_gaps_and_unexpected_files_are_reported(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_level_of_compression_changes_the_size_only(tmp_path: Path, cluster: F
         with ExportDirectory(tmp_path / level, SETTINGS) as log:
             fields: dict[str, Any] = {"columns": ("queueOffset", "body"), "compression": level}
             sizes[level] = stage(log, cluster, 0, 400, **fields)["files"][0]["bytes"]
-    assert sizes["zstd:1"] != sizes["zstd:2"] == sizes["zstd"] != sizes["zstd:19"]
+    assert sizes["zstd:2"] != sizes["zstd:1"] == sizes["zstd"] != sizes["zstd:19"]
 
 
 def test_a_commit_makes_its_files_visible_and_is_recorded(tmp_path: Path, cluster: FakeCluster) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,8 +21,12 @@ from pymq.errors import NotFoundError, StoreError, UsageError
 from pymq.model.inner_batch import unwrapped
 from pymq.model.javahash import tags_code
 from pymq.model.record import StoredMessage, decode_record
+from pymq.offline.log_files import LogFiles, SegmentFile
 from pymq.offline.log_walk import Block, walk
+from pymq.offline.walked_queues import QueueRecords
+from pymq.spark import store_reader
 from pymq.spark.decode import decode_plain
+from pymq.spark.layout import Positions
 from pymq.spark.planner import make_plan
 from pymq.spark.positions import LATEST, Position, parse_position
 from pymq.spark.ranges import DataLossError, QueueRange, ReadSettings
@@ -141,6 +149,54 @@ def test_rows_are_those_of_the_plain_decoder(
     store.close() if clean else die(store)
     parts = [piece for part in plan(root) for piece in part.split(task_rows)]
     assert keyed(read(root, parts, batch_rows=batch_rows)) == expected(root)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from([0, 0, 3, 50, 200]), st.integers(4, 40)), min_size=1, max_size=30),
+    st.sampled_from([(0, 4 << 20), (10, 4 << 20), (100, 128), (1 << 20, 4 << 20)]),
+)
+def test_records_read_together_are_those_read_one_by_one(spans: list[tuple[int, int]], limits: tuple[int, int]) -> None:
+    log = small_log()
+    gaps, sizes = np.array(spans, np.int64).T
+    places: Positions = np.cumsum(sizes + gaps) - sizes
+    kept = places + sizes <= log.end_of_files + 100  # some lie behind the log's end
+    own = QueueRecords(places, np.ones_like(places), places, sizes).part(kept)
+    view: Any = SimpleNamespace(log=log)
+    memory = store_reader.Memory()
+    memory.room(300)[:] = b"?" * 300  # what another batch left
+    with patch.multiple(store_reader, GAP_MAX_BYTES=limits[0], READ_SIZE_MAX_BYTES=limits[1]):
+        chunk, starts = store_reader.fetched(view, own, memory)
+    found = [bytes(chunk[at : at + size]) for at, size in zip(starts.tolist(), own.sizes.tolist(), strict=True)]
+    # A record that reaches over its segment's end is none: the others are compared.
+    for place, size, data in zip(own.places.tolist(), own.sizes.tolist(), found, strict=True):
+        segment = log.find(place)
+        if segment is None:
+            assert data == bytes(size)
+        elif place + size <= segment.end:
+            assert data == segment.read(place - segment.start, size)
+
+
+@functools.cache
+def small_log() -> LogFiles:
+    segments = [
+        SegmentFile("", start, 256, _Octets(bytes((start + n) % 251 for n in range(256)))) for start in (0, 256)
+    ]
+    return LogFiles("", 256, [segments[0], segments[1]], [], [])
+
+
+class _Octets:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def pread(self, at: int, size: int) -> bytes:
+        return self._data[at : at + size]
+
+    def next_data(self, at: int) -> int | None:
+        return at
+
+    def close(self) -> None:
+        pass
 
 
 def test_inner_batches_and_compressed_segments(tmp_path: Path) -> None:

@@ -208,6 +208,15 @@ class RealFile:
     def pread(self, at: int, size: int) -> bytes:
         return os.pread(self._fd, size, at)
 
+    def pread_into(self, at: int, room: memoryview) -> int:
+        """Reads into ``room``; returns how many bytes there were."""
+        return os.preadv(self._fd, [room], at)
+
+    def will_read(self, at: int, size: int) -> None:
+        """Lets the operating system fetch bytes that are read soon, where it can."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._fd, at, size, os.POSIX_FADV_WILLNEED)
+
     def pwrite(self, at: int, data: Buffer) -> None:
         written = os.pwrite(self._fd, data, at)
         while written < len(data):
