@@ -174,9 +174,12 @@ class NewFile:
             self._stream.close()
             return self._stream.count, self._stream.digest.hexdigest()
         assert isinstance(self.place, Path)
-        with self.place.open("rb") as stream:
-            os.fsync(stream.fileno())
-            return os.fstat(stream.fileno()).st_size, hashlib.file_digest(stream, "sha256").hexdigest()
+        # The processor digests while the device writes.
+        with self.place.open("rb") as stream, ThreadPoolExecutor(1) as pool:
+            written = pool.submit(os.fsync, stream.fileno())
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            written.result()
+            return os.fstat(stream.fileno()).st_size, digest
 
     def abandon(self) -> None:
         """Ends it unfinished."""

@@ -64,6 +64,8 @@ class RowListener:
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
+        with suppress(OSError):  # wakes the thread; without it the end comes an interval later
+            self._socket.sendto(b"{}", self._socket.getsockname())
         self._thread.join()
         self._socket.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import queue
 import socket
+import time
 
 import pytest
 
@@ -40,6 +41,14 @@ def test_unrelated_senders_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
         sender.add(1)
         assert sums.get(timeout=WAIT_S) == 1
         sender.close()
+
+
+def test_the_end_waits_for_no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "INTERVAL_S", 10.0 * WAIT_S)
+    begin_s = time.monotonic()
+    with RowListener(lambda rows: None):
+        pass
+    assert time.monotonic() - begin_s < WAIT_S
 
 
 def test_without_a_target_nothing_is_sent() -> None:
