@@ -143,14 +143,13 @@ def check_library() -> None:
     from pymq.errors import UsageError
 
     try:
-        import grpc
-        import grpc_health
-        import grpc_reflection
+        import google.protobuf
+        import h2
     except ImportError as error:
         raise UsageError(
             f"gRPC needs the package {error.name}: install it with pip install 'pymq-toolkit[grpc]'"
         ) from None
-    del grpc, grpc_health, grpc_reflection
+    del google, h2
 
 
 @contextmanager
@@ -168,7 +167,7 @@ def server_tls(config: TlsConfig, *, is_off: bool = False) -> Iterator[ServerTls
     from pymq.errors import UsageError
     from pymq.net import tls_settings
     from pymq.net.tls import Identity
-    from pymq.proxy.front import ALPN
+    from pymq.proxy.rpc.server import ALPN
 
     if is_off and config.tls_server_mode == ENFORCING:
         raise UsageError("--no-tls and tls.server.mode=enforcing (PYMQ_TLS_SERVER_MODE) exclude each other: keep one")

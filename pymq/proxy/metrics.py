@@ -53,7 +53,7 @@ class ProxyMetrics:
         for (method, code), count in server.calls.items():
             calls[method, _CODES.get(code, OTHER)] += count
         yield Family(INFO, (Reading((pymq.__version__,), 1),))
-        yield single(CONNECTIONS, server.front.connection_count)
+        yield single(CONNECTIONS, len(server.rpc.connections))
         yield Family(CLIENTS, tuple(Reading((kind,), count) for kind, count in types.items()))
         yield Family(CALLS, tuple(Reading(key, count) for key, count in calls.items()))
         yield single(WAITING, service.waits.count)

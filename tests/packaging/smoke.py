@@ -16,10 +16,9 @@ from pymq.testing.standalone import StandaloneProcess
 EXTRAS = {
     "cryptography",
     "google",
-    "grpc",
-    "grpc_health",
-    "grpc_reflection",
     "grpc_tools",
+    "h2",
+    "hyperframe",
     "pytest",
     "pyspark",
     "pyarrow",

@@ -175,23 +175,3 @@ def test_settings_are_answered_though_the_client_says_no_more(broker: TestBroker
             assert await stream.read() == grpc.aio.EOF
 
     with_client(broker, work)
-
-
-def test_the_port_behind_the_front_serves_nobody_else(broker: TestBroker) -> None:
-    """It asks for no TLS, and other users of the machine reach it."""
-
-    async def work(client: RawClient, server: ProxyServer) -> None:
-        inside = RawClient("{}:{}".format(*server.front._inner))
-        try:
-            answer = await inside.send("GrpcServer")
-            assert answer.status.code == Code.FORBIDDEN
-            assert answer.status.message == f"this port is the proxy's own: connect to {client.address}"
-            first = await inside.receive_call(inside.receiving("GrpcServer", "GroupOne")).read()
-            assert first.status.code == Code.FORBIDDEN
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await inside.telemetry().read()
-            assert caught.value.code() == grpc.StatusCode.PERMISSION_DENIED
-        finally:
-            await inside.close()
-
-    with_client(broker, work)

@@ -1,4 +1,4 @@
-"""Makes descriptor.py of messaging.proto; scripts/proto runs it, because the compiler is no dependency of PyMQ."""
+"""Makes descriptor.py of the .proto files here; scripts/proto runs it: the compiler is no dependency of PyMQ."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SOURCE = HERE / "messaging.proto"
+SOURCES = [HERE / name for name in ("messaging.proto", "health.proto", "reflection.proto")]
 TARGET = HERE / "descriptor.py"
 LINE_LENGTH = 112
 
 
 def source_digest() -> str:
-    """Return the SHA-256 of the definition, which descriptor.py names as its source."""
-    return hashlib.sha256(SOURCE.read_bytes()).hexdigest()
+    """Return the SHA-256 of the definitions, which descriptor.py names as its source."""
+    return hashlib.sha256(b"".join(source.read_bytes() for source in SOURCES)).hexdigest()
 
 
 def compiled() -> bytes:
-    """Return the definition as a serialized FileDescriptorSet with this one file. Raises CalledProcessError."""
+    """Return the definitions as a serialized FileDescriptorSet. Raises CalledProcessError."""
     with tempfile.TemporaryDirectory() as directory:
         target = Path(directory) / "set"
         command = [
@@ -30,7 +30,7 @@ def compiled() -> bytes:
             "grpc_tools.protoc",
             f"-I{HERE}",
             f"--descriptor_set_out={target}",
-            SOURCE.name,
+            *[source.name for source in SOURCES],
         ]
         subprocess.run(command, check=True)
         return target.read_bytes()
@@ -43,7 +43,7 @@ def module_text(descriptors: bytes) -> str:
     lines = [line.replace("'", '"') if '"' not in line and "\\" not in line else line for line in lines]
     return "\n".join(
         [
-            '"""The definition in messaging.proto, compiled: scripts/proto makes this file."""',
+            '"""The definitions in the .proto files here, compiled: scripts/proto makes this file."""',
             "",
             f'SOURCE_SHA256 = "{source_digest()}"',
             "DESCRIPTOR_SET_BASE85 = (",

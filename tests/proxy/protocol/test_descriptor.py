@@ -12,7 +12,7 @@ from pymq.proxy.protocol import descriptor, make, messages, names
 
 
 def test_the_compiled_definition_is_of_this_source() -> None:
-    assert make.source_digest() == descriptor.SOURCE_SHA256, "messaging.proto has changed: run scripts/proto"
+    assert make.source_digest() == descriptor.SOURCE_SHA256, "a .proto file has changed: run scripts/proto"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("grpc_tools") is None, reason="the compiler is in the extra proto")

@@ -1,0 +1,129 @@
+"""What gRPC adds to HTTP/2: statuses, the prefix of messages, timeouts, metadata. No I/O.
+
+Source: the gRPC project's document "gRPC over HTTP2".
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections import deque
+from collections.abc import Iterable
+from enum import IntEnum
+from urllib.parse import quote
+
+PREFIX = struct.Struct(">BI")  # whether the message is compressed, and its length
+CONTENT_TYPE = b"application/grpc"
+# Encodings of compressed messages, and what zlib calls their window.
+ENCODINGS = {b"gzip": 16 + zlib.MAX_WBITS, b"deflate": zlib.MAX_WBITS}
+IDENTITY = b"identity"
+
+_TIMEOUT = re.compile(rb"(\d{1,8})([HMSmun])")
+_UNITS_MS = {b"H": 3_600_000, b"M": 60_000, b"S": 1_000, b"m": 1, b"u": 1e-3, b"n": 1e-6}
+_PRINTABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+
+
+class GrpcCode(IntEnum):
+    """The status of a call."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    UNAUTHENTICATED = 16
+
+
+class GrpcError(Exception):
+    """Ends a call with this status."""
+
+    def __init__(self, code: GrpcCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+def frame_message(data: bytes) -> bytes:
+    """Return a message with its prefix."""
+    return PREFIX.pack(0, len(data)) + data
+
+
+class MessageParser:
+    """Cuts messages out of the bytes of one call, as ``(is_compressed, message)``."""
+
+    __slots__ = ("_buffer", "_size_max", "found")
+
+    def __init__(self, size_max: int) -> None:
+        self.found: deque[tuple[bool, bytes]] = deque()
+        self._buffer = bytearray()
+        self._size_max = size_max
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes. Raises GrpcError for a message over the limit, as soon as its prefix is there."""
+        buffer = self._buffer
+        buffer += data
+        while len(buffer) >= PREFIX.size:
+            is_compressed, size = PREFIX.unpack_from(buffer)
+            if size > self._size_max:
+                text = f"the message has {size} bytes, the limit is {self._size_max}: send less at once"
+                raise GrpcError(GrpcCode.RESOURCE_EXHAUSTED, text)
+            end = PREFIX.size + size
+            if len(buffer) < end:
+                return
+            self.found.append((bool(is_compressed), bytes(memoryview(buffer)[PREFIX.size : end])))
+            del buffer[:end]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no part of a message is left."""
+        return not self._buffer
+
+
+def inflate(data: bytes, encoding: bytes, size_max: int) -> bytes:
+    """Return a compressed message's content. Raises GrpcError: unknown encoding, damaged, or over the limit."""
+    window = ENCODINGS.get(encoding)
+    if window is None:
+        known = ", ".join(name.decode() for name in ENCODINGS)
+        text = f"the encoding {encoding.decode('ascii', 'replace')!r:.40} is not known here: use {known}, or none"
+        raise GrpcError(GrpcCode.UNIMPLEMENTED, text)
+    stream = zlib.decompressobj(window)
+    try:
+        content = stream.decompress(data, size_max)
+    except zlib.error as error:
+        raise GrpcError(GrpcCode.INTERNAL, f"the message can't be inflated: {error}") from None
+    if stream.unconsumed_tail:
+        text = f"the message has more than {size_max} bytes when inflated, the limit: send less at once"
+        raise GrpcError(GrpcCode.RESOURCE_EXHAUSTED, text)
+    if not stream.eof:
+        raise GrpcError(GrpcCode.INTERNAL, "the message can't be inflated: its end is missing")
+    return content
+
+
+def parse_timeout_ms(text: bytes) -> float:
+    """Return the milliseconds of ``grpc-timeout``, such as ``b"15S"``. Raises GrpcError."""
+    found = _TIMEOUT.fullmatch(text)
+    if found is None:
+        shown = text.decode("ascii", "replace")
+        raise GrpcError(GrpcCode.INTERNAL, f"grpc-timeout is {shown!r:.40}: write digits and a unit, such as 15S")
+    return int(found[1]) * _UNITS_MS[found[2]]
+
+
+def encode_text(text: str) -> bytes:
+    """Return the value of ``grpc-message``: bytes that are not printable are percent-encoded."""
+    return quote(text, safe=_PRINTABLE).encode()
+
+
+def metadata_of(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return what the client's program said, as text: not HTTP's and gRPC's own fields, and no binary ones."""
+    return {
+        name.decode("ascii", "replace"): value.decode("utf-8", "replace")
+        for name, value in fields
+        if not name.startswith((b":", b"grpc-")) and not name.endswith(b"-bin")
+    }
