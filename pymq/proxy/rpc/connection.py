@@ -46,7 +46,8 @@ log = logging.getLogger(__name__)
 FRAMES_PER_TURN = 32
 FRAME_BYTES_MAX = 16 * 1024  # HTTP/2's own default
 STREAMS_MAX = 2_048  # calls of a connection at the same time; a client's library holds further ones back
-METADATA_BYTES_MAX = 64 * 1024
+METADATA_BYTES_MAX = 64 * 1024  # of a call; clients know it
+REFUSED_METADATA_BYTES_MAX = 256 * 1024  # a call with more than that closes its connection
 WINDOW_BYTES = 1024 * 1024  # that a client may send on a stream before some are taken
 CONNECTION_WINDOW_BYTES = 8 * 1024 * 1024
 INBOX_BYTES_MAX = 256 * 1024  # of frames that wait for their turn
@@ -132,6 +133,7 @@ class RpcConnection(asyncio.Protocol):
         self.peer = format_address(*transport.get_extra_info("peername")[:2])
         http = self._http
         http.local_settings = Settings(client=False, initial_values=_SETTINGS)
+        http.decoder.max_header_list_size = REFUSED_METADATA_BYTES_MAX
         http.initiate_connection()
         http.increment_flow_control_window(CONNECTION_WINDOW_BYTES - http.inbound_flow_control_window)
         self._flush()
@@ -252,6 +254,10 @@ class RpcConnection(asyncio.Protocol):
         """Return a call; None for what is not gRPC. Raises GrpcError for one that can't be served."""
         if not fields.get(b"content-type", b"").startswith(CONTENT_TYPE):
             return None
+        size = sum(len(name) + len(value) for name, value in headers)
+        if size > METADATA_BYTES_MAX:
+            text = f"the call's metadata has {size} bytes, the limit is {METADATA_BYTES_MAX}: send less"
+            raise GrpcError(GrpcCode.RESOURCE_EXHAUSTED, text)
         path = fields[b":path"]
         method = self._server.methods.get(path)
         if method is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,12 +13,21 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import ConnectionTerminated, DataReceived, PingReceived, ResponseReceived, StreamReset, TrailersReceived
+from h2.exceptions import ProtocolError, StreamClosedError
 from hyperframe.frame import GoAwayFrame, PingFrame
 
 from pymq.proxy.protocol.messages import Status, Timestamp
 from pymq.proxy.rpc import connection as connection_module
 from pymq.proxy.rpc.call import RpcCall, RpcMethod
-from pymq.proxy.rpc.connection import FRAMES_PER_TURN, IDLE_S_MAX, PING_AFTER_S, PING_TIMEOUT_S, RpcConnection
+from pymq.proxy.rpc.connection import (
+    FRAMES_PER_TURN,
+    IDLE_S_MAX,
+    METADATA_BYTES_MAX,
+    PING_AFTER_S,
+    PING_TIMEOUT_S,
+    REFUSED_METADATA_BYTES_MAX,
+    RpcConnection,
+)
 from pymq.proxy.rpc.server import RpcServer
 from pymq.proxy.rpc.wire import PREFIX, GrpcCode, GrpcError, frame_message
 
@@ -234,6 +244,24 @@ def test_an_answer_waits_for_the_client_s_window_and_ends_with_its_reset() -> No
         assert len(pair.answers(first)) == 3 and pair.status(first) == (0, "")
         assert sorted(ended) == [first, second]
         assert not pair.connection.calls
+
+    run(work)
+
+
+def test_metadata_over_the_limit_fails_its_call_and_far_over_it_the_connection() -> None:
+    async def work() -> None:
+        pair = Pair(ECHO)
+        fields = {"x_name": b"me"}
+        first = pair.ask(b"/S/Echo", request(), **fields, x_big=b"n" * (METADATA_BYTES_MAX - 1024))
+        second = pair.ask(b"/S/Echo", request(), **fields, x_big=b"n" * METADATA_BYTES_MAX)
+        third = pair.ask(b"/S/Echo", request(), **fields)
+        await pair.settle()
+        assert pair.status(first) == pair.status(third) == (0, "")
+        code, text = pair.status(second) or (0, "")
+        assert code == GrpcCode.RESOURCE_EXHAUSTED and "the limit is 65536: send less" in text
+        with suppress(StreamClosedError, ProtocolError):
+            pair.ask(b"/S/Echo", request(), **fields, x_big=b"n" * REFUSED_METADATA_BYTES_MAX)
+        assert pair.transport.is_closed
 
     run(work)
 
