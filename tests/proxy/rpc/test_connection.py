@@ -251,16 +251,15 @@ def test_an_answer_waits_for_the_client_s_window_and_ends_with_its_reset() -> No
 def test_metadata_over_the_limit_fails_its_call_and_far_over_it_the_connection() -> None:
     async def work() -> None:
         pair = Pair(ECHO)
-        fields = {"x_name": b"me"}
-        first = pair.ask(b"/S/Echo", request(), **fields, x_big=b"n" * (METADATA_BYTES_MAX - 1024))
-        second = pair.ask(b"/S/Echo", request(), **fields, x_big=b"n" * METADATA_BYTES_MAX)
-        third = pair.ask(b"/S/Echo", request(), **fields)
+        first = pair.ask(b"/S/Echo", request(), x_name=b"me", x_big=b"n" * (METADATA_BYTES_MAX - 1024))
+        second = pair.ask(b"/S/Echo", request(), x_name=b"me", x_big=b"n" * METADATA_BYTES_MAX)
+        third = pair.ask(b"/S/Echo", request(), x_name=b"me")
         await pair.settle()
         assert pair.status(first) == pair.status(third) == (0, "")
         code, text = pair.status(second) or (0, "")
         assert code == GrpcCode.RESOURCE_EXHAUSTED and "the limit is 65536: send less" in text
         with suppress(StreamClosedError, ProtocolError):
-            pair.ask(b"/S/Echo", request(), **fields, x_big=b"n" * REFUSED_METADATA_BYTES_MAX)
+            pair.ask(b"/S/Echo", request(), x_name=b"me", x_big=b"n" * REFUSED_METADATA_BYTES_MAX)
         assert pair.transport.is_closed
 
     run(work)
