@@ -5,7 +5,6 @@ A gzip body and a zlib body are the same deflated bytes between another head and
 
 from __future__ import annotations
 
-import asyncio
 import zlib
 from typing import NamedTuple
 
@@ -18,11 +17,10 @@ from pymq.model.compression import (
     inflated_size_max,
 )
 from pymq.proxy.checks import BODY_BYTES_MAX
+from pymq.proxy.inflating import inflated_by
 from pymq.proxy.protocol.names import Code, Encoding
 from pymq.proxy.refusals import ProxyRefusal
 
-# A longer compressed body is inflated in a thread: it may grow 200-fold, and the event loop would stand still.
-INFLATED_HERE_BYTES_MAX = 16 * 1024
 ZLIB_FLAGS = sysflag.COMPRESSED | sysflag.COMPRESSION_ZLIB
 ZLIB_HEAD = b"\x78\x9c"
 GZIP_MAGIC = b"\x1f\x8b"
@@ -42,9 +40,7 @@ class Body(NamedTuple):
 
 async def stored_body(content: bytes) -> Body:
     """Return a body that a client says is compressed as it is stored, with its flags. Raises ProxyRefusal."""
-    if len(content) <= INFLATED_HERE_BYTES_MAX:
-        return _checked(content)
-    return await asyncio.to_thread(_checked, content)
+    return await inflated_by(_checked, content)
 
 
 async def given_body(content: bytes, sys_flag: int, language: str) -> Body:
@@ -55,9 +51,7 @@ async def given_body(content: bytes, sys_flag: int, language: str) -> Body:
     if is_zlib and language not in GZIP_ONLY + INFLATES_NOTHING:
         return Body(content, Encoding.GZIP)
     as_gzip = is_zlib and language in GZIP_ONLY
-    if len(content) <= INFLATED_HERE_BYTES_MAX:
-        return _readable(content, sys_flag, as_gzip)
-    return await asyncio.to_thread(_readable, content, sys_flag, as_gzip)
+    return await inflated_by(_readable, content, sys_flag, as_gzip)
 
 
 def of_one_mark(bodies: list[Body]) -> tuple[list[bytes], int]:

@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pymq.proxy.inflating import inflated_by
 from pymq.proxy.rpc.wire import IDENTITY, GrpcCode, GrpcError, MessageParser, inflate
-
-INFLATED_HERE_BYTES_MAX = 16 * 1024  # of compressed messages; larger ones are inflated by a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +42,13 @@ class RpcCall:
 
     __slots__ = (
         "_encoding",
-        "_is_input_over",
         "_owner",
         "_parser",
         "_waiter",
         "deadline_s",
         "held_bytes",
         "is_begun",
+        "is_input_over",
         "is_open",
         "metadata",
         "method",
@@ -76,13 +75,13 @@ class RpcCall:
         self.request_bytes_max = request_bytes_max
         self.task: asyncio.Task[None] | None = None
         self.is_open = True  # frames may be sent on the stream
+        self.is_input_over = False  # the client sends no more
         self.is_begun = False  # the head of the answer is sent
         self.held_bytes = 0  # that the client sent and the handler has not taken
         self.unread_bytes = 0  # of the client's window that is not given back yet
         self._owner = owner
         self._encoding = encoding
         self._parser = MessageParser(request_bytes_max)
-        self._is_input_over = False
         self._waiter: asyncio.Future[None] | None = None
 
     @property
@@ -99,11 +98,6 @@ class RpcCall:
         """Whether a whole request waits to be taken."""
         return bool(self._parser.found)
 
-    @property
-    def is_input_over(self) -> bool:
-        """Whether the client sends no more."""
-        return self._is_input_over
-
     def feed(self, data: bytes, size_bytes: int) -> None:
         """Take bytes of the client; ``size_bytes`` of its window. Raises GrpcError."""
         self.held_bytes += size_bytes
@@ -113,7 +107,7 @@ class RpcCall:
 
     def end_input(self) -> None:
         """Hear that the client sends no more."""
-        self._is_input_over = True
+        self.is_input_over = True
         self._wake()
 
     async def only_request(self) -> Any:
@@ -132,7 +126,7 @@ class RpcCall:
                     self._owner.took(self)
                 yield request
                 del request  # not kept while the stream is idle
-            if self._is_input_over:
+            if self.is_input_over:
                 if not self._parser.is_complete:
                     raise GrpcError(GrpcCode.INTERNAL, "the stream ends within a message")
                 return
@@ -141,10 +135,7 @@ class RpcCall:
 
     async def _parsed(self, is_compressed: bool, data: bytes) -> Any:
         if is_compressed and self._encoding != IDENTITY:
-            if len(data) <= INFLATED_HERE_BYTES_MAX:
-                data = inflate(data, self._encoding, self.request_bytes_max)
-            else:
-                data = await asyncio.to_thread(inflate, data, self._encoding, self.request_bytes_max)
+            data = await inflated_by(inflate, data, self._encoding, self.request_bytes_max)
         try:
             return self.method.request_class.FromString(data)
         except Exception:  # the library has a class of its own for it, below none that is public

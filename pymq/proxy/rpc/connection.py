@@ -32,6 +32,7 @@ from pymq.model.hosts import format_address
 from pymq.proxy.rpc.call import RpcCall, RpcMethod
 from pymq.proxy.rpc.wire import (
     CONTENT_TYPE,
+    ENCODINGS,
     IDENTITY,
     GrpcCode,
     GrpcError,
@@ -75,7 +76,7 @@ _SETTINGS = {
 _ANSWER_HEAD = [
     (b":status", b"200"),
     (b"content-type", CONTENT_TYPE),
-    (b"grpc-accept-encoding", b"identity,deflate,gzip"),
+    (b"grpc-accept-encoding", b",".join([IDENTITY, *sorted(ENCODINGS)])),
 ]
 _OK = [(b"grpc-status", b"0")]
 _NOT_GRPC = [(b":status", b"415")]
@@ -232,26 +233,26 @@ class RpcConnection(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def _request_received(self, event: RequestReceived) -> None:
-        stream_id, fields = event.stream_id, dict(event.headers)
+        stream_id = event.stream_id
         if self._is_leaving:
             with suppress(ProtocolError):
                 self._http.reset_stream(stream_id, ErrorCodes.REFUSED_STREAM)
             return
         try:
-            call = self._new_call(stream_id, fields, event.headers)
+            call = self._new_call(stream_id, event.headers)
+            refusal = _NOT_GRPC
         except GrpcError as error:
-            fields_of_end = _ANSWER_HEAD + _trailers(error.code, error.text)
-            self._answer(stream_id, fields_of_end, is_ended=event.stream_ended is not None)
-            return
+            call, refusal = None, _ANSWER_HEAD + _trailers(error.code, error.text)
         if call is None:
-            self._answer(stream_id, _NOT_GRPC, is_ended=event.stream_ended is not None)
+            self._answer(stream_id, refusal, is_ended=event.stream_ended is not None)
             return
         self.calls[stream_id] = call
         if call.method.takes_stream:
             self._start(call)
 
-    def _new_call(self, stream_id: int, fields: dict[bytes, bytes], headers: Any) -> RpcCall | None:
+    def _new_call(self, stream_id: int, headers: _Fields) -> RpcCall | None:
         """Return a call; None for what is not gRPC. Raises GrpcError for one that can't be served."""
+        fields = dict(headers)
         if not fields.get(b"content-type", b"").startswith(CONTENT_TYPE):
             return None
         size = sum(len(name) + len(value) for name, value in headers)
@@ -306,9 +307,6 @@ class RpcConnection(asyncio.Protocol):
         call = self.calls.get(event.stream_id)
         if call is not None:
             self._drop(call)
-
-    def _wake_all(self, _: Event) -> None:
-        self._wake()
 
     def took(self, call: RpcCall) -> None:
         """See CallOwner."""
@@ -365,7 +363,7 @@ class RpcConnection(asyncio.Protocol):
                 self._waiters.append(waiter)
                 await waiter
                 continue
-            http.send_data(stream_id, data[at : at + size] if at or size < len(data) else data)
+            http.send_data(stream_id, data[at : at + size])
             at += size
             if at < len(data):
                 self._flush()  # which may choke
@@ -423,7 +421,8 @@ class RpcConnection(asyncio.Protocol):
         if data and self._transport is not None:
             self._transport.write(data)
 
-    def _wake(self) -> None:
+    def _wake(self, _: Event | None = None) -> None:
+        """Let calls that could not send try again."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
@@ -480,6 +479,6 @@ _EVENT_HANDLERS: dict[type[Event], Callable[[RpcConnection, Any], None]] = {
     DataReceived: RpcConnection._data_received,
     StreamEnded: RpcConnection._stream_ended,
     StreamReset: RpcConnection._stream_reset,
-    WindowUpdated: RpcConnection._wake_all,
-    RemoteSettingsChanged: RpcConnection._wake_all,
+    WindowUpdated: RpcConnection._wake,
+    RemoteSettingsChanged: RpcConnection._wake,
 }

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 
-from pymq.net.listener import Listeners, OnRefused
+from pymq.net.listener import Listeners
 from pymq.net.ticker import Ticker
 from pymq.net.tls import ServerTls
 from pymq.proxy.rpc.call import RpcMethod
@@ -31,14 +31,13 @@ class RpcServer:
         *,
         request_bytes_max: int = REQUEST_BYTES_MAX,
         held_bytes_max: int = HELD_BYTES_MAX,
-        on_refused: OnRefused | None = None,
     ) -> None:
         """``tls`` None: the port takes plain connections only."""
         self.methods = methods
         self.request_bytes_max = request_bytes_max
         self.held_bytes_max = held_bytes_max
         self.connections: set[RpcConnection] = set()
-        self._listeners = Listeners(lambda: RpcConnection(self), tls, on_refused)
+        self._listeners = Listeners(lambda: RpcConnection(self), tls)
         self._ticker = Ticker(lambda: TICK_MS, self._tick)
         self._waiting: deque[RpcConnection] = deque()
         self._is_turn_due = False
