@@ -26,6 +26,7 @@ from pymq.testing.broker import TestBroker
 HOST = "127.0.0.1"
 BROKER = "broker-a"
 CALL_TIMEOUT_S = 10.0
+_OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]  # else the library shares one among clients of an address
 
 
 class RawClient:
@@ -35,7 +36,7 @@ class RawClient:
 
     def __init__(self, address: str, client_id: str = "client", **metadata: str) -> None:
         self.address = address
-        self.channel = grpc.aio.insecure_channel(address)
+        self.channel = grpc.aio.insecure_channel(address, _OWN_CONNECTION)
         self.metadata = [("x-mq-client-id", client_id), ("x-mq-language", "PYTHON")] if client_id else []
         self.metadata += list(metadata.items())
 
