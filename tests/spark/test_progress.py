@@ -51,7 +51,22 @@ def test_the_end_waits_for_no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     assert time.monotonic() - begin_s < WAIT_S
 
 
-def test_without_a_target_nothing_is_sent() -> None:
-    sender = RowSender("", "a")
-    sender.add(3)
-    sender.close()
+def test_without_a_target_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[object, object]] = []
+
+    class RecordingSocket:
+        def __init__(self, *kind: int) -> None:
+            pass
+
+        def sendto(self, message: bytes, address: tuple[str, int]) -> None:
+            sent.append((json.loads(message), address))
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(socket, "socket", RecordingSocket)
+    for target in ("", "driver:7/token"):
+        sender = RowSender(target, "a")
+        sender.add(3)
+        sender.close()
+    assert sent == [(["token", "a", 3], ("driver", 7))]
