@@ -1,4 +1,4 @@
-"""Builds a Go client program once per version of its sources."""
+"""Builds a Go program once per version of its sources."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from tests.interop.support.tools import cache_directory, require, run_setup
 SOURCES = Path(__file__).parent.parent / "go"
 
 
-def built_program(sources: Path = SOURCES) -> Path:
-    """Return the path of the compiled program; the first build fetches its modules."""
+def built_program(sources: Path = SOURCES, package: str = ".") -> Path:
+    """Return the path of the compiled program; the first build fetches its modules.
+
+    ``package`` is what is built, the folder ``sources`` itself or a package of the modules that its go.mod names.
+    """
     files = sorted([*sources.glob("*.go"), sources / "go.mod", sources / "go.sum"])
     digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
     program = cache_directory() / "go" / f"goclient-{digest}"
@@ -19,6 +22,6 @@ def built_program(sources: Path = SOURCES) -> Path:
         (go,) = require("go")
         program.parent.mkdir(parents=True, exist_ok=True)
         building = program.with_name(f"{program.name}.building")
-        run_setup("building the Go client program", [go, "build", "-o", str(building), "."], cwd=sources)
+        run_setup("building a Go program", [go, "build", "-o", str(building), package], cwd=sources)
         building.rename(program)
     return program
