@@ -34,6 +34,7 @@ from tests.benchmarks.control import BenchError
 from tests.benchmarks.filter_servers import CASE as FILTER_SERVER_CASE
 from tests.benchmarks.filter_servers import filter_server
 from tests.benchmarks.grpc_cases import GRPC_CASES, make_grpc_server
+from tests.benchmarks.grpc_go import GRPC_GO_CASES
 from tests.benchmarks.java_pushes import JAVA_CASES
 from tests.benchmarks.name_server import FULL_LOAD, NAME_SERVER_CASE, QUICK_LOAD, measure_name_server
 from tests.benchmarks.pairs import ApachePair, PyMQPair
@@ -54,11 +55,12 @@ START_CASE = "start"
 APPEND_CASE = "store-append"
 FOLLOW_CASE = "store-follow"
 QUEUES_CASE = "queues"
+ALL_GRPC_CASES = {**GRPC_CASES, **GRPC_GO_CASES}
 ALL_CASES = [
     START_CASE, *CASES, *CLIENT_CASES, *JAVA_CASES, *TURN_CASES, *TABLE_CASES, *SYNC_CASES, *TLS_CASES,
     APPEND_CASE, FOLLOW_CASE, QUEUES_CASE, *SCALE_CASES,
     *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES, RAFT_CASE, FILTER_SERVER_CASE, NAME_SERVER_CASE, *SPARK_CASES,
-    *GRPC_CASES,
+    *ALL_GRPC_CASES,
 ]  # fmt: skip
 
 
@@ -138,8 +140,8 @@ class Run:
             self._name_server_case()
         if set(self._names) & set(SYNC_CASES):
             self._load_cases("sync", SYNC_CASES, SYNC_SETTINGS)
-        if set(self._names) & set(GRPC_CASES):
-            self._load_cases("grpc", GRPC_CASES, {})
+        if set(self._names) & set(ALL_GRPC_CASES):
+            self._load_cases("grpc", ALL_GRPC_CASES, {})
         if set(self._names) & set(TLS_CASES):
             server = certificates().server
             paths = {"tls.server.certPath": str(server.cert_path), "tls.server.keyPath": str(server.key_path)}
@@ -297,7 +299,7 @@ class Run:
                 place = self._directory / f"{prefix}-{kind.split()[0].lower()}"
                 server = (
                     make_grpc_server(kind, place, self._options.heap, self._command)
-                    if cases is GRPC_CASES
+                    if cases is ALL_GRPC_CASES
                     else self._make(kind, place, settings)
                 )
                 benches.append(Bench(server, self._sizes))

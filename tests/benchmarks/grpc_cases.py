@@ -85,7 +85,7 @@ def grpc_send(bench: Bench) -> list[Figure]:
 def grpc_receive(bench: Bench) -> list[Figure]:
     """Receives of 32 messages, each of which is acknowledged by a call of its own."""
     topic, count = bench.fresh_topic("grpc", NORMAL), bench.sizes.send_messages // SEND_DIVISOR
-    group = _fresh_group(bench)
+    group = fresh_group(bench)
 
     async def load(client: GrpcLoad) -> tuple[Rate, float]:
         stream = await client.settle(topic, group)  # Apache's proxy serves no client without settings
@@ -104,9 +104,9 @@ def grpc_parked(bench: Bench) -> list[Figure]:
 
 
 async def _parked(bench: Bench, topic: str) -> list[Figure]:
-    groups = [_fresh_group(bench) for _ in range(PARKED_CONSUMERS // PARKED_PER_GROUP)]
+    groups = [fresh_group(bench) for _ in range(PARKED_CONSUMERS // PARKED_PER_GROUP)]
     pid = bench.server.broker_pid
-    clients = [GrpcLoad(_endpoint(bench), f"parked-{number}") for number in range(PARKED_CONSUMERS)]
+    clients = [GrpcLoad(grpc_endpoint(bench), f"parked-{number}") for number in range(PARKED_CONSUMERS)]
     try:
         streams = [
             await client.settle(topic, groups[number // PARKED_PER_GROUP]) for number, client in enumerate(clients)
@@ -136,13 +136,15 @@ async def _parked(bench: Bench, topic: str) -> list[Figure]:
 GRPC_CASES: dict[str, Case] = {"grpc-send": grpc_send, "grpc-receive": grpc_receive, "grpc-parked": grpc_parked}
 
 
-def _endpoint(bench: Bench) -> str:
+def grpc_endpoint(bench: Bench) -> str:
+    """Return where the server serves gRPC."""
     server = bench.server
     assert isinstance(server, PyMQGrpcBroker | ApacheProxyBroker)
     return server.endpoint
 
 
-def _fresh_group(bench: Bench) -> str:
+def fresh_group(bench: Bench) -> str:
+    """Return a new consumer group."""
     bench.runs += 1
     group = f"bench_grpc_{bench.runs}"
     with Control(bench.server.broker) as control:
@@ -159,7 +161,7 @@ async def _measured(bench: Bench, load: Callable[[], Awaitable[Rate]]) -> tuple[
 
 def _figures(bench: Bench, name: str, load: Callable[[GrpcLoad], Awaitable[tuple[Rate, float]]]) -> list[Figure]:
     async def run() -> tuple[Rate, float]:
-        client = GrpcLoad(_endpoint(bench))
+        client = GrpcLoad(grpc_endpoint(bench))
         try:
             return await load(client)
         finally:

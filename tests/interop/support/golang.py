@@ -13,10 +13,11 @@ SOURCES = Path(__file__).parent.parent / "go"
 def built_program(sources: Path = SOURCES, package: str = ".") -> Path:
     """Return the path of the compiled program; the first build fetches its modules.
 
-    ``package`` is what is built, the folder ``sources`` itself or a package of the modules that its go.mod names.
+    ``package`` is what is built: the folder ``sources`` itself, one below it, or one of a module that its go.mod names.
     """
-    files = sorted([*sources.glob("*.go"), sources / "go.mod", sources / "go.sum"])
-    digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
+    files = sorted([*sources.rglob("*.go"), sources / "go.mod", sources / "go.sum"])
+    parts = [package.encode(), *(file.read_bytes() for file in files)]
+    digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     program = cache_directory() / "go" / f"goclient-{digest}"
     if not program.exists():
         (go,) = require("go")
