@@ -144,12 +144,12 @@ def check_library() -> None:
 
     try:
         import google.protobuf
-        import h2
+        import hpack
     except ImportError as error:
         raise UsageError(
             f"gRPC needs the package {error.name}: install it with pip install 'pymq-toolkit[grpc]'"
         ) from None
-    del google, h2
+    del google, hpack
 
 
 @contextmanager

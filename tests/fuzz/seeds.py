@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import ssl
 import zlib
@@ -9,12 +10,17 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+
 from pymq.broker.raft.bodies import encode_message
 from pymq.broker.raft.state_files import encode as encode_state
 from pymq.model.compression import NAMES, compress_body
 from pymq.model.record import MalformedRecordError, decode_batch, decode_records
 from pymq.model.tables import DataVersion, TopicConfig
 from pymq.model.timers import RecallHandle
+from pymq.proxy.rpc.wire import frame_message
 from pymq.raft.messages import AppendRequest, Found, Piece, Snapshot, SnapshotOffer, VoteRequest
 from pymq.raft.state import Epoch, Kind, Membership, MembershipEntry, Position, RaftState, Replica
 from pymq.wire.bodies_registration import encode_registration
@@ -22,6 +28,7 @@ from pymq.wire.command import decode_command
 from pymq.wire.ha import encode_head, encode_report
 from tests.golden.frames import load_frames
 from tests.golden.sql92.corpus import load_corpus
+from tests.proxy.http2.recording import request_fields
 
 ROOT = Path(__file__).parents[2]
 # A producer's, of one message.
@@ -221,6 +228,39 @@ def tls_records() -> list[bytes]:
     except ssl.SSLWantReadError:
         pass
     return [outgoing.read(), b"\x15\x03\x03\x00\x02\x02\x28", b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03"]
+
+
+def http2_streams() -> list[bytes]:
+    """Return what clients say behind their greeting."""
+    found = []
+    for how in range(4):
+        client = H2Connection(H2Configuration(client_side=True, header_encoding=None))
+        client.initiate_connection()
+        client.data_to_send()
+        for stream_id in (1, 3):
+            fields = request_fields(content_type=b"application/grpc", x_mq_client_id=b"me", grpc_timeout=b"3S")
+            client.send_headers(stream_id, fields, priority_weight=5 if how == 1 else None)
+            client.send_data(stream_id, frame_message(b"request"), end_stream=how != 2, pad_length=3 if how else None)
+        if how == 2:
+            client.send_headers(1, [(b"x-last", b"1")], end_stream=True)
+            client.reset_stream(3, ErrorCodes.CANCEL)
+        if how == 3:
+            client.update_settings({0x4: 9})
+            client.increment_flow_control_window(1000)
+            client.ping(b"12345678")
+            client.close_connection()
+        found.append(b"\x03" + client.data_to_send())
+    return found
+
+
+def grpc_messages() -> list[bytes]:
+    packed = gzip.compress(b"a message" * 9, mtime=0)
+    compressed = b"\x01" + len(packed).to_bytes(4, "big") + packed
+    return [
+        b"\x03" + frame_message(b"a") + frame_message(b""),
+        b"\x02" + compressed,
+        b"\x01" + frame_message(bytes(300)),
+    ]
 
 
 def acl_files() -> list[bytes]:

@@ -8,6 +8,7 @@ import pkgutil
 import ssl
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from http.client import HTTPConnection
 from typing import Any, NamedTuple
@@ -46,6 +47,9 @@ from pymq.model.transactions import decode_op_body
 from pymq.net import tls
 from pymq.net.address_server import named_by
 from pymq.net.http import HEAD_SIZE_MAX_BYTES
+from pymq.proxy.http2.frames import Http2Error
+from pymq.proxy.rpc.wire import GrpcError, MessageParser
+from pymq.proxy.rpc.wire import inflate as grpc_inflate
 from pymq.raft.messages import AppendRequest, Piece
 from pymq.raft.state import Position, Replica
 from pymq.security.acl_file import read_plain_acl, read_user_table
@@ -63,6 +67,7 @@ from pymq.wire.ha import FrameReader, ReportReader
 from pymq.wire.header import Header, decode_header
 from tests.certificates import certificates
 from tests.fuzz import seeds
+from tests.proxy.http2.recording import RecordingOwner
 
 HA_SEGMENT_BYTES = 1 << 20
 PIECES = (1, 3, 7, 64)  # bytes in which a stream arrives
@@ -305,6 +310,37 @@ def raft_bytes(raw: bytes) -> None:
     check_bytes(request, data)
 
 
+def http2(raw: bytes) -> None:
+    """A client's bytes behind its greeting, whole and in pieces of which the first byte gives the size."""
+    size = PIECES[raw[0] % len(PIECES)] if raw else 1
+    data = raw[1:1000]
+    whole, parts = RecordingOwner(answers=True).greet(), RecordingOwner(answers=True).greet()
+    try:
+        expected = whole.give(data)
+    except Http2Error as error:
+        with suppress(Http2Error):
+            for at in range(0, len(data), size):
+                parts.give(data[at : at + size])
+            raise AssertionError("what is wrong as a whole is right in pieces") from error
+        raise
+    written = b"".join([parts.give(data[at : at + size]) for at in range(0, len(data), size)])
+    assert written == expected, "answers depend on the pieces in which a client's bytes arrive"
+    assert whole.data == parts.data and whole.requests == parts.requests and whole.ended == parts.ended
+
+
+def grpc_messages(raw: bytes) -> None:
+    """A stream of gRPC's messages, each of which may be compressed."""
+    size = PIECES[raw[0] % len(PIECES)] if raw else 1
+    whole, parts = MessageParser(1 << 16), MessageParser(1 << 16)
+    whole.feed(raw[1:1000])
+    for at in range(1, len(raw[:1000]), size):
+        parts.feed(raw[at : min(at + size, 1000)])
+    assert whole.found == parts.found and whole.is_complete == parts.is_complete
+    for is_compressed, message in whole.found:
+        if is_compressed:
+            grpc_inflate(message, b"gzip", 1 << 16)
+
+
 SECRET = Secret("a secret of the fuzzer")
 WIRE = (ProtocolViolation,)
 TARGETS = {
@@ -346,6 +382,8 @@ TARGETS = {
         Target("raft-bytes", raft_bytes, WIRE, lambda: [b"\x00" + record for record in seeds.records()]),
         Target("http-request", http_request, (h11.RemoteProtocolError,), seeds.http_requests),
         Target("address-server", address_server, (UnreachableError,), seeds.http_answers),
+        Target("http2", http2, (Http2Error,), seeds.http2_streams),
+        Target("grpc-messages", grpc_messages, (GrpcError,), seeds.grpc_messages),
         Target("tls", tls_records, (ssl.SSLError,), seeds.tls_records),
         Target("acl-file", read_plain_acl, (UsageError,), seeds.acl_files),
         Target("auth-json", read_user_table, (UsageError,), seeds.auth_files),

@@ -14,11 +14,11 @@ import pytest
 pytest.importorskip("grpc")
 
 import grpc
-from h2.settings import SettingCodes
 
 from pymq.proxy.checks import DELIVERY_AHEAD_MS_MAX, duration_ms
 from pymq.proxy.clients import UNREAD_COMMANDS_MAX
 from pymq.proxy.conversion import timestamp_of
+from pymq.proxy.http2.frames import Setting
 from pymq.proxy.protocol import messages as m
 from pymq.proxy.protocol.messages import SERVICE
 from pymq.proxy.protocol.names import ClientType, Code
@@ -135,7 +135,7 @@ def test_calls_beyond_those_of_a_connection_are_held_back_by_its_client(
     broker: TestBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = 50
-    settings = {**connection_module._SETTINGS, SettingCodes.MAX_CONCURRENT_STREAMS: few}
+    settings = {**connection_module._SETTINGS, Setting.MAX_CONCURRENT_STREAMS: few}
     monkeypatch.setattr(connection_module, "_SETTINGS", settings)
 
     async def work(client: RawClient, server: ProxyServer) -> None:

@@ -46,7 +46,7 @@ def test_one_process_serves_plain_and_tls_connections_until_it_is_stopped() -> N
 
 
 def test_the_command_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "h2", None)
+    monkeypatch.setitem(sys.modules, "hpack", None)
     with pytest.raises(UsageError, match=r"pymq-toolkit\[grpc\]"):
         proxy.check_library()
 

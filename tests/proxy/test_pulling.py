@@ -142,6 +142,7 @@ def test_a_client_has_a_limited_number_of_pulls_that_wait(broker: TestBroker, mo
 
 def test_a_group_has_one_offset_for_both_protocols(broker: TestBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(client: RawClient, server: ProxyServer) -> None:
+        assert (await pull(client, asking(m.PullMessageRequest)))[0] == Code.OK  # which makes the group
         answer = await client.call("GetOffset", asking(m.GetOffsetRequest))
         assert (answer.status.code, answer.offset) == (Code.OK, 0), "where a new group starts in a young queue"
         assert (await client.call("UpdateOffset", asking(m.UpdateOffsetRequest, offset=7))).status.code == Code.OK

@@ -21,6 +21,7 @@ OTHERS = {
     "pymq/filterserver/work.py": "frames between a filter server and its workers",
     "pymq/model/hosts.py": "a host's port",
     "pymq/model/ids.py": "message ids",
+    "pymq/proxy/http2/frames.py": "frames of HTTP/2",
     "pymq/proxy/rpc/wire.py": "prefix of gRPC messages",
     "pymq/spark/gateway.py": "answer of the gateway process",
     "pymq/store/disk/checkpoint.py": "checkpoint file",

@@ -1,1 +1,1 @@
-"""gRPC over HTTP/2: framing, calls, connections, a server. Nothing here knows RocketMQ; h2 has the rules of HTTP/2."""
+"""gRPC over HTTP/2: framing, calls, connections, a server. Nothing here knows RocketMQ."""

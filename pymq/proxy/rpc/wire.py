@@ -9,7 +9,7 @@ import re
 import struct
 import zlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from urllib.parse import quote
 
@@ -68,6 +68,11 @@ class MessageParser:
     def feed(self, data: bytes) -> None:
         """Take the next bytes. Raises GrpcError for a message over the limit, as soon as its prefix is there."""
         buffer = self._buffer
+        if not buffer and len(data) >= PREFIX.size:
+            is_compressed, size = PREFIX.unpack_from(data)
+            if len(data) == PREFIX.size + size <= self._size_max:  # one whole message, as most are
+                self.found.append((bool(is_compressed), data[PREFIX.size :]))
+                return
         buffer += data
         while len(buffer) >= PREFIX.size:
             is_compressed, size = PREFIX.unpack_from(buffer)
@@ -120,10 +125,22 @@ def encode_text(text: str) -> bytes:
     return quote(text, safe=_PRINTABLE).encode()
 
 
-def metadata_of(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return what the client's program said, as text: not HTTP's and gRPC's own fields, and no binary ones."""
-    return {
-        name.decode("ascii", "replace"): value.decode("utf-8", "replace")
-        for name, value in fields
-        if not name.startswith((b":", b"grpc-")) and not name.endswith(b"-bin")
-    }
+class Metadata(Mapping[str, str]):
+    """What the client's program said, as text. Names are lower case. Only values that are asked for are decoded."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: Mapping[bytes, bytes]) -> None:
+        self._fields = fields
+
+    def __getitem__(self, name: str) -> str:
+        return self._fields[name.encode()].decode("utf-8", "replace")
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names, but not HTTP's and gRPC's own ones, nor those of binary values."""
+        for name in self._fields:
+            if not name.startswith((b":", b"grpc-")) and not name.endswith(b"-bin"):
+                yield name.decode("ascii", "replace")
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

@@ -272,13 +272,13 @@ def test_a_flood_of_frames_is_handled_in_turns() -> None:
         pair.connection.data_received(ping * (3 * FRAMES_PER_TURN))
         assert pair.transport.written.count(b"12345678") == FRAMES_PER_TURN
         await pair.settle()
-        assert not pair.connection._inbox
+        assert not pair.connection._http.inbox_bytes
         pair.connection.pause_writing()
         pair.connection.data_received(ping)
-        assert pair.transport.is_paused or pair.connection._inbox
+        assert pair.transport.is_paused or pair.connection._http.inbox_bytes
         pair.connection.resume_writing()
         await pair.settle()
-        assert not pair.connection._inbox and not pair.transport.is_paused
+        assert not pair.connection._http.inbox_bytes and not pair.transport.is_paused
 
     run(work)
 

@@ -14,10 +14,10 @@ from pymq.proxy.rpc.wire import (
     GrpcCode,
     GrpcError,
     MessageParser,
+    Metadata,
     encode_text,
     frame_message,
     inflate,
-    metadata_of,
     parse_timeout_ms,
 )
 
@@ -82,4 +82,4 @@ def test_metadata_is_what_the_client_s_program_said() -> None:
         (b"trace-bin", b"AA"),
         (b"a", b"\xff"),
     ]
-    assert metadata_of(fields) == {"x-mq-client-id": "me", "a": "�"}
+    assert dict(Metadata(dict(fields))) == {"x-mq-client-id": "me", "a": "�"}

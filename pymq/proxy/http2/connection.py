@@ -1,0 +1,486 @@
+"""Http2Connection: the server's side of one HTTP/2 connection, from bytes to bytes. No I/O.
+
+What comes is kept until ``work`` handles it; what goes out, until ``take_output``. A client that breaks a rule in
+a stream has that stream reset; one that breaks the connection's rules gets a GOAWAY, and ``work`` raises Http2Error.
+
+Source: RFC 9113. Priorities are read past, and nothing is ever pushed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from pymq.proxy.http2 import frames
+from pymq.proxy.http2.fields import NO_TABLE, FieldDecoder, Fields, check_request, check_trailers
+from pymq.proxy.http2.frames import (
+    ACK,
+    END_HEADERS,
+    END_STREAM,
+    HAS_PRIORITY,
+    HEAD,
+    HEAD_BYTES,
+    PAYLOAD_BYTES_MAX,
+    PREFACE,
+    STREAM_ID_MASK,
+    WINDOW_BYTES,
+    WINDOW_BYTES_MAX,
+    ErrorCode,
+    Http2Error,
+    Setting,
+    StreamError,
+    pack_frame,
+)
+
+CONTINUATIONS_MAX = 64  # of one block of fields
+RESETS_KEPT_MAX = 256  # streams that this side ended first: what their clients had sent before is no mistake
+
+
+class Http2Owner(Protocol):
+    """What happens on a connection, in the order in which it does."""
+
+    def request_received(self, stream_id: int, fields: dict[bytes, bytes], size_bytes: int, is_ended: bool) -> None:
+        """Hear of a new stream. ``size_bytes``: of its fields, as HTTP/2 counts; ``is_ended``: no data follows."""
+
+    def request_data(self, stream_id: int, data: bytes, size_bytes: int) -> None:
+        """Take data of a stream, and give back ``size_bytes`` of window when it may send more."""
+
+    def request_ended(self, stream_id: int) -> None:
+        """Hear that a client sends no more on a stream."""
+
+    def stream_reset(self, stream_id: int) -> None:
+        """Hear that a stream is over, by the client's will or because of its mistake."""
+
+    def window_opened(self) -> None:
+        """Hear that more may be sent than before."""
+
+
+class _Stream:
+    """An open stream. Windows in bytes: ``window`` is the client's for answers, ``room`` what it may send."""
+
+    __slots__ = ("is_ended", "left_bytes", "room", "taken", "window")
+
+    def __init__(self, window: int, room: int, left_bytes: int | None, is_ended: bool) -> None:
+        self.window = window
+        self.room = room
+        self.taken = 0  # of the room, that is not given back yet
+        self.left_bytes = left_bytes  # of its content-length; None for none
+        self.is_ended = is_ended  # by the client
+
+
+class Http2Connection:
+    """One connection of a client."""
+
+    __slots__ = (
+        "_block",
+        "_block_flags",
+        "_block_id",
+        "_continuations",
+        "_decoder",
+        "_ended",
+        "_has_preface",
+        "_has_settings",
+        "_inbox",
+        "_output",
+        "_owner",
+        "_room",
+        "_room_bytes",
+        "_settings",
+        "_stream_room",
+        "_stream_window",
+        "_streams",
+        "_streams_max",
+        "_taken",
+        "_window",
+        "frame_bytes_max",
+        "last_stream_id",
+        "says_no_table",
+    )
+
+    def __init__(self, owner: Http2Owner, settings: Mapping[Setting, int], room_bytes: int, fields_bytes_max: int):
+        """``settings`` of this side; ``room_bytes``: what all streams together may send before some is given back.
+
+        ``fields_bytes_max``: of one request; a larger one ends the connection.
+        """
+        self.frame_bytes_max = PAYLOAD_BYTES_MAX  # of the client
+        self.last_stream_id = 0  # of the client's newest stream
+        self._owner = owner
+        self._settings = settings
+        self._streams_max = settings.get(Setting.MAX_CONCURRENT_STREAMS, WINDOW_BYTES_MAX)
+        self._stream_room = settings.get(Setting.INITIAL_WINDOW_SIZE, WINDOW_BYTES)
+        self._room_bytes = self._room = room_bytes
+        self._taken = 0
+        self._window = self._stream_window = WINDOW_BYTES
+        self._decoder = FieldDecoder(fields_bytes_max)
+        self._streams: dict[int, _Stream] = {}
+        self._ended: dict[int, None] = {}  # streams that this side ended first, the oldest first
+        self._inbox = b""
+        self._output: list[bytes] = []
+        self._has_preface = self._has_settings = False
+        self._block: bytearray | None = None  # of fields that are not whole
+        self._block_id = self._block_flags = self._continuations = 0
+        self.says_no_table = True  # the next block of fields begins with NO_TABLE
+
+    def begin(self) -> None:
+        """Say what this side takes."""
+        self._output.append(frames.pack_settings(self._settings))
+        if self._room_bytes > WINDOW_BYTES:
+            self._output.append(frames.pack_window_update(0, self._room_bytes - WINDOW_BYTES))
+
+    # -- what comes ------------------------------------------------------------------------------------------------
+
+    @property
+    def inbox_bytes(self) -> int:
+        """The size of what came and is not handled."""
+        return len(self._inbox)
+
+    @property
+    def has_preface(self) -> bool:
+        """Whether the client has shown that it speaks HTTP/2."""
+        return self._has_preface
+
+    def receive(self, data: bytes) -> None:
+        """Keep what came."""
+        self._inbox = self._inbox + data if self._inbox else data
+
+    def work(self, frames_max: int) -> bool:
+        """Handle whole frames, so many at most. Return whether there may be more. Raises Http2Error."""
+        inbox, at, count, end = self._inbox, 0, 0, len(self._inbox)
+        try:
+            if not self._has_preface:
+                if not inbox.startswith(PREFACE[: len(inbox)]):
+                    raise Http2Error(ErrorCode.PROTOCOL_ERROR, "it does not begin as HTTP/2 does")
+                if end < len(PREFACE):
+                    return False
+                self._has_preface, at = True, len(PREFACE)
+            while count < frames_max and end - at >= HEAD_BYTES:
+                length, flags, stream_id = HEAD.unpack_from(inbox, at)
+                kind, length = length & 0xFF, length >> 8
+                if length > PAYLOAD_BYTES_MAX:
+                    text = f"a frame has {length} bytes, the limit is {PAYLOAD_BYTES_MAX}"
+                    raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, text)
+                behind = at + HEAD_BYTES + length
+                if behind > end:
+                    break
+                payload = inbox[at + HEAD_BYTES : behind]
+                at, count = behind, count + 1
+                self._handle(kind, flags, stream_id & STREAM_ID_MASK, payload)
+        except Http2Error as error:
+            self._inbox = b""
+            self.go_away(error.code, str(error))
+            raise
+        if at:
+            self._inbox = inbox[at:] if at < end else b""
+        return count == frames_max and bool(self._inbox)
+
+    def _handle(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        if self._block is not None and (kind != frames.CONTINUATION or stream_id != self._block_id):
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "another frame comes within a block of fields")
+        if not self._has_settings:
+            if kind != frames.SETTINGS or flags & ACK:
+                raise Http2Error(ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS")
+            self._has_settings = True
+        handler = _HANDLERS.get(kind)
+        if handler is None:
+            return
+        try:
+            handler(self, flags, stream_id, payload)
+        except StreamError as error:
+            self._fail(stream_id, error.code)
+
+    def _fail(self, stream_id: int, code: ErrorCode) -> None:
+        """End a stream because of the client's mistake."""
+        is_open = stream_id in self._streams
+        self.reset(stream_id, code)
+        if is_open:
+            self._owner.stream_reset(stream_id)
+
+    def _headers(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if not stream_id % 2:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"a client can't have the stream {stream_id}")
+        block = frames.without_padding(payload, flags)
+        if flags & HAS_PRIORITY:
+            if len(block) < 5:
+                raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "HEADERS is too short for its priority")
+            depends_on, block = int.from_bytes(block[:4], "big") & STREAM_ID_MASK, block[5:]
+            if depends_on == stream_id:
+                flags |= _IS_WRONG
+        if flags & END_HEADERS:
+            self._fields(flags, stream_id, block)
+        else:
+            self._block, self._block_id, self._block_flags, self._continuations = bytearray(block), stream_id, flags, 0
+
+    def _continuation(self, flags: int, stream_id: int, payload: bytes) -> None:
+        block = self._block
+        if block is None:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "CONTINUATION continues nothing")
+        self._continuations += 1
+        if self._continuations > CONTINUATIONS_MAX:
+            text = f"a block of fields has more than {CONTINUATIONS_MAX} frames, the limit: send less"
+            raise Http2Error(ErrorCode.ENHANCE_YOUR_CALM, text)
+        block += payload
+        if flags & END_HEADERS:
+            self._block = None
+            self._fields(self._block_flags, stream_id, bytes(block))
+
+    def _fields(self, flags: int, stream_id: int, block: bytes) -> None:
+        """Take a whole block of fields. It is decoded in any case: later ones build on it."""
+        fields = self._decoder.decode(block)
+        if flags & _IS_WRONG:
+            self.last_stream_id = max(self.last_stream_id, stream_id)
+            raise StreamError(ErrorCode.PROTOCOL_ERROR, "a stream depends on itself")
+        if stream_id > self.last_stream_id:
+            self.last_stream_id = stream_id
+            self._new_stream(stream_id, fields, bool(flags & END_STREAM))
+            return
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            if stream_id in self._ended:
+                return
+            raise Http2Error(ErrorCode.STREAM_CLOSED, f"fields for the stream {stream_id}, which is over")
+        if stream.is_ended:
+            raise StreamError(ErrorCode.STREAM_CLOSED, "fields behind the end of a request")
+        if not flags & END_STREAM:
+            raise StreamError(ErrorCode.PROTOCOL_ERROR, "fields within a request")
+        check_trailers(fields)
+        self._end_request(stream_id, stream)
+
+    def _new_stream(self, stream_id: int, fields: Fields, is_ended: bool) -> None:
+        if len(self._streams) >= self._streams_max:
+            raise StreamError(ErrorCode.REFUSED_STREAM, f"there are {self._streams_max} streams, the limit")
+        found = check_request(fields)
+        length = found.get(b"content-length")
+        if length is not None and not (length.isdigit() and len(length) < 19):
+            raise StreamError(ErrorCode.PROTOCOL_ERROR, f"content-length is {length!r:.40}")
+        left_bytes = None if length is None else int(length)
+        if is_ended and left_bytes:
+            raise StreamError(ErrorCode.PROTOCOL_ERROR, "a request ends before its content-length")
+        self._streams[stream_id] = _Stream(self._stream_window, self._stream_room, left_bytes, is_ended)
+        self._owner.request_received(stream_id, found, self._decoder.size_bytes, is_ended)
+
+    def _data(self, flags: int, stream_id: int, payload: bytes) -> None:
+        size = len(payload)
+        self._check_known(stream_id)
+        data = frames.without_padding(payload, flags)
+        self._room -= size
+        if self._room < 0:
+            raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, f"{-self._room} bytes come beyond the connection's window")
+        stream = self._streams.get(stream_id)
+        if stream is None or stream.is_ended:
+            self.give_back(stream_id, size)
+            if stream_id in self._ended:
+                return
+            raise StreamError(ErrorCode.STREAM_CLOSED, "data behind the end of a request")
+        stream.room -= size
+        if stream.room < 0 or (stream.left_bytes is not None and len(data) > stream.left_bytes):
+            self.give_back(stream_id, size)
+            if stream.room < 0:
+                raise StreamError(ErrorCode.FLOW_CONTROL_ERROR, f"{-stream.room} bytes come beyond a stream's window")
+            raise StreamError(ErrorCode.PROTOCOL_ERROR, "a request has more data than its content-length")
+        if stream.left_bytes is not None:
+            stream.left_bytes -= len(data)
+        if size:
+            self._owner.request_data(stream_id, data, size)
+        if flags & END_STREAM and self._streams.get(stream_id) is stream:
+            self._end_request(stream_id, stream)
+
+    def _end_request(self, stream_id: int, stream: _Stream) -> None:
+        if stream.left_bytes:
+            raise StreamError(ErrorCode.PROTOCOL_ERROR, "a request ends before its content-length")
+        stream.is_ended = True
+        self._owner.request_ended(stream_id)
+
+    def _priority(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if not stream_id:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "PRIORITY of no stream")
+        if len(payload) != 5:
+            raise StreamError(ErrorCode.FRAME_SIZE_ERROR, f"PRIORITY has {len(payload)} bytes")
+        if int.from_bytes(payload[:4], "big") & STREAM_ID_MASK == stream_id:
+            raise StreamError(ErrorCode.PROTOCOL_ERROR, "a stream depends on itself")
+
+    def _rst_stream(self, flags: int, stream_id: int, payload: bytes) -> None:
+        _check_size("RST_STREAM", payload, 4)
+        self._check_known(stream_id)
+        if self._streams.pop(stream_id, None) is not None:
+            self._owner.stream_reset(stream_id)
+
+    def _settings_frame(self, flags: int, stream_id: int, payload: bytes) -> None:
+        _check_of_connection("SETTINGS", stream_id)
+        if flags & ACK:
+            _check_size("the answer to SETTINGS", payload, 0)
+            return
+        for name, value in frames.parse_settings(payload):
+            if name == Setting.MAX_FRAME_SIZE:
+                self.frame_bytes_max = value
+            elif name == Setting.INITIAL_WINDOW_SIZE:
+                more = value - self._stream_window
+                self._stream_window = value
+                for stream in self._streams.values():
+                    stream.window += more
+                    if stream.window > WINDOW_BYTES_MAX:
+                        raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "a stream's window is over the limit")
+                self._owner.window_opened()
+        self._output.append(_SETTINGS_TAKEN)
+
+    def _push_promise(self, flags: int, stream_id: int, payload: bytes) -> None:
+        raise Http2Error(ErrorCode.PROTOCOL_ERROR, "a client can't push")
+
+    def _ping(self, flags: int, stream_id: int, payload: bytes) -> None:
+        _check_of_connection("PING", stream_id)
+        _check_size("PING", payload, 8)
+        if not flags & ACK:
+            self._output.append(pack_frame(frames.PING, ACK, 0, payload))
+
+    def _go_away(self, flags: int, stream_id: int, payload: bytes) -> None:
+        """Read past a good-bye: a client's calls that are under way go on."""
+        _check_of_connection("GOAWAY", stream_id)
+        if len(payload) < 8:
+            raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, f"GOAWAY has {len(payload)} bytes")
+
+    def _window_update(self, flags: int, stream_id: int, payload: bytes) -> None:
+        _check_size("WINDOW_UPDATE", payload, 4)
+        more = int.from_bytes(payload, "big") & STREAM_ID_MASK
+        if stream_id:
+            self._check_known(stream_id)
+            if not more:
+                raise StreamError(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE adds nothing")
+            stream = self._streams.get(stream_id)
+            if stream is None:
+                return
+            stream.window += more
+            if stream.window > WINDOW_BYTES_MAX:
+                raise StreamError(ErrorCode.FLOW_CONTROL_ERROR, "a stream's window is over the limit")
+        else:
+            if not more:
+                raise Http2Error(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE adds nothing")
+            self._window += more
+            if self._window > WINDOW_BYTES_MAX:
+                raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "the connection's window is over the limit")
+        self._owner.window_opened()
+
+    def _check_known(self, stream_id: int) -> None:
+        if not stream_id or stream_id > self.last_stream_id or not stream_id % 2:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"a frame for the stream {stream_id}, which was never opened")
+
+    # -- what goes -------------------------------------------------------------------------------------------------
+
+    def take_output(self) -> bytes:
+        """Return what is to be written, and forget it."""
+        output, self._output = self._output, []
+        return output[0] if len(output) == 1 else b"".join(output)
+
+    def window_of(self, stream_id: int) -> int:
+        """Return how many bytes of data may be sent on a stream now; 0 for one that is over."""
+        stream = self._streams.get(stream_id)
+        return 0 if stream is None else min(stream.window, self._window)
+
+    def send_fields(self, stream_id: int, block: bytes, *, is_end: bool = False) -> None:
+        """Send an encoded block of fields. ``is_end``: nothing follows on the stream. No word on one that is over."""
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            return
+        if self.says_no_table:
+            self.says_no_table = False
+            block = NO_TABLE + block
+        kind, flags = frames.HEADERS, END_STREAM if is_end else 0
+        while len(block) > PAYLOAD_BYTES_MAX:
+            self._output.append(pack_frame(kind, flags, stream_id, block[:PAYLOAD_BYTES_MAX]))
+            kind, flags, block = frames.CONTINUATION, 0, block[PAYLOAD_BYTES_MAX:]
+        self._output.append(pack_frame(kind, flags | END_HEADERS, stream_id, block))
+        if is_end:
+            if stream.is_ended:
+                del self._streams[stream_id]
+            else:
+                self.reset(stream_id, ErrorCode.NO_ERROR)
+
+    def send_data(self, stream_id: int, data: bytes) -> None:
+        """Send data that the windows have room for, of ``frame_bytes_max`` at most."""
+        size = len(data)
+        self._streams[stream_id].window -= size
+        self._window -= size
+        self._output.append(HEAD.pack(size << 8, 0, stream_id))
+        self._output.append(data)
+
+    def send_answer(self, stream_id: int, head: bytes, data: bytes, trailers: bytes) -> bool:
+        """Send a whole answer: a block of fields, its data, and a last block. Return False for one to send in parts."""
+        stream, size = self._streams.get(stream_id), len(data)
+        if (
+            stream is None
+            or not stream.is_ended
+            or self.says_no_table
+            or size > stream.window
+            or size > self._window
+            or size > PAYLOAD_BYTES_MAX
+        ):
+            return False
+        self._window -= size
+        self._output += (
+            HEAD.pack(len(head) << 8 | frames.HEADERS, END_HEADERS, stream_id),
+            head,
+            HEAD.pack(size << 8, 0, stream_id),
+            data,
+            HEAD.pack(len(trailers) << 8 | frames.HEADERS, END_HEADERS | END_STREAM, stream_id),
+            trailers,
+        )
+        del self._streams[stream_id]
+        return True
+
+    def give_back(self, stream_id: int, size_bytes: int) -> None:
+        """Let the client send so much more."""
+        self._taken += size_bytes
+        if 2 * self._taken >= self._room_bytes:
+            self._output.append(frames.pack_window_update(0, self._taken))
+            self._room += self._taken
+            self._taken = 0
+        stream = self._streams.get(stream_id)
+        if stream is None or stream.is_ended:
+            return
+        stream.taken += size_bytes
+        if 2 * stream.taken >= self._stream_room:
+            self._output.append(frames.pack_window_update(stream_id, stream.taken))
+            stream.room += stream.taken
+            stream.taken = 0
+
+    def reset(self, stream_id: int, code: ErrorCode) -> None:
+        """End a stream at once."""
+        self._streams.pop(stream_id, None)
+        self._ended[stream_id] = None
+        if len(self._ended) > RESETS_KEPT_MAX:
+            del self._ended[next(iter(self._ended))]
+        self._output.append(frames.pack_reset(stream_id, code))
+
+    def ping(self, data: bytes) -> None:
+        """Ask for a sign of life. ``data`` has 8 bytes."""
+        self._output.append(pack_frame(frames.PING, 0, 0, data))
+
+    def go_away(self, code: ErrorCode = ErrorCode.NO_ERROR, text: str = "") -> None:
+        """Say that no stream beyond the newest one is served."""
+        self._output.append(frames.pack_go_away(self.last_stream_id, code, text))
+
+
+_IS_WRONG = 0x100  # beside a frame's own flags: its stream depends on itself
+_SETTINGS_TAKEN = pack_frame(frames.SETTINGS, ACK, 0)
+
+
+def _check_size(name: str, payload: bytes, size: int) -> None:
+    if len(payload) != size:
+        raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, f"{name} has {len(payload)} bytes, not {size}")
+
+
+def _check_of_connection(name: str, stream_id: int) -> None:
+    if stream_id:
+        raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"{name} of the stream {stream_id}: it is the connection's")
+
+
+_HANDLERS = {
+    frames.DATA: Http2Connection._data,
+    frames.HEADERS: Http2Connection._headers,
+    frames.PRIORITY: Http2Connection._priority,
+    frames.RST_STREAM: Http2Connection._rst_stream,
+    frames.SETTINGS: Http2Connection._settings_frame,
+    frames.PUSH_PROMISE: Http2Connection._push_promise,
+    frames.PING: Http2Connection._ping,
+    frames.GOAWAY: Http2Connection._go_away,
+    frames.WINDOW_UPDATE: Http2Connection._window_update,
+    frames.CONTINUATION: Http2Connection._continuation,
+}
