@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 
 class Target:
-    """One queue and the meter of its topic."""
+    """One queue, the meter of its topic, and the one type of messages that the topic takes; None for any."""
 
-    __slots__ = ("_real", "meter", "queue")
+    __slots__ = ("_real", "meter", "queue", "wanted")
 
-    def __init__(self, queue: ConsumeQueue, meter: Meter) -> None:
+    def __init__(self, queue: ConsumeQueue, meter: Meter, wanted: str | None = None) -> None:
         self.queue = queue
         self.meter = meter
+        self.wanted = wanted
         self._real = b""
 
     @property
@@ -56,9 +57,11 @@ class SendTargets:
         self._stats = stats
         self._known: dict[tuple[str, int], Target] = {}
         self._queue_counts: dict[str, int] = {}  # of topics that take plain sends
+        self._known_typed: dict[tuple[str, int], Target] = {}
         self._known_inner: dict[tuple[str, int], InnerTarget] = {}
         self._waiting: dict[str, ConsumeQueue] = {}
         self.get = self._known.get
+        self.get_typed = self._known_typed.get
         self.get_inner = self._known_inner.get
         topics.add_listener(self._forget)
 
@@ -72,6 +75,21 @@ class SendTargets:
         if queue is None:
             return None
         target = self._known[topic_name, queue_id] = Target(queue, self._stats.put_meter(topic_name))
+        return target
+
+    def find_typed(self, topic_name: str, queue_id: int) -> Target | None:
+        """Do as :meth:`find` for a topic that takes one type of messages, and cache it for :attr:`get_typed`.
+
+        Its caller compares ``wanted`` with the message.
+        """
+        topic = self._topics.get(topic_name)
+        wanted = wanted_type(topic.attributes) if topic is not None else None
+        if wanted is None or not self._is_plain(topic_name, queue_id, holds_batches=False, wanted=wanted):
+            return None
+        queue = self._stager.queue(topic_name, queue_id)
+        if queue is None:
+            return None
+        target = self._known_typed[topic_name, queue_id] = Target(queue, self._stats.put_meter(topic_name), wanted)
         return target
 
     def find_inner(self, topic_name: str, queue_id: int) -> InnerTarget | None:
@@ -91,7 +109,7 @@ class SendTargets:
             self._waiting[topic_name] = queue
         return queue
 
-    def _is_plain(self, topic_name: str, queue_id: int, *, holds_batches: bool) -> bool:
+    def _is_plain(self, topic_name: str, queue_id: int, *, holds_batches: bool, wanted: str | None = None) -> bool:
         topic = self._topics.get(topic_name)
         return (
             topic is not None
@@ -99,12 +117,13 @@ class SendTargets:
             and 0 <= queue_id < topic.queue_count
             and not is_send_forbidden(topic_name)
             and not topic_name.startswith(RETRY_PREFIX)
-            and wanted_type(topic.attributes) is None
+            and wanted_type(topic.attributes) == wanted
             and has_batch_queues(topic.attributes) == holds_batches
         )
 
     def _forget(self, changed: list[str]) -> None:
         self._known.clear()
         self._queue_counts.clear()
+        self._known_typed.clear()
         self._known_inner.clear()
         self._waiting.clear()
