@@ -61,11 +61,15 @@ class Outgoing:
         self.attempt = 0  # attempts before this one; brokers and consumers see it as the property PYMQ_RESEND
         self.code = RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2
 
+    @property
+    def marked_properties(self) -> str:
+        """The properties, with the number of this attempt unless it is the first one."""
+        if self.attempt and len(self.properties) <= _MARKED_LENGTH_MAX:
+            return f"{self.properties}{names.RESEND}\x01{self.attempt}\x02"
+        return self.properties
+
     def command(self, group: str, queue: MessageQueue, born_ms: int) -> Command:
         """Returns the request that sends to ``queue``; ``born_ms`` is Unix time."""
-        properties = self.properties
-        if self.attempt and len(properties) <= _MARKED_LENGTH_MAX:
-            properties = f"{properties}{names.RESEND}\x01{self.attempt}\x02"
         fields = send_v2_fields(
             producer_group=group,
             topic=self.topic,
@@ -75,7 +79,7 @@ class Outgoing:
             sys_flag=self.sys_flag,
             born_timestamp=born_ms,
             flag=self.flag,
-            properties=properties,
+            properties=self.marked_properties,
             batch=self.batch,
             broker_name=queue.broker_name,
         )

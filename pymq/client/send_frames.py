@@ -1,4 +1,4 @@
-"""SendFrames: frames of plain sends from templates, byte for byte those of Outgoing.command and encode_command."""
+"""SendFrames: frames of sends from templates, byte for byte those of Outgoing.command and encode_command."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import struct
 
 import msgspec
 
-from pymq.client.outgoing import AUTO_CREATE_QUEUE_COUNT, wait_property
+from pymq.client.outgoing import Outgoing, wait_property
 from pymq.model.message import MessageQueue
-from pymq.model.names import AUTO_CREATE_TOPIC
-from pymq.wire.codes import RequestCode
-from pymq.wire.command import Command, encode_json_header
-from pymq.wire.headers.send import send_v2_fields
+from pymq.wire.command import encode_json_header
 
 _KEPT_MAX = 4096  # templates
 _HEAD = struct.Struct(">iI")
@@ -19,6 +16,9 @@ _HEAD = struct.Struct(">iI")
 _BORN = 7_777_777_777_777
 _OPAQUE = 1_888_888_888
 _ID = "\x00id\x00"
+_PROPERTIES = "\x00properties\x00"
+
+_encode_text = msgspec.json.Encoder().encode
 
 
 class SendFrames:
@@ -29,6 +29,7 @@ class SendFrames:
         self._language = language
         self._version = version
         self._templates: dict[tuple[MessageQueue, bytes, bool], bytes] = {}
+        self._wide: dict[tuple[MessageQueue, int, int, bool], bytes] = {}  # templates of any properties
 
     def frame(
         self,
@@ -51,31 +52,40 @@ class SendFrames:
         size = len(header)
         return b"".join((_HEAD.pack(4 + size + len(body), size), header, body))
 
+    def frame_of(self, outgoing: Outgoing, queue: MessageQueue, born_ms: int, opaque: int) -> bytes:
+        """Returns the frame of an attempt to send, the first one or a later one."""
+        place = queue, outgoing.sys_flag, outgoing.flag, outgoing.batch
+        template = self._wide.get(place) or self._make_wide(place)
+        header = template % (born_ms, _encode_text(outgoing.marked_properties), opaque)
+        size, body = len(header), outgoing.body
+        return b"".join((_HEAD.pack(4 + size + len(body), size), header, body))
+
     def _make(self, queue: MessageQueue, start: bytes, wait_store: bool) -> bytes:
-        fields = send_v2_fields(
-            producer_group=self._group,
-            topic=queue.topic,
-            default_topic=AUTO_CREATE_TOPIC,
-            default_topic_queue_nums=AUTO_CREATE_QUEUE_COUNT,
-            queue_id=queue.queue_id,
-            sys_flag=0,
-            born_timestamp=_BORN,
-            flag=0,
-            properties=f"{start.decode()}{_ID}\x02{wait_property(wait_store)}",
-            batch=False,
-            broker_name=queue.broker_name,
-        )
-        command = Command(
-            RequestCode.SEND_MESSAGE_V2, opaque=_OPAQUE, language=self._language, version=self._version, ext=fields
-        )
-        header = encode_json_header(command).replace(b"%", b"%%")
-        header = _with_place(header, b'"g":"%d"' % _BORN, b'"g":"%d"')
-        header = _with_place(header, msgspec.json.encode(_ID)[1:-1], b"%b")
+        properties = f"{start.decode()}{_ID}\x02{wait_property(wait_store)}"
+        header = self._header(Outgoing(queue.topic, b"", properties, "", 0, 0, False), queue)
+        header = _with_place(header, _encode_text(_ID)[1:-1], b"%b")
         header = _with_place(header, b'"opaque":%d' % _OPAQUE, b'"opaque":%d')
         if len(self._templates) >= _KEPT_MAX:
             self._templates.clear()
         self._templates[queue, start, wait_store] = header
         return header
+
+    def _make_wide(self, place: tuple[MessageQueue, int, int, bool]) -> bytes:
+        queue, sys_flag, flag, is_batch = place
+        header = self._header(Outgoing(queue.topic, b"", _PROPERTIES, "", flag, sys_flag, is_batch), queue)
+        header = _with_place(header, _encode_text(_PROPERTIES), b"%b")
+        header = _with_place(header, b'"opaque":%d' % _OPAQUE, b'"opaque":%d')
+        if len(self._wide) >= _KEPT_MAX:
+            self._wide.clear()
+        self._wide[place] = header
+        return header
+
+    def _header(self, outgoing: Outgoing, queue: MessageQueue) -> bytes:
+        """Returns the header of a send with a place for its time of birth."""
+        command = outgoing.command(self._group, queue, _BORN)
+        command.opaque, command.language, command.version = _OPAQUE, self._language, self._version
+        header = encode_json_header(command).replace(b"%", b"%%")
+        return _with_place(header, b'"g":"%d"' % _BORN, b'"g":"%d"')
 
 
 def _with_place(header: bytes, mark: bytes, place: bytes) -> bytes:

@@ -149,7 +149,9 @@ class Sender:
         without_master: NoQueueError | None = None
         while True:
             try:
-                queue = first or await self._pick(outgoing.topic, deadline, avoid)
+                queue = first or self._pick_known(outgoing.topic, avoid)
+                if queue is None:
+                    queue = await self._pick(outgoing.topic, deadline, avoid)
             except NoQueueError as error:
                 if not self._retry_count or not self._instance.routes.awaits_master(outgoing.topic):
                     raise
@@ -178,10 +180,13 @@ class Sender:
                     raise
                 outgoing.attempt += 1
 
-    async def _pick(self, topic: str, deadline: Deadline, avoid: str | None) -> MessageQueue:
+    def _pick_known(self, topic: str, avoid: str | None) -> MessageQueue | None:
+        """Picks a queue; returns None when a name server must be asked for them."""
         queues = self._instance.routes.known_queues(topic)
-        if queues is None:
-            queues = await self._instance.routes.queues_to_write(topic, deadline.left_s())
+        return None if queues is None else self.picker.pick(topic, queues, avoid)
+
+    async def _pick(self, topic: str, deadline: Deadline, avoid: str | None) -> MessageQueue:
+        queues = await self._instance.routes.queues_to_write(topic, deadline.left_s())
         return self.picker.pick(topic, queues, avoid)
 
     def _may_elect(self, queue: MessageQueue, error: RefusedError | UnreachableError) -> bool:
@@ -214,12 +219,17 @@ class Sender:
         """Sends once, to ``queue``. Raises RefusedError, UnreachableError."""
         instance = self._instance
         begun_ms, born_ms = self._clock.monotonic_ms(), outgoing.born_ms or self._clock.now_ms()
-        command = outgoing.command(self._group, queue, born_ms)
         address = ""
         result: SendResult | None = None
         try:
-            address = await instance.routes.write_address(queue, deadline.left_s())
-            answer = await instance.remoting.invoke(address, command, deadline.left_s())
+            answering = self._begin(outgoing, queue, born_ms, deadline)
+            if answering is not None:
+                address = answering[1]
+                answer = await answering[0]
+            else:
+                command = outgoing.command(self._group, queue, born_ms)
+                address = await instance.routes.write_address(queue, deadline.left_s())
+                answer = await instance.remoting.invoke(address, command, deadline.left_s())
             result = send_result(answer, outgoing.message_id, queue, address)
             return result
         except (RefusedError, UnreachableError) as error:
@@ -231,6 +241,18 @@ class Sender:
                 self.health.succeeded(queue.broker_name, took_ms if self._avoids_slow else 0)
             if self._tracer is not None:
                 self._tracer.sent(outgoing, result, address, born_ms, took_ms)
+
+    def _begin(
+        self, outgoing: Outgoing, queue: MessageQueue, born_ms: int, deadline: Deadline
+    ) -> tuple[asyncio.Future[Command], str] | None:
+        """Writes a request. Returns as :meth:`_begin_plain`."""
+        remoting, address = self._instance.remoting, self._instance.routes.known_address(queue)
+        if address is None or remoting.sign is not None or not remoting.is_ready(address):
+            return None
+        opaque = remoting.next_opaque()
+        frame = self._frames.frame_of(outgoing, queue, born_ms, opaque)
+        future = remoting.call_frame(address, frame, opaque, outgoing.code, deadline.left_s())
+        return None if future is None else (future, address)
 
     def _failed(self, queue: MessageQueue, error: RefusedError | UnreachableError) -> None:
         """Avoids the broker for a while and renews the topic's route, if another attempt may succeed."""

@@ -88,6 +88,38 @@ def test_frames_from_templates_equal_encoded_commands(
     assert frames.frame(queue, start, wait_store, "7F00AB", body, 1, born_ms, opaque) is None
 
 
+@given(
+    NAMES,
+    NAMES,
+    NAMES,
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+    st.sampled_from([0, 1, 0x301]),
+    st.sampled_from([0, 7, -1]),
+    st.booleans(),
+    st.integers(0, 2),
+    st.integers(-1, 2**31 - 1),
+)
+def test_frames_of_any_properties_equal_encoded_commands(
+    group: str,
+    topic: str,
+    broker: str,
+    properties: str,
+    sys_flag: int,
+    flag: int,
+    is_batch: bool,
+    attempt: int,
+    number: int,
+) -> None:
+    queue, born_ms = MessageQueue(topic, broker, number % 9), 1_790_000_000_000 * (number % 2) + number
+    outgoing = Outgoing(topic, b"body %d", properties, "7F00AB", flag, sys_flag, is_batch)
+    outgoing.attempt = attempt
+    command = outgoing.command(group, queue, born_ms)
+    command.opaque, command.language, command.version = max(number, 0), "PYTHON", 479
+    frames = SendFrames(group, "PYTHON", 479)
+    for _ in range(2):
+        assert frames.frame_of(outgoing, queue, born_ms, max(number, 0)) == encode_command(command)
+
+
 def test_the_short_way_to_a_result_equals_the_typed_one() -> None:
     queue = MessageQueue("T", "b", 3)
     for fields in (
