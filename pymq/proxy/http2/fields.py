@@ -10,7 +10,7 @@ Source: RFC 7541 (HPACK), and RFC 9113, section 8.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from hpack.exceptions import HPACKError, InvalidTableIndex
 from hpack.huffman_table import decode_huffman
@@ -28,11 +28,14 @@ NO_TABLE = b"\x20"  # the encoder's table has no bytes: stands before the first 
 _STATIC = HeaderTable.STATIC_TABLE
 _STATIC_COUNT = len(_STATIC)
 _BAD_NAME = re.compile(rb"[^!#$%&'*+\-.^_`|~0-9a-z]")
-_BAD_VALUES = re.compile(rb"[\0\r]|(?:^|\n)[ \t]|[ \t](?:\n|$)")  # of values with a line break between them
+_BAD_IN_VALUES = (b"\0", b"\r", b"\n ", b"\n\t", b" \n", b"\t\n")  # with a line break around each value
 _PSEUDO = (b":method", b":scheme", b":path", b":authority")
+_NEEDED = {b":method", b":scheme", b":path"}
 _OF_CONNECTIONS = (b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade")
-_GOOD_NAMES: set[bytes] = set()  # that were checked before
-_GOOD_NAME_COUNT_MAX = 1_000
+# The names of requests that were checked before: a client's calls all have the same.
+_GOOD_NAMES: set[tuple[bytes, ...]] = set()
+_GOOD_NAMES_MAX = 1_000
+_GOOD_NAMES_BYTES_MAX = 1_000  # of one request that is kept
 
 
 class FieldDecoder:
@@ -82,16 +85,15 @@ class FieldDecoder:
                 if number:
                     name = table.get_by_index(number)[0]
                 else:
-                    name, at = _text(block, at)
-                value, at = _text(block, at)
+                    name, at = _text(block, at, self._size_bytes_max)
+                value, at = _text(block, at, self._size_bytes_max)
                 if is_kept:
                     table.add(name, value)
                 field = (name, value)
             fields.append(field)
             size_bytes += len(field[0]) + len(field[1]) + FIELD_OVERHEAD_BYTES
             if size_bytes > self._size_bytes_max:
-                text = f"header fields have more than {self._size_bytes_max} bytes, the limit: send less"
-                raise Http2Error(ErrorCode.ENHANCE_YOUR_CALM, text)
+                raise _too_large(self._size_bytes_max)
         self.size_bytes = size_bytes
         return fields
 
@@ -111,14 +113,21 @@ def _integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
     raise HPACKError(f"a number has more than {INTEGER_BYTES_MAX} bytes")
 
 
-def _text(block: bytes, at: int) -> tuple[bytes, int]:
-    """Return the text at a place, and the place behind it."""
+def _text(block: bytes, at: int, size_bytes_max: int) -> tuple[bytes, int]:
+    """Return the text at a place, and the place behind it. A packed one is slow to unpack: it must not be too long."""
     is_packed = block[at] & 0x80
     size, at = _integer(block, at, 0x7F)
+    if size > size_bytes_max:
+        raise _too_large(size_bytes_max)
     end = at + size
     if end > len(block):
         raise IndexError
     return (decode_huffman(block[at:end]) if is_packed else block[at:end]), end
+
+
+def _too_large(size_bytes_max: int) -> Http2Error:
+    text = f"header fields have more than {size_bytes_max} bytes, the limit: send less"
+    return Http2Error(ErrorCode.ENHANCE_YOUR_CALM, text)
 
 
 def encode_fields(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
@@ -150,18 +159,14 @@ def _packed_size(size: int) -> bytes:
 def check_request(fields: Fields) -> dict[bytes, bytes]:
     """Return the fields of a request by name, the last one of each. Raises StreamError for what is no request."""
     found = dict(fields)
-    pseudo_count = 0
-    while pseudo_count < len(fields) and fields[pseudo_count][0] in _PSEUDO:
-        pseudo_count += 1
-    _check_texts(fields[pseudo_count:], [value for _, value in fields])
-    methods = [name for name, _ in fields[:pseudo_count]]
-    if len(set(methods)) < pseudo_count:
-        raise StreamError(ErrorCode.PROTOCOL_ERROR, "a request says twice what it asks for")
-    if not (found.get(b":path") and b":method" in found and b":scheme" in found):
-        raise StreamError(ErrorCode.PROTOCOL_ERROR, "a request lacks :method, :scheme or :path")
-    for name in _OF_CONNECTIONS:
-        if name in found:
-            raise StreamError(ErrorCode.PROTOCOL_ERROR, f"a request has the field {name.decode()} of HTTP/1")
+    names = tuple([name for name, _ in fields])
+    if names not in _GOOD_NAMES:
+        _check_request_names(names)
+        if len(_GOOD_NAMES) < _GOOD_NAMES_MAX and len(b"".join(names)) < _GOOD_NAMES_BYTES_MAX:
+            _GOOD_NAMES.add(names)
+    _check_values(fields)
+    if not found[b":path"]:
+        raise StreamError(ErrorCode.PROTOCOL_ERROR, "a request's :path is empty")
     if found.get(b"te", b"trailers") != b"trailers":
         raise StreamError(ErrorCode.PROTOCOL_ERROR, "a request's field te is not trailers")
     return found
@@ -169,18 +174,33 @@ def check_request(fields: Fields) -> dict[bytes, bytes]:
 
 def check_trailers(fields: Fields) -> None:
     """Check the fields behind a request's body. Raises StreamError."""
-    _check_texts(fields, [value for _, value in fields])
+    _check_names([name for name, _ in fields])
+    _check_values(fields)
 
 
-def _check_texts(fields: Fields, values: list[bytes]) -> None:
-    """Check names, which are none of ``:``, and values."""
-    for name, _ in fields:
-        if name in _GOOD_NAMES:
-            continue
+def _check_request_names(names: Sequence[bytes]) -> None:
+    pseudo_count = 0
+    while pseudo_count < len(names) and names[pseudo_count] in _PSEUDO:
+        pseudo_count += 1
+    pseudo = set(names[:pseudo_count])
+    if len(pseudo) < pseudo_count:
+        raise StreamError(ErrorCode.PROTOCOL_ERROR, "a request says twice what it asks for")
+    if not pseudo >= _NEEDED:
+        raise StreamError(ErrorCode.PROTOCOL_ERROR, "a request lacks :method, :scheme or :path")
+    _check_names(names[pseudo_count:])
+    for name in names:
+        if name in _OF_CONNECTIONS:
+            raise StreamError(ErrorCode.PROTOCOL_ERROR, f"a request has the field {name.decode()} of HTTP/1")
+
+
+def _check_names(names: Sequence[bytes]) -> None:
+    """Check names, none of which begins with ``:``."""
+    for name in names:
         if not name or _BAD_NAME.search(name):
             raise StreamError(ErrorCode.PROTOCOL_ERROR, f"a field's name is {name!r:.40}")
-        if len(_GOOD_NAMES) < _GOOD_NAME_COUNT_MAX and len(name) < 64:
-            _GOOD_NAMES.add(name)
-    joined = b"\n".join(values)
-    if joined.count(b"\n") >= len(values) > 0 or _BAD_VALUES.search(joined):
+
+
+def _check_values(fields: Fields) -> None:
+    joined = b"\n".join([b"", *[value for _, value in fields], b""])
+    if joined.count(b"\n") > len(fields) + 1 or any(map(joined.__contains__, _BAD_IN_VALUES)):
         raise StreamError(ErrorCode.PROTOCOL_ERROR, "a field's value has a line break, a zero, or blanks around it")
