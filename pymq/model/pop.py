@@ -20,6 +20,7 @@ BATCH_ACK_TAG = "bAck"
 FIRST_POP_TIME = "1ST_POP_TIME"
 MESSAGES_PER_CHECK_POINT_MAX = 32  # an acknowledgement is one bit of 32
 ORDERLY_REVIVE_QUEUE = 999  # the revive queue in receipts of orderly pops, which have no check point
+RECEIPT_OVER = "the receipt is over"  # begins the remark of a change of the invisible time that has nothing to change
 RECEIPT_PARTS_MIN = 6  # that a broker reads
 
 # The retry flag of a receipt and of the offset strings: where the message was read.

@@ -72,6 +72,12 @@ def check_in_time(handle: Handle, now_ms: int) -> Handle:
     return handle
 
 
+def prolonged(handle: Handle, now_ms: int, invisible_ms: int) -> Handle:
+    """Return a handle of the same message and delivery that ends ``invisible_ms`` from now."""
+    end_ms = now_ms + invisible_ms
+    return handle._replace(receipt=handle.receipt._replace(invisible_ms=end_ms - handle.receipt.pop_time_ms))
+
+
 @dataclass(slots=True)
 class Held:
     """A message that a client holds. ``given`` is the handle that it got, ``current`` the one that is valid now."""

@@ -9,7 +9,8 @@ from typing import Any
 
 from pymq.client.subscription import Subscription, parse_subscription
 from pymq.clock import Clock
-from pymq.errors import ExpressionError, PymqError, UsageError
+from pymq.errors import ExpressionError, PymqError, RefusedError, UsageError
+from pymq.model.pop import RECEIPT_OVER
 from pymq.proxy.backend import Backend, Receive, Received
 from pymq.proxy.bodies import given_body
 from pymq.proxy.calls import Call, common_status, status_of, status_ok
@@ -41,6 +42,7 @@ from pymq.proxy.receipts import (
     check_in_time,
     decode_handle,
     encode_handle,
+    prolonged,
 )
 from pymq.proxy.refusals import ProxyRefusal
 from pymq.proxy.sessions import SESSION_COUNT_MAX, SILENT_MS_MAX, Sessions
@@ -180,11 +182,20 @@ class Receiving:
         return AckMessageResultEntry(status=status, message_id=entry.message_id, receipt_handle=entry.receipt_handle)
 
     async def change_invisible_duration(self, call: Call, request: Any) -> Any:
-        """Let a message come again later."""
+        """Let a message come again later.
+
+        As with RocketMQ, a handle within its time gets OK, also when it has nothing to change any more: the message is
+        acknowledged, has a newer handle, or is another group's. Clients would try again and again after an error.
+        """
         topic, group = check_topic(request.topic.name), check_group(request.group.name)
         invisible_ms = check_invisible(duration_ms(request.invisible_duration), 0)
         handle = check_in_time(await self._current(group, request.receipt_handle), self._clock.now_ms())
-        renewed = await self._backend.change_invisible(topic, group, handle, invisible_ms)
+        try:
+            renewed = await self._backend.change_invisible(topic, group, handle, invisible_ms)
+        except RefusedError as error:
+            if not error.remark.startswith(RECEIPT_OVER):
+                raise
+            renewed = prolonged(handle, self._clock.now_ms(), invisible_ms)
         self._held.release(group, request.receipt_handle)
         return ChangeInvisibleDurationResponse(status=status_ok(), receipt_handle=encode_handle(renewed))
 

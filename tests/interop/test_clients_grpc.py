@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import subprocess
@@ -14,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from pymq.proxy.protocol import messages as m
+from pymq.proxy.protocol.names import ClientType, Code
 from tests.interop.conftest import server_kinds
 from tests.interop.support import probe
 from tests.interop.support.apache import CHECKS_SOON
@@ -23,6 +26,7 @@ from tests.interop.support.grpc_scenarios import (
     GROUP,
     NOT_ON_APACHE,
     PROPERTIES,
+    WAIT_S,
     after_restart,
     before_restart,
     collect,
@@ -35,12 +39,15 @@ from tests.interop.support.grpc_servers import ApacheProxy, GrpcServer, PymqProx
 from tests.interop.support.pymq_server import REPOSITORY
 from tests.interop.support.second_runs import SecondRuns
 from tests.interop.support.tools import unavailable
+from tests.proxy.harness import RawClient
 
 # Rust's client is one of them on request: cargo builds it for minutes.
 LANGUAGES = [name for name in COMMANDS if name != "rust" or os.environ.get("PYMQ_INTEROP_RUST") == "1"]
 CASES = [(language, scenario) for language in LANGUAGES for scenario in scenarios_of(language)]
 # Against Apache these consumers get errors after a restart, until they send their settings again: 5 to 10 minutes.
 STAND_STILL_ON_APACHE = ("go", "python")
+NORMAL = 1
+CALL_TIMEOUT_S = 20
 
 
 @pytest.fixture(scope="module", params=server_kinds())
@@ -122,6 +129,74 @@ def test_spark_and_tail_read_what_the_clients_sent_and_the_reverse(
         for one in got:
             assert (one["tag"], sorted(one["keys"])) == ("TagA", ["k1", "k2"])
             assert one["properties"].items() >= PROPERTIES.items()
+
+
+def test_receipts_that_settle_nothing(server: GrpcServer) -> None:
+    """One that is outdated or another group's gets OK within its time; after it, INVALID_RECEIPT_HANDLE."""
+    asyncio.run(_settle_in_vain(server, f"grpc-receipts-{uuid.uuid4().hex[:6]}"))
+
+
+async def _settle_in_vain(server: GrpcServer, name: str) -> None:
+    others = f"{name}-others"
+    probe.create_topic(server.namesrv, server.broker, name, attributes="+message.type=NORMAL")
+    for group in (name, others):
+        probe.create_group(server.broker, group, **GROUP)
+    client = RawClient(server.endpoint, name)
+    settings = m.Settings(client_type=ClientType.SIMPLE_CONSUMER, request_timeout=m.Duration(seconds=3))
+    settings.subscription.group.name = name
+    stream = await client.settle(settings)
+    received: dict[bytes, Any] = {}
+
+    async def receive() -> None:
+        times = {"invisible_duration": m.Duration(seconds=10), "long_polling_timeout": m.Duration(seconds=5)}
+        _, messages = await client.received(name, name, CALL_TIMEOUT_S, **times)
+        received.update({each.body: each for each in messages})
+
+    async def change(group: str, message: Any, handle: str = "") -> tuple[int, str]:
+        """Return the code and the new handle."""
+        answer = await client.change(group, with_handle(message, handle), 10_000)
+        return answer.status.code, answer.receipt_handle
+
+    async def ack(group: str, message: Any, handle: str = "") -> int:
+        return await client.ack(group, with_handle(message, handle))
+
+    def with_handle(message: Any, handle: str) -> Any:
+        other = m.Message()
+        other.CopyFrom(message)
+        other.system_properties.receipt_handle = handle or message.system_properties.receipt_handle
+        return other
+
+    bodies = (b"acknowledged", b"changed", b"another group's")
+    for body in bodies:
+        assert (await client.send(name, body, message_type=NORMAL)).status.code == Code.OK
+    async with asyncio.timeout(WAIT_S):
+        while len(received) < len(bodies):
+            await receive()
+    acknowledged, changed, kept = (received.pop(body) for body in bodies)
+    # OK, though another group's: the message comes again.
+    assert await ack(others, kept) == Code.OK
+    code, handle = await change(others, kept)
+    assert code == Code.OK and handle
+    # Outdated by an acknowledgement, and by a change.
+    assert [await ack(name, acknowledged) for _ in range(2)] == [Code.OK] * 2
+    assert (await change(name, acknowledged))[0] == Code.OK
+    code, handle = await change(name, changed)
+    assert code == Code.OK and handle != changed.system_properties.receipt_handle
+    assert await ack(name, changed) == Code.OK
+    code, second = await change(name, changed)
+    assert code == Code.OK and second
+    assert await ack(name, changed, handle) == Code.OK
+    # Over.
+    async with asyncio.timeout(WAIT_S):
+        while kept.body not in received:
+            await receive()
+    again = received[kept.body]
+    assert again.system_properties.delivery_attempt == 2
+    assert await ack(name, kept) == Code.INVALID_RECEIPT_HANDLE
+    assert (await change(name, kept))[0] == Code.INVALID_RECEIPT_HANDLE
+    assert await ack(name, again) == Code.OK
+    stream.cancel()
+    await client.close()
 
 
 def _send_each_type(driver: Driver, topic: str) -> list[dict[str, Any]]:

@@ -103,7 +103,7 @@ class ModelBroker:
     def _change(self, handle: Handle, invisible_ms: int) -> Handle:
         each = self._current(handle)
         if each is None:
-            raise RefusedError(ResponseCode.INVALID_PARAMETER, "the receipt is outdated")
+            raise RefusedError(ResponseCode.NO_MESSAGE, pop.RECEIPT_OVER)
         each.popped_ms, each.invisible_ms = self._clock.now_ms(), invisible_ms
         return self._handle(each)
 

@@ -97,6 +97,37 @@ def test_handles_that_are_forged_or_over_have_their_codes(broker: TestBroker) ->
     with_client(broker, work)
 
 
+@pytest.mark.parametrize("is_orderly", [False, True])
+def test_a_handle_within_its_time_gets_ok_though_it_changes_nothing(broker: TestBroker, is_orderly: bool) -> None:
+    """The message is acknowledged, has a newer handle, or is another group's: it comes again when it would have."""
+    topic, group, field = "GrpcSettlingVain", "GrpcSettlingH", {}
+    if is_orderly:
+        topic, group, field = topic + "Fifo", group + "Fifo", {"message_group": "g"}
+    create_topic(broker, topic, "FIFO" if is_orderly else "NORMAL", queue_count=1)
+    create_group(broker, group, consume_message_orderly=is_orderly)
+
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        for body in (b"acknowledged", b"changed", b"another group's"):
+            await client.send(topic, body, **field)
+        acknowledged, changed, others = await client.receive(topic, group)
+        assert await client.ack(group, acknowledged) == Code.OK
+        in_vain = [(acknowledged, group), (others, "GrpcSettlingI")]
+        if not is_orderly:  # there the first handle stays valid
+            assert (await client.change(group, changed, 10_000)).status.code == Code.OK
+            in_vain.append((changed, group))
+        for message, by in in_vain:
+            answer = await client.change(by, message, 3600_000)
+            assert answer.status.code == Code.OK
+            message.system_properties.receipt_handle = answer.receipt_handle
+        await advance(broker, 11)
+        again = await client.receive(topic, group)
+        assert {each.body for each in again} == {b"changed", b"another group's"}
+        for message, by in in_vain:
+            assert await client.ack(by, message) == Code.OK, "the answer's handle lasts as long as was asked for"
+
+    with_client(broker, work)
+
+
 def test_the_receipts_of_a_slow_listener_are_renewed_and_given_back_when_it_leaves(broker: TestBroker) -> None:
     async def work(client: RawClient, server: ProxyServer) -> None:
         settings = m.Settings(client_type=ClientType.PUSH_CONSUMER)

@@ -458,7 +458,7 @@ def _ordered_queue(header: AckMessageHeader | ChangeInvisibleTimeHeader) -> Orde
 def _over(header: ChangeInvisibleTimeHeader) -> Refusal:
     return Refusal(
         ResponseCode.NO_MESSAGE,
-        f"the receipt {header.extra_info[:80]!r} is over for offset {header.offset}: the message was acknowledged or "
+        f"{pop.RECEIPT_OVER} for offset {header.offset}: {header.extra_info[:80]!r}. The message was acknowledged or "
         "delivered again, so take the newest receipt",
     )
 
