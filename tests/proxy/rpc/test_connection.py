@@ -220,6 +220,31 @@ def test_a_request_larger_than_the_window_of_a_stream_comes_whole(monkeypatch: p
     run(work)
 
 
+def test_requests_that_nobody_took_are_given_back_with_their_call() -> None:
+    """Else a client that cancels such calls could send nothing in the end."""
+
+    async def waits(call: RpcCall, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        await asyncio.Event().wait()
+        yield Status()
+
+    async def measures(call: RpcCall, status: Any) -> Any:
+        return Timestamp(seconds=len(status.message))
+
+    async def work() -> None:
+        waiting = RpcMethod(waits, Status, takes_stream=True, gives_stream=True)
+        pair = Pair({b"/S/Waits": waiting, b"/S/Measures": RpcMethod(measures, Status)})
+        size = connection_module.WINDOW_BYTES // 2
+        for _ in range(2 * connection_module.CONNECTION_WINDOW_BYTES // size):
+            stream = pair.ask(b"/S/Waits", request() + request("x" * size), ends=False)
+            await pair.settle()
+            pair.client.reset_stream(stream, ErrorCodes.CANCEL)
+        last = pair.ask(b"/S/Measures", request("x" * size))
+        await pair.settle()
+        assert pair.status(last) == (0, "")
+
+    run(work)
+
+
 def test_an_answer_waits_for_the_client_s_window_and_ends_with_its_reset() -> None:
     ended = []
 
