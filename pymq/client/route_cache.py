@@ -187,6 +187,11 @@ class RouteCache:
             raise UnreachableError(f"broker {queue.broker_name} of topic {queue.topic} has no address now")
         return address
 
+    def known_read_address(self, broker_name: str) -> str | None:
+        """Returns what :meth:`read_address` returns at once, None if that must look it up."""
+        broker = self._brokers.get(broker_name)
+        return None if broker is None else broker.read_address()
+
     def brokers(self) -> list[BrokerData]:
         """Returns all brokers of all routes in the cache."""
         return list(self._brokers.values())

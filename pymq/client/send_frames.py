@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import struct
-
-import msgspec
-
+from pymq.client.frame_templates import encode_text, frame, header_template
 from pymq.client.outgoing import Outgoing, wait_property
 from pymq.model.message import MessageQueue
-from pymq.wire.command import encode_json_header
 
 _KEPT_MAX = 4096  # templates
-_HEAD = struct.Struct(">iI")
 # Stand where a template gets its values.
 _BORN = 7_777_777_777_777
-_OPAQUE = 1_888_888_888
 _ID = "\x00id\x00"
 _PROPERTIES = "\x00properties\x00"
-
-_encode_text = msgspec.json.Encoder().encode
 
 
 class SendFrames:
@@ -48,46 +40,35 @@ class SendFrames:
         template = self._templates.get((queue, start, wait_store))
         if template is None:
             template = self._make(queue, start, wait_store)
-        header = template % (born_ms, message_id.encode(), opaque)
-        size = len(header)
-        return b"".join((_HEAD.pack(4 + size + len(body), size), header, body))
+        return frame(template % (born_ms, message_id.encode(), opaque), body)
 
     def frame_of(self, outgoing: Outgoing, queue: MessageQueue, born_ms: int, opaque: int) -> bytes:
         """Returns the frame of an attempt to send, the first one or a later one."""
         place = queue, outgoing.sys_flag, outgoing.flag, outgoing.batch
         template = self._wide.get(place) or self._make_wide(place)
-        header = template % (born_ms, _encode_text(outgoing.marked_properties), opaque)
-        size, body = len(header), outgoing.body
-        return b"".join((_HEAD.pack(4 + size + len(body), size), header, body))
+        return frame(template % (born_ms, encode_text(outgoing.marked_properties), opaque), outgoing.body)
 
     def _make(self, queue: MessageQueue, start: bytes, wait_store: bool) -> bytes:
         properties = f"{start.decode()}{_ID}\x02{wait_property(wait_store)}"
-        header = self._header(Outgoing(queue.topic, b"", properties, "", 0, 0, False), queue)
-        header = _with_place(header, _encode_text(_ID)[1:-1], b"%b")
-        header = _with_place(header, b'"opaque":%d' % _OPAQUE, b'"opaque":%d')
+        template = self._template(
+            Outgoing(queue.topic, b"", properties, "", 0, 0, False), queue, encode_text(_ID)[1:-1]
+        )
         if len(self._templates) >= _KEPT_MAX:
             self._templates.clear()
-        self._templates[queue, start, wait_store] = header
-        return header
+        self._templates[queue, start, wait_store] = template
+        return template
 
     def _make_wide(self, place: tuple[MessageQueue, int, int, bool]) -> bytes:
         queue, sys_flag, flag, is_batch = place
-        header = self._header(Outgoing(queue.topic, b"", _PROPERTIES, "", flag, sys_flag, is_batch), queue)
-        header = _with_place(header, _encode_text(_PROPERTIES), b"%b")
-        header = _with_place(header, b'"opaque":%d' % _OPAQUE, b'"opaque":%d')
+        outgoing = Outgoing(queue.topic, b"", _PROPERTIES, "", flag, sys_flag, is_batch)
+        template = self._template(outgoing, queue, encode_text(_PROPERTIES))
         if len(self._wide) >= _KEPT_MAX:
             self._wide.clear()
-        self._wide[place] = header
-        return header
+        self._wide[place] = template
+        return template
 
-    def _header(self, outgoing: Outgoing, queue: MessageQueue) -> bytes:
-        """Returns the header of a send with a place for its time of birth."""
+    def _template(self, outgoing: Outgoing, queue: MessageQueue, mark: bytes) -> bytes:
+        """Returns the header with places for its time of birth, what ``mark`` stands for, and the opaque."""
         command = outgoing.command(self._group, queue, _BORN)
-        command.opaque, command.language, command.version = _OPAQUE, self._language, self._version
-        header = encode_json_header(command).replace(b"%", b"%%")
-        return _with_place(header, b'"g":"%d"' % _BORN, b'"g":"%d"')
-
-
-def _with_place(header: bytes, mark: bytes, place: bytes) -> bytes:
-    assert header.count(mark) == 1, header
-    return header.replace(mark, place)
+        places = {b'"g":"%d"' % _BORN: b'"g":"%d"', mark: b"%b"}
+        return header_template(command, self._language, self._version, places)

@@ -68,7 +68,8 @@ class Receipt(NamedTuple):
 
 def encode_receipt(receipt: Receipt, queue_id: int, offset: int) -> str:
     """Return the text of a receipt: six parts, the message's queue and its offset there."""
-    return " ".join(map(str, (*receipt, queue_id, offset)))
+    start_offset, pop_time_ms, invisible_ms, revive_queue_id, flag, broker = receipt
+    return f"{start_offset} {pop_time_ms} {invisible_ms} {revive_queue_id} {flag} {broker} {queue_id} {offset}"
 
 
 def decode_receipt(text: str) -> Receipt:

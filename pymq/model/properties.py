@@ -109,7 +109,12 @@ RESERVED = frozenset(
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
     """Encode properties as stored, each pair closed by 0x02. Leaves out empty values, as Java's parser drops them."""
-    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items() if name and value]).encode()
+    return properties_text(properties).encode()
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """Do as :func:`encode_properties` for a header that holds them as text."""
+    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items() if name and value])
 
 
 def decode_properties(raw: bytes | memoryview) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from pymq.model.names import (
@@ -16,6 +16,7 @@ from pymq.model.names import (
     topic_problem,
 )
 from pymq.model.properties import RESERVED
+from pymq.proxy.drafts import Draft
 from pymq.proxy.protocol.names import Code, MessageType
 from pymq.proxy.refusals import ProxyRefusal
 
@@ -33,6 +34,12 @@ POLLING_MS_MAX = 20_000
 BATCH_SIZE_MAX = 32
 POLLING_CODE_SINCE = "5.0.3"  # clients before this version, compared as text, don't know ILLEGAL_POLLING_TIME
 
+KEPT_NAMES_MAX = 4096
+
+# Names that were found legal.
+_legal_topics: set[str] = set()
+_legal_groups: set[str] = set()
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 TYPE_NAMES = {
     MessageType.NORMAL: "NORMAL",
@@ -41,11 +48,6 @@ TYPE_NAMES = {
     MessageType.TRANSACTION: "TRANSACTION",
 }
 MIXED = "MIXED"
-
-
-def duration_ms(duration: Any) -> int:
-    """Return a duration, or the Unix time of a timestamp, in ms."""
-    return int(duration.seconds) * 1000 + int(duration.nanos) // 1_000_000
 
 
 def check_client_id(client_id: str) -> str:
@@ -57,6 +59,8 @@ def check_client_id(client_id: str) -> str:
 
 def check_topic(topic: str) -> str:
     """Return the topic. Raises ProxyRefusal for one that no client may use."""
+    if topic in _legal_topics:
+        return topic
     problem = topic_problem(topic)
     if problem is None and len(topic) > TOPIC_LENGTH_MAX:
         problem = f"the topic has {len(topic)} characters, the limit is {TOPIC_LENGTH_MAX}"
@@ -64,59 +68,64 @@ def check_topic(topic: str) -> str:
         problem = f"{topic} is a system topic, which clients can't use"
     if problem is not None:
         raise ProxyRefusal(Code.ILLEGAL_TOPIC, problem)
-    return topic
+    return _kept(topic, _legal_topics)
 
 
 def check_group(group: str) -> str:
     """Return the group. Raises ProxyRefusal for one that no client may use."""
+    if group in _legal_groups:
+        return group
     problem = group_problem(group)
     if problem is None and is_system_group(group):
         problem = f"{group} is a system group, which clients can't use"
     if problem is not None:
         raise ProxyRefusal(Code.ILLEGAL_CONSUMER_GROUP, problem)
-    return group
+    return _kept(group, _legal_groups)
 
 
-def check_messages(messages: Any, now_ms: int) -> str:
-    """Return the topic of a request to send. Raises ProxyRefusal for what can't be sent."""
+def _kept(name: str, legal: set[str]) -> str:
+    """Return a legal name, which need not be looked at again."""
+    if len(legal) >= KEPT_NAMES_MAX:
+        legal.clear()
+    legal.add(name)
+    return name
+
+
+def check_messages(messages: Sequence[Any], now_ms: int) -> list[Draft]:
+    """Return the messages of a request to send, which have one topic. Raises ProxyRefusal for what can't be sent."""
     if not messages:
         raise ProxyRefusal(Code.MESSAGE_CORRUPTED, "the request has no message")
     if len(messages) > MESSAGE_COUNT_MAX:
         text = f"the request has {len(messages)} messages, the limit is {MESSAGE_COUNT_MAX}: send several requests"
         raise ProxyRefusal(Code.BAD_REQUEST, text)
-    topic: str = messages[0].topic.name
-    if len(messages) > 1 and any(each.topic.name != topic for each in messages):
+    drafts = [Draft(each) for each in messages]
+    topic = drafts[0].topic
+    if len(drafts) > 1 and any(each.topic != topic for each in drafts):
         raise ProxyRefusal(Code.MESSAGE_CORRUPTED, "all messages of a request must have the same topic")
     check_topic(topic)
-    for each in messages:
+    for each in drafts:
         _check_message(each, now_ms)
-    return topic
+    return drafts
 
 
-def _check_message(message: Any, now_ms: int) -> None:
-    system = message.system_properties
-    _check_body(len(message.body))
-    _check_properties(message.user_properties, system)
-    _check_tag(system)
-    for key in system.keys:
-        if not key.strip() or _CONTROL.search(key):
+def _check_message(draft: Draft, now_ms: int) -> None:
+    _check_body(len(draft.body))
+    _check_properties(draft)
+    if draft.tag is not None:
+        _check_tag(draft.tag)
+    for key in draft.keys:
+        if not key.strip() or has_control(key):
             raise ProxyRefusal(Code.ILLEGAL_MESSAGE_KEY, "a key is blank or has a control character")
-    if not system.message_id.strip():
+    if not draft.message_id.strip():
         raise ProxyRefusal(Code.ILLEGAL_MESSAGE_ID, "the message has no id")
-    if (
-        system.HasField("orphaned_transaction_recovery_duration")
-        and duration_ms(system.orphaned_transaction_recovery_duration) > ORPHAN_RECOVERY_MS_MAX
-    ):
+    if draft.recovery_ms is not None and draft.recovery_ms > ORPHAN_RECOVERY_MS_MAX:
         text = f"the recovery duration of the transaction is over the limit of {ORPHAN_RECOVERY_MS_MAX} ms"
         raise ProxyRefusal(Code.BAD_REQUEST, text)
-    if (
-        system.HasField("delivery_timestamp")
-        and duration_ms(system.delivery_timestamp) - now_ms > DELIVERY_AHEAD_MS_MAX
-    ):
+    if draft.deliver_ms is not None and draft.deliver_ms - now_ms > DELIVERY_AHEAD_MS_MAX:
         text = f"the delivery time is over the limit of {DELIVERY_AHEAD_MS_MAX} ms from now"
         raise ProxyRefusal(Code.ILLEGAL_DELIVERY_TIME, text)
-    if system.message_group:
-        _check_message_group(system.message_group)
+    if draft.group:
+        _check_message_group(draft.group)
 
 
 def _check_body(size_bytes: int) -> None:
@@ -127,45 +136,36 @@ def _check_body(size_bytes: int) -> None:
         raise ProxyRefusal(Code.MESSAGE_BODY_TOO_LARGE, text)
 
 
-def _check_properties(properties: Mapping[str, str], system: Any) -> None:
+def _check_properties(draft: Draft) -> None:
+    properties = draft.properties
     if len(properties) > USER_PROPERTY_COUNT_MAX:
         text = f"the message has {len(properties)} properties, the limit is {USER_PROPERTY_COUNT_MAX}"
         raise ProxyRefusal(Code.MESSAGE_PROPERTIES_TOO_LARGE, text)
-    size_bytes = len(system.tag.encode()) + sum(len(key.encode()) for key in system.keys)
-    for name, value in properties.items():
-        size_bytes += len(name.encode()) + len(value.encode())
+    size_bytes = len("".join((draft.tag or "", *draft.keys, *properties, *properties.values())).encode())
     if size_bytes > PROPERTIES_BYTES_MAX:
         text = f"the message's properties have {size_bytes} bytes, the limit is {PROPERTIES_BYTES_MAX}"
         raise ProxyRefusal(Code.MESSAGE_PROPERTIES_TOO_LARGE, text)
     for name, value in properties.items():
         if name in RESERVED:
             raise ProxyRefusal(Code.ILLEGAL_MESSAGE_PROPERTY_KEY, f"the property {name} is RocketMQ's own")
-        if _CONTROL.search(name) or _CONTROL.search(value):
+        if has_control(name) or has_control(value):
             raise ProxyRefusal(Code.ILLEGAL_MESSAGE_PROPERTY_KEY, f"the property {name!r} has a control character")
 
 
-def _check_tag(system: Any) -> None:
-    if not system.HasField("tag"):
-        return
-    tag = system.tag
-    if not tag.strip() or "|" in tag or _CONTROL.search(tag):
+def _check_tag(tag: str) -> None:
+    if not tag.strip() or "|" in tag or has_control(tag):
         raise ProxyRefusal(Code.ILLEGAL_MESSAGE_TAG, "the tag is blank, or has a | or a control character")
 
 
 def _check_message_group(group: str) -> None:
-    if not group.strip() or len(group.encode()) >= MESSAGE_GROUP_BYTES_MAX or _CONTROL.search(group):
+    if not group.strip() or len(group.encode()) >= MESSAGE_GROUP_BYTES_MAX or has_control(group):
         text = f"the message group is blank, has a control character, or {MESSAGE_GROUP_BYTES_MAX} bytes and more"
         raise ProxyRefusal(Code.ILLEGAL_MESSAGE_GROUP, text)
 
 
-def type_of(message: Any) -> int:
-    """Return what a message is, whatever else it says than being part of a transaction."""
-    system = message.system_properties
-    if system.message_type == MessageType.TRANSACTION:
-        return MessageType.TRANSACTION
-    if system.HasField("delivery_timestamp"):
-        return MessageType.DELAY
-    return MessageType.FIFO if system.message_group else MessageType.NORMAL
+def has_control(text: str) -> bool:
+    """Return whether a text has a control character. Printable text has none, and shows so in a tenth of the time."""
+    return not text.isprintable() and _CONTROL.search(text) is not None
 
 
 def check_type(kind: int, topic: str, wanted: str) -> None:

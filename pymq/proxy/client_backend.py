@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Collection
 
+from pymq.client.ack_frames import AckFrames
 from pymq.client.answers import read_answer
 from pymq.client.instance import ClientInstance
 from pymq.client.outgoing import Outgoing
@@ -74,6 +76,7 @@ class ClientBackend:
         self._instance = instance
         self._clock = clock
         self._sender = Sender(instance, PRODUCER_GROUP, SEND_RETRIES_MAX, None, avoids_slow=False)
+        self._ack_frames = AckFrames(instance.remoting.language, instance.remoting.version)
         self._recent_routes = RecentValues(instance.routes.renew, clock)
         self._recent_types = RecentValues(self._ask_type, clock)
         self._recent_rules = RecentValues(self._ask_rules, clock)
@@ -100,8 +103,10 @@ class ClientBackend:
 
     async def queues_to_write(self, topic: str) -> list[MessageQueue]:
         """Return the topic's writable queues. Raises NotFoundError for an unknown topic."""
-        await self.route(topic)  # without it, the client library would expect the broker to create the topic
-        return await self._instance.routes.queues_to_write(topic)
+        if not self._recent_routes.is_known(topic):
+            await self.route(topic)  # without it, the client library would expect the broker to create the topic
+        known = self._instance.routes.known_queues(topic)
+        return known if known is not None else await self._instance.routes.queues_to_write(topic)
 
     async def send(self, outgoing: Outgoing, queue: MessageQueue | None) -> SendResult:
         """Send to ``queue``, or to any one."""
@@ -169,6 +174,12 @@ class ClientBackend:
 
     async def ack(self, topic: str, group: str, handle: Handle) -> None:
         """Acknowledge a message."""
+        answering = self._begin_ack(topic, group, handle)
+        if answering is not None:
+            answer = await answering[0]
+            if answer.code != ResponseCode.SUCCESS:
+                raise RefusedError(answer.code, answer.remark, answering[1])
+            return
         header = AckMessageHeader(
             consumer_group=group,
             topic=handle.topic(group, topic),
@@ -177,6 +188,25 @@ class ClientBackend:
             offset=handle.offset,
         )
         await self._ask(topic, handle.receipt.broker_name, request(RequestCode.ACK_MESSAGE, header))
+
+    def _begin_ack(self, topic: str, group: str, handle: Handle) -> tuple[asyncio.Future[Command], str] | None:
+        """Write an acknowledgement by the shortest way.
+
+        Return the future of the answer and the broker's address; None if it must wait, or needs a signature.
+        """
+        remoting, address = (
+            self._instance.remoting,
+            self._instance.routes.known_read_address(handle.receipt.broker_name),
+        )
+        is_known = address is not None and self._recent_routes.is_known(topic)
+        if not is_known or address is None or remoting.sign is not None or not remoting.is_ready(address):
+            return None
+        opaque = remoting.next_opaque()
+        frame = self._ack_frames.frame(
+            group, handle.topic(group, topic), handle.queue_id, handle.extra_info, handle.offset, opaque
+        )
+        future = remoting.call_frame(address, frame, opaque, RequestCode.ACK_MESSAGE, CALL_TIMEOUT_S)
+        return None if future is None else (future, address)
 
     async def change_invisible(self, topic: str, group: str, handle: Handle, invisible_ms: int) -> Handle:
         """Let a message come again after ``invisible_ms`` from now. Return its new handle."""
@@ -287,8 +317,10 @@ class ClientBackend:
         return await self._instance.remoting.invoke_ok(await self._address(topic, broker), command, CALL_TIMEOUT_S)
 
     async def _address(self, topic: str, broker: str) -> str:
-        await self.route(topic)
-        return await self._instance.routes.read_address(MessageQueue(topic, broker, 0))
+        if not self._recent_routes.is_known(topic):
+            await self.route(topic)
+        known = self._instance.routes.known_read_address(broker)
+        return known or await self._instance.routes.read_address(MessageQueue(topic, broker, 0))
 
     async def _readable_broker(self, topic: str) -> str:
         route = await self.route(topic)

@@ -11,7 +11,8 @@ from pymq.model.hosts import format_address, unpack_host
 from pymq.model.message_types import message_type
 from pymq.model.record import StoredMessage
 from pymq.proxy.bodies import Body
-from pymq.proxy.checks import TYPE_NAMES, duration_ms
+from pymq.proxy.checks import TYPE_NAMES
+from pymq.proxy.drafts import Draft
 from pymq.proxy.protocol.messages import Message, Timestamp
 from pymq.proxy.protocol.names import MD5, Encoding, MessageType
 
@@ -28,34 +29,28 @@ def timestamp_of(unix_ms: int) -> Any:
     return Timestamp(seconds=unix_ms // 1000, nanos=unix_ms % 1000 * 1_000_000)
 
 
-def properties_of(message: Any, kind: int) -> dict[str, str]:
-    """Return the properties with which a message of this kind is stored."""
-    system = message.system_properties
-    result = dict(message.user_properties)
-    result[names.UNIQ_KEY] = system.message_id
-    result[names.TAGS] = system.tag
-    result[names.KEYS] = " ".join(system.keys)
-    result[names.SHARDING_KEY] = system.message_group
-    result[TRACE_CONTEXT] = system.trace_context
-    result[BORN_HOST] = system.born_host
-    result[names.RECONSUME_TIME] = "0"
-    if system.HasField("born_timestamp"):
-        result[BORN_TIMESTAMP] = str(duration_ms(system.born_timestamp))
-    if kind == MessageType.DELAY:
-        result[names.TIMER_DELIVER_MS] = str(duration_ms(system.delivery_timestamp))
-    if kind == MessageType.TRANSACTION:
+def properties_of(draft: Draft) -> dict[str, str]:
+    """Return the properties with which a message is stored. Empty ones stand for none."""
+    result = {
+        **draft.properties,
+        names.UNIQ_KEY: draft.message_id,
+        names.TAGS: draft.tag or "",
+        names.KEYS: " ".join(draft.keys),
+        names.SHARDING_KEY: draft.group,
+        TRACE_CONTEXT: draft.trace_context,
+        BORN_HOST: draft.born_host,
+        names.RECONSUME_TIME: "0",
+    }
+    if draft.born_ms is not None:
+        result[BORN_TIMESTAMP] = str(draft.born_ms)
+    if draft.kind == MessageType.DELAY:
+        result[names.TIMER_DELIVER_MS] = str(draft.deliver_ms)
+    elif draft.kind == MessageType.TRANSACTION:
         result[names.TRANSACTION_PREPARED] = "true"
-        result[names.PRODUCER_GROUP] = message.topic.name
-        recovery_ms = duration_ms(system.orphaned_transaction_recovery_duration)
-        if recovery_ms >= 1000:
-            result[names.CHECK_IMMUNITY_SECONDS] = str(recovery_ms // 1000)
-    return {name: value for name, value in result.items() if value}
-
-
-def born_ms_of(message: Any, now_ms: int) -> int:
-    """Return the time of birth that a client gave its message, else the present."""
-    system = message.system_properties
-    return duration_ms(system.born_timestamp) if system.HasField("born_timestamp") else now_ms
+        result[names.PRODUCER_GROUP] = draft.topic
+        if (draft.recovery_ms or 0) >= 1000:
+            result[names.CHECK_IMMUNITY_SECONDS] = str((draft.recovery_ms or 0) // 1000)
+    return result
 
 
 def message_of(stored: StoredMessage, topic: str, handle: str = "", body: Body | None = None) -> Any:

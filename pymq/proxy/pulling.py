@@ -12,8 +12,9 @@ from pymq.model.message import MessageQueue, PullResult, PullStatus
 from pymq.proxy.backend import Backend, Pull
 from pymq.proxy.bodies import given_body
 from pymq.proxy.calls import Call, status_of, status_ok
-from pymq.proxy.checks import BATCH_SIZE_MAX, POLLING_MS_MAX, check_client_id, check_group, check_topic, duration_ms
+from pymq.proxy.checks import BATCH_SIZE_MAX, POLLING_MS_MAX, check_client_id, check_group, check_topic
 from pymq.proxy.conversion import message_of
+from pymq.proxy.drafts import duration_ms
 from pymq.proxy.protocol.messages import (
     GetOffsetResponse,
     PullMessageResponse,

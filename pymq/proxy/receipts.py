@@ -5,6 +5,7 @@ A handle names its message completely, so any proxy of a cluster can settle it. 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,6 +20,10 @@ RENEW_AHEAD_MS = 10_000  # a receipt is renewed so long before its end
 RENEW_STEPS_MS = (60_000, 180_000, 300_000, 600_000, 1_800_000, 3_600_000)
 HELD_MS_MAX = 3 * 3600 * 1000  # from its delivery on, a message is held so long at most
 HELD_PER_CLIENT_MAX = 4096  # further messages of a client are not renewed
+
+
+_RETRY_TOPICS = {pop.RETRY_V1: pop.retry_topic_v1, pop.RETRY_V2: pop.retry_topic_v2}
+_PLAIN = re.compile("([0-9]{1,18}) " * 5 + "([^ ]*) ([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18})")
 
 
 class Handle(NamedTuple):
@@ -36,8 +41,7 @@ class Handle(NamedTuple):
 
     def topic(self, group: str, topic: str) -> str:
         """Return the topic in which the message is stored: that of a group's retries perhaps."""
-        names = {pop.RETRY_V1: pop.retry_topic_v1, pop.RETRY_V2: pop.retry_topic_v2}
-        make = names.get(self.receipt.retry_flag)
+        make = _RETRY_TOPICS.get(self.receipt.retry_flag)
         return topic if make is None else make(group, topic)
 
     @property
@@ -53,6 +57,16 @@ def encode_handle(handle: Handle) -> str:
 
 def decode_handle(text: str) -> Handle:
     """Return what a handle says. Raises ProxyRefusal for a text that no proxy gave out."""
+    plain = _PLAIN.fullmatch(text)
+    if plain is None:
+        return decode_odd_handle(text)
+    start, popped, invisible, revive, flag, broker, queue_id, offset, log_offset = plain.groups()
+    receipt = pop.Receipt(int(start), int(popped), int(invisible), int(revive), int(flag), broker)
+    return Handle(receipt, int(queue_id), int(offset), int(log_offset))
+
+
+def decode_odd_handle(text: str) -> Handle:
+    """Do as :func:`decode_handle`, also for negative and longer numbers; it finds what is wrong with a text."""
     parts = text.split(" ")
     try:
         if len(parts) != HANDLE_PARTS:

@@ -21,10 +21,10 @@ from pymq.proxy.checks import (
     check_group,
     check_invisible,
     check_topic,
-    duration_ms,
     polling_ms,
 )
 from pymq.proxy.conversion import message_of, timestamp_of
+from pymq.proxy.drafts import duration_ms
 from pymq.proxy.protocol.messages import (
     AckMessageResponse,
     AckMessageResultEntry,
@@ -52,6 +52,9 @@ from pymq.proxy.waits import Waits
 log = logging.getLogger(__name__)
 
 GIVE_BACK_MS = 1000  # after which a message comes again that nobody took
+_ONE_ACKED = AckMessageResponse(
+    status=status_ok(), entries=[AckMessageResultEntry(status=status_ok())]
+).SerializeToString()
 
 
 class Receiving:
@@ -166,20 +169,27 @@ class Receiving:
         topic, group = check_topic(request.topic.name), check_group(request.group.name)
         if not request.entries:
             raise ProxyRefusal(Code.BAD_REQUEST, "the request names no message to acknowledge")
-        entries = [await self._ack(topic, group, entry) for entry in request.entries]
-        answer = AckMessageResponse(entries=entries)
-        answer.status.CopyFrom(common_status([entry.status for entry in entries]))
-        return answer
+        if len(request.entries) == 1:
+            entry = request.entries[0]
+            message_id, receipt_handle = entry.message_id, entry.receipt_handle
+            return answer_to_ack(message_id, receipt_handle, await self._ack(topic, group, receipt_handle))
+        entries = []
+        for entry in request.entries:
+            message_id, receipt_handle = entry.message_id, entry.receipt_handle
+            entries.append(_entry(message_id, receipt_handle, await self._ack(topic, group, receipt_handle)))
+        return answer_to_acks(entries)
 
-    async def _ack(self, topic: str, group: str, entry: Any) -> Any:
-        status = status_ok()
+    async def _ack(self, topic: str, group: str, receipt_handle: str) -> PymqError | None:
+        """Acknowledge a message. Return why it was not; None when it was."""
         try:
-            handle = check_in_time(await self._current(group, entry.receipt_handle), self._clock.now_ms())
+            if (group, receipt_handle) in self._renewals:
+                await self._end_of_renewal(group, receipt_handle)
+            handle = check_in_time(self._newest(group, receipt_handle), self._clock.now_ms())
             await self._backend.ack(topic, group, handle)
-            self._held.release(group, entry.receipt_handle)
+            self._held.release(group, receipt_handle)
         except PymqError as error:
-            status = status_of(error)
-        return AckMessageResultEntry(status=status, message_id=entry.message_id, receipt_handle=entry.receipt_handle)
+            return error
+        return None
 
     async def change_invisible_duration(self, call: Call, request: Any) -> Any:
         """Let a message come again later.
@@ -208,13 +218,18 @@ class Receiving:
         return ForwardMessageToDeadLetterQueueResponse(status=status_ok())
 
     async def _current(self, group: str, text: str) -> Handle:
-        """Return the newest handle for one that was given out. Raises ProxyRefusal.
+        """Return the newest handle for one that was given out, once no renewal is under way. Raises ProxyRefusal."""
+        await self._end_of_renewal(group, text)
+        return self._newest(group, text)
 
-        Waits for a renewal that is under way: the broker forgets the handle before it.
-        """
+    async def _end_of_renewal(self, group: str, text: str) -> None:
+        """Wait for a renewal that is under way: the broker forgets the handle before it."""
         renewal = self._renewals.get((group, text))
         if renewal is not None:
             await asyncio.wait([renewal])
+
+    def _newest(self, group: str, text: str) -> Handle:
+        """Return the newest handle for one that was given out. Raises ProxyRefusal."""
         held = self._held.find(group, text)
         return decode_handle(text) if held is None else held.current
 
@@ -287,6 +302,26 @@ class Receiving:
         """Wait until all that goes back has gone."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+
+def _entry(message_id: str, receipt_handle: str, error: PymqError | None) -> Any:
+    status = status_ok() if error is None else status_of(error)
+    return AckMessageResultEntry(status=status, message_id=message_id, receipt_handle=receipt_handle)
+
+
+def answer_to_acks(entries: list[Any]) -> Any:
+    """Return the answer to a request to acknowledge messages, with the result of each."""
+    return AckMessageResponse(status=common_status([entry.status for entry in entries]), entries=entries)
+
+
+def answer_to_ack(message_id: str, receipt_handle: str, error: PymqError | None) -> Any:
+    """Return the answer for one message; for one that is acknowledged in a third of the time."""
+    if error is not None:
+        return answer_to_acks([_entry(message_id, receipt_handle, error)])
+    answer = AckMessageResponse.FromString(_ONE_ACKED)
+    entry = answer.entries[0]
+    entry.message_id, entry.receipt_handle = message_id, receipt_handle
+    return answer
 
 
 def no_message() -> Any:

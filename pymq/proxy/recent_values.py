@@ -27,11 +27,15 @@ class RecentValues(Generic[T]):
         self._kept: dict[str, tuple[int, T]] = {}  # with the time at which each was asked for
         self._asking: dict[str, asyncio.Task[T]] = {}
 
+    def is_known(self, name: str) -> bool:
+        """Return whether :meth:`get` returns a value at once."""
+        kept = self._kept.get(name)
+        return kept is not None and self._clock.monotonic_ms() - kept[0] < MAX_AGE_MS
+
     async def get(self, name: str) -> T:
         """Return a value that is no older than MAX_AGE_MS."""
-        kept = self._kept.get(name)
-        if kept is not None and self._clock.monotonic_ms() - kept[0] < MAX_AGE_MS:
-            return kept[1]
+        if self.is_known(name):
+            return self._kept[name][1]
         asking = self._asking.get(name)
         if asking is None:
             asking = self._asking[name] = asyncio.get_running_loop().create_task(self._renew(name))

@@ -15,9 +15,10 @@ pytest.importorskip("grpc")
 
 import grpc
 
-from pymq.proxy.checks import DELIVERY_AHEAD_MS_MAX, duration_ms
+from pymq.proxy.checks import DELIVERY_AHEAD_MS_MAX
 from pymq.proxy.clients import UNREAD_COMMANDS_MAX
 from pymq.proxy.conversion import timestamp_of
+from pymq.proxy.drafts import duration_ms
 from pymq.proxy.http2.frames import Setting
 from pymq.proxy.protocol import messages as m
 from pymq.proxy.protocol.messages import SERVICE

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("google.protobuf")
 
 from pymq.proxy import checks
+from pymq.proxy.drafts import Draft
 from pymq.proxy.protocol.messages import Message
 from pymq.proxy.protocol.names import Code, MessageType
 from pymq.proxy.refusals import ProxyRefusal
@@ -157,17 +158,35 @@ def test_names_of_groups(name: str, code: int) -> None:
     assert code_of(lambda: checks.check_group(name)) == code
 
 
+def test_a_name_that_was_legal_is_not_kept_for_ever_and_an_illegal_one_never() -> None:
+    for number in range(2 * checks.KEPT_NAMES_MAX):
+        assert checks.check_topic(f"kept-{number}") == f"kept-{number}"
+        assert checks.check_group(f"kept-{number}") == f"kept-{number}"
+    for _ in range(2):
+        assert code_of(lambda: checks.check_topic("a b")) == Code.ILLEGAL_TOPIC
+        assert code_of(lambda: checks.check_group("a b")) == Code.ILLEGAL_CONSUMER_GROUP
+        assert code_of(lambda: checks.check_group("kept_topic/")) == Code.ILLEGAL_CONSUMER_GROUP
+    assert len(checks._legal_topics) <= checks.KEPT_NAMES_MAX
+    assert len(checks._legal_groups) <= checks.KEPT_NAMES_MAX
+
+
+def test_control_characters_are_found_wherever_they_stand() -> None:
+    for code in range(0x3000):
+        is_control = code < 0x20 or 0x7F <= code < 0xA0
+        assert checks.has_control(f"a{chr(code)}b") == is_control, code
+
+
 def test_a_message_is_what_its_fields_say() -> None:
     message = legal()
-    assert checks.type_of(message) == MessageType.NORMAL
+    assert Draft(message).kind == MessageType.NORMAL
     message.system_properties.message_group = ""
-    assert checks.type_of(message) == MessageType.NORMAL
+    assert Draft(message).kind == MessageType.NORMAL
     message.system_properties.message_group = "g"
-    assert checks.type_of(message) == MessageType.FIFO
+    assert Draft(message).kind == MessageType.FIFO
     message.system_properties.delivery_timestamp.seconds = 1
-    assert checks.type_of(message) == MessageType.DELAY
+    assert Draft(message).kind == MessageType.DELAY
     message.system_properties.message_type = MessageType.TRANSACTION
-    assert checks.type_of(message) == MessageType.TRANSACTION
+    assert Draft(message).kind == MessageType.TRANSACTION
 
 
 @pytest.mark.parametrize(
@@ -180,8 +199,8 @@ def test_a_message_is_what_its_fields_say() -> None:
     ],
 )
 def test_a_topic_takes_its_type(wanted: str, code: int) -> None:
-    assert code_of(lambda: checks.check_type(checks.type_of(legal()), "T", wanted)) == code
-    assert code_of(lambda: checks.check_type(checks.type_of(legal()), "%DLQ%group", wanted)) == Code.OK
+    assert code_of(lambda: checks.check_type(Draft(legal()).kind, "T", wanted)) == code
+    assert code_of(lambda: checks.check_type(Draft(legal()).kind, "%DLQ%group", wanted)) == Code.OK
 
 
 @pytest.mark.parametrize(

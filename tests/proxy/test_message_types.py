@@ -23,6 +23,7 @@ from pymq.model.properties import encode_properties
 from pymq.model.record import encode_batch_entry
 from pymq.proxy.checks import BODY_BYTES_MAX
 from pymq.proxy.conversion import properties_of, timestamp_of
+from pymq.proxy.drafts import Draft
 from pymq.proxy.protocol import messages as m
 from pymq.proxy.protocol.names import (
     COMMIT,
@@ -209,8 +210,7 @@ def test_a_batch_has_the_size_of_one_message(broker: TestBroker) -> None:
         first = client.message("GrpcTypeSizes", b"first")
         second = client.message("GrpcTypeSizes", b"x")
         entries = [
-            encode_batch_entry(each.body, encode_properties(properties_of(each, MessageType.NORMAL)))
-            for each in (first, second)
+            encode_batch_entry(each.body, encode_properties(properties_of(Draft(each)))) for each in (first, second)
         ]
         second.body = bytes(BODY_BYTES_MAX - sum(map(len, entries)) + 2)
         assert (await send_all(client, [first, second])).status.code == Code.MESSAGE_BODY_TOO_LARGE

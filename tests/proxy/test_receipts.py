@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pymq.model import pop
 from pymq.proxy import receipts
@@ -31,6 +33,27 @@ def test_a_text_that_is_no_handle(text: str) -> None:
     with pytest.raises(ProxyRefusal) as caught:
         decode_handle(text)
     assert caught.value.code == Code.INTERNAL_SERVER_ERROR
+
+
+PARTS = st.one_of(
+    st.integers(-5, 2**64).map(str),
+    st.integers(0, 10**17).map(str),
+    st.sampled_from(["", "007", "-0", "٣", "1_0", "+1", "1\n", "b", "9" * 18, "9" * 19, "broker-a", "a\u2028b"]),
+)
+
+
+@given(st.lists(PARTS, min_size=8, max_size=10), st.booleans())
+def test_the_short_way_to_decode_a_handle_equals_the_long_one(parts: list[str], has_broker: bool) -> None:
+    if has_broker:
+        parts[5] = "broker-a"
+    text = " ".join(parts)
+    found: list[object] = []
+    for decode in (decode_handle, receipts.decode_odd_handle):
+        try:
+            found.append(decode(text))
+        except ProxyRefusal as error:
+            found.append((error.code, str(error)))
+    assert found[0] == found[1]
 
 
 def test_a_handle_ends_with_its_invisible_time() -> None:
