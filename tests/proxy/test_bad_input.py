@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 import struct
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,7 +26,7 @@ from pymq.proxy.protocol import messages as m
 from pymq.proxy.protocol.messages import SERVICE
 from pymq.proxy.protocol.names import ClientType, Code
 from pymq.proxy.rpc import connection as connection_module
-from pymq.proxy.rpc.connection import METADATA_BYTES_MAX
+from pymq.proxy.rpc.connection import CONNECTION_WINDOW_BYTES, METADATA_BYTES_MAX
 from pymq.proxy.server import ProxyServer
 from pymq.proxy.settings import SETTINGS_BYTES_MAX
 from pymq.testing.broker import TestBroker
@@ -150,6 +152,42 @@ def test_calls_beyond_those_of_a_connection_are_held_back_by_its_client(
 
         await asyncio.gather(*[one() for _ in range(20 * few)])
         assert most <= few
+        assert (await client.send(QUIET)).status.code == Code.OK
+
+    with_client(broker, work)
+
+
+def test_calls_that_are_given_up_leave_nothing(broker: TestBroker) -> None:
+    """Some end by their deadline before they are served, others are cancelled, with requests of many frames."""
+    rng = random.Random(7)
+
+    async def work(client: RawClient, server: ProxyServer) -> None:
+        send = client.channel.unary_unary(f"/{SERVICE}/SendMessage")
+        ended: Counter[str] = Counter()
+
+        async def one() -> None:
+            body = bytes(rng.choice((10, 20_000, 200_000)))
+            data = m.SendMessageRequest(messages=[client.message(QUIET, body)]).SerializeToString()
+            call = send(data, metadata=client.metadata, timeout=rng.choice((0.001, 0.01, CALL_TIMEOUT_S)))
+            if rng.random() < 0.3:
+                asyncio.get_running_loop().call_later(rng.random() / 100, call.cancel)
+            try:
+                await call
+                ended["answered"] += 1
+            except (grpc.aio.AioRpcError, asyncio.CancelledError):
+                ended["given up"] += 1
+
+        for _ in range(10):
+            await asyncio.gather(*[one() for _ in range(60)])
+        assert ended["answered"] > 50 and ended["given up"] > 50, ended
+        (connection,) = server.rpc.connections
+
+        async def is_empty() -> bool:
+            return not connection.calls and not connection._http._streams
+
+        await until(is_empty)
+        assert connection._held_bytes == 0
+        assert connection._http._room + connection._http._taken == CONNECTION_WINDOW_BYTES
         assert (await client.send(QUIET)).status.code == Code.OK
 
     with_client(broker, work)
