@@ -11,42 +11,50 @@ from pymq.model.record import StoredMessage, decode_records
 from pymq.wire.command import Command
 from pymq.wire.headers.pop import PopMessageAnswer
 
+_RETRY_TOPICS = {pop.RETRY_V1: pop.retry_topic_v1, pop.RETRY_V2: pop.retry_topic_v2}
+
 
 def popped(answer: Command, address: str, group: str, topic: str, broker: str) -> list[Received]:
     """Return the messages in the answer of the broker at ``address`` to a pop of ``topic`` for ``group``.
 
     An orderly pop's messages have the number of their retries in ``reconsume_times``. Raises ProtocolViolation.
     """
+    found = []
+    for message, receipt in popped_with_receipts(answer, address, broker):
+        text = message.properties.get(props.POP_CK)
+        if text is None:
+            text = pop.encode_receipt(receipt, message.queue_id, message.queue_offset)
+        make = _RETRY_TOPICS.get(receipt.retry_flag)
+        found.append(Received(message, text, topic if make is None else make(group, topic), broker))
+    return found
+
+
+def popped_with_receipts(answer: Command, address: str, broker: str) -> list[tuple[StoredMessage, pop.Receipt]]:
+    """Do as :func:`popped`, for a caller that needs no text of receipts."""
     fields = read_answer(PopMessageAnswer, answer, address)
     try:
         starts = _starts(fields.start_offset_info or "")
         counts = _counts(fields.order_count_info or "")
-        found = [_one(message, fields, starts, group, topic, broker) for message in decode_records(answer.body)]
+        found = [(message, _receipt_of(message, fields, starts, broker)) for message in decode_records(answer.body)]
     except (ValueError, KeyError) as error:
         raise ProtocolViolation(
             "answer-header", f"{address} answered a pop with unusable offsets: {fields.start_offset_info!r}"
         ) from error
-    for each in found if counts else ():
-        queue_id, offset = each.message.queue_id, each.message.queue_offset
-        count = counts.get(f"qo{queue_id}%{offset}", counts.get(str(queue_id), 0))
-        each.message.reconsume_times = max(each.message.reconsume_times, count)
+    for message, _ in found:
+        message.broker_name = broker
+        if counts:
+            queue_id, offset = message.queue_id, message.queue_offset
+            count = counts.get(f"qo{queue_id}%{offset}", counts.get(str(queue_id), 0))
+            message.reconsume_times = max(message.reconsume_times, count)
     return found
 
 
-def _one(
-    message: StoredMessage, fields: PopMessageAnswer, starts: dict[int, int], group: str, topic: str, broker: str
-) -> Received:
-    message.broker_name = broker
-    receipt = message.properties.get(props.POP_CK)
-    if receipt is None:
-        own = pop.Receipt(
-            starts[message.queue_id], fields.pop_time, fields.invisible_time, fields.revive_qid, pop.NORMAL, broker
-        )
-        receipt = pop.encode_receipt(own, message.queue_id, message.queue_offset)
-    flag = pop.decode_receipt(receipt).retry_flag
-    names = {pop.RETRY_V1: pop.retry_topic_v1, pop.RETRY_V2: pop.retry_topic_v2}
-    stored_in = names[flag](group, topic) if flag in names else topic
-    return Received(message, receipt, stored_in, broker)
+def _receipt_of(message: StoredMessage, fields: PopMessageAnswer, starts: dict[int, int], broker: str) -> pop.Receipt:
+    text = message.properties.get(props.POP_CK)
+    if text is not None:
+        return pop.decode_receipt(text)
+    start = starts[message.queue_id]
+    return pop.Receipt(start, fields.pop_time, fields.invisible_time, fields.revive_qid, pop.NORMAL, broker)
 
 
 def _starts(text: str) -> dict[int, int]:

@@ -23,6 +23,12 @@ def unpack_host(raw: bytes | memoryview) -> tuple[str, int]:
     return str(ipaddress.ip_address(bytes(raw[:-4]))), _PORT.unpack(raw[-4:])[0]
 
 
+@lru_cache(maxsize=4096)
+def unpack_address(raw: bytes) -> str:
+    """Return ``host:port`` of a packed host."""
+    return format_address(*unpack_host(raw))
+
+
 def format_address(host: str, port: int) -> str:
     """Return ``host:port``, with brackets around an IPv6 host."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

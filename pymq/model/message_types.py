@@ -14,6 +14,8 @@ TYPE_ATTRIBUTE = "message.type"
 NORMAL, FIFO, DELAY, TRANSACTION = TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION")
 UNCHECKED = frozenset({"UNSPECIFIED", "MIXED"})
 _DELAYS = (b"DELAY", b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"__STARTDELIVERTIME")
+# A message without any of these properties is NORMAL.
+MARKS = frozenset({"TRAN_MSG", "__SHARDINGKEY", *(name.decode() for name in _DELAYS)})
 _MADE_BY = {
     NORMAL: "neither a delay nor __SHARDINGKEY nor TRAN_MSG=true",
     FIFO: "the property __SHARDINGKEY",

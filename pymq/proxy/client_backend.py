@@ -10,7 +10,7 @@ from pymq.client.ack_frames import AckFrames
 from pymq.client.answers import read_answer
 from pymq.client.instance import ClientInstance
 from pymq.client.outgoing import Outgoing
-from pymq.client.popped_answer import popped
+from pymq.client.popped_answer import popped_with_receipts
 from pymq.client.pulling import filter_result, pull_once
 from pymq.client.queue_offsets import QueueOffsets
 from pymq.client.route_cache import read_queues, why_not_read
@@ -140,9 +140,7 @@ class ClientBackend:
         if answer.code != ResponseCode.SUCCESS:
             raise explained(RefusedError(answer.code, answer.remark, address), order.subscription)
         found = []
-        for each in popped(answer, address, order.group, order.topic, broker):
-            message = each.message
-            receipt = pop.decode_receipt(each.receipt)
+        for message, receipt in popped_with_receipts(answer, address, broker):
             handle = Handle(receipt, message.queue_id, message.queue_offset, message.physical_offset)
             if order.subscription.accepts(message.tags):
                 found.append(Received(message, handle))

@@ -7,8 +7,8 @@ from typing import Any
 
 from pymq.model import properties as names
 from pymq.model import sysflag
-from pymq.model.hosts import format_address, unpack_host
-from pymq.model.message_types import message_type
+from pymq.model.hosts import unpack_address
+from pymq.model.message_types import MARKS, message_type
 from pymq.model.record import StoredMessage
 from pymq.proxy.bodies import Body
 from pymq.proxy.checks import TYPE_NAMES
@@ -58,30 +58,40 @@ def message_of(stored: StoredMessage, topic: str, handle: str = "", body: Body |
 
     ``handle`` is empty for a message that is not received; ``body`` None: as it is stored.
     """
+    message = Message()
+    fill_message(message, stored, topic, handle, body)
+    return message
+
+
+def fill_message(message: Any, stored: StoredMessage, topic: str, handle: str = "", body: Body | None = None) -> None:
+    """Do as :func:`message_of` in a message that is part of an answer, where it need not be copied to."""
     properties = stored.properties
     if body is None:
         body = Body(stored.body, Encoding.GZIP if stored.sys_flag & sysflag.COMPRESSED else Encoding.IDENTITY)
-    message = Message(body=body.content)
+    message.body = body.content
     message.topic.name = topic
     for name, value in properties.items():
         if name not in _HIDDEN:
             message.user_properties[name] = value
     system = message.system_properties
-    if stored.tags:
-        system.tag = stored.tags
-    system.keys.extend(stored.keys.split())
+    if names.TAGS in properties:
+        system.tag = properties[names.TAGS]
+    if names.KEYS in properties:
+        system.keys.extend(properties[names.KEYS].split())
     system.message_id = stored.message_id
-    system.body_digest.type = MD5
-    system.body_digest.checksum = hashlib.md5(body.content, usedforsecurity=False).hexdigest().upper()
+    digest = system.body_digest
+    digest.type = MD5
+    digest.checksum = hashlib.md5(body.content, usedforsecurity=False).hexdigest().upper()
     system.body_encoding = body.mark
-    system.message_type = _TYPES[message_type(stored.raw_properties)]
-    system.born_timestamp.CopyFrom(timestamp_of(stored.born_timestamp_ms))
-    system.born_host = properties.get(BORN_HOST) or format_address(*unpack_host(stored.born_host))
-    system.store_timestamp.CopyFrom(timestamp_of(stored.store_timestamp_ms))
-    system.store_host = format_address(*unpack_host(stored.store_host))
+    is_normal = MARKS.isdisjoint(properties)
+    system.message_type = MessageType.NORMAL if is_normal else _TYPES[message_type(stored.raw_properties)]
+    _set_time(system.born_timestamp, stored.born_timestamp_ms)
+    system.born_host = properties.get(BORN_HOST) or unpack_address(stored.born_host)
+    _set_time(system.store_timestamp, stored.store_timestamp_ms)
+    system.store_host = unpack_address(stored.store_host)
     deliver_at = properties.get(names.TIMER_DELIVER_MS, "")
     if deliver_at.isascii() and deliver_at.isdigit():
-        system.delivery_timestamp.CopyFrom(timestamp_of(int(deliver_at[:15])))
+        _set_time(system.delivery_timestamp, int(deliver_at[:15]))
     if names.SHARDING_KEY in properties:
         system.message_group = properties[names.SHARDING_KEY]
     if TRACE_CONTEXT in properties:
@@ -94,4 +104,7 @@ def message_of(stored: StoredMessage, topic: str, handle: str = "", body: Body |
     if names.DLQ_ORIGIN_TOPIC in properties:
         system.dead_letter_queue.topic = properties[names.DLQ_ORIGIN_TOPIC]
         system.dead_letter_queue.message_id = properties.get(names.DLQ_ORIGIN_MESSAGE_ID, "")
-    return message
+
+
+def _set_time(timestamp: Any, unix_ms: int) -> None:
+    timestamp.seconds, timestamp.nanos = unix_ms // 1000, unix_ms % 1000 * 1_000_000

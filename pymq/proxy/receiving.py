@@ -10,6 +10,7 @@ from typing import Any
 from pymq.client.subscription import Subscription, parse_subscription
 from pymq.clock import Clock
 from pymq.errors import ExpressionError, PymqError, RefusedError, UsageError
+from pymq.model import sysflag
 from pymq.model.pop import RECEIPT_OVER
 from pymq.proxy.backend import Backend, Receive, Received
 from pymq.proxy.bodies import given_body
@@ -23,7 +24,7 @@ from pymq.proxy.checks import (
     check_topic,
     polling_ms,
 )
-from pymq.proxy.conversion import message_of, timestamp_of
+from pymq.proxy.conversion import fill_message, timestamp_of
 from pymq.proxy.drafts import duration_ms
 from pymq.proxy.protocol.messages import (
     AckMessageResponse,
@@ -85,12 +86,15 @@ class Receiving:
         given_count = 0
         try:
             yield ReceiveMessageResponse(status=status_ok() if found else no_message())
-            for each in found:
-                handle = encode_handle(each.handle)
-                if request.auto_renew:
-                    self._held.hold(call.client_id, order.group, order.topic, each.handle, self._clock.now_ms())
-                body = await given_body(each.message.body, each.message.sys_flag, call.language)
-                yield ReceiveMessageResponse(message=message_of(each.message, order.topic, handle, body))
+            is_renewed, language = request.auto_renew, call.language
+            for stored, handle in found:
+                if is_renewed:
+                    self._held.hold(call.client_id, order.group, order.topic, handle, self._clock.now_ms())
+                is_packed = stored.sys_flag & sysflag.COMPRESSED
+                body = await given_body(stored.body, stored.sys_flag, language) if is_packed else None
+                answer = ReceiveMessageResponse()
+                fill_message(answer.message, stored, order.topic, encode_handle(handle), body)
+                yield answer
                 given_count += 1
             yield ReceiveMessageResponse(delivery_timestamp=timestamp_of(self._clock.now_ms()))
         finally:  # a client that left did not get the rest

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given as given_any
+from hypothesis import strategies as st
 
-from pymq.model.message_types import TYPES, message_type, type_problem, wanted_type
-from pymq.model.properties import encode_properties
+from pymq.model.message_types import MARKS, TYPES, message_type, type_problem, wanted_type
+from pymq.model.properties import decode_properties, encode_properties
 
 KINDS = {
     "NORMAL": [{}, {"TAGS": "A"}, {"DELAY": "0"}, {"TRAN_MSG": "false"}, {"SHARDINGKEY": "x"}, {"XDELAY": "3"}],
@@ -30,3 +32,15 @@ def test_a_topic_without_a_type_takes_all(value: str) -> None:
     assert wanted_type({}) is None and wanted_type({"queue.type": "SimpleCQ"}) is None
     assert wanted_type({"message.type": value}) is None
     assert wanted_type({"message.type": "FIFO"}) == "FIFO"
+
+
+NAMES = st.sampled_from([*sorted(MARKS), "TAGS", "XDELAY", "DELAY2", "TIMER_DELAY", "a"])
+
+
+@given_any(
+    st.lists(st.tuples(NAMES, st.sampled_from(["", "0", "1", "true", "k"])), max_size=4), st.sampled_from("\x02a")
+)
+def test_a_message_without_a_mark_is_normal(pairs: list[tuple[str, str]], end: str) -> None:
+    raw = ("".join(f"{name}\x01{value}\x02" for name, value in pairs) + end).encode()
+    if MARKS.isdisjoint(decode_properties(raw)):
+        assert message_type(raw) == "NORMAL"
