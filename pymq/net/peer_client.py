@@ -32,7 +32,13 @@ class PeerClient(RemotingClient):
         return True
 
     def drop(self, address: str) -> None:
-        """End the connection to ``address``, with what is still to be written there; the next request opens another."""
+        """End the connection to ``address``, with what is still to be written there; the next request opens another.
+
+        One that is still opening ends too: its machine may have come back since, and the attempt would not notice.
+        """
+        opening = self._connecting.get(address)
+        if opening is not None:
+            opening.cancel()
         connection = self._connections.get(address)
         if connection is not None:
             connection.abort("the peer was silent")
