@@ -266,6 +266,7 @@ class SimNetwork:
         self.link = Link()
         self.links: dict[tuple[str, str], Link] = {}
         self.cuts: set[tuple[str, str]] = set()  # (from host, to host)
+        self.healed_us: dict[tuple[str, str], int] = {}  # when a cut direction was mended last
         self.hosts_down: set[str] = set()
         self.streams: dict[SimStream, None] = {}  # open ends, in the order they were opened
         self._listeners: dict[str, Listener] = {}
@@ -344,6 +345,7 @@ class SimNetwork:
 
     def heal(self, cuts: set[tuple[str, str]]) -> None:
         """Make these directions work again: what was held there goes on a little later."""
+        self.healed_us.update(dict.fromkeys(cuts & self.cuts, self.timeline.now_us))
         self.cuts -= cuts
         held, self._held = self._held, {}
         for stream in held:

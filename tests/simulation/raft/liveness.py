@@ -19,28 +19,36 @@ LOOK_US = 250 * MS
 SYNC_DELAY_US_MAX = 30 * MS
 
 
+_Running = frozenset[tuple[str, int]]  # names of brokers, each with the number of its start
+
+
 class Liveness:
-    """Knows since when each majority of one group is well, and how long sends failed meanwhile."""
+    """Knows since when each majority of one group is well, and how long sends failed meanwhile.
+
+    A link that was cut and mended, or a broker that was killed and started, between two looks begins a new time.
+    """
 
     def __init__(self, brokers: list[RaftBroker], network: SimNetwork, probe: Probe, history: History) -> None:
         self._brokers = brokers
         self._network = network
         self._probe = probe
         self._history = history
-        self._since_us: dict[frozenset[str], int] = {}
+        self._since_us: dict[_Running, int] = {}
         self.disturbed_us = 0  # when connections were last broken
         self.longest_us = 0
 
     def look(self, now_us: int) -> None:
         """Note what is well now. Records a violation when sends failed for too long beside a majority that is well."""
-        well = {frozenset(broker.name for broker in group) for group in self._majorities()}
-        self._since_us = {names: self._since_us.get(names, now_us) for names in well}
-        if not well:
+        before, self._since_us = self._since_us, {}
+        for group in self._majorities():
+            running = frozenset((broker.name, broker.start_count) for broker in group)
+            self._since_us[running] = max(before.get(running, now_us), self._healed_us(group))
+        if not self._since_us:
             return
         since_us = max(min(self._since_us.values()), self._probe.last_acked_us, self.disturbed_us)
         self.longest_us = max(self.longest_us, now_us - since_us)
         if now_us - since_us > WAIT_US_MAX:
-            names = [sorted(names) for names in self._since_us]
+            names = [sorted(name for name, _ in running) for running in self._since_us]
             self._history.violated(f"no send for {(now_us - since_us) / SECOND:.1f} s while {names} are well, "
                                    f"until {now_us / SECOND:.2f} s")  # fmt: skip
             self._probe.last_acked_us = now_us
@@ -60,5 +68,12 @@ class Liveness:
         return broker.is_alive and not broker.process.is_paused and is_disk_good and not broker.is_broken
 
     def _are_connected(self, group: tuple[RaftBroker, ...]) -> bool:
-        pairs = [(a.host, b.host) for a in group for b in group if a is not b]
-        return not any(pair in self._network.cuts or pair in self._network.links for pair in pairs)
+        return not any(pair in self._network.cuts or pair in self._network.links for pair in _links(group))
+
+    def _healed_us(self, group: tuple[RaftBroker, ...]) -> int:
+        """Return when the last cut between these brokers ended."""
+        return max(self._network.healed_us.get(pair, 0) for pair in _links(group))
+
+
+def _links(group: tuple[RaftBroker, ...]) -> list[tuple[str, str]]:
+    return [(a.host, b.host) for a in group for b in group if a is not b]
