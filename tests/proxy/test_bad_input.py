@@ -187,7 +187,7 @@ def test_calls_that_are_given_up_leave_nothing(broker: TestBroker) -> None:
 
         await until(is_empty)
         assert connection._held_bytes == 0
-        assert connection._http._room + connection._http._taken == CONNECTION_WINDOW_BYTES
+        assert connection._http._receive_window + connection._http._released == CONNECTION_WINDOW_BYTES
         assert (await client.send(QUIET)).status.code == Code.OK
 
     with_client(broker, work)

@@ -29,6 +29,8 @@ from pymq.proxy.http2.frames import (
     Http2Error,
     Setting,
     StreamError,
+    check_of_connection,
+    check_size,
     pack_frame,
 )
 
@@ -43,7 +45,7 @@ class Http2Owner(Protocol):
         """Hear of a new stream. ``size_bytes``: of its fields, as HTTP/2 counts; ``is_ended``: no data follows."""
 
     def request_data(self, stream_id: int, data: bytes, size_bytes: int) -> None:
-        """Take data of a stream, and give back ``size_bytes`` of window when it may send more."""
+        """Take data of a stream, and release ``size_bytes`` of its window when it may send more."""
 
     def request_ended(self, stream_id: int) -> None:
         """Hear that a client sends no more on a stream."""
@@ -56,14 +58,14 @@ class Http2Owner(Protocol):
 
 
 class _Stream:
-    """An open stream. Windows in bytes: ``window`` is the client's for answers, ``room`` what it may send."""
+    """An open stream. Windows in bytes: ``send_window`` is for answers, ``receive_window`` for requests."""
 
-    __slots__ = ("is_ended", "left_bytes", "room", "taken", "window")
+    __slots__ = ("is_ended", "left_bytes", "receive_window", "released", "send_window")
 
-    def __init__(self, window: int, room: int, left_bytes: int | None, is_ended: bool) -> None:
-        self.window = window
-        self.room = room
-        self.taken = 0  # of the room, that is not given back yet
+    def __init__(self, send_window: int, receive_window: int, left_bytes: int | None, is_ended: bool) -> None:
+        self.send_window = send_window
+        self.receive_window = receive_window
+        self.released = 0  # of the receive window, and not announced yet
         self.left_bytes = left_bytes  # of its content-length; None for none
         self.is_ended = is_ended  # by the client
 
@@ -81,24 +83,26 @@ class Http2Connection:
         "_has_preface",
         "_has_settings",
         "_inbox",
+        "_initial_receive_window",
+        "_initial_send_window",
         "_output",
         "_owner",
-        "_room",
-        "_room_bytes",
+        "_receive_window",
+        "_receive_window_bytes",
+        "_released",
+        "_send_window",
         "_settings",
-        "_stream_room",
-        "_stream_window",
         "_streams",
         "_streams_max",
-        "_taken",
-        "_window",
         "frame_bytes_max",
         "last_stream_id",
         "says_no_table",
     )
 
-    def __init__(self, owner: Http2Owner, settings: Mapping[Setting, int], room_bytes: int, fields_bytes_max: int):
-        """``settings`` of this side; ``room_bytes``: what all streams together may send before some is given back.
+    def __init__(
+        self, owner: Http2Owner, settings: Mapping[Setting, int], window_bytes: int, fields_bytes_max: int
+    ) -> None:
+        """``settings`` of this side; ``window_bytes``: the receive window of all streams together.
 
         ``fields_bytes_max``: of one request; a larger one ends the connection.
         """
@@ -107,10 +111,10 @@ class Http2Connection:
         self._owner = owner
         self._settings = settings
         self._streams_max = settings.get(Setting.MAX_CONCURRENT_STREAMS, WINDOW_BYTES_MAX)
-        self._stream_room = settings.get(Setting.INITIAL_WINDOW_SIZE, WINDOW_BYTES)
-        self._room_bytes = self._room = room_bytes
-        self._taken = 0
-        self._window = self._stream_window = WINDOW_BYTES
+        self._initial_receive_window = settings.get(Setting.INITIAL_WINDOW_SIZE, WINDOW_BYTES)
+        self._receive_window_bytes = self._receive_window = window_bytes
+        self._released = 0
+        self._send_window = self._initial_send_window = WINDOW_BYTES
         self._decoder = FieldDecoder(fields_bytes_max)
         self._streams: dict[int, _Stream] = {}
         self._ended: dict[int, None] = {}  # streams that this side ended first, the oldest first
@@ -124,8 +128,8 @@ class Http2Connection:
     def begin(self) -> None:
         """Say what this side takes."""
         self._output.append(frames.pack_settings(self._settings))
-        if self._room_bytes > WINDOW_BYTES:
-            self._output.append(frames.pack_window_update(0, self._room_bytes - WINDOW_BYTES))
+        if self._receive_window_bytes > WINDOW_BYTES:
+            self._output.append(frames.pack_window_update(0, self._receive_window_bytes - WINDOW_BYTES))
 
     # -- what comes ------------------------------------------------------------------------------------------------
 
@@ -255,27 +259,30 @@ class Http2Connection:
         left_bytes = None if length is None else int(length)
         if is_ended and left_bytes:
             raise StreamError(ErrorCode.PROTOCOL_ERROR, "a request ends before its content-length")
-        self._streams[stream_id] = _Stream(self._stream_window, self._stream_room, left_bytes, is_ended)
+        self._streams[stream_id] = _Stream(
+            self._initial_send_window, self._initial_receive_window, left_bytes, is_ended
+        )
         self._owner.request_received(stream_id, found, self._decoder.size_bytes, is_ended)
 
     def _data(self, flags: int, stream_id: int, payload: bytes) -> None:
         size = len(payload)
         self._check_known(stream_id)
         data = frames.without_padding(payload, flags)
-        self._room -= size
-        if self._room < 0:
-            raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, f"{-self._room} bytes come beyond the connection's window")
+        self._receive_window -= size
+        if self._receive_window < 0:
+            text = f"{-self._receive_window} bytes come beyond the connection's window"
+            raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, text)
         stream = self._streams.get(stream_id)
         if stream is None or stream.is_ended:
-            self.give_back(stream_id, size)
+            self.release_window(stream_id, size)
             if stream_id in self._ended:
                 return
             raise StreamError(ErrorCode.STREAM_CLOSED, "data behind the end of a request")
-        stream.room -= size
-        if stream.room < 0 or (stream.left_bytes is not None and len(data) > stream.left_bytes):
-            self.give_back(stream_id, size)
-            if stream.room < 0:
-                raise StreamError(ErrorCode.FLOW_CONTROL_ERROR, f"{-stream.room} bytes come beyond a stream's window")
+        stream.receive_window -= size
+        if stream.receive_window < 0 or (stream.left_bytes is not None and len(data) > stream.left_bytes):
+            self.release_window(stream_id, size)
+            if stream.receive_window < 0:
+                raise StreamError(ErrorCode.FLOW_CONTROL_ERROR, "data beyond the stream's window")
             raise StreamError(ErrorCode.PROTOCOL_ERROR, "a request has more data than its content-length")
         if stream.left_bytes is not None:
             stream.left_bytes -= len(data)
@@ -299,25 +306,25 @@ class Http2Connection:
             raise StreamError(ErrorCode.PROTOCOL_ERROR, "a stream depends on itself")
 
     def _rst_stream(self, flags: int, stream_id: int, payload: bytes) -> None:
-        _check_size("RST_STREAM", payload, 4)
+        check_size("RST_STREAM", payload, 4)
         self._check_known(stream_id)
         if self._streams.pop(stream_id, None) is not None:
             self._owner.stream_reset(stream_id)
 
     def _settings_frame(self, flags: int, stream_id: int, payload: bytes) -> None:
-        _check_of_connection("SETTINGS", stream_id)
+        check_of_connection("SETTINGS", stream_id)
         if flags & ACK:
-            _check_size("the answer to SETTINGS", payload, 0)
+            check_size("the answer to SETTINGS", payload, 0)
             return
         for name, value in frames.parse_settings(payload):
             if name == Setting.MAX_FRAME_SIZE:
                 self.frame_bytes_max = value
             elif name == Setting.INITIAL_WINDOW_SIZE:
-                more = value - self._stream_window
-                self._stream_window = value
+                more = value - self._initial_send_window
+                self._initial_send_window = value
                 for stream in self._streams.values():
-                    stream.window += more
-                    if stream.window > WINDOW_BYTES_MAX:
+                    stream.send_window += more
+                    if stream.send_window > WINDOW_BYTES_MAX:
                         raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "a stream's window is over the limit")
                 self._owner.window_opened()
         self._output.append(_SETTINGS_TAKEN)
@@ -326,19 +333,19 @@ class Http2Connection:
         raise Http2Error(ErrorCode.PROTOCOL_ERROR, "a client can't push")
 
     def _ping(self, flags: int, stream_id: int, payload: bytes) -> None:
-        _check_of_connection("PING", stream_id)
-        _check_size("PING", payload, 8)
+        check_of_connection("PING", stream_id)
+        check_size("PING", payload, 8)
         if not flags & ACK:
             self._output.append(pack_frame(frames.PING, ACK, 0, payload))
 
     def _go_away(self, flags: int, stream_id: int, payload: bytes) -> None:
         """Read past a good-bye: a client's calls that are under way go on."""
-        _check_of_connection("GOAWAY", stream_id)
+        check_of_connection("GOAWAY", stream_id)
         if len(payload) < 8:
             raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, f"GOAWAY has {len(payload)} bytes")
 
     def _window_update(self, flags: int, stream_id: int, payload: bytes) -> None:
-        _check_size("WINDOW_UPDATE", payload, 4)
+        check_size("WINDOW_UPDATE", payload, 4)
         more = int.from_bytes(payload, "big") & STREAM_ID_MASK
         if stream_id:
             self._check_known(stream_id)
@@ -347,14 +354,14 @@ class Http2Connection:
             stream = self._streams.get(stream_id)
             if stream is None:
                 return
-            stream.window += more
-            if stream.window > WINDOW_BYTES_MAX:
+            stream.send_window += more
+            if stream.send_window > WINDOW_BYTES_MAX:
                 raise StreamError(ErrorCode.FLOW_CONTROL_ERROR, "a stream's window is over the limit")
         else:
             if not more:
                 raise Http2Error(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE adds nothing")
-            self._window += more
-            if self._window > WINDOW_BYTES_MAX:
+            self._send_window += more
+            if self._send_window > WINDOW_BYTES_MAX:
                 raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "the connection's window is over the limit")
         self._owner.window_opened()
 
@@ -372,7 +379,7 @@ class Http2Connection:
     def window_of(self, stream_id: int) -> int:
         """Return how many bytes of data may be sent on a stream now; 0 for one that is over."""
         stream = self._streams.get(stream_id)
-        return 0 if stream is None else min(stream.window, self._window)
+        return 0 if stream is None else min(stream.send_window, self._send_window)
 
     def send_fields(self, stream_id: int, block: bytes, *, is_end: bool = False) -> None:
         """Send an encoded block of fields. ``is_end``: nothing follows on the stream. No word on one that is over."""
@@ -396,8 +403,8 @@ class Http2Connection:
     def send_data(self, stream_id: int, data: bytes) -> None:
         """Send data that the windows have room for, of ``frame_bytes_max`` at most."""
         size = len(data)
-        self._streams[stream_id].window -= size
-        self._window -= size
+        self._streams[stream_id].send_window -= size
+        self._send_window -= size
         self._output.append(HEAD.pack(size << 8, 0, stream_id))
         self._output.append(data)
 
@@ -408,12 +415,12 @@ class Http2Connection:
             stream is None
             or not stream.is_ended
             or self.says_no_table
-            or size > stream.window
-            or size > self._window
+            or size > stream.send_window
+            or size > self._send_window
             or size > PAYLOAD_BYTES_MAX
         ):
             return False
-        self._window -= size
+        self._send_window -= size
         self._output += (
             HEAD.pack(len(head) << 8 | frames.HEADERS, END_HEADERS, stream_id),
             head,
@@ -425,21 +432,21 @@ class Http2Connection:
         del self._streams[stream_id]
         return True
 
-    def give_back(self, stream_id: int, size_bytes: int) -> None:
+    def release_window(self, stream_id: int, size_bytes: int) -> None:
         """Let the client send so much more."""
-        self._taken += size_bytes
-        if 2 * self._taken >= self._room_bytes:
-            self._output.append(frames.pack_window_update(0, self._taken))
-            self._room += self._taken
-            self._taken = 0
+        self._released += size_bytes
+        if 2 * self._released >= self._receive_window_bytes:
+            self._output.append(frames.pack_window_update(0, self._released))
+            self._receive_window += self._released
+            self._released = 0
         stream = self._streams.get(stream_id)
         if stream is None or stream.is_ended:
             return
-        stream.taken += size_bytes
-        if 2 * stream.taken >= self._stream_room:
-            self._output.append(frames.pack_window_update(stream_id, stream.taken))
-            stream.room += stream.taken
-            stream.taken = 0
+        stream.released += size_bytes
+        if 2 * stream.released >= self._initial_receive_window:
+            self._output.append(frames.pack_window_update(stream_id, stream.released))
+            stream.receive_window += stream.released
+            stream.released = 0
 
     def reset(self, stream_id: int, code: ErrorCode) -> None:
         """End a stream at once."""
@@ -460,16 +467,6 @@ class Http2Connection:
 
 _IS_WRONG = 0x100  # beside a frame's own flags: its stream depends on itself
 _SETTINGS_TAKEN = pack_frame(frames.SETTINGS, ACK, 0)
-
-
-def _check_size(name: str, payload: bytes, size: int) -> None:
-    if len(payload) != size:
-        raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, f"{name} has {len(payload)} bytes, not {size}")
-
-
-def _check_of_connection(name: str, stream_id: int) -> None:
-    if stream_id:
-        raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"{name} of the stream {stream_id}: it is the connection's")
 
 
 _HANDLERS = {

@@ -130,3 +130,15 @@ def without_padding(payload: bytes, flags: int) -> bytes:
     if not payload or payload[0] >= len(payload):
         raise Http2Error(ErrorCode.PROTOCOL_ERROR, "a frame's padding is longer than its payload")
     return payload[1 : len(payload) - payload[0]]
+
+
+def check_size(name: str, payload: bytes, size: int) -> None:
+    """Check the size of a payload that is always the same. Raises Http2Error."""
+    if len(payload) != size:
+        raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, f"{name} has {len(payload)} bytes, not {size}")
+
+
+def check_of_connection(name: str, stream_id: int) -> None:
+    """Check that a frame is the connection's. Raises Http2Error."""
+    if stream_id:
+        raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"{name} of the stream {stream_id}: it is the connection's")

@@ -78,7 +78,7 @@ class RpcCall:
         self.is_input_over = False  # the client sends no more
         self.is_begun = False  # the head of the answer is sent
         self.held_bytes = 0  # that the client sent and the handler has not taken
-        self.unread_bytes = 0  # of the client's window that is not given back yet
+        self.unread_bytes = 0  # of the receive window that is not released yet
         self._owner = owner
         self._encoding = encoding
         self._parser = MessageParser(request_bytes_max)

@@ -226,7 +226,7 @@ class RpcConnection(asyncio.Protocol):
     def request_data(self, stream_id: int, data: bytes, size_bytes: int) -> None:
         call = self.calls.get(stream_id)
         if call is None:
-            self._http.give_back(stream_id, size_bytes)
+            self._http.release_window(stream_id, size_bytes)
             return
         self._held_bytes += size_bytes
         try:
@@ -235,14 +235,14 @@ class RpcConnection(asyncio.Protocol):
                 text = f"the connection's requests have more than {self._server.held_bytes_max} bytes, the limit: "
                 raise GrpcError(GrpcCode.RESOURCE_EXHAUSTED, text + "send less at once")
         except GrpcError as error:
-            self._http.give_back(stream_id, size_bytes)
+            self._http.release_window(stream_id, size_bytes)
             self._end(call, error.code, error.text)
             self._drop(call)
             return
         if call.method.takes_stream and call.has_request:
             call.unread_bytes += size_bytes  # the client waits when its window is full of requests that nobody takes
         else:
-            self._http.give_back(stream_id, size_bytes)
+            self._http.release_window(stream_id, size_bytes)
 
     def request_ended(self, stream_id: int) -> None:
         call = self.calls.get(stream_id)
@@ -267,7 +267,7 @@ class RpcConnection(asyncio.Protocol):
         """See CallOwner."""
         self._release(call)
         if call.unread_bytes:
-            self._http.give_back(call.stream_id, call.unread_bytes)
+            self._http.release_window(call.stream_id, call.unread_bytes)
             self._flush_soon()
             call.unread_bytes = 0
 
@@ -357,7 +357,7 @@ class RpcConnection(asyncio.Protocol):
             return
         self._release(call)
         if call.unread_bytes:
-            self._http.give_back(call.stream_id, call.unread_bytes)
+            self._http.release_window(call.stream_id, call.unread_bytes)
         self._busy_s = self.now_s()
         if self._is_leaving and not self.calls:
             self._flush()

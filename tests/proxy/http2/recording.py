@@ -11,11 +11,11 @@ from pymq.proxy.http2.frames import PREFACE, Setting, pack_settings
 HEAD = encode_fields([(b":status", b"200"), (b"content-type", b"application/grpc")])
 TRAILERS = encode_fields([(b"grpc-status", b"0")])
 ANSWER = b"answer"
-ROOM_BYTES = 200_000
-STREAM_ROOM_BYTES = 80_000
+RECEIVE_WINDOW_BYTES = 200_000
+STREAM_RECEIVE_WINDOW_BYTES = 80_000
 STREAMS_MAX = 5
 FIELDS_BYTES_MAX = 8_192
-SETTINGS = {Setting.MAX_CONCURRENT_STREAMS: STREAMS_MAX, Setting.INITIAL_WINDOW_SIZE: STREAM_ROOM_BYTES}
+SETTINGS = {Setting.MAX_CONCURRENT_STREAMS: STREAMS_MAX, Setting.INITIAL_WINDOW_SIZE: STREAM_RECEIVE_WINDOW_BYTES}
 GREETING = PREFACE + pack_settings({})
 
 
@@ -29,7 +29,7 @@ class RecordingOwner:
         self.reset: list[int] = []
         self.openings = 0
         self._answers = answers
-        self.http = Http2Connection(self, SETTINGS, ROOM_BYTES, FIELDS_BYTES_MAX)
+        self.http = Http2Connection(self, SETTINGS, RECEIVE_WINDOW_BYTES, FIELDS_BYTES_MAX)
 
     def request_received(self, stream_id: int, fields: dict[bytes, bytes], size_bytes: int, is_ended: bool) -> None:
         assert size_bytes <= FIELDS_BYTES_MAX
@@ -40,7 +40,7 @@ class RecordingOwner:
     def request_data(self, stream_id: int, data: bytes, size_bytes: int) -> None:
         assert stream_id in self.requests and stream_id not in self.ended + self.reset
         self.data[stream_id] = self.data.get(stream_id, b"") + data
-        self.http.give_back(stream_id, size_bytes)
+        self.http.release_window(stream_id, size_bytes)
 
     def request_ended(self, stream_id: int) -> None:
         self.ended.append(stream_id)

@@ -46,8 +46,8 @@ from tests.proxy.http2.recording import (
     FIELDS_BYTES_MAX,
     GREETING,
     HEAD,
-    ROOM_BYTES,
-    STREAM_ROOM_BYTES,
+    RECEIVE_WINDOW_BYTES,
+    STREAM_RECEIVE_WINDOW_BYTES,
     STREAMS_MAX,
     TRAILERS,
     RecordingOwner,
@@ -256,21 +256,23 @@ def test_windows_of_what_clients_send() -> None:
             self.data[stream_id] = self.data.get(stream_id, b"") + data
 
     owner = Keeping().greet()
-    assert resets(owner.give(OPEN + data_of(STREAM_ROOM_BYTES))) == []
+    assert resets(owner.give(OPEN + data_of(STREAM_RECEIVE_WINDOW_BYTES))) == []
     assert resets(owner.give(data_of(1))) == [(1, ErrorCode.FLOW_CONTROL_ERROR)]
-    owner.give(pack_frame(frames.HEADERS, END_HEADERS, 3, REQUEST) + data_of(STREAM_ROOM_BYTES, stream_id=3))
-    owner.http.give_back(3, STREAM_ROOM_BYTES // 2 - 1)
+    owner.give(pack_frame(frames.HEADERS, END_HEADERS, 3, REQUEST) + data_of(STREAM_RECEIVE_WINDOW_BYTES, stream_id=3))
+    owner.http.release_window(3, STREAM_RECEIVE_WINDOW_BYTES // 2 - 1)
     assert owner.http.take_output() == b""
-    owner.http.give_back(3, 1)
-    assert owner.http.take_output() == pack_window_update(3, STREAM_ROOM_BYTES // 2)
-    rest = ROOM_BYTES - 2 * STREAM_ROOM_BYTES - 1
+    owner.http.release_window(3, 1)
+    assert owner.http.take_output() == pack_window_update(3, STREAM_RECEIVE_WINDOW_BYTES // 2)
+    rest = RECEIVE_WINDOW_BYTES - 2 * STREAM_RECEIVE_WINDOW_BYTES - 1
     owner.give(data_of(rest, stream_id=3))
     with pytest.raises(Http2Error, match="1 bytes come beyond the connection's window"):
         owner.give(data_of(1, stream_id=3))
     given = RecordingOwner().greet()
-    written = given.give(OPEN + data_of(STREAM_ROOM_BYTES) + data_of(STREAM_ROOM_BYTES))
+    written = given.give(OPEN + data_of(STREAM_RECEIVE_WINDOW_BYTES) + data_of(STREAM_RECEIVE_WINDOW_BYTES))
     updates = [(stream, payload) for kind, stream, payload in parsed(written) if kind == frames.WINDOW_UPDATE]
-    assert sum(int.from_bytes(payload, "big") for stream, payload in updates if stream == 1) >= STREAM_ROOM_BYTES
+    assert (
+        sum(int.from_bytes(payload, "big") for stream, payload in updates if stream == 1) >= STREAM_RECEIVE_WINDOW_BYTES
+    )
     assert [stream for stream, _ in updates].count(0) == 1
 
 
@@ -425,9 +427,9 @@ def client_bytes(actions: list[tuple[Any, ...]], server: RecordingOwner) -> byte
             if not ends:
                 streams.append(stream_id)
         elif name == "data" and stream_id is not None:
-            room = min(client.local_flow_control_window(stream_id), client.max_outbound_frame_size, details[1])
-            padding = 3 if details[1] % 2 and room > 4 else None
-            client.send_data(stream_id, bytes(max(room - 4, 0)), end_stream=details[2], pad_length=padding)
+            size = min(client.local_flow_control_window(stream_id), client.max_outbound_frame_size, details[1])
+            padding = 3 if details[1] % 2 and size > 4 else None
+            client.send_data(stream_id, bytes(max(size - 4, 0)), end_stream=details[2], pad_length=padding)
             if details[2]:
                 streams.remove(stream_id)
         elif name == "trailers" and stream_id is not None:
@@ -490,5 +492,5 @@ def test_the_greeting_says_the_limits() -> None:
     client.initiate_connection()
     client.receive_data(owner.give(GREETING))
     assert client.remote_settings.max_concurrent_streams == STREAMS_MAX
-    assert client.remote_settings.initial_window_size == STREAM_ROOM_BYTES
-    assert client.outbound_flow_control_window == ROOM_BYTES
+    assert client.remote_settings.initial_window_size == STREAM_RECEIVE_WINDOW_BYTES
+    assert client.outbound_flow_control_window == RECEIVE_WINDOW_BYTES
