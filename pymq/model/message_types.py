@@ -14,6 +14,7 @@ TYPE_ATTRIBUTE = "message.type"
 NORMAL, FIFO, DELAY, TRANSACTION = TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION")
 UNCHECKED = frozenset({"UNSPECIFIED", "MIXED"})
 _DELAYS = (b"DELAY", b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"__STARTDELIVERTIME")
+_OF_DELAYS = b"DEL"  # stands in each of their names
 # A message without any of these properties is NORMAL.
 MARKS = frozenset({"TRAN_MSG", "__SHARDINGKEY", *(name.decode() for name in _DELAYS)})
 _MADE_BY = {
@@ -37,9 +38,10 @@ def message_type(properties: bytes, *, is_half_too: bool = True) -> str:
     """
     if is_half_too and is_half(properties):
         return TRANSACTION
-    for name in _DELAYS:
-        if name in properties and find_property(properties, name) not in (None, b"0"):
-            return DELAY
+    if _OF_DELAYS in properties:
+        for name in _DELAYS:
+            if name in properties and find_property(properties, name) not in (None, b"0"):
+                return DELAY
     if b"__SHARDINGKEY\x01" in properties and find_property(properties, b"__SHARDINGKEY"):
         return FIFO
     return NORMAL

@@ -28,7 +28,6 @@ from pymq.model import sysflag
 from pymq.model.inner_batch import INNER_PROPERTIES_SIZE_MAX_BYTES, own_properties, sized_entries
 from pymq.model.javahash import tags_code
 from pymq.model.layout import HOST_V4_SIZE_BYTES, PROPERTIES_SIZE_MAX_BYTES
-from pymq.model.message_types import message_type
 from pymq.model.sysflag import contradiction
 from pymq.model.tables import PERM_WRITE
 from pymq.wire.codes import VERSION_5_3_3
@@ -36,7 +35,7 @@ from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, FRAME_HEAD, SERIALIZE_
 
 if TYPE_CHECKING:
     from pymq.broker.fast.secured import SendCheck
-    from pymq.broker.fast.targets import InnerTarget, SendTargets, Target
+    from pymq.broker.fast.targets import InnerTarget, SendTargets
     from pymq.broker.fast.timer import FastTimerPuts
     from pymq.broker.fast.transaction import FastHalves
     from pymq.broker.messages.writer import Writer
@@ -199,7 +198,7 @@ class FastSends:
         unique_key: bytes,
         is_json: bool,
     ) -> bool:
-        target = self._target_of((ext.b, ext.e), raw)
+        target = self._targets.get((ext.b, ext.e)) or self._targets.taking(ext.b, ext.e, raw)
         code = 0
         at = raw.rfind(_TAGS)
         if at >= 0:
@@ -242,16 +241,6 @@ class FastSends:
         else:
             self._hold(connection, frame, raw)
         return True
-
-    def _target_of(self, place: tuple[str, int], raw: bytes) -> Target | None:
-        """Return where a single message goes; None when its topic takes another type of messages, or is not plain."""
-        targets = self._targets
-        target = targets.get(place)
-        if target is None:
-            target = targets.get_typed(place) or targets.find(*place) or targets.find_typed(*place)
-            if target is not None and target.wanted is not None and message_type(raw) != target.wanted:
-                return None
-        return target
 
     def _hold(self, connection: Connection, frame: bytes, raw: bytes) -> None:
         """Do as :meth:`Writer.hold`, in a third of the time; :meth:`_one` has it written out."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pymq.model.inner_batch import has_batch_queues
-from pymq.model.message_types import wanted_type
+from pymq.model.message_types import message_type, wanted_type
 from pymq.model.names import RETRY_PREFIX, is_send_forbidden
 from pymq.model.properties import REAL_QUEUE_ID, REAL_TOPIC
 from pymq.model.tables import PERM_WRITE
@@ -77,11 +77,19 @@ class SendTargets:
         target = self._known[topic_name, queue_id] = Target(queue, self._stats.put_meter(topic_name))
         return target
 
-    def find_typed(self, topic_name: str, queue_id: int) -> Target | None:
-        """Do as :meth:`find` for a topic that takes one type of messages, and cache it for :attr:`get_typed`.
+    def of_any_type(self, topic_name: str, queue_id: int) -> Target | None:
+        """Return the target if it takes plain sends, perhaps of one type of messages only."""
+        place = topic_name, queue_id
+        return self.get(place) or self.get_typed(place) or self.find(*place) or self.find_typed(*place)
 
-        Its caller compares ``wanted`` with the message.
-        """
+    def taking(self, topic_name: str, queue_id: int, properties: bytes) -> Target | None:
+        """Return the target if it takes plain sends, and a message with these properties."""
+        target = self.of_any_type(topic_name, queue_id)
+        is_other = target is not None and target.wanted is not None and target.wanted != message_type(properties)
+        return None if is_other else target
+
+    def find_typed(self, topic_name: str, queue_id: int) -> Target | None:
+        """Do as :meth:`find` for a topic that takes one type of messages, and cache it for :attr:`get_typed`."""
         topic = self._topics.get(topic_name)
         wanted = wanted_type(topic.attributes) if topic is not None else None
         if wanted is None or not self._is_plain(topic_name, queue_id, holds_batches=False, wanted=wanted):

@@ -246,6 +246,7 @@ property_texts = st.lists(st.tuples(property_names, property_values), max_size=3
 own_texts = property_texts.map(lambda text: text if not text or text.endswith("\x02") else text + "\x02")
 starts = ["UNIQ_KEY\x01ABC1\x02", "", "UNIQ_KEY\x01ABC3\x02TAGS\x01TagA\x02", "DELAY\x012\x02"]
 typed_starts = [*starts[:3], "__SHARDINGKEY\x01g\x02", "__SHARDINGKEY\x01\x02", "__STARTDELIVERTIME\x011\x02"]
+typed_starts += ["UNIQ_KEY\x01a\x02TIMER_DELAY_SEC\x01600\x02", "TIMER_DELAY_MS\x010\x02"]
 
 
 def test_fast_path_and_plain_path_store_the_same() -> None:
@@ -291,12 +292,20 @@ def test_fast_path_and_plain_path_store_the_same() -> None:
     assert sum(taken) >= 20, "too few of the examples took the fast path to say anything"
 
 
+def test_a_topic_of_delayed_messages_takes_them_on_the_fast_path() -> None:
+    payload = payload_of(ordinary(i="UNIQ_KEY\x01a\x02TIMER_DELAY_SEC\x01600\x02"), b"body")
+    took, fast, plain = send_both_ways(payload, "DELAY")
+    assert took and fast == plain and len(fast[3]) == 1
+    assert not send_both_ways(payload, "NORMAL")[0]
+    assert not send_both_ways(payload_of(ordinary(), b"body"), "DELAY")[0]
+
+
 def test_a_topic_of_one_type_takes_the_same_on_both_paths() -> None:
     taken: list[bool] = []
 
     @settings(max_examples=150, deadline=None)
     @given(
-        kind=st.sampled_from(["NORMAL", "NORMAL", "FIFO", "FIFO", "DELAY", "TRANSACTION", "MIXED"]),
+        kind=st.sampled_from(["NORMAL", "NORMAL", "FIFO", "FIFO", "DELAY", "DELAY", "TRANSACTION", "MIXED"]),
         start=st.sampled_from(typed_starts),
         properties=property_texts,
         make=st.sampled_from([payload_of, binary_payload]),

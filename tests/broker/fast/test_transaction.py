@@ -26,12 +26,19 @@ QUEUES = 4
 class Side:
     """A world whose requests take the fast path first, or never."""
 
-    def __init__(self, *, is_fast: bool) -> None:
+    def __init__(self, *, is_fast: bool, kind: str | None = None) -> None:
+        """``kind``: the one type of messages that the topic takes."""
         self.world = world_with_topic()
+        if kind is not None:
+            self.give_type(kind)
         self.peer = FakePeer()
         self.is_fast = is_fast
         self.taken: list[bool] = []
         self._dispatcher = broker_dispatcher(self.world.parts)
+
+    def give_type(self, kind: str) -> None:
+        topics = self.world.parts.metadata.topics
+        topics.put([msgspec.structs.replace(topics.require("T"), attributes={"message.type": kind})])
 
     def serve(self, command: Command) -> None:
         """Serve a request as a connection does."""
@@ -147,9 +154,9 @@ def test_both_paths_leave_the_same() -> None:
     taken: list[bool] = []
 
     @settings(max_examples=40, deadline=None)
-    @given(steps)
-    def check(story: list[Any]) -> None:
-        fast, plain = Side(is_fast=True), Side(is_fast=False)
+    @given(steps, st.sampled_from([None, None, "TRANSACTION", "TRANSACTION", "NORMAL"]))
+    def check(story: list[Any], kind: str | None) -> None:
+        fast, plain = Side(is_fast=True, kind=kind), Side(is_fast=False, kind=kind)
         for step in [*story, "turn"]:
             stored = plain.world.messages(HALF_TOPIC)
             for side in (fast, plain):
@@ -172,10 +179,11 @@ def test_both_paths_leave_the_same() -> None:
     assert sum(taken) >= 20, "too few of the requests took the fast path to say anything"
 
 
+@pytest.mark.parametrize("kind", [None, "TRANSACTION"])
 @pytest.mark.parametrize("serialize", [SERIALIZE_JSON, SERIALIZE_ROCKETMQ])
 @pytest.mark.parametrize("state", [COMMIT, ROLLBACK])
-def test_an_ordinary_transaction_takes_the_fast_path(serialize: int, state: int) -> None:
-    side = Side(is_fast=True)
+def test_an_ordinary_transaction_takes_the_fast_path(serialize: int, state: int, kind: str | None) -> None:
+    side = Side(is_fast=True, kind=kind)
     side.serve(half(serialize=serialize))
     side.world.parts.end_turn()
     side.serve(end(side.world.messages(HALF_TOPIC)[0], state, serialize=serialize))
@@ -203,6 +211,20 @@ def begun(**changes: Any) -> tuple[Side, StoredMessage]:
     side.world.parts.end_turn()
     side.peer.frames.clear()
     return side, side.world.messages(HALF_TOPIC)[0]
+
+
+def test_a_topic_that_gets_another_type_takes_the_open_transactions_and_no_further_ones() -> None:
+    left = []
+    for is_fast in (True, False):
+        side = Side(is_fast=is_fast)
+        side.serve(half())
+        side.world.parts.end_turn()
+        side.give_type("NORMAL")
+        side.serve(half())
+        assert ended(side, end(side.world.messages(HALF_TOPIC)[0])) == is_fast
+        assert bodies(side.world) == [b"m"] and side.taken == [is_fast, False, is_fast]
+        left.append(side.left())
+    assert left[0] == left[1]
 
 
 def test_a_forged_end_takes_the_plain_path() -> None:
