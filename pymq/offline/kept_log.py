@@ -19,6 +19,12 @@ class _Part:
     def pread(self, at: int, size: int) -> bytes:
         return self._file.pread(self._start + at, min(size, self._size - at))
 
+    def pread_into(self, at: int, room: memoryview) -> int:
+        return self._file.pread_into(self._start + at, room[: self._size - at])
+
+    def will_read(self, at: int, size: int) -> None:
+        self._file.will_read(self._start + at, min(size, self._size - at))
+
     def next_data(self, at: int) -> int | None:
         found = self._file.next_data(self._start + at)
         return None if found is None or found >= self._start + self._size else found - self._start

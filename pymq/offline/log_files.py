@@ -10,7 +10,7 @@ from typing import Protocol
 
 from pymq.errors import NotFoundError, StoreError
 from pymq.offline.numbered_files import numbered_files
-from pymq.store.disk.fs import Files, RealFile
+from pymq.store.disk.fs import Files
 from pymq.store.log.cold_file import ColdFile, ColdFiles
 
 SECTOR_BYTES = 4096
@@ -22,6 +22,10 @@ class SegmentBytes(Protocol):
     """The source of a segment's bytes: a file, a compressed file, or a part of a file."""
 
     def pread(self, at: int, size: int) -> bytes: ...
+
+    def pread_into(self, at: int, room: memoryview) -> int: ...
+
+    def will_read(self, at: int, size: int) -> None: ...
 
     def next_data(self, at: int) -> int | None: ...
 
@@ -69,7 +73,7 @@ class SegmentFile:
         ``room`` becomes zeros.
         """
         end = 0
-        if isinstance(self.file, RealFile) and not self.patches and len(room) <= self.size - at:
+        if not self.patches and len(room) <= self.size - at:
             with suppress(OSError):  # the reading by sectors says what it is
                 end = self.file.pread_into(at, room)
         if end < len(room):
@@ -79,8 +83,7 @@ class SegmentFile:
 
     def will_read(self, at: int, size: int) -> None:
         """Say that these bytes are read soon, in pieces: a device then reads them as one."""
-        if isinstance(self.file, RealFile):
-            self.file.will_read(at, size)
+        self.file.will_read(at, size)
 
     def _patched(self, raw: bytes, at: int) -> bytes:
         result = bytearray(raw)

@@ -42,6 +42,18 @@ def test_every_truncated_message_is_listed(number: int, tmp_path: Path) -> None:
     assert not complaints
 
 
+def test_reading_into_memory_is_reading(tmp_path: Path) -> None:
+    log = open_kept_log(ReadOnlyFiles(), truncated_at(tmp_path, 10).path, SETTINGS.segment_size_bytes)
+    assert len(log.segments) > 1
+    for segment in log.segments:
+        for at, size in ((0, segment.size), (segment.size // 2, 100), (segment.size - 10, 10), (segment.size - 10, 99)):
+            room = bytearray(b"?" * size)
+            segment.will_read(at, size)
+            segment.read_into(at, memoryview(room))
+            assert room == segment.read(at, size).ljust(size, b"\0")
+    log.close()
+
+
 @pytest.mark.parametrize("name", ["00000000000000000000-1-2.json", "store.log", "1.log.tmp"])
 def test_other_files_are_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"x")

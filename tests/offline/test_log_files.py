@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from pymq.offline.files import ReadOnlyFiles
 from pymq.offline.log_files import SECTOR_BYTES, SegmentFile, open_log
-from pymq.store.disk.fs import RealFile
+from pymq.store.disk.fs import RealFile, RealFiles
+from pymq.store.disk.memory_fs import MemoryFiles
 from tests.offline.support import small_store
 
 
@@ -54,24 +55,18 @@ def into(segment: SegmentFile, at: int, size: int) -> bytes:
 
 
 @given(st.integers(0, 90), st.integers(0, 90), st.sampled_from([{}, {40: 7, 79: 1}]), st.booleans())
-def test_reading_into_memory_is_reading(at: int, size: int, patches: dict[int, int], is_plain: bool) -> None:
+def test_reading_into_memory_is_reading(at: int, size: int, patches: dict[int, int], is_real: bool) -> None:
     """The file of a segment of 80 bytes has 60."""
-    with tempfile.NamedTemporaryFile() as opened:
-        opened.write(bytes(range(60)))
-        opened.flush()
-        file = RealFile(opened.name, os.open(opened.name, os.O_RDONLY))
-        segment = SegmentFile(opened.name, 0, 80, file if is_plain else _OnlyReads(file), patches=patches)
+    with tempfile.TemporaryDirectory() as directory:
+        files = RealFiles() if is_real else MemoryFiles()
+        files.makedirs(directory)
+        file = files.open(f"{directory}/segment", create=True)
+        file.pwrite(0, bytes(range(60)))
+        segment = SegmentFile(file.path, 0, 80, file, patches=patches)
         at = min(at, segment.size)
         segment.will_read(at, size)
         assert into(segment, at, size) == segment.read(at, size).ljust(size, b"\0")
         file.close()
-
-
-class _OnlyReads:
-    """A source without reading into memory, such as a compressed segment."""
-
-    def __init__(self, file: RealFile) -> None:
-        self.pread, self.next_data, self.close = file.pread, file.next_data, file.close
 
 
 def test_sizes_gaps_and_unexpected_files_are_reported(tmp_path: Path) -> None:

@@ -192,6 +192,14 @@ class _Octets:
     def pread(self, at: int, size: int) -> bytes:
         return self._data[at : at + size]
 
+    def pread_into(self, at: int, room: memoryview) -> int:
+        data = self.pread(at, len(room))
+        room[: len(data)] = data
+        return len(data)
+
+    def will_read(self, at: int, size: int) -> None:
+        pass
+
     def next_data(self, at: int) -> int | None:
         return at
 

@@ -48,6 +48,14 @@ class File(Protocol):
         """Return ``size`` bytes, fewer only at the file's end."""
         ...
 
+    def pread_into(self, at: int, room: memoryview) -> int:
+        """Read bytes into ``room``; return how many there were, fewer than it has only at the file's end."""
+        ...
+
+    def will_read(self, at: int, size: int) -> None:
+        """Let the system fetch bytes that are read soon, where it can."""
+        ...
+
     def pwrite(self, at: int, data: Buffer) -> None:
         """Write all of ``data`` or raise OSError; then any prefix may have been written."""
         ...
@@ -209,11 +217,9 @@ class RealFile:
         return os.pread(self._fd, size, at)
 
     def pread_into(self, at: int, room: memoryview) -> int:
-        """Reads into ``room``; returns how many bytes there were."""
         return os.preadv(self._fd, [room], at)
 
     def will_read(self, at: int, size: int) -> None:
-        """Lets the operating system fetch bytes that are read soon, where it can."""
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._fd, at, size, os.POSIX_FADV_WILLNEED)
 

@@ -92,6 +92,15 @@ class MemoryFile:
         self._files.before("pread", self.path)
         return bytes(self._node.data[at : at + size])
 
+    def pread_into(self, at: int, room: memoryview) -> int:
+        self._files.before("pread", self.path)
+        with memoryview(self._node.data)[at : at + len(room)] as data:
+            room[: len(data)] = data
+            return len(data)
+
+    def will_read(self, at: int, size: int) -> None:
+        return None
+
     def pwrite(self, at: int, data: Buffer) -> None:
         try:
             self._files.before("pwrite", self.path)

@@ -100,6 +100,14 @@ class ColdFile:
             return self._frame(first)[at - start : end - start]
         return b"".join([self._frame(number) for number in range(first, last + 1)])[at - start : end - start]
 
+    def pread_into(self, at: int, room: memoryview) -> int:
+        data = self.pread(at, len(room))
+        room[: len(data)] = data
+        return len(data)
+
+    def will_read(self, at: int, size: int) -> None:
+        return None  # a frame is read whole, and may be in the cache
+
     def _frame(self, number: int) -> bytes:
         from zstandard import ZstdDecompressor, ZstdError  # noqa: PLC0415 - only stores with cold segments pay for it
 

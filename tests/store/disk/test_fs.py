@@ -41,6 +41,34 @@ def test_positions_sizes_and_vectors(place: tuple[Files, str]) -> None:
     file.close()
 
 
+@pytest.mark.parametrize(("at", "size", "found"), [(2, 4, b"2345"), (7, 5, b"789"), (10, 3, b""), (99, 3, b"")])
+def test_reading_into_memory(place: tuple[Files, str], at: int, size: int, found: bytes) -> None:
+    files, root = place
+    file = files.open(f"{root}/f", create=True)
+    file.pwrite(0, b"0123456789")
+    file.will_read(at, size)
+    room = bytearray(b"?" * size)
+    assert file.pread_into(at, memoryview(room)) == len(found)
+    assert room == found.ljust(size, b"?")
+    file.truncate(20)  # no view of the content is left
+    file.close()
+
+
+def test_a_simulated_file_that_fails_fails_both_ways_to_read() -> None:
+    files = MemoryFiles()
+    file = files.open("/f", create=True)
+
+    def fail(call: str, path: str) -> None:
+        if call == "pread":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    files.fault = fail
+    with pytest.raises(OSError, match="Input/output"):
+        file.pread(0, 1)
+    with pytest.raises(OSError, match="Input/output"):
+        file.pread_into(0, memoryview(bytearray(1)))
+
+
 def test_views_see_later_writes(place: tuple[Files, str]) -> None:
     files, root = place
     file = files.open(f"{root}/f", create=True, size=8192)

@@ -94,6 +94,10 @@ def test_any_part_reads_as_from_the_plain_file(plain: bytes, frame_bytes: int, d
     for _ in range(20):
         at, size = data.draw(st.integers(0, len(plain) + 5)), data.draw(st.integers(0, len(plain) + 5))
         assert file.pread(at, size) == plain[at : at + size]
+        room = bytearray(size)
+        file.will_read(at, size)
+        end = file.pread_into(at, memoryview(room))
+        assert room[:end] == plain[at : at + size]
 
 
 @pytest.mark.parametrize("at", [FRAME - 1, FRAME, FRAME + 1, 2 * FRAME - 1, 2 * FRAME])
