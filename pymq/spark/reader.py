@@ -23,7 +23,7 @@ from pymq.spark.decode import Decoder
 from pymq.spark.layout import Chunk, Positions, find_starts, integers
 from pymq.spark.pull_window import Ask, PulledRange, PullWindow
 from pymq.spark.ranges import DataLossError, QueueRange, ReadSettings
-from pymq.spark.receive_buffer import ReceiveBuffer
+from pymq.spark.read_buffer import ReadBuffer
 from pymq.spark.remote import Remote
 from pymq.spark.schema import arrow_schema, check_columns
 from pymq.spark.selection import SQL92
@@ -106,7 +106,7 @@ class RangeReader:
         self._asked: dict[int, Ask] = {}
         self._failures = 0
         self._failing_since_s = 0.0
-        self._buffer = ReceiveBuffer(settings.batch_size_bytes + settings.pull_size_max_bytes)
+        self._buffer = ReadBuffer(settings.batch_size_bytes + settings.pull_size_max_bytes)
         self._chunks: list[Chunk] = []
         self._starts: list[Positions] = []
         self._pending_rows = 0

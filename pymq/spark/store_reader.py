@@ -29,6 +29,7 @@ from pymq.model.record import MalformedRecordError
 from pymq.spark.decode import Decoder
 from pymq.spark.layout import Chunk, Layout, Positions, find_fields, find_starts, integers
 from pymq.spark.ranges import DataLossError, QueueRange, ReadSettings
+from pymq.spark.read_buffer import ReadBuffer
 from pymq.spark.reader import filter_by_tags, plugin_filter
 from pymq.spark.schema import arrow_schema, check_columns
 
@@ -72,7 +73,7 @@ class StoreReader:
         text = selection.sql or selection.pushed_sql
         self._sql = None if text is None else compile_sql(text)
         self._plugin = plugin_filter(settings, part) if selection.runs_here else None
-        self._memory = Memory()
+        self._buffer = ReadBuffer()
         self._schema = arrow_schema(check_columns(settings.columns))
         columns = self._schema.names
         if self._tags is not None and "tags" not in columns:
@@ -140,7 +141,7 @@ class StoreReader:
             first = last
 
     def _read(self, view: ConsumerView, records: QueueRecords) -> Iterator[pa.RecordBatch]:
-        chunk, starts = fetched(view, records, self._memory)
+        chunk, starts = fetched(view, records, self._buffer)
         self.bytes_read += int(records.sizes.sum())
         good, layout = self._checked(chunk, starts, records)
         if layout is None:
@@ -228,20 +229,7 @@ class StoreReader:
         return np.array([test(SEPARATOR + each) is True for each in found], np.bool_)
 
 
-class Memory:
-    """Memory for the records of a batch, which the next one uses again: the kernel clears each page of fresh memory."""
-
-    def __init__(self) -> None:
-        self._view = memoryview(b"")
-
-    def room(self, size_bytes: int) -> memoryview:
-        """Returns so many bytes; what was in them before is lost."""
-        if len(self._view) < size_bytes:
-            self._view = np.empty(size_bytes, np.uint8).data
-        return self._view[:size_bytes]
-
-
-def fetched(view: ConsumerView, records: QueueRecords, memory: Memory) -> tuple[Chunk, Positions]:
+def fetched(view: ConsumerView, records: QueueRecords, buffer: ReadBuffer) -> tuple[Chunk, Positions]:
     """Reads the records; returns their bytes, valid until the next call, and where each one begins in them.
 
     What a segment lacks reads as zeros, which no record is.
@@ -255,7 +243,9 @@ def fetched(view: ConsumerView, records: QueueRecords, memory: Memory) -> tuple[
     begins = places[firsts]
     sizes = ends[lasts] - begins
     rooms = np.cumsum(sizes) - sizes
-    chunk = memory.room(int(sizes.sum()))
+    size_bytes = int(sizes.sum())
+    buffer.reset(size_bytes)
+    chunk = buffer.room(size_bytes)
     for begin, size, at in zip(begins.tolist(), sizes.tolist(), rooms.tolist(), strict=True):
         room = chunk[at : at + size]
         segment = view.log.find(begin)

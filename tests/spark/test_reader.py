@@ -13,7 +13,6 @@ from pymq.model.record import MalformedRecordError
 from pymq.spark.decode import Decoder
 from pymq.spark.ranges import DataLossError, QueueRange, ReadSettings
 from pymq.spark.reader import PULL_AGAIN_COUNT_MAX, RangeReader
-from pymq.spark.receive_buffer import ReceiveBuffer
 from pymq.spark.schema import BY_NAME
 from pymq.spark.selection import Selection
 from pymq.wire.codes import ResponseCode
@@ -72,22 +71,6 @@ def test_batches_stay_as_they_are_while_later_ones_are_received(columns: tuple[s
     assert len(found) == 6
     decoded = Decoder("broker-a", columns).decode(raw)
     assert pa.Table.from_batches(found).combine_chunks() == pa.Table.from_batches(decoded)
-
-
-def test_chunks_that_stand_apart_are_copied_together() -> None:
-    buffer = ReceiveBuffer(10)
-    views = [buffer.room(size) for size in (3, 4, 5, 3)]
-    for number, view in enumerate(views):
-        view[:] = bytes([number]) * len(view)
-    last = bytes(buffer.joined(views[3:]))
-    assert last == bytes([3]) * 3
-    for chosen in ([0, 1], [1], [1, 0], [0, 2], [2, 0], [2], [0, 1, 3], [1, 3], [0, 3]):
-        expected = b"".join(bytes(views[number]) for number in chosen)
-        assert bytes(buffer.joined([views[number] for number in chosen])) == expected
-    assert isinstance(buffer.joined([views[1], views[0]]), bytes) and not isinstance(buffer.joined(views[:2]), bytes)
-    buffer.reset()
-    buffer.room(10)[:] = b"0123456789"
-    assert bytes(views[1]) == b"3456"
 
 
 def test_a_lost_connection_is_reopened() -> None:

@@ -30,6 +30,7 @@ from pymq.spark.layout import Positions
 from pymq.spark.planner import make_plan
 from pymq.spark.positions import LATEST, Position, parse_position
 from pymq.spark.ranges import DataLossError, QueueRange, ReadSettings
+from pymq.spark.read_buffer import ReadBuffer
 from pymq.spark.schema import BY_NAME
 from pymq.spark.selection import Selection
 from pymq.spark.store_place import StorePlace
@@ -163,10 +164,10 @@ def test_records_read_together_are_those_read_one_by_one(spans: list[tuple[int, 
     kept = places + sizes <= log.end_of_files + 100  # some lie behind the log's end
     own = QueueRecords(places, np.ones_like(places), places, sizes).part(kept)
     view: Any = SimpleNamespace(log=log)
-    memory = store_reader.Memory()
-    memory.room(300)[:] = b"?" * 300  # what another batch left
+    buffer = ReadBuffer(300)
+    buffer.room(300)[:] = b"?" * 300  # what another batch left
     with patch.multiple(store_reader, GAP_MAX_BYTES=limits[0], READ_SIZE_MAX_BYTES=limits[1]):
-        chunk, starts = store_reader.fetched(view, own, memory)
+        chunk, starts = store_reader.fetched(view, own, buffer)
     found = [bytes(chunk[at : at + size]) for at, size in zip(starts.tolist(), own.sizes.tolist(), strict=True)]
     # A record that reaches over its segment's end is none: the others are compared.
     for place, size, data in zip(own.places.tolist(), own.sizes.tolist(), found, strict=True):
