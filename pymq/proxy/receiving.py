@@ -171,20 +171,16 @@ class Receiving:
     async def ack_message(self, call: Call, request: Any) -> Any:
         """Acknowledge messages, each on its own."""
         topic, group = check_topic(request.topic.name), check_group(request.group.name)
-        if not request.entries:
+        entries = request.entries
+        if not entries:
             raise ProxyRefusal(Code.BAD_REQUEST, "the request names no message to acknowledge")
-        if len(request.entries) == 1:
-            entry = request.entries[0]
-            message_id, receipt_handle = entry.message_id, entry.receipt_handle
-            return answer_to_ack(message_id, receipt_handle, await self._ack(topic, group, receipt_handle))
-        entries = []
-        for entry in request.entries:
-            message_id, receipt_handle = entry.message_id, entry.receipt_handle
-            entries.append(_entry(message_id, receipt_handle, await self._ack(topic, group, receipt_handle)))
-        return answer_to_acks(entries)
+        if len(entries) == 1:
+            return answer_to_ack(*await self._ack(topic, group, entries[0]))
+        return answer_to_acks([_entry(*await self._ack(topic, group, each)) for each in entries])
 
-    async def _ack(self, topic: str, group: str, receipt_handle: str) -> PymqError | None:
-        """Acknowledge a message. Return why it was not; None when it was."""
+    async def _ack(self, topic: str, group: str, entry: Any) -> tuple[str, str, PymqError | None]:
+        """Acknowledge a message. Return its id, its handle, and why it was not acknowledged, None when it was."""
+        message_id, receipt_handle = entry.message_id, entry.receipt_handle
         try:
             if (group, receipt_handle) in self._renewals:
                 await self._end_of_renewal(group, receipt_handle)
@@ -192,8 +188,8 @@ class Receiving:
             await self._backend.ack(topic, group, handle)
             self._held.release(group, receipt_handle)
         except PymqError as error:
-            return error
-        return None
+            return message_id, receipt_handle, error
+        return message_id, receipt_handle, None
 
     async def change_invisible_duration(self, call: Call, request: Any) -> Any:
         """Let a message come again later.
