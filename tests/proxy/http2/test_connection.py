@@ -18,7 +18,7 @@ from h2.events import (
     StreamReset,
     TrailersReceived,
 )
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pymq.proxy.http2 import frames
@@ -162,6 +162,7 @@ def test_what_ends_the_connection(name: str) -> None:
     with pytest.raises(Http2Error) as caught:
         owner.give(data)
     assert caught.value.code == code
+    assert not owner.http.inbox_bytes
     kind, stream_id, payload = parsed(owner.http.take_output())[-1]
     assert (kind, stream_id) == (frames.GOAWAY, 0)
     assert payload[4:8] == code.to_bytes(4, "big") and payload[8:].decode() == str(caught.value)
@@ -230,6 +231,10 @@ STREAM_ERRORS: dict[str, tuple[bytes, ErrorCode]] = {
     ),
     "nothing of content-length": (
         pack_frame(frames.HEADERS, END_HEADERS | END_STREAM, 1, encode_fields(request_fields(content_length=b"3"))),
+        ErrorCode.PROTOCOL_ERROR,
+    ),
+    "more than content-length in several frames": (
+        pack_frame(frames.HEADERS, END_HEADERS, 1, encode_fields(request_fields(content_length=b"3"))) + data_of(2) * 2,
         ErrorCode.PROTOCOL_ERROR,
     ),
     "more than content-length": (
@@ -317,6 +322,11 @@ def test_an_answer_goes_at_once_or_in_parts() -> None:
         data = bytes(min(size, 2 * WINDOW_BYTES))
         assert owner.http.send_answer(stream_id, HEAD, data, TRAILERS) == (stream_id == 7)
     assert not owner.http.send_answer(11, HEAD, b"a", TRAILERS), "there is no such stream"
+    answers = []
+    for stream_id in (13, 15, 17, 19):
+        owner.give(pack_frame(frames.HEADERS, END_HEADERS | END_STREAM, stream_id, REQUEST))
+        answers.append(owner.http.send_answer(stream_id, HEAD, bytes(PAYLOAD_BYTES_MAX), TRAILERS))
+    assert answers == [True, True, False, False], "the window of the connection has room for three with the first one"
 
 
 def test_the_first_of_two_ends_is_remembered_up_to_a_limit() -> None:
@@ -331,6 +341,13 @@ def test_the_first_of_two_ends_is_remembered_up_to_a_limit() -> None:
     assert owner.give(pack_frame(frames.HEADERS, END_HEADERS | END_STREAM, 3, TRAILERS)) == b""
     assert resets(owner.give(data_of(1, stream_id=1))) == [(1, ErrorCode.STREAM_CLOSED)]
     assert not owner.data
+
+
+def test_padding_is_no_data() -> None:
+    owner = RecordingOwner().greet()
+    owner.give(pack_frame(frames.HEADERS, END_HEADERS | PADDED, 1, b"\x02" + REQUEST + b"\x82\x82"))
+    owner.give(pack_frame(frames.DATA, PADDED | END_STREAM, 1, b"\x03data\0\0\0"))
+    assert owner.requests == {1: dict(request_fields())} and owner.data == {1: b"data"}
 
 
 def test_what_has_no_meaning_here_is_read_past() -> None:
@@ -448,6 +465,7 @@ def client_bytes(actions: list[tuple[Any, ...]], server: RecordingOwner) -> byte
     return sent
 
 
+@settings(deadline=None)
 @given(st.lists(ACTIONS, max_size=25), st.lists(st.integers(1, 5_000), min_size=1, max_size=20), st.booleans())
 def test_what_keeps_the_rules_means_the_same_to_h2(
     actions: list[tuple[Any, ...]], sizes: list[int], answers: bool

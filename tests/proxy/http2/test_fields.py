@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hpack import Decoder, Encoder
 from hpack.exceptions import HPACKError
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pymq.proxy.http2 import fields as fields_module
@@ -28,6 +28,7 @@ TEXTS = st.binary(max_size=30) | st.sampled_from([b"POST", b"x" * 200, b"y" * 50
 BLOCKS = st.lists(st.tuples(NAMES | st.binary(min_size=1, max_size=8), TEXTS), max_size=8)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(BLOCKS, st.booleans(), st.none() | st.sampled_from([0, 64, 4096])), max_size=6))
 def test_blocks_of_an_encoder_are_decoded(blocks: list[tuple[list[tuple[bytes, bytes]], bool, int | None]]) -> None:
     encoder, decoder = Encoder(), FieldDecoder(10**6)
@@ -38,6 +39,7 @@ def test_blocks_of_an_encoder_are_decoded(blocks: list[tuple[list[tuple[bytes, b
         assert decoder.size_bytes == sum(len(name) + len(value) + FIELD_OVERHEAD_BYTES for name, value in block)
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=40) | st.lists(st.integers(0x3C, 0x60), max_size=9).map(bytes), max_size=5))
 def test_any_bytes_are_decoded_or_refused_as_by_the_library(blocks: list[bytes]) -> None:
     library, decoder = Decoder(max_header_list_size=SIZE_MAX), FieldDecoder(SIZE_MAX)
@@ -87,6 +89,7 @@ def _rest(number: int) -> list[int]:
     return [number & 0x7F | 0x80, number >> 7]
 
 
+@settings(deadline=None)
 @given(BLOCKS, st.sampled_from([0, 4096]))
 def test_what_is_encoded_needs_no_table(block: list[tuple[bytes, bytes]], table_bytes: int) -> None:
     decoder = Decoder()
