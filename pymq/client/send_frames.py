@@ -21,7 +21,7 @@ class SendFrames:
         self._language = language
         self._version = version
         self._templates: dict[tuple[MessageQueue, bytes, bool], bytes] = {}
-        self._wide: dict[tuple[MessageQueue, int, int, bool], bytes] = {}  # templates of any properties
+        self._wide: dict[tuple[MessageQueue, int, int, int, bool], bytes] = {}  # templates of any properties
 
     def frame(
         self,
@@ -44,7 +44,7 @@ class SendFrames:
 
     def frame_of(self, outgoing: Outgoing, queue: MessageQueue, born_ms: int, opaque: int) -> bytes:
         """Returns the frame of an attempt to send, the first one or a later one."""
-        place = queue, outgoing.sys_flag, outgoing.flag, outgoing.batch
+        place = queue, outgoing.code, outgoing.sys_flag, outgoing.flag, outgoing.batch
         template = self._wide.get(place) or self._make_wide(place)
         return frame(template % (born_ms, encode_text(outgoing.marked_properties), opaque), outgoing.body)
 
@@ -58,9 +58,10 @@ class SendFrames:
         self._templates[queue, start, wait_store] = template
         return template
 
-    def _make_wide(self, place: tuple[MessageQueue, int, int, bool]) -> bytes:
-        queue, sys_flag, flag, is_batch = place
+    def _make_wide(self, place: tuple[MessageQueue, int, int, int, bool]) -> bytes:
+        queue, code, sys_flag, flag, is_batch = place
         outgoing = Outgoing(queue.topic, b"", _PROPERTIES, "", flag, sys_flag, is_batch)
+        outgoing.code = code
         template = self._template(outgoing, queue, encode_text(_PROPERTIES))
         if len(self._wide) >= _KEPT_MAX:
             self._wide.clear()

@@ -12,6 +12,7 @@ from pymq.client.preparing import with_id
 from pymq.client.send_frames import SendFrames
 from pymq.errors import ProtocolViolation, UsageError
 from pymq.model.message import Message, MessageQueue
+from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command, encode_command
 from pymq.wire.header import decode_header, encode_header
 from pymq.wire.headers.send import SendMessageV2Header, send_v2_fields
@@ -113,10 +114,11 @@ def test_frames_of_any_properties_equal_encoded_commands(
     queue, born_ms = MessageQueue(topic, broker, number % 9), 1_790_000_000_000 * (number % 2) + number
     outgoing = Outgoing(topic, b"body %d", properties, "7F00AB", flag, sys_flag, is_batch)
     outgoing.attempt = attempt
-    command = outgoing.command(group, queue, born_ms)
-    command.opaque, command.language, command.version = max(number, 0), "PYTHON", 479
     frames = SendFrames(group, "PYTHON", 479)
-    for _ in range(2):
+    for code in (outgoing.code, RequestCode.SEND_REPLY_MESSAGE_V2) * 2:
+        outgoing.code = code
+        command = outgoing.command(group, queue, born_ms)
+        command.opaque, command.language, command.version = max(number, 0), "PYTHON", 479
         assert frames.frame_of(outgoing, queue, born_ms, max(number, 0)) == encode_command(command)
 
 
