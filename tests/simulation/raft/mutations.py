@@ -16,6 +16,9 @@ from tests.simulation.timeline import MS, SECOND
 SEEDS_MAX = 40
 KINDS = ("kill the leader", "isolate the leader", "emptied disk", "power loss of a broker", "kill a broker")
 
+# How seeds of a bug's suites differ from the hunting plan, by the suite's first word.
+WITH = {"seed": KINDS, "lying": (*KINDS, "lying disk"), "fsync": ("failing fsync",)}
+
 
 def hunting_plan(seed: int) -> RaftPlan:
     """Return a short and dense plan: a bug shows soon."""
@@ -40,8 +43,9 @@ def caught_by(bug: Bug, seeds_max: int = SEEDS_MAX) -> tuple[str, str] | None:
     """Return the first seed that noticed the bug, and its violation; None when none did."""
     with bug.planted():
         for name in (*bug.suites, *(f"seed {seed}" for seed in range(1, seeds_max + 1))):
-            seed = int(name.partition(" ")[2])
-            violations = simulate_raft(seed, plan=hunting_plan(seed)).violations
+            kind, _, seed = name.partition(" ")
+            plan = replace(hunting_plan(int(seed)), kinds=WITH[kind])
+            violations = simulate_raft(int(seed), plan=plan).violations
             if violations:
                 return name, violations[0]
     return None

@@ -34,15 +34,10 @@ def test_a_group_keeps_its_promises() -> None:
     assert report.operations["topic changes acked"] > 0
 
 
-def test_a_seeded_bug_is_caught() -> None:
-    """One of them; ``scripts/simulate --raft --mutations`` looks for all."""
-    assert caught_by(BUGS[0], 1) is not None
-
-
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_bug_can_be_planted(bug: Bug) -> None:
-    with bug.planted():
-        pass
+def test_a_seeded_bug_is_caught(bug: Bug) -> None:
+    """By the seed that is known to do so; ``scripts/simulate --raft --mutations`` looks in others, too."""
+    assert caught_by(bug, 0) is not None
 
 
 def test_there_are_many_seeded_bugs() -> None:
