@@ -1,6 +1,6 @@
 """Header fields: HPACK's blocks, and what a request's fields must be. No I/O.
 
-The table of fields and Huffman's code are those of the library hpack. Its decoder takes 24 us for the fields of a gRPC
+The table of fields is that of the library hpack. Its decoder takes 24 us for the fields of a gRPC
 call; FieldDecoder takes a third of that, and decodes the same. Answers are encoded without a table, so they are
 constants.
 
@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterable, Sequence
 
 from hpack.exceptions import HPACKError, InvalidTableIndex
-from hpack.huffman_table import decode_huffman
 from hpack.table import HeaderTable
 
 from pymq.proxy.http2.frames import ErrorCode, Http2Error, StreamError
+from pymq.proxy.http2.huffman import unpack
 
 Fields = list[tuple[bytes, bytes]]
 
@@ -122,7 +122,7 @@ def _text(block: bytes, at: int, size_bytes_max: int) -> tuple[bytes, int]:
     end = at + size
     if end > len(block):
         raise IndexError
-    return (decode_huffman(block[at:end]) if is_packed else block[at:end]), end
+    return (unpack(block[at:end]) if is_packed else block[at:end]), end
 
 
 def _too_large(size_bytes_max: int) -> Http2Error:
