@@ -13,11 +13,12 @@ from tests.interop.support.virtual_environments import python_with
 MOTO = "moto[server]==5.2.5"
 START_TIMEOUT_S = 60.0
 BUCKET = "lake"
-# Hadoop's connector, and of Amazon's SDK only what it needs: the bundle has 690 MB.
+# Hadoop's connector, and of Amazon's SDK only what it needs: the bundle has 690 MB. Spark has slf4j itself, and Ivy
+# gives up where a local Maven repository knows that version without its jar.
 CONF = {
     "spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.5.0,"
     "software.amazon.awssdk:s3-transfer-manager:2.35.4,software.amazon.awssdk:sts:2.35.4",
-    "spark.jars.excludes": "software.amazon.awssdk:bundle",
+    "spark.jars.excludes": "software.amazon.awssdk:bundle,org.slf4j:slf4j-api",
     "spark.hadoop.fs.s3a.path.style.access": "true",
 }
 _PROGRAM = """
