@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 
 import msgspec
 
-from pymq.wire.command import Command, encode_json_header
+from pymq.wire.command import FRAME_HEAD, Command, encode_json_header
 
-_HEAD = struct.Struct(">iI")
 # Stands where a template gets the opaque, which comes behind all named fields.
 _OPAQUE = 1_888_888_888
 
@@ -32,4 +30,4 @@ def header_template(command: Command, language: str, version: int, places: Mappi
 def frame(header: bytes, body: bytes = b"") -> bytes:
     """Returns the whole frame, as encode_command writes it."""
     size = len(header)
-    return b"".join((_HEAD.pack(4 + size + len(body), size), header, body))
+    return b"".join((FRAME_HEAD.pack(4 + size + len(body), size), header, body))

@@ -11,8 +11,6 @@ from pymq.model.record import StoredMessage, decode_records
 from pymq.wire.command import Command
 from pymq.wire.headers.pop import PopMessageAnswer
 
-_RETRY_TOPICS = {pop.RETRY_V1: pop.retry_topic_v1, pop.RETRY_V2: pop.retry_topic_v2}
-
 
 def popped(answer: Command, address: str, group: str, topic: str, broker: str) -> list[Received]:
     """Return the messages in the answer of the broker at ``address`` to a pop of ``topic`` for ``group``.
@@ -24,8 +22,7 @@ def popped(answer: Command, address: str, group: str, topic: str, broker: str) -
         text = message.properties.get(props.POP_CK)
         if text is None:
             text = pop.encode_receipt(receipt, message.queue_id, message.queue_offset)
-        make = _RETRY_TOPICS.get(receipt.retry_flag)
-        found.append(Received(message, text, topic if make is None else make(group, topic), broker))
+        found.append(Received(message, text, pop.stored_topic(receipt.retry_flag, group, topic), broker))
     return found
 
 

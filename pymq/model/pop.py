@@ -47,6 +47,15 @@ def retry_topic_problem(group: str, topic: str) -> str | None:
     return topic_problem(retry_topic_v1(group, topic))
 
 
+def stored_topic(flag: int, group: str, topic: str) -> str:
+    """Return the topic in which a message of a pop of ``topic`` was read, by the retry flag of its receipt."""
+    if flag == RETRY_V1:
+        return retry_topic_v1(group, topic)
+    if flag == RETRY_V2:
+        return retry_topic_v2(group, topic)
+    return topic
+
+
 def normal_topic(topic: str, group: str) -> tuple[str, int]:
     """Return the topic that a pop asked for, and the retry flag, for a topic of a check point of ``group``."""
     for flag, prefix in ((RETRY_V1, retry_topic_v1(group, "")), (RETRY_V2, retry_topic_v2(group, ""))):

@@ -22,7 +22,6 @@ HELD_MS_MAX = 3 * 3600 * 1000  # from its delivery on, a message is held so long
 HELD_PER_CLIENT_MAX = 4096  # further messages of a client are not renewed
 
 
-_RETRY_TOPICS = {pop.RETRY_V1: pop.retry_topic_v1, pop.RETRY_V2: pop.retry_topic_v2}
 _PLAIN = re.compile("([0-9]{1,18}) " * 5 + "([^ ]*) ([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18})")
 
 
@@ -41,8 +40,7 @@ class Handle(NamedTuple):
 
     def topic(self, group: str, topic: str) -> str:
         """Return the topic in which the message is stored: that of a group's retries perhaps."""
-        make = _RETRY_TOPICS.get(self.receipt.retry_flag)
-        return topic if make is None else make(group, topic)
+        return pop.stored_topic(self.receipt.retry_flag, group, topic)
 
     @property
     def extra_info(self) -> str:

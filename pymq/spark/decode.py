@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from pymq.model import properties, sysflag
 from pymq.model.compression import INFLATION_RATIO_MAX, InflateError
-from pymq.model.hosts import format_address, unpack_host
+from pymq.model.hosts import format_address, unpack_address
 from pymq.model.ids import encode_offset_id
 from pymq.model.inflation import InflationBudget
 from pymq.model.layout import (
@@ -238,10 +238,10 @@ class _Columns:
         if wide.any():
             ends = positions + np.where(wide, HOST_V6_SIZE_BYTES, HOST_V4_SIZE_BYTES)
             hosts = layout.slices(positions, ends).dictionary_encode()
-            texts = [_host_text(raw) for raw in hosts.dictionary.to_pylist()]
+            texts = [unpack_address(raw) for raw in hosts.dictionary.to_pylist()]
             return pa.array(texts, pa.string()).take(hosts.indices)
         distinct, which = np.unique(layout.int64(positions), return_inverse=True)
-        texts = [_host_text(int(number).to_bytes(8, "big", signed=True)) for number in distinct]
+        texts = [unpack_address(int(number).to_bytes(8, "big", signed=True)) for number in distinct]
         return pa.array(texts, pa.string()).take(pa.array(which.reshape(-1)))
 
     def sys_flag(self) -> pa.Array:
@@ -251,10 +251,6 @@ class _Columns:
             flags = flags.copy()
             flags[list(self._inflated)] &= ~sysflag.COMPRESSED
         return pa.array(flags)
-
-
-def _host_text(raw: bytes) -> str:
-    return format_address(*unpack_host(raw))
 
 
 _BUILDERS: dict[str, Callable[[_Columns], pa.Array]] = {

@@ -16,7 +16,6 @@ OTHERS = {
     "pymq/broker/fast/send.py": "wire frames",
     "pymq/broker/fast/signed_header.py": "wire frames",
     "pymq/broker/raft/peers.py": "length of an envelope before log bytes",
-    "pymq/client/frame_templates.py": "wire frames",
     "pymq/filter/java_numbers.py": "bits of a double",
     "pymq/filterserver/work.py": "frames between a filter server and its workers",
     "pymq/model/hosts.py": "a host's port",

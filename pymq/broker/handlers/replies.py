@@ -12,7 +12,7 @@ from pymq.broker.handlers.send import SendHandlers, SendHeader, check_flags
 from pymq.errors import Refusal, StoreUnavailableError
 from pymq.model import properties as names
 from pymq.model import sysflag
-from pymq.model.hosts import format_address, unpack_host
+from pymq.model.hosts import unpack_address
 from pymq.model.ids import encode_offset_id
 from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES
 from pymq.model.properties import append_properties, encode_properties, find_property
@@ -69,7 +69,7 @@ class ReplyHandlers:
         self._writer = writer
         self._stats = stats
         self._store_host = store_host
-        self._store_address = format_address(*unpack_host(store_host))
+        self._store_address = unpack_address(store_host)
 
     def reply(self, request: Command, header: SendHeader, peer: Peer) -> None:
         """Push a reply to the client that its property REPLY_TO_CLIENT names, and store it."""

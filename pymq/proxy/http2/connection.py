@@ -90,13 +90,13 @@ class Http2Connection:
         "_receive_window",
         "_receive_window_bytes",
         "_released",
+        "_says_no_table",
         "_send_window",
         "_settings",
         "_streams",
         "_streams_max",
         "frame_bytes_max",
         "last_stream_id",
-        "says_no_table",
     )
 
     def __init__(
@@ -123,7 +123,7 @@ class Http2Connection:
         self._has_preface = self._has_settings = False
         self._block: bytearray | None = None  # of fields that are not whole
         self._block_id = self._block_flags = self._continuations = 0
-        self.says_no_table = True  # the next block of fields begins with NO_TABLE
+        self._says_no_table = True  # the next block of fields begins with NO_TABLE
 
     def begin(self) -> None:
         """Say what this side takes."""
@@ -386,8 +386,8 @@ class Http2Connection:
         stream = self._streams.get(stream_id)
         if stream is None:
             return
-        if self.says_no_table:
-            self.says_no_table = False
+        if self._says_no_table:
+            self._says_no_table = False
             block = NO_TABLE + block
         kind, flags = frames.HEADERS, END_STREAM if is_end else 0
         while len(block) > PAYLOAD_BYTES_MAX:
@@ -414,7 +414,7 @@ class Http2Connection:
         if (
             stream is None
             or not stream.is_ended
-            or self.says_no_table
+            or self._says_no_table
             or size > stream.send_window
             or size > self._send_window
             or size > PAYLOAD_BYTES_MAX
