@@ -7,7 +7,7 @@ from pymq.client.received import Received
 from pymq.errors import ProtocolViolation
 from pymq.model import pop
 from pymq.model import properties as props
-from pymq.model.record import StoredMessage, decode_records
+from pymq.model.record import StoredMessage, decode_records, log_malformed
 from pymq.wire.command import Command
 from pymq.wire.headers.pop import PopMessageAnswer
 
@@ -32,7 +32,8 @@ def popped_with_receipts(answer: Command, address: str, broker: str) -> list[tup
     try:
         starts = _starts(fields.start_offset_info or "")
         counts = _counts(fields.order_count_info or "")
-        found = [(message, _receipt_of(message, fields, starts, broker)) for message in decode_records(answer.body)]
+        messages = decode_records(answer.body, log_malformed)
+        found = [(message, _receipt_of(message, fields, starts, broker)) for message in messages]
     except (ValueError, KeyError) as error:
         raise ProtocolViolation(
             "answer-header", f"{address} answered a pop with unusable offsets: {fields.start_offset_info!r}"

@@ -67,11 +67,26 @@ UNCOMMON_FLAGS = HOST_V6_FLAGS | sysflag.TRANSACTION_MASK | sysflag.INNER_BATCH
 CRC_MASK = 0x7FFFFFFF  # every CRC-32 of RocketMQ has its sign bit cleared
 TOPIC_V1_SIZE_MAX_BYTES = 127  # the length is one byte; version 2 has two
 PROPERTIES_SIZE_MAX_BYTES = 0x7FFF
+# What a broker may add when it stores a message again: the target of a delay, origin and tries of a retry, the origin
+# of a dead letter, the times of pops. The longest names of topics and groups take 600 bytes of it.
+ADDED_PROPERTIES_MAX_BYTES = 1024
+# What a sent message may have, with what the broker adds at once: so there is room for what it adds later.
+SENT_PROPERTIES_MAX_BYTES = PROPERTIES_SIZE_MAX_BYTES - ADDED_PROPERTIES_MAX_BYTES
+TOPIC_SIZE_MAX_BYTES = 255  # of a retry topic, the longest names
 RECORD_OVERHEAD_BYTES = 91  # version 1, IPv4 hosts, empty body, topic and properties
 TOPIC_LENGTH_BYTES = 1  # in version 1
 PROPERTIES_LENGTH_BYTES = 2
 BOTH_LENGTHS_BYTES = TOPIC_LENGTH_BYTES + PROPERTIES_LENGTH_BYTES
 BLANK_SIZE_BYTES = 8
+# What a record needs beside body and sent properties, wherever it is stored again: other hosts, topic, properties.
+STORED_AGAIN_MAX_BYTES = (
+    RECORD_OVERHEAD_BYTES
+    + 1  # the longer topic length of version 2
+    + 2 * HOST_V6_EXTRA_BYTES
+    + TOPIC_SIZE_MAX_BYTES
+    + ADDED_PROPERTIES_MAX_BYTES
+    + BLANK_SIZE_BYTES
+)
 
 # -- log record: Structs ----------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import msgspec
 
 from pymq.errors import UsageError
 from pymq.model import properties as names
-from pymq.model.record import StoredMessage, decode_records
+from pymq.model.record import StoredMessage, decode_records, log_malformed
 
 DELAY_LEVEL_MAX = 18  # Java: the number of levels in messageDelayLevel's default
 SHOWN_LENGTH_MAX = 60
@@ -213,8 +213,12 @@ class PullResult:
     broker_name: str = ""
 
     def messages(self) -> list[StoredMessage]:
-        """Return the decoded records, each with the broker's name set. Raises MalformedRecordError."""
-        result = decode_records(self.raw)
+        """Return the decoded records, each with the broker's name set.
+
+        A record that can't be decoded is logged and left out. Raises MalformedRecordError when nothing says where the
+        next one begins.
+        """
+        result = decode_records(self.raw, log_malformed)
         for message in result:
             message.broker_name = self.broker_name
         return result

@@ -6,12 +6,14 @@ equal. The byte table is in :mod:`pymq.model.layout`.
 
 from __future__ import annotations
 
+import logging
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
 from zlib import crc32
 
-from pymq.errors import PymqError
+from pymq.errors import DoesNotFitError, PymqError
 from pymq.model import sysflag
 from pymq.model.compression import decompress_body
 from pymq.model.hosts import unpack_host
@@ -33,6 +35,7 @@ from pymq.model.layout import (
     HOST_V6_FLAGS,
     HOST_V6_SIZE_BYTES,
     I16,
+    I32,
     I64,
     MAGIC_BLANK,
     MAGIC_V1,
@@ -46,6 +49,8 @@ from pymq.model.layout import (
     TOPIC_V1_SIZE_MAX_BYTES,
 )
 from pymq.model.properties import KEYS, TAGS, UNIQ_KEY, decode_properties
+
+log = logging.getLogger(__name__)
 
 _EMPTY_TOPIC_AT = BODY_AT + TOPIC_LENGTH_BYTES
 
@@ -130,6 +135,11 @@ def record_size(topic_size: int, body_size: int, properties_size: int, sys_flag:
     return size + (1 if topic_size > TOPIC_V1_SIZE_MAX_BYTES else 0)
 
 
+def numbers_error(error: struct.error) -> DoesNotFitError:
+    """Return the error for a length or a number that its field of a record can't hold."""
+    return DoesNotFitError(f"a length or a number of the message doesn't fit into its field of a record: {error}")
+
+
 def encode_record(
     *,
     topic: bytes,
@@ -147,7 +157,15 @@ def encode_record(
     reconsume_times: int = 0,
     prepared_transaction_offset: int = 0,
 ) -> bytes:
-    """Return a complete record. The hosts' lengths determine the host bits of ``sys_flag``."""
+    """Return a complete record. The hosts' lengths determine the host bits of ``sys_flag``.
+
+    Raises DoesNotFitError for a length or a number that its field can't hold.
+    """
+    if {len(born_host), len(store_host)} - {HOST_V4_SIZE_BYTES, HOST_V6_SIZE_BYTES}:
+        raise DoesNotFitError(
+            f"a record's hosts have {HOST_V4_SIZE_BYTES} or {HOST_V6_SIZE_BYTES} bytes, these have {len(born_host)} "
+            f"and {len(store_host)}"
+        )
     sys_flag &= SYS_FLAG_V4_MASK
     if len(born_host) > HOST_V4_SIZE_BYTES:
         sys_flag |= sysflag.BORN_HOST_V6
@@ -156,22 +174,26 @@ def encode_record(
     size = record_size(len(topic), len(body), len(properties), sys_flag)
     wide = len(topic) > TOPIC_V1_SIZE_MAX_BYTES
     magic = MAGIC_V2 if wide else MAGIC_V1
-    return b"".join(
-        (
-            HEAD_TO_BORN_TIMESTAMP.pack(
-                size, magic, body_crc(body), queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp_ms
-            ),
-            born_host,
-            I64.pack(store_timestamp_ms),
-            store_host,
-            HEAD_AFTER_HOSTS.pack(reconsume_times, prepared_transaction_offset, len(body)),
-            body,
-            I16.pack(len(topic)) if wide else bytes((len(topic),)),
-            topic,
-            I16.pack(len(properties)),
-            properties,
-        )
-    )
+    try:
+        return b"".join(
+            (
+                HEAD_TO_BORN_TIMESTAMP.pack(
+                    size, magic, body_crc(body), queue_id, flag, queue_offset, physical_offset, sys_flag,
+                    born_timestamp_ms,
+                ),
+                born_host,
+                I64.pack(store_timestamp_ms),
+                store_host,
+                HEAD_AFTER_HOSTS.pack(reconsume_times, prepared_transaction_offset, len(body)),
+                body,
+                I16.pack(len(topic)) if wide else bytes((len(topic),)),
+                topic,
+                I16.pack(len(properties)),
+                properties,
+            )
+        )  # fmt: skip
+    except struct.error as error:
+        raise numbers_error(error) from error
 
 
 class RecordChanges(TypedDict, total=False):
@@ -279,13 +301,32 @@ def _decode(buffer: memoryview, at: int, check_crc: bool) -> StoredMessage:
     )
 
 
-def decode_records(buffer: bytes | memoryview) -> list[StoredMessage]:
-    """Decode all records of a pull answer's body, which stand back to back. Raises MalformedRecordError."""
+def log_malformed(error: MalformedRecordError) -> None:
+    """Log a record that a reader leaves out."""
+    log.warning("a message can't be decoded and is left out: %s", error)
+
+
+def decode_records(
+    buffer: bytes | memoryview, on_malformed: Callable[[MalformedRecordError], None] | None = None
+) -> list[StoredMessage]:
+    """Decode all records of a pull answer's body, which stand back to back. Raises MalformedRecordError.
+
+    With ``on_malformed`` a record that can't be decoded is given to it and left out, as long as its size says where the
+    next one begins: one bad record does not hide the others.
+    """
     data = bytes(buffer)
     result: list[StoredMessage] = []
     at, end = 0, len(data)
     while at < end:
-        message = _decode_plain(data, at) or decode_record(data, at)
+        try:
+            message = _decode_plain(data, at) or decode_record(data, at)
+        except MalformedRecordError as error:
+            size = I32.unpack_from(data, at)[0] if end - at >= I32.size else 0
+            if on_malformed is None or not RECORD_OVERHEAD_BYTES <= size <= end - at:
+                raise
+            on_malformed(error)
+            at += size
+            continue
         result.append(message)
         at += message.size_bytes
     return result

@@ -162,7 +162,7 @@ class MessageStore(StoreReader):
         self._abort_file.write()
         report = recover(
             self._log, self._queues, self._index, self._checkpoints.newest, self.settings, clean=clean,
-            progress=progress, now_ms=self._clock.now_ms(), distrust=self._checkpoints.distrust,
+            is_replica=is_replica, progress=progress, now_ms=self._clock.now_ms(), distrust=self._checkpoints.distrust,
         )  # fmt: skip
         has_ends = reach_queue_ends(self._files, self._root, self._queues)
         if self._index is not None:

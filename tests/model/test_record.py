@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pymq.errors import DoesNotFitError
 from pymq.model import sysflag
 from pymq.model.compression import InflateError, compress_body
 from pymq.model.hosts import pack_host
@@ -132,9 +133,39 @@ def test_the_longest_properties(size: int) -> None:
 
 def test_longer_properties_cannot_be_written() -> None:
     # Brokers and producers refuse them earlier; only a bug can bring them here.
-    for write in (lambda raw: make(properties=raw), lambda raw: encode_batch_entry(b"", raw)):
-        with pytest.raises(struct.error):
-            write(bytes(PROPERTIES_MAX + 1))
+    with pytest.raises(DoesNotFitError, match="a length or a number"):
+        make(properties=bytes(PROPERTIES_MAX + 1))
+    with pytest.raises(struct.error):
+        encode_batch_entry(b"", bytes(PROPERTIES_MAX + 1))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"topic": bytes(1 << 15)},
+        {"queue_id": 1 << 31},
+        {"flag": -(1 << 31) - 1},
+        {"reconsume_times": 1 << 31},
+        {"born_timestamp_ms": 1 << 63},
+        {"prepared_transaction_offset": 1 << 63},
+        {"born_host": bytes(12)},
+        {"store_host": bytes(4)},
+    ],
+)
+def test_a_record_that_no_reader_takes_is_not_written(wrong: dict[str, Any]) -> None:
+    with pytest.raises(DoesNotFitError):
+        make(**wrong)
+
+
+def test_one_malformed_record_does_not_hide_its_neighbors() -> None:
+    good, bad = make(body=b"good"), bytearray(make(body=b"bad"))
+    struct.pack_into(">H", bad, len(bad) - len(b"TAGS\x01A\x02") - 2, 0xFFFF)
+    problems: list[MalformedRecordError] = []
+    found = decode_records(good + bytes(bad) + good, problems.append)
+    assert [message.body for message in found] == [b"good", b"good"]
+    assert len(problems) == 1
+    with pytest.raises(MalformedRecordError):  # nothing says where the next one begins
+        decode_records(good + bytes(4) + good, problems.append)
 
 
 def test_a_properties_length_with_its_sign_bit_is_refused() -> None:

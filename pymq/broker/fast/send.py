@@ -27,7 +27,7 @@ from pymq.errors import StoreError
 from pymq.model import sysflag
 from pymq.model.inner_batch import INNER_PROPERTIES_SIZE_MAX_BYTES, own_properties, sized_entries
 from pymq.model.javahash import tags_code
-from pymq.model.layout import HOST_V4_SIZE_BYTES, PROPERTIES_SIZE_MAX_BYTES
+from pymq.model.layout import HOST_V4_SIZE_BYTES, SENT_PROPERTIES_MAX_BYTES, STORED_AGAIN_MAX_BYTES
 from pymq.model.sysflag import contradiction
 from pymq.model.tables import PERM_WRITE
 from pymq.wire.codes import VERSION_5_3_3
@@ -117,6 +117,9 @@ class FastSends:
         self._host_hex = store_host.hex().upper().encode()
         self._enrichment = writer.enrichment
         self._binary = BinaryTemplates()
+        self._body_max_bytes = (
+            config.mapped_file_size_commit_log_bytes - SENT_PROPERTIES_MAX_BYTES - STORED_AGAIN_MAX_BYTES
+        )
         self.count = 0
 
     def secure(self, check: SendCheck, otherwise: Callable[[Connection, bytes], bool]) -> None:
@@ -150,6 +153,7 @@ class FastSends:
             ext.j
             or (ext.f and contradiction(ext.f))
             or not 0 < len(payload) - body_at <= self._config.max_message_size_bytes
+            or len(payload) - body_at > self._body_max_bytes
             or _DELAY in properties
             or _RESEND in properties
             or not self._config.broker_permission & PERM_WRITE
@@ -207,7 +211,7 @@ class FastSends:
                 return False
             code = tags_code(tags.decode())
         stored = raw + self._enrichment
-        if target is None or len(stored) > PROPERTIES_SIZE_MAX_BYTES:
+        if target is None or len(stored) > SENT_PROPERTIES_MAX_BYTES:
             return False
         queue = target.queue
         queue_offset = queue.next_offset
@@ -374,7 +378,7 @@ class FastSends:
             count, own_size = sized_entries(payload, body_at)
         stored = raw + self._enrichment
         longest = len(stored) + max(own_size, INNER_PROPERTIES_SIZE_MAX_BYTES)
-        if not 0 < count <= self._config.batch_count_max or longest > PROPERTIES_SIZE_MAX_BYTES:
+        if not 0 < count <= self._config.batch_count_max or longest > SENT_PROPERTIES_MAX_BYTES:
             return False
         queue = target.queue
         physical_offset, size, queue_offset = self._stage_inner(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pymq.broker.timers.timer_puts import UNLIMITED_COUNT
 from pymq.model import sysflag
 from pymq.model.javahash import tags_code
-from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES
+from pymq.model.layout import SENT_PROPERTIES_MAX_BYTES
 from pymq.model.names import TIMER_TOPIC
 from pymq.model.timers import ADDED_BYTES_MAX
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pymq.store.store import PlainStager
 
 _NO_TRANSACTION = ~sysflag.TRANSACTION_MASK
-_SIZE_MAX_BYTES = PROPERTIES_SIZE_MAX_BYTES - ADDED_BYTES_MAX
+_SIZE_MAX_BYTES = SENT_PROPERTIES_MAX_BYTES - ADDED_BYTES_MAX
 _TAGS = b"TAGS\x01"
 _SEPARATOR = 2  # closes a property
 _DELAY = re.compile(rb"TIMER_DEL(AY_SEC|AY_MS|IVER_MS)\x01([0-9]{1,15})\x02")

@@ -14,7 +14,7 @@ from pymq.broker.transactions.kept_halves import KeptHalf
 from pymq.broker.transactions.open_halves import Outcome
 from pymq.errors import ProtocolViolation, StoreError
 from pymq.model import sysflag
-from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES
+from pymq.model.layout import SENT_PROPERTIES_MAX_BYTES
 from pymq.model.names import HALF_TOPIC
 from pymq.model.properties import find_property, tags_code_of
 from pymq.model.transactions import ADDED_LATER_BYTES, COMMIT, ROLLBACK
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _TRUE = b"TRAN_MSG\x01true\x02"
 _SEPARATOR = 2  # closes a property
 _NO_TRANSACTION = ~sysflag.TRANSACTION_MASK
-_SIZE_MAX_BYTES = PROPERTIES_SIZE_MAX_BYTES - ADDED_LATER_BYTES
+_SIZE_MAX_BYTES = SENT_PROPERTIES_MAX_BYTES - ADDED_LATER_BYTES
 _FORMS = head_forms(RequestCode.END_TRANSACTION, EndTransactionHeader)
 
 

@@ -15,7 +15,7 @@ from pymq.errors import Refusal
 from pymq.model import sysflag, timers
 from pymq.model.ids import UniqueIdMaker, encode_offset_id
 from pymq.model.inner_batch import INNER_PROPERTIES_SIZE_MAX_BYTES, has_batch_queues
-from pymq.model.layout import INNER_COUNT_MAX, PROPERTIES_SIZE_MAX_BYTES
+from pymq.model.layout import INNER_COUNT_MAX, SENT_PROPERTIES_MAX_BYTES, STORED_AGAIN_MAX_BYTES
 from pymq.model.message_types import type_problem, wanted_type
 from pymq.model.names import RETRY_PREFIX, is_send_forbidden
 from pymq.model.properties import INNER_NUM, append_properties, encode_properties, find_property
@@ -92,6 +92,7 @@ class SendHandlers:
         self.check_body(request.body)
         check_flags(header.sys_flag)
         properties, unique_key = self._enriched(header.properties)
+        self._check_room(len(request.body) + len(properties))
         reconsume_times = header.reconsume_times or 0
         name = topic.topic_name
         _check_type(topic, properties)
@@ -216,10 +217,10 @@ class SendHandlers:
         unique_key: str,
     ) -> None:
         """Take a batch as one record, an inner batch."""
-        if len(properties) + INNER_PROPERTIES_SIZE_MAX_BYTES > PROPERTIES_SIZE_MAX_BYTES or count > INNER_COUNT_MAX:
+        if len(properties) + INNER_PROPERTIES_SIZE_MAX_BYTES > SENT_PROPERTIES_MAX_BYTES or count > INNER_COUNT_MAX:
             raise Refusal(
                 ResponseCode.MESSAGE_ILLEGAL,
-                f"an inner batch may have {INNER_COUNT_MAX} messages and {PROPERTIES_SIZE_MAX_BYTES} bytes of "
+                f"an inner batch may have {INNER_COUNT_MAX} messages and {SENT_PROPERTIES_MAX_BYTES} bytes of "
                 f"properties, this one has {count} and {len(properties)}: send smaller batches with shorter properties",
             )
         placed = self._writer.put_inner(
@@ -306,13 +307,14 @@ class SendHandlers:
     def _check_entries(self, entries: list[tuple[int, bytes, bytes]], topic: TopicConfig) -> None:
         if not entries:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
-        for i, (_, _, properties) in enumerate(entries):
-            if len(properties) > PROPERTIES_SIZE_MAX_BYTES:
+        for i, (_, body, properties) in enumerate(entries):
+            if len(properties) > SENT_PROPERTIES_MAX_BYTES:
                 raise Refusal(
                     ResponseCode.MESSAGE_ILLEGAL,
-                    f"message {i} of the batch has {len(properties)} bytes of properties, the limit is "
-                    f"{PROPERTIES_SIZE_MAX_BYTES}",
+                    f"message {i} of the batch has {len(properties)} bytes of properties with the broker's own, the "
+                    f"limit is {SENT_PROPERTIES_MAX_BYTES}: shorten keys, tags or properties",
                 )
+            self._check_room(len(body) + len(properties))
             is_delayed = b"DELAY\x01" in properties and self._writer.delay_level(properties) > 0
             if is_delayed or timers.is_delayed(properties):
                 raise Refusal(
@@ -340,13 +342,26 @@ class SendHandlers:
         """Return raw properties with those that the broker adds to every message. Raises Refusal."""
         self._check_unserved(raw)
         raw = append_properties(raw, self._writer.enrichment)
-        if len(raw) > PROPERTIES_SIZE_MAX_BYTES:
+        if len(raw) > SENT_PROPERTIES_MAX_BYTES:
             raise Refusal(
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"the properties take {len(raw)} bytes with the broker's own, the limit is "
-                f"{PROPERTIES_SIZE_MAX_BYTES}: shorten keys, tags or properties",
+                f"{SENT_PROPERTIES_MAX_BYTES}: shorten keys, tags or properties",
             )
         return raw
+
+    def _check_room(self, size_bytes: int) -> None:
+        """Refuse what could not be stored again elsewhere, with more properties. ``size_bytes``: body and properties.
+
+        Only brokers with tiny segments have messages of that size.
+        """
+        limit = self._config.mapped_file_size_commit_log_bytes - STORED_AGAIN_MAX_BYTES
+        if size_bytes > limit:
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"body and properties take {size_bytes} bytes, the limit is {limit}, so that the broker can store the "
+                "message again: send less, or set mappedFileSizeCommitLog for a new data directory",
+            )
 
     def _check_unserved(self, properties: bytes) -> None:
         """Refuse levels that are no number: they would be delivered at once."""

@@ -8,21 +8,28 @@ is stored.
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from pymq.broker.messages.fitting import fitted
 from pymq.broker.messages.held_answers import AnswerTo, HeldAnswers, hold, refuse, release
 from pymq.broker.messages.waiting_answers import Copies, WaitingAnswers
 from pymq.clock import Clock
 from pymq.errors import StoreUnavailableError
+from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES, TOPIC_SIZE_MAX_BYTES
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.model.properties import append_properties, find_property, tags_code_of
 from pymq.model.record import StoredMessage
 from pymq.store.store import MessageStore, Placed
 from pymq.wire.codes import ResponseCode
 
+log = logging.getLogger(__name__)
+
 REGION = "DefaultRegion"
+# REAL_TOPIC and REAL_QID, which a message with a delay level gets.
+TARGET_PROPERTIES_MAX_BYTES = TOPIC_SIZE_MAX_BYTES + 64
 _DELAY = b"DELAY"
 _WAIT = b"WAIT"
 # Gets True once staged messages are in the log, False when they were dropped.
@@ -151,9 +158,17 @@ class Writer:
     ) -> Placed:
         """Stage a stored message at another place with these properties. What is not given stays as it was.
 
-        A DELAY level counts only with ``redirect_delay``: most messages that are put again were delayed once. Raises
-        StoreUnavailableError.
+        A DELAY level counts only with ``redirect_delay``: most messages that are put again were delayed once.
+        Properties that don't fit any more are left out, see :func:`fitted`. Raises StoreUnavailableError.
         """
+        limit = PROPERTIES_SIZE_MAX_BYTES - (TARGET_PROPERTIES_MAX_BYTES if redirect_delay else 0)
+        if len(properties) > limit or b"\0" in properties:
+            shorter = fitted(properties, limit)
+            log.warning(
+                "the message at %d is stored again in %s with %d of its %d bytes of properties: the others don't fit "
+                "into a record with what the broker adds", message.physical_offset, topic, len(shorter), len(properties)
+            )  # fmt: skip
+            properties = shorter
         return self.put(
             topic,
             queue_id,

@@ -9,16 +9,17 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pymq.broker.messages.fitting import fitted
 from pymq.broker.pop.check_points import CheckPointKey
 from pymq.broker.pop.ordered_queues import OrderedQueue, OrderedQueues
 from pymq.broker.pop.revive_log import ReviveLog
 from pymq.errors import StoreError
 from pymq.model import pop
 from pymq.model import properties as props
-from pymq.model.layout import RECORD_QUEUE_OFFSET
+from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES, RECORD_QUEUE_OFFSET
 from pymq.model.pop import QueueOffsets, Receipt
 from pymq.model.properties import append_properties, decode_properties, encode_properties
-from pymq.model.record import StoredMessage, decode_records, encode_message
+from pymq.model.record import StoredMessage, decode_records, encode_message, log_malformed
 from pymq.store.store import GetStatus
 
 if TYPE_CHECKING:
@@ -264,7 +265,7 @@ class Popper:
             flag,
             self._config.broker_name,
         )
-        return b"".join([_with_receipt(message, ask.topic, receipt) for message in decode_records(data)])
+        return b"".join([_with_receipt(message, ask.topic, receipt) for message in decode_records(data, log_malformed)])
 
 
 def queue_offsets(data: bytes) -> list[int]:
@@ -289,4 +290,6 @@ def without_receipt(raw_properties: bytes) -> bytes:
 def _with_receipt(message: StoredMessage, topic: str, receipt: Receipt) -> bytes:
     text = pop.encode_receipt(receipt, message.queue_id, message.queue_offset)
     properties = append_properties(without_receipt(message.raw_properties), encode_properties({props.POP_CK: text}))
+    if len(properties) > PROPERTIES_SIZE_MAX_BYTES:  # another broker stored it, and left no room for a receipt
+        properties = fitted(properties)
     return encode_message(message, topic=topic.encode(), properties=properties)

@@ -11,7 +11,7 @@ from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import Refusal
 from pymq.model import timers
-from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES
+from pymq.model.layout import SENT_PROPERTIES_MAX_BYTES
 from pymq.model.names import RETRY_PREFIX, TIMER_TOPIC
 from pymq.model.properties import append_properties, find_property, without_properties
 from pymq.wire.codes import ResponseCode
@@ -76,10 +76,10 @@ class TimerPuts:
         self._check_room(slot_ms)
         added = f"TIMER_OUT_MS\x01{slot_ms}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02".encode()
         size = len(properties) + len(topic.encode()) + timers.ADDED_BYTES_MAX
-        if size > PROPERTIES_SIZE_MAX_BYTES:
+        if size > SENT_PROPERTIES_MAX_BYTES:
             raise Refusal(
                 ResponseCode.MESSAGE_ILLEGAL,
-                f"the properties take {size} bytes with the timer's own, the limit is {PROPERTIES_SIZE_MAX_BYTES}: "
+                f"the properties take {size} bytes with the timer's own, the limit is {SENT_PROPERTIES_MAX_BYTES}: "
                 f"shorten keys, tags or properties",
             )
         handle = ""

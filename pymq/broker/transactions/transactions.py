@@ -17,7 +17,7 @@ from pymq.broker.transactions.rebuild import rebuild
 from pymq.errors import CorruptRecordError, NotFoundError, Refusal, StoreError, StoreUnavailableError
 from pymq.model import properties as props
 from pymq.model import sysflag
-from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES
+from pymq.model.layout import SENT_PROPERTIES_MAX_BYTES
 from pymq.model.message_types import DELAY, message_type
 from pymq.model.names import HALF_TOPIC, OP_HALF_TOPIC
 from pymq.model.record import MalformedRecordError, StoredMessage, decode_record
@@ -118,7 +118,7 @@ class Transactions:
         """
         self._check_half(properties, topic)
         raw = half_properties(properties, topic, queue_id, group, unique_key)
-        limit = PROPERTIES_SIZE_MAX_BYTES - ADDED_LATER_BYTES
+        limit = SENT_PROPERTIES_MAX_BYTES - ADDED_LATER_BYTES
         if len(raw) > limit:
             raise Refusal(
                 ResponseCode.MESSAGE_ILLEGAL,

@@ -10,7 +10,7 @@ from pymq.errors import NotFoundError, UsageError
 from pymq.model.hosts import format_address
 from pymq.model.ids import decode_offset_id
 from pymq.model.inner_batch import unwrapped
-from pymq.model.record import StoredMessage, decode_record, decode_records
+from pymq.model.record import StoredMessage, decode_record, decode_records, log_malformed
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.headers.pull import QueryMessageHeader, ViewMessageHeader
 
@@ -71,7 +71,7 @@ class MessageAdmin:
             answer = await self._connection.ask_or_none(target.address, RequestCode.QUERY_MESSAGE, header, _NONE_FOUND)
             if answer is None:
                 continue
-            for message in decode_records(answer.body):
+            for message in decode_records(answer.body, log_malformed):
                 message.broker_name = target.name
                 if message.topic == topic:
                     found.append(message)

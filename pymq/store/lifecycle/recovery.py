@@ -2,7 +2,8 @@
 
 The checkpoint holds the offsets below which log, queues and index were on the disk, so only what lies behind is read. A
 damaged record with good records behind it is not the log's end. When it lies below the durable offset of the log, it is
-reported and stepped over, and no record behind it is lost.
+reported and stepped over, and no record behind it is lost. Above that offset a power loss may have left a hole: then
+the log ends there. A record whose bytes are all there is stepped over as well.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pymq.store.index.keyed_records import KeyColumns
 from pymq.store.lifecycle.lost_end import damaged_end
 from pymq.store.lifecycle.queue_recovery import QueueRecovery
 from pymq.store.lifecycle.store_times import StoreTimes
+from pymq.store.lifecycle.unreadable import are_whole
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.log.log_record import Scanned, has_index_entries
 from pymq.store.queue.batch_queue import AnyQueue
@@ -99,6 +101,7 @@ def recover(
     settings: StoreSettings,
     *,
     clean: bool,
+    is_replica: bool,
     now_ms: int,
     distrust: Distrust,
     progress: Progress | None = None,
@@ -106,7 +109,8 @@ def recover(
     """Bring a store whose files are loaded to a state where it can serve. Raises OSError.
 
     ``now_ms``, the wall clock's time, tells a damaged store time. ``distrust`` is called before units or keys are
-    written again that the checkpoint says are on the disk, because a power loss could take some of them.
+    written again that the checkpoint says are on the disk, because a power loss could take some of them. The log of a
+    replica (``is_replica``) ends at unsynced damage, also at a whole record that can't be read: others have the rest.
     """
     report = RecoveryReport(clean=clean)
     if settings.on_lost_end is not None and not clean:
@@ -126,6 +130,7 @@ def recover(
             index_start = queue_start
     times = StoreTimes(max(checkpoint.physic_ms, checkpoint.logics_ms) if checkpoint.durable else 0, now_ms)
     run = _Run(log, queues, index, checkpoint, settings, times, report, progress)
+    run.ends_at_damage = is_replica or settings.on_lost_end is not None
     try:
         run.scan_from(queue_start, index_start, queue_recovery.kept)
     except _QueueGap as gap:
@@ -211,6 +216,7 @@ class _Run:
         self.index_next = 0
         self._units_written = 0
         self._is_disk_full = False
+        self.ends_at_damage = False
         self._queue_start = 0
         self._dispatcher = QueueDispatcher(
             log, queues, settings, on_grown=lambda queue, _: self._bound_tail(queue), on_gap=self._check_gap,
@@ -344,7 +350,14 @@ class _Run:
         if later is None:
             # Bytes that were on the disk are not a torn tail: their offsets stay taken.
             return self._vouched_offset if end.offset < self._vouched_offset else None
-        if end.offset >= self._durable_offset:
+        is_synced = end.offset < self._durable_offset
+        if not is_synced and not self.ends_at_damage and are_whole(self._log, end.offset, later.offset):
+            self._report.notes.append(
+                f"the record at {end.offset} can't be read although the disk has all of it: it is left out, newer "
+                f"records from {later.offset} on are kept"
+            )
+            return later.offset
+        if not is_synced:
             self._report.notes.append(
                 f"the record at {end.offset} was not on the disk when the machine stopped: the log ends there, "
                 f"newer records from {later.offset} on are dropped with it"

@@ -5,6 +5,7 @@ This is the hot loop of a send. A property test holds it equal to :func:`pymq.mo
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from itertools import accumulate, repeat
 from typing import NamedTuple, overload
@@ -21,12 +22,11 @@ from pymq.model.layout import (
     HOST_V4_SIZE_BYTES,
     I32,
     NO_UNIT_FLAG,
-    PROPERTIES_SIZE_MAX_BYTES,
     SYS_FLAG_V4_MASK,
     UNIT,
 )
 from pymq.model.properties import append_properties, tags_code_of
-from pymq.model.record import encode_record, record_size
+from pymq.model.record import encode_record, numbers_error, record_size
 from pymq.store.index.index_service import IndexService
 from pymq.store.index.keyed_records import KeyedRecords
 from pymq.store.log.commit_log import CommitLog
@@ -35,6 +35,7 @@ from pymq.store.queue.batch_queue import AnyQueue, BatchQueue
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.settings import StoreSettings
+from pymq.store.write.readable import check_properties
 from pymq.store.write.staged_batch import StagedBatch
 from pymq.store.write.store_time import next_store_ms
 from pymq.store.write.unconfirmed import NEEDS_NOTHING, UnconfirmedCommit, UnconfirmedCommits
@@ -137,11 +138,12 @@ class Appender:
         """Give a message its place. It becomes visible with :meth:`commit`. The caller has checked topic and queue.
 
         ``message_count``: of an inner batch, see :meth:`stage_inner`. Raises StoreUnavailableError when the store takes
-        no writes, DoesNotFitError for a record larger than a segment.
+        no writes, DoesNotFitError for a record larger than a segment, and for one that no reader would take back.
         """
         log, store_host = self._log, self._store_host
         if self.closed is not None or log.broken is not None:
             raise self.unavailable_error()
+        check_properties(properties)
         queue = self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
         store_ms = self.stamp()
         properties_size = len(properties)
@@ -151,26 +153,34 @@ class Appender:
         physical_offset = batch.place(size)
         in_queue = not sys_flag & NO_UNIT_FLAG
         queue_offset = queue.next_offset if in_queue else 0
-        if len(born_host) == HOST_V4_SIZE_BYTES == len(store_host):
-            parts: tuple[bytes, ...] = (
-                HEAD_V4.pack(
-                    size, queue.magic, crc32(body) & CRC_MASK, queue_id, flag, queue_offset, physical_offset,
-                    sys_flag & SYS_FLAG_V4_MASK, born_timestamp_ms, born_host, store_ms, store_host, reconsume_times,
-                    prepared_transaction_offset, len(body),
-                ),
-                body,
-                queue.topic_part,
-                _SHORT[properties_size] if properties_size < _SHORT_COUNT else properties_size.to_bytes(2, "big"),
-                properties,
-            )  # fmt: skip
-        else:
-            record = encode_record(
-                topic=topic.encode(), queue_id=queue_id, queue_offset=queue_offset, physical_offset=physical_offset,
-                body=body, properties=properties, flag=flag, sys_flag=sys_flag, born_timestamp_ms=born_timestamp_ms,
-                born_host=born_host, store_timestamp_ms=store_ms, store_host=store_host,
-                reconsume_times=reconsume_times, prepared_transaction_offset=prepared_transaction_offset,
-            )  # fmt: skip
-            parts = (record,)
+        try:
+            if len(born_host) == HOST_V4_SIZE_BYTES == len(store_host):
+                parts: tuple[bytes, ...] = (
+                    HEAD_V4.pack(
+                        size, queue.magic, crc32(body) & CRC_MASK, queue_id, flag, queue_offset, physical_offset,
+                        sys_flag & SYS_FLAG_V4_MASK, born_timestamp_ms, born_host, store_ms, store_host,
+                        reconsume_times, prepared_transaction_offset, len(body),
+                    ),
+                    body,
+                    queue.topic_part,
+                    _SHORT[properties_size] if properties_size < _SHORT_COUNT else properties_size.to_bytes(2, "big"),
+                    properties,
+                )  # fmt: skip
+            else:
+                record = encode_record(
+                    topic=topic.encode(), queue_id=queue_id, queue_offset=queue_offset,
+                    physical_offset=physical_offset, body=body, properties=properties, flag=flag, sys_flag=sys_flag,
+                    born_timestamp_ms=born_timestamp_ms, born_host=born_host, store_timestamp_ms=store_ms,
+                    store_host=store_host, reconsume_times=reconsume_times,
+                    prepared_transaction_offset=prepared_transaction_offset,
+                )  # fmt: skip
+                parts = (record,)
+        except struct.error as error:
+            batch.give_back(physical_offset)
+            raise numbers_error(error) from error
+        except DoesNotFitError:
+            batch.give_back(physical_offset)
+            raise
         if in_queue and isinstance(queue, BatchQueue):
             batch.add_to_batch_queue(queue, parts, physical_offset, size, tags_code, store_ms, message_count)
         elif in_queue and isinstance(queue, ConsumeQueue):
@@ -204,6 +214,7 @@ class Appender:
         if not is_plain or not len(born_host) == HOST_V4_SIZE_BYTES == len(store_host):
             hosts = len(born_host) + len(store_host)
             for _, body, properties, _ in entries:  # all or none: check the later ones before the first is staged
+                check_properties(properties)
                 log.check_fits(
                     record_size(len(topic.encode()), len(body), len(properties)) + hosts - 2 * HOST_V4_SIZE_BYTES
                 )
@@ -216,6 +227,8 @@ class Appender:
                 for flag, body, properties, tags_code in entries
             ]  # fmt: skip
         assert isinstance(queue, ConsumeQueue)
+        for entry in entries:
+            check_properties(entry[2])
         store_ms = self.stamp()
         bodies, owns = [entry[1] for entry in entries], [entry[2] for entry in entries]
         body_sizes, properties_sizes = [len(body) for body in bodies], [len(own) for own in owns]
@@ -227,15 +240,21 @@ class Appender:
         count, queue_offset = len(sizes), queue.next_offset
         queue_offsets = range(queue_offset, queue_offset + count)
         sys_flag &= SYS_FLAG_V4_MASK
-        middle = HEAD_V4_MIDDLE.pack(sys_flag, born_timestamp_ms, born_host, store_ms, store_host, reconsume_times, 0)
+        parts: list[bytes] = [b""] * (5 * count)
+        try:
+            middle = HEAD_V4_MIDDLE.pack(
+                sys_flag, born_timestamp_ms, born_host, store_ms, store_host, reconsume_times, 0
+            )
+            parts[0::5] = map(
+                HEAD_TO_PHYSICAL.pack, sizes, repeat(queue.magic), [crc32(body) & CRC_MASK for body in bodies],
+                repeat(queue_id), [entry[0] for entry in entries], queue_offsets, offsets,
+            )  # fmt: skip
+        except struct.error as error:
+            batch.give_back(first)
+            raise numbers_error(error) from error
         # The pieces that hold a length are made once for each distinct length.
         middles = {size: middle + I32.pack(size) for size in set(body_sizes)}
         tails = {size: queue.topic_part + size.to_bytes(2, "big") for size in set(properties_sizes)}
-        parts: list[bytes] = [b""] * (5 * count)
-        parts[0::5] = map(
-            HEAD_TO_PHYSICAL.pack, sizes, repeat(queue.magic), [crc32(body) & CRC_MASK for body in bodies],
-            repeat(queue_id), [entry[0] for entry in entries], queue_offsets, offsets,
-        )  # fmt: skip
         parts[1::5] = map(middles.__getitem__, body_sizes)
         parts[2::5] = bodies
         parts[3::5] = map(tails.__getitem__, properties_sizes)
@@ -270,11 +289,6 @@ class Appender:
             queue = self._queues.make_batch_queue(topic, queue_id, self._log)
         inner = f"INNER_NUM\x01{message_count}\x02INNER_BASE\x01{queue.next_offset}\x02".encode()
         properties = append_properties(properties, inner)
-        if len(properties) > PROPERTIES_SIZE_MAX_BYTES:
-            raise DoesNotFitError(
-                f"the batch's properties take {len(properties)} bytes with INNER_NUM and INNER_BASE, the limit is "
-                f"{PROPERTIES_SIZE_MAX_BYTES}: shorten keys, tags or properties"
-            )
         return self.stage(
             topic, queue_id, body=body, properties=properties, tags_code=tags_code_of(properties), flag=flag,
             sys_flag=sys_flag | INNER_FLAGS, born_timestamp_ms=born_timestamp_ms, born_host=born_host,

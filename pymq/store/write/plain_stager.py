@@ -25,15 +25,18 @@ from pymq.model.layout import (
     NOT_COMPACTED,
     PROPERTIES_LENGTH_BYTES,
     PROPERTIES_SIZE_MAX_BYTES,
+    SENT_PROPERTIES_MAX_BYTES,
     SYS_FLAG_V4_MASK,
     TOPIC_V1_SIZE_MAX_BYTES,
     UNIT,
 )
 from pymq.model.properties import tags_code_of
+from pymq.model.record import numbers_error
 from pymq.store.queue.batch_queue import BatchQueue
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.write.appender import Appender
+from pymq.store.write.readable import check_properties
 
 if TYPE_CHECKING:
     from pymq.store.disk.fs import Buffer
@@ -110,6 +113,8 @@ class PlainStager:
         queue_offset = queue.units.message_end + queue.pending_count
         properties = b"%bINNER_NUM\x01%d\x02INNER_BASE\x01%d\x02" % (properties, count, queue_offset)
         body_size, properties_size = len(body), len(properties)
+        if properties_size > PROPERTIES_SIZE_MAX_BYTES or b"\0" in properties:
+            check_properties(properties)
         size = queue.overhead_bytes + body_size + properties_size
         at = log.staged_end
         if size + BLANK_SIZE_BYTES > log.segment_end - at:
@@ -117,17 +122,16 @@ class PlainStager:
             parts = log.parts
         else:
             log.staged_end = at + size
-        parts += (
-            _pack_head(
+        try:
+            head = _pack_head(
                 size, MAGIC_V1, crc32(body) & CRC_MASK, queue.queue_id, flag, queue_offset, at,
                 sys_flag & SYS_FLAG_V4_MASK | INNER_FLAGS, born_timestamp_ms, born_host, store_ms, self._host, 0, 0,
                 body_size,
-            ),
-            body,
-            queue.topic_part,
-            _I16[properties_size],
-            properties,
-        )  # fmt: skip
+            )  # fmt: skip
+        except struct.error as error:
+            batch.give_back(at)
+            raise numbers_error(error) from error
+        parts += (head, body, queue.topic_part, _I16[properties_size], properties)
         if not queue.staged:
             batch.queues.append(queue)
         code = tags_code_of(keyed) if _TAGS in keyed else 0
@@ -170,6 +174,8 @@ class PlainStager:
         else:
             raise store.unavailable_error()
         body_size, properties_size = len(body), len(properties)
+        if properties_size > PROPERTIES_SIZE_MAX_BYTES or b"\0" in properties:
+            check_properties(properties)
         size = queue.overhead_bytes + body_size + properties_size
         at = log.staged_end
         if size + BLANK_SIZE_BYTES > log.segment_end - at:
@@ -178,17 +184,16 @@ class PlainStager:
         else:
             log.staged_end = at + size
         queue_offset = queue.next_offset
-        parts += (
-            _pack_head(
+        try:
+            head = _pack_head(
                 size, MAGIC_V1, crc32(body) & CRC_MASK, queue.queue_id, flag, queue_offset, at,
                 sys_flag & SYS_FLAG_V4_MASK, born_timestamp_ms, born_host, store_ms, self._host, 0,
                 prepared_transaction_offset, body_size,
-            ),
-            body,
-            queue.topic_part,
-            _I16[properties_size],
-            properties,
-        )  # fmt: skip
+            )  # fmt: skip
+        except struct.error as error:
+            batch.give_back(at)
+            raise numbers_error(error) from error
+        parts += (head, body, queue.topic_part, _I16[properties_size], properties)
         staged = queue.staged
         if not staged:
             batch.queues.append(queue)
@@ -226,29 +231,28 @@ class PlainStager:
         if store.bulk_ready:
             uniform = self._encode_uniform(queue, entries, shared, sys_flag, born_timestamp_ms, born_host, store_ms)
             if uniform is not None:
-                if len(uniform.offsets) > count_max or _is_unusual(uniform.own, unusual):
+                if len(uniform.offsets) > count_max or _is_unusual(uniform.own + shared, (*unusual, b"\0")):
                     return None
                 owns: list[bytes] | None = None
                 if _KEYS in uniform.own or _UNIQUE not in shared:
                     owns = _own_properties(uniform.joined, uniform.own_size, len(uniform.offsets))
                 return self._take(queue, [uniform.records], [uniform.units], uniform.offsets, owns, shared, store_ms)
-        if _is_unusual(entries, unusual):
+        if _is_unusual(entries, unusual) or b"\0" in shared:
             return None
         position = self._batch.next_place
         queue_offset = queue.next_offset
         queue_id, topic_part, overhead = queue.queue_id, queue.topic_part, queue.overhead_bytes
         shared_size = len(shared)
-        middle = HEAD_V4_MIDDLE.pack(
-            sys_flag & SYS_FLAG_V4_MASK, born_timestamp_ms, born_host, store_ms, self._host, 0, 0
-        )
         tagged = _TAGS in entries
         parts: list[bytes] = []
         units: list[bytes] = []
         offsets: list[int] = []
         last_body_size = last_properties_size = -1
-        body_head = tail = b""
-        at, end = 0, len(entries)
+        at, end, body_head, tail = 0, len(entries), b"", b""
         try:
+            middle = HEAD_V4_MIDDLE.pack(
+                sys_flag & SYS_FLAG_V4_MASK, born_timestamp_ms, born_host, store_ms, self._host, 0, 0
+            )
             while at < end:
                 size, flag, body_size = _unpack_entry(entries, at)
                 body_end = at + BATCH_ENTRY_BODY_AT + body_size
@@ -259,11 +263,13 @@ class PlainStager:
                     return None
                 body = entries[at + BATCH_ENTRY_BODY_AT : body_end]
                 own = entries[own_at:stop]
-                if own_size and own[-1] != _SEPARATOR:
+                if (own_size and own[-1] != _SEPARATOR) or b"\0" in own:
                     return None
                 if body_size != last_body_size:
                     last_body_size, body_head = body_size, middle + body_size.to_bytes(4, "big")
                 if own_size != last_properties_size:
+                    if own_size + shared_size > SENT_PROPERTIES_MAX_BYTES:
+                        return None
                     last_properties_size, tail = own_size, topic_part + _I16[own_size + shared_size]
                 size = overhead + body_size + own_size + shared_size
                 parts += (
@@ -310,7 +316,10 @@ class PlainStager:
             store_ms,
             self._host,
         )
-        return encode_uniform(entries, shared, place)
+        try:
+            return encode_uniform(entries, shared, place)
+        except struct.error:  # a number too large for its field: the loop finds it, too
+            return None
 
     def _take(
         self,

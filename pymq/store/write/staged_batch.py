@@ -38,6 +38,10 @@ class StagedBatch:
         """The physical offset of the next record if it fits into the current segment."""
         return self.log.staged_end
 
+    def give_back(self, place: int) -> None:
+        """Give the newest taken place back: no bytes were added for it."""
+        self.log.staged_end = place
+
     def fits(self, size: int) -> bool:
         """Return whether ``size`` bytes fit into the current segment."""
         return self.log.staged_end + size + BLANK_SIZE_BYTES <= self.log.segment_end

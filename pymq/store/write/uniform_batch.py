@@ -19,7 +19,7 @@ from pymq.model.layout import (
     HEAD_V4,
     I32,
     MAGIC_V1,
-    PROPERTIES_SIZE_MAX_BYTES,
+    SENT_PROPERTIES_MAX_BYTES,
 )
 from pymq.model.layout_dtypes import CRC_MASK, UNITS, batch_entries, batch_records
 from pymq.model.properties import tags_code_of
@@ -76,7 +76,7 @@ def encode_uniform(entries: bytes, shared: bytes, place: BatchPlace) -> Encoded 
         return None
     count = len(entries) // size
     own_size = size - BATCH_ENTRY_OVERHEAD_BYTES - body_size
-    if count < COUNT_MIN or own_size + len(shared) > PROPERTIES_SIZE_MAX_BYTES:
+    if count < COUNT_MIN or own_size + len(shared) > SENT_PROPERTIES_MAX_BYTES:
         return None
     columns = np.frombuffer(entries, batch_entries(body_size, own_size))
     joined = columns["own"].tobytes()

@@ -341,7 +341,7 @@ def test_an_oversized_record_is_left_to_the_plain_path() -> None:
     assert not world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
     reply = broker_dispatcher(world.parts).dispatch(FakePeer(), decode_command(payload))
     assert reply is not None and reply.code == ResponseCode.MESSAGE_ILLEGAL
-    assert "a segment holds 65528, send less" in (reply.remark or "")
+    assert "the limit is 64133, so that the broker can store the message again" in (reply.remark or "")
     assert world.parts.requests.fast_sends(FakePeer(), payload_of(ordinary(), b"body"))  # type: ignore[arg-type]
     world.parts.messages.writer.commit()
     assert [message.body for message in world.messages(TOPIC, 1)] == [b"body"]

@@ -35,7 +35,7 @@ NAMES = ["T", "Other", SCHEDULE_TOPIC, "%RETRY%" + "g" * 150]  # the last one ma
 PROPERTIES = st.lists(
     st.tuples(
         st.sampled_from(["UNIQ_KEY", "KEYS", "TAGS", "DELAY", "A", "MYKEYS", ""]),
-        st.sampled_from(["", "a", "2", "a b  c", "TAGS\x01x", "ä", "nul\0", "x" * 40]),
+        st.sampled_from(["", "a", "2", "a b  c", "TAGS\x01x", "ä", "nul\x7f", "x" * 40]),
     ),
     max_size=4,
 ).map(lambda pairs: "".join(f"{name}\x01{value}\x02" for name, value in pairs).encode())
@@ -65,6 +65,9 @@ def store_of(
         )  # fmt: skip
         clock.advance(7)
     store.commit()
+    for path, node in files.nodes.items():
+        if "/commitlog/" in path:  # a NUL, which only another broker writes
+            node.data[:] = node.data.replace(b"nul\x7f\x02", b"nul\0\x02")
     return store, files
 
 

@@ -116,7 +116,7 @@ def test_a_few_odd_records_are_parsed_one_by_one_many_are_not(odd_count: int) ->
         (b"no end", True),
         (b"A\x01\x02\x02", True),
         (b"A\x01b\x01c\x02", False),  # a value with a separator in it
-        (b"A\x01b\0\x02", False),
+        (b"A\x01nul\x7f\x02", False),  # a NUL, see store_of
     ],
 )
 def test_a_template_needs_values_without_separators(properties: bytes, is_usable: bool) -> None:

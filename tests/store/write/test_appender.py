@@ -23,7 +23,12 @@ NOW_MS = 1_700_000_000_000
 V6 = bytes(range(16)) + b"\x00\x00\x2a\x9f"
 TOPICS = st.sampled_from(["T", "%RETRY%" + "g" * 119, "%RETRY%" + "g" * 121, "%DLQ%" + "x" * 200])
 ENTRIES = st.lists(
-    st.tuples(st.integers(-(2**31), 2**31 - 1), st.binary(max_size=40), st.binary(max_size=2000), st.integers(-9, 9)),
+    st.tuples(
+        st.integers(-(2**31), 2**31 - 1),
+        st.binary(max_size=40),
+        st.binary(max_size=2000).map(lambda raw: raw.replace(b"\0", b"\1")),
+        st.integers(-9, 9),
+    ),
     min_size=1,
     max_size=5,
 )
