@@ -70,9 +70,20 @@ PROPERTIES_SIZE_MAX_BYTES = 0x7FFF
 # What a broker may add when it stores a message again: the target of a delay, origin and tries of a retry, the origin
 # of a dead letter, the times of pops. The longest names of topics and groups take 600 bytes of it.
 ADDED_PROPERTIES_MAX_BYTES = 1024
-# What a sent message may have, with what the broker adds at once: so there is room for what it adds later.
-SENT_PROPERTIES_MAX_BYTES = PROPERTIES_SIZE_MAX_BYTES - ADDED_PROPERTIES_MAX_BYTES
 TOPIC_SIZE_MAX_BYTES = 255  # of a retry topic, the longest names
+_TOPIC_WITHOUT_ROOM_BYTES = 36  # RETRY_TOPIC with it is as long as the shortest of what can be left out
+
+
+def sent_properties_max_bytes(topic_size_bytes: int) -> int:
+    """Return what a message sent to a topic may have, with what the broker adds at once.
+
+    A message that is given back has RETRY_TOPIC in place of MSG_REGION, TRACE_ON and CLUSTER when there is no other
+    room: that takes more bytes for long topics only.
+    """
+    return PROPERTIES_SIZE_MAX_BYTES - max(topic_size_bytes - _TOPIC_WITHOUT_ROOM_BYTES, 0)
+
+
+SENT_PROPERTIES_MAX_BYTES = sent_properties_max_bytes(127)  # to any topic
 RECORD_OVERHEAD_BYTES = 91  # version 1, IPv4 hosts, empty body, topic and properties
 TOPIC_LENGTH_BYTES = 1  # in version 1
 PROPERTIES_LENGTH_BYTES = 2

@@ -15,7 +15,12 @@ from pymq.errors import Refusal
 from pymq.model import sysflag, timers
 from pymq.model.ids import UniqueIdMaker, encode_offset_id
 from pymq.model.inner_batch import INNER_PROPERTIES_SIZE_MAX_BYTES, has_batch_queues
-from pymq.model.layout import INNER_COUNT_MAX, SENT_PROPERTIES_MAX_BYTES, STORED_AGAIN_MAX_BYTES
+from pymq.model.layout import (
+    INNER_COUNT_MAX,
+    SENT_PROPERTIES_MAX_BYTES,
+    STORED_AGAIN_MAX_BYTES,
+    sent_properties_max_bytes,
+)
 from pymq.model.message_types import type_problem, wanted_type
 from pymq.model.names import RETRY_PREFIX, is_send_forbidden
 from pymq.model.properties import INNER_NUM, append_properties, encode_properties, find_property
@@ -91,7 +96,7 @@ class SendHandlers:
         queue_id = self.queue_for(header, topic)
         self.check_body(request.body)
         check_flags(header.sys_flag)
-        properties, unique_key = self._enriched(header.properties)
+        properties, unique_key = self._enriched(header.properties, topic)
         self._check_room(len(request.body) + len(properties))
         reconsume_times = header.reconsume_times or 0
         name = topic.topic_name
@@ -177,7 +182,7 @@ class SendHandlers:
         check_flags(header.sys_flag)
         raw = (header.properties or "").encode()
         unique = find_property(raw, b"UNIQ_KEY")
-        shared = self._with_own(raw)
+        shared = self._with_own(raw, topic)
         if b"DELAY\x01" in shared or timers.is_delayed(shared) or topic.topic_name.startswith(RETRY_PREFIX):
             raise Refusal(
                 ResponseCode.MESSAGE_ILLEGAL,
@@ -307,12 +312,13 @@ class SendHandlers:
     def _check_entries(self, entries: list[tuple[int, bytes, bytes]], topic: TopicConfig) -> None:
         if not entries:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
+        limit = sent_properties_max_bytes(len(topic.topic_name))
         for i, (_, body, properties) in enumerate(entries):
-            if len(properties) > SENT_PROPERTIES_MAX_BYTES:
+            if len(properties) > limit:
                 raise Refusal(
                     ResponseCode.MESSAGE_ILLEGAL,
                     f"message {i} of the batch has {len(properties)} bytes of properties with the broker's own, the "
-                    f"limit is {SENT_PROPERTIES_MAX_BYTES}: shorten keys, tags or properties",
+                    f"limit is {limit} for a topic name of {len(topic.topic_name)}: shorten keys, tags or properties",
                 )
             self._check_room(len(body) + len(properties))
             is_delayed = b"DELAY\x01" in properties and self._writer.delay_level(properties) > 0
@@ -326,7 +332,7 @@ class SendHandlers:
                 raise _half_in_batch(i)
             _check_type(topic, properties)
 
-    def _enriched(self, text: str | None) -> tuple[bytes, str]:
+    def _enriched(self, text: str | None, topic: TopicConfig) -> tuple[bytes, str]:
         """Return the raw properties with what the broker adds, and the message's unique key. Raises Refusal."""
         raw = (text or "").encode()
         self._check_unserved(raw)
@@ -336,17 +342,18 @@ class SendHandlers:
             raw = append_properties(raw, encode_properties({"UNIQ_KEY": unique_key}))
         else:
             unique_key = unique.decode("utf-8", "replace")
-        return self._with_own(raw), unique_key
+        return self._with_own(raw, topic), unique_key
 
-    def _with_own(self, raw: bytes) -> bytes:
+    def _with_own(self, raw: bytes, topic: TopicConfig) -> bytes:
         """Return raw properties with those that the broker adds to every message. Raises Refusal."""
         self._check_unserved(raw)
         raw = append_properties(raw, self._writer.enrichment)
-        if len(raw) > SENT_PROPERTIES_MAX_BYTES:
+        limit = sent_properties_max_bytes(len(topic.topic_name))
+        if len(raw) > limit:
             raise Refusal(
                 ResponseCode.MESSAGE_ILLEGAL,
-                f"the properties take {len(raw)} bytes with the broker's own, the limit is "
-                f"{SENT_PROPERTIES_MAX_BYTES}: shorten keys, tags or properties",
+                f"the properties take {len(raw)} bytes with the broker's own, the limit is {limit} for a topic name of "
+                f"{len(topic.topic_name)}: shorten keys, tags or properties",
             )
         return raw
 

@@ -13,14 +13,14 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from pymq.broker.messages.fitting import fitted
+from pymq.broker.messages.fitting import fitted, slimmed
 from pymq.broker.messages.held_answers import AnswerTo, HeldAnswers, hold, refuse, release
 from pymq.broker.messages.waiting_answers import Copies, WaitingAnswers
 from pymq.clock import Clock
 from pymq.errors import StoreUnavailableError
-from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES, TOPIC_SIZE_MAX_BYTES
+from pymq.model.layout import ADDED_PROPERTIES_MAX_BYTES, PROPERTIES_SIZE_MAX_BYTES
 from pymq.model.names import SCHEDULE_TOPIC
-from pymq.model.properties import append_properties, find_property, tags_code_of
+from pymq.model.properties import append_properties, find_property, tags_code_of, without_properties
 from pymq.model.record import StoredMessage
 from pymq.store.store import MessageStore, Placed
 from pymq.wire.codes import ResponseCode
@@ -28,10 +28,10 @@ from pymq.wire.codes import ResponseCode
 log = logging.getLogger(__name__)
 
 REGION = "DefaultRegion"
-# REAL_TOPIC and REAL_QID, which a message with a delay level gets.
-TARGET_PROPERTIES_MAX_BYTES = TOPIC_SIZE_MAX_BYTES + 64
 _DELAY = b"DELAY"
 _WAIT = b"WAIT"
+# Shorter properties fit in any case, with the target of a delay.
+_PUT_AGAIN_MAX_BYTES = PROPERTIES_SIZE_MAX_BYTES - ADDED_PROPERTIES_MAX_BYTES
 # Gets True once staged messages are in the log, False when they were dropped.
 CommitListener = Callable[[bool], None]
 # Properties of a message whose answer does not wait for the disk: one that the broker stores again itself.
@@ -159,16 +159,11 @@ class Writer:
         """Stage a stored message at another place with these properties. What is not given stays as it was.
 
         A DELAY level counts only with ``redirect_delay``: most messages that are put again were delayed once.
-        Properties that don't fit any more are left out, see :func:`fitted`. Raises StoreUnavailableError.
+        Properties that don't fit any more are left out, see :mod:`~pymq.broker.messages.fitting`; a retry that lacks
+        the room to wait for its delay comes at once. Raises StoreUnavailableError.
         """
-        limit = PROPERTIES_SIZE_MAX_BYTES - (TARGET_PROPERTIES_MAX_BYTES if redirect_delay else 0)
-        if len(properties) > limit or b"\0" in properties:
-            shorter = fitted(properties, limit)
-            log.warning(
-                "the message at %d is stored again in %s with %d of its %d bytes of properties: the others don't fit "
-                "into a record with what the broker adds", message.physical_offset, topic, len(shorter), len(properties)
-            )  # fmt: skip
-            properties = shorter
+        if len(properties) > _PUT_AGAIN_MAX_BYTES or b"\0" in properties:
+            properties = self._made_to_fit(message, topic, queue_id, properties, redirects=redirect_delay)
         return self.put(
             topic,
             queue_id,
@@ -182,6 +177,25 @@ class Writer:
             prepared_transaction_offset=prepared_transaction_offset,
             redirect_delay=redirect_delay,
         )
+
+    def _made_to_fit(
+        self, message: StoredMessage, topic: str, queue_id: int, properties: bytes, *, redirects: bool
+    ) -> bytes:
+        """Return properties that a record can have, with its target if it is delayed; the others are left out."""
+        is_delayed = redirects and self.delay_level(properties) > 0
+        target_size = len(_target(topic, queue_id)) if is_delayed else 0
+        if len(properties) + target_size > PROPERTIES_SIZE_MAX_BYTES:
+            properties = slimmed(properties)
+            if target_size and len(properties) + target_size > PROPERTIES_SIZE_MAX_BYTES:
+                properties = without_properties(properties, (_DELAY,))
+        shorter = fitted(properties)
+        if shorter != properties:
+            log.warning(
+                "the message at %d, which another broker stored, goes to %s with %d of its %d bytes of properties: the "
+                "others don't fit into a record with what the broker adds",
+                message.physical_offset, topic, len(shorter), len(properties),
+            )  # fmt: skip
+        return shorter
 
     def put_batch(
         self,
@@ -250,9 +264,8 @@ class Writer:
 
     def _delayed(self, topic: str, queue_id: int, properties: bytes, level: int) -> tuple[str, int, bytes, int]:
         """Return the place in the schedule topic: queue = level - 1, tags code = due time, the target as properties."""
-        real = f"REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02".encode()
         due_ms = self._clock.now_ms() + self.delay_ms(level)
-        return SCHEDULE_TOPIC, level - 1, append_properties(properties, real), due_ms
+        return SCHEDULE_TOPIC, level - 1, append_properties(properties, _target(topic, queue_id)), due_ms
 
     # -- answers -------------------------------------------------------------------------------------------------
 
@@ -330,6 +343,11 @@ class Writer:
         self._waiting_answers.add(held, needs_disk=needs_disk, needs_slaves=needs_slaves)
         if needs_disk:
             self._request_sync()
+
+
+def _target(topic: str, queue_id: int) -> bytes:
+    """Return the properties of a delayed message that say where it goes."""
+    return f"REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02".encode()
 
 
 def _tell(listeners: list[CommitListener], *, is_stored: bool) -> None:

@@ -314,10 +314,10 @@ def test_a_body_at_and_above_the_limit() -> None:
 
 def test_properties_at_and_above_the_limit(world: World) -> None:
     own = len(world.parts.messages.writer.enrichment) + len("UNIQ_KEY\x01A\x02x\x01\x02")
-    send(world, properties="UNIQ_KEY\x01A\x02x\x01" + "y" * (31_743 - own) + "\x02")
-    code, remark = refusal(world, properties="UNIQ_KEY\x01A\x02x\x01" + "y" * (31_744 - own) + "\x02")
-    assert code == ResponseCode.MESSAGE_ILLEGAL and "31744" in remark and "31743" in remark and "shorten" in remark
-    assert len(world.messages("T", 1)[0].raw_properties) == 31_743
+    send(world, properties="UNIQ_KEY\x01A\x02x\x01" + "y" * (32_767 - own) + "\x02")
+    code, remark = refusal(world, properties="UNIQ_KEY\x01A\x02x\x01" + "y" * (32_768 - own) + "\x02")
+    assert code == ResponseCode.MESSAGE_ILLEGAL and "32768" in remark and "32767" in remark and "shorten" in remark
+    assert len(world.messages("T", 1)[0].raw_properties) == 32_767
 
 
 def test_a_transactional_message_in_a_batch(world: World) -> None:
