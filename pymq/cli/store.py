@@ -246,11 +246,12 @@ def accept_loss(
     commit_log: CommitLogOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Give up the messages in missing segments of the log, so that a broker starts again. --yes changes DIR.
+    """Give up missing tables and the messages in missing segments of the log, so that a broker starts again. --yes
+    changes DIR.
 
-    Their offsets stay taken, and consumers go on behind them. First try to put the files back, or `pymq store recover`:
-    what slaves have of a lost end is truncated there when they rejoin. Exit code 0: nothing is missing any more, 1: run
-    it again with --yes.
+    The offsets of lost messages stay taken, and consumers go on behind them. First try to put the files back, or `pymq
+    store recover`: what slaves have of a lost end is truncated there when they rejoin. Exit code 0: nothing is missing
+    any more, 1: run it again with --yes.
     """
     from pymq.cli import store_work as work
 

@@ -44,6 +44,7 @@ from pymq.offline.overview import overview
 from pymq.offline.repair import RepairReport, repair
 from pymq.offline.verify import verify
 from pymq.store.disk.fs import RealFiles
+from pymq.store.disk.saved_tables import CONSEQUENCES
 from pymq.store.lifecycle.thaw import plan_thaw, thaw
 from pymq.units import format_bytes, parse_time_ms
 
@@ -448,12 +449,12 @@ def run_accept_loss(place: StoreLocation, output: OutputFormat, *, is_confirmed:
         report = accept_loss(directory, RealFiles(), os.urandom(8).hex(), is_confirmed=is_confirmed)
     if not print_data({**report.as_json(), "given_up": is_confirmed}, output):
         _print_accepted_loss(report, is_confirmed=is_confirmed)
-    return is_confirmed or not report.segments
+    return is_confirmed or not (report.segments or report.tables)
 
 
 def _print_accepted_loss(report: AcceptedLoss, *, is_confirmed: bool) -> None:
-    if not report.segments:
-        print_note("no segment is missing")
+    if not report.segments and not report.tables:
+        print_note("no segment and no table is missing")
         return
     print_fields(
         {
@@ -462,6 +463,7 @@ def _print_accepted_loss(report: AcceptedLoss, *, is_confirmed: bool) -> None:
             "given up": "yes" if is_confirmed else "no: add --yes",
         }
     )
+    _print_lines("missing tables", [f"{name}: without it {CONSEQUENCES[name]}" for name in report.tables])
     _print_lines("missing segments", [f"{start:020d}" for start in report.segments])
     _print_lines(
         "lost messages",

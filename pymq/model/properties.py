@@ -107,6 +107,49 @@ RESERVED = frozenset(
 )
 
 
+# Names that mean something to the broker and that only it may write: where a message goes later, which transaction it
+# belongs to, what it was before, that a wheel takes another one back. RocketMQ's broker believes them from any client.
+BROKER_ONLY = frozenset(
+    {
+        "1ST_POP_TIME",
+        "DLQ_ORIGIN_MESSAGE_ID",
+        "DLQ_ORIGIN_TOPIC",
+        "INNER_BASE",
+        "INNER_NUM",
+        "POP_CK",
+        "POP_CK_OFFSET",
+        "REAL_QID",
+        "REAL_TOPIC",
+        "TIMER_DEL_UNIQKEY",
+        "TIMER_ROLL_TIMES",
+        "TRANSACTION_CHECK_TIMES",
+        "TRAN_PREPARED_QUEUE_OFFSET",
+        "__CRC32#",
+    }
+)
+# In a retry topic a client's own copy has them: a consumer sends one when giving back fails.
+RETRY_ONLY = frozenset({"ORIGIN_MESSAGE_ID", "RETRY_TOPIC"})
+# Each of these names has one of these words.
+_BROKER_WORDS = (
+    *(b"POP_", b"ORIGIN_", b"INNER_", b"REAL_", b"DEL_UNIQ", b"ROLL_", b"CHECK_TIMES", b"TRAN_PREP", b"__CRC32"),
+    b"RETRY_TOPIC",
+)
+
+
+def has_broker_word(raw: bytes) -> bool:
+    """Return True when one of :data:`BROKER_ONLY` and :data:`RETRY_ONLY` may be among the properties."""
+    return any(word in raw for word in _BROKER_WORDS)
+
+
+def sent_properties(raw: bytes, *, to_retry_topic: bool = False) -> bytes:
+    """Return what a client's message keeps of its properties: those that it may set. Others keep their bytes."""
+    if not has_broker_word(raw):
+        return raw
+    names = BROKER_ONLY if to_retry_topic else BROKER_ONLY | RETRY_ONLY
+    found = decode_properties(raw).keys() & names
+    return without_properties(raw, {name.encode() for name in found}) if found else raw
+
+
 def encode_properties(properties: Mapping[str, str]) -> bytes:
     """Encode properties as stored, each pair closed by 0x02. Leaves out empty values, as Java's parser drops them."""
     return properties_text(properties).encode()

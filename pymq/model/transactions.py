@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pymq.model import properties as names
-from pymq.model.properties import append_properties, decode_properties, encode_properties, find_property
+from pymq.model.properties import append_properties, encode_properties, find_property
 from pymq.model.record import StoredMessage
 
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"  # its offsets say how far the half and the op queue are done with
@@ -25,15 +25,6 @@ ADDED_LATER_BYTES = 100
 _OFFSET_DIGITS_MAX = 19
 _SECONDS_DIGITS_MAX = 10
 _HALF = b"TRAN_MSG\x01"
-# The broker's own: a client's value would name another target, or end the transaction of another client.
-_OWN = (
-    names.REAL_TOPIC,
-    names.REAL_QUEUE_ID,
-    names.TRANSACTION_ID,
-    names.TRANSACTION_CHECK_TIMES,
-    names.TRANSACTION_PREPARED_QUEUE_OFFSET,
-)
-_OWN_MARKS = tuple(f"{name}\x01".encode() for name in _OWN)
 
 
 def is_half(properties: bytes) -> bool:
@@ -45,12 +36,10 @@ def is_half(properties: bytes) -> bool:
 
 
 def half_properties(raw: bytes, topic: str, queue_id: int, group: str, unique_key: str) -> bytes:
-    """Return a half message's properties: the client's, with the target and the transaction's id.
+    """Return a half message's properties: the client's, without the broker's own, with target and transaction id.
 
     The producer group is added when the client left it out.
     """
-    if any(mark in raw for mark in _OWN_MARKS):
-        raw = encode_properties({name: value for name, value in decode_properties(raw).items() if name not in _OWN})
     added = {names.TRANSACTION_ID: unique_key, names.REAL_TOPIC: topic, names.REAL_QUEUE_ID: str(queue_id)}
     if find_property(raw, b"PGROUP") is None:
         added[names.PRODUCER_GROUP] = group

@@ -1,4 +1,4 @@
-"""Gives up segments of the log whose files are gone: their offsets stay taken, so that a broker starts again.
+"""Gives up tables and segments of the log that are gone, so that a broker starts again. Lost offsets stay taken.
 
 Each missing segment becomes a sparse file with one blank record, which PyMQ and RocketMQ skip. A log that lost its end
 goes on in the next segment. Units of lost messages become blank units, so consumers go on behind them, and the next
@@ -28,6 +28,7 @@ from pymq.offline.log_files import LogFiles
 from pymq.offline.repair_log import LostRange, store_ms
 from pymq.store.disk.checkpoint import CheckpointFile, Durable
 from pymq.store.disk.fs import File, Files, sync_if_there
+from pymq.store.disk.saved_tables import SavedTables
 from pymq.store.integrity.digest_file import DigestFiles
 from pymq.store.queue.queue_ends import Ends, save_queue_ends
 from pymq.store.queue.queue_table import BATCH_QUEUES
@@ -45,6 +46,7 @@ class AcceptedLoss:
     segments: list[int] = field(default_factory=list)
     lost: list[dict[str, Any]] = field(default_factory=list)
     log_end: int | None = None  # where the log goes on, when it lost its end
+    tables: list[str] = field(default_factory=list)  # saved tables of config/ that are gone
 
     @property
     def lost_count(self) -> int:
@@ -57,6 +59,7 @@ class AcceptedLoss:
             "messages_lost": self.lost_count,
             "lost_messages": list(self.lost),
             "log_goes_on_at": self.log_end,
+            "missing_tables": list(self.tables),
         }
 
 
@@ -83,7 +86,11 @@ def accept_loss(directory: Directory, files: Files, new_epoch_id: str, *, is_con
     ``new_epoch_id``: 16 hex digits that no other epoch has. Raises NotFoundError, StoreError, OSError.
     """
     log, root = directory.log, directory.root
-    result = AcceptedLoss(root, lost_segments(log))
+    saved = SavedTables(files, root)
+    result = AcceptedLoss(root, lost_segments(log) if log.segments or not saved.missing() else [])
+    result.tables = saved.missing()
+    if is_confirmed and result.tables:
+        saved.forget(result.tables)
     if not result.segments:
         return result
     old_end, size = log.end_of_files, log.segment_size

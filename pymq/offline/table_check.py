@@ -7,6 +7,7 @@ from pymq.model import fastjson
 from pymq.offline.directory import Directory
 from pymq.offline.findings import Report
 from pymq.store.disk.checkpoint import CHECKPOINT_SIZE_BYTES
+from pymq.store.disk.saved_tables import CONSEQUENCES, SavedTables
 
 TABLES_MEMBER = {
     "topics.json": "topicConfigTable",
@@ -17,9 +18,9 @@ TABLES_MEMBER = {
 
 
 def check_tables(directory: Directory, report: Report) -> None:
-    """Checks that every table parses, and that those PyMQ reads have their member."""
+    """Checks that every table that was saved is there and parses, and that those PyMQ reads have their member."""
     config = f"{directory.root}/config"
-    for name in directory.files.listdir(config):
+    for name in directory.files.listdir(config) if directory.files.is_dir(config) else []:
         if not name.removesuffix(".bak").endswith(".json"):
             continue
         path = f"{config}/{name}"
@@ -31,8 +32,13 @@ def check_tables(directory: Directory, report: Report) -> None:
             report.note(f"the backup {path} {problem}: the next save replaces it")
         else:
             report.add("table", f"{problem}; {_backup(directory, path)}", path, 0)
-    if not directory.files.exists(f"{config}/topics.json"):
+    missing = SavedTables(directory.files, directory.root).missing()
+    if "topics.json" not in missing and not directory.files.exists(f"{config}/topics.json"):
         report.note(f"{config}/topics.json is missing; {_backup(directory, f'{config}/topics.json')}")
+    for name in missing:
+        path = f"{config}/{name}"
+        text = f"is gone, although it was saved; without it {CONSEQUENCES[name]}; {_backup(directory, path)}"
+        report.add("table", text, path, 0)
 
 
 def _table_problem(raw: bytes, member: str | None) -> str | None:
@@ -44,6 +50,8 @@ def _table_problem(raw: bytes, member: str | None) -> str | None:
         return f"is {error}"
     if not isinstance(table, dict):
         return "is not a JSON object"
+    if not table:
+        return "holds nothing"
     if member is not None and not isinstance(table.get(member), dict):
         return f"has no object {member}"
     return None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from pymq.errors import Refusal
-from pymq.model.access import Need
+from pymq.model.access import Action, Need
 from pymq.model.sized_cache import SizedCache
 from pymq.security.addresses import Address, parse_address
 from pymq.security.certificate_users import CertificateUsers
@@ -51,9 +51,13 @@ class Admitted(NamedTuple):
         """Raises Refusal when the sender may not have the record of ``topic`` that a handler found."""
         self.guard.check_found_topic(self.identity, access, topic, self.address)
 
+    def may_read(self, topic: str) -> bool:
+        """Return whether the same user, with the same secret, may consume ``topic`` now."""
+        return self.gatekeeper.guard.may(self.identity, Action.SUB, topic, self.address)
+
     def may_publish(self, topic: str) -> bool:
         """Return whether the same user, with the same secret, may publish to ``topic`` now."""
-        return self.gatekeeper.guard.may_publish(self.identity, topic, self.address)
+        return self.gatekeeper.guard.may(self.identity, Action.PUB, topic, self.address)
 
 
 class Gatekeeper:

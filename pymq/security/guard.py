@@ -63,10 +63,10 @@ class Guard:
         if access.found_topic:
             self.check_needs(identity, (topic_need(topic, *access.found_topic),), address)
 
-    def may_publish(self, identity: Identity, topic: str, address: Address) -> bool:
-        """Return whether a sender who was proven before, perhaps by another guard, may publish to ``topic``."""
+    def may(self, identity: Identity, action: Action, topic: str, address: Address) -> bool:
+        """Return whether a sender who was proven before, perhaps by another guard, may do this with ``topic``."""
         known = self.users.still(identity, address)
-        return known is not None and not self.policies.refused_need(known, (topic_need(topic, Action.PUB),), address)
+        return known is not None and not self.policies.refused_need(known, (topic_need(topic, action),), address)
 
     def keep_allowed(self, decision: Decision) -> None:
         """Keep that a request was allowed, so that the next one of the kind need not be decided."""

@@ -49,6 +49,10 @@ class ProvenSender(Protocol):
         """True for a user that may change every user."""
         ...
 
+    def may_read(self, topic: str) -> bool:
+        """Return whether the sender may consume ``topic`` now."""
+        ...
+
     def may_publish(self, topic: str) -> bool:
         """Return whether the sender may publish to ``topic`` now: users and permissions may have changed since."""
         ...

@@ -63,7 +63,7 @@ def test_records_that_the_column_reader_leaves_out(tmp_path: Path) -> None:
     store.open()
     odd: list[dict] = [
         {"born_host": b"\x01" * 16 + b"\0\0\x12\x34"},
-        {"properties": b"a\x01\0\x02"},
+        {"properties": b"a\x01nul\x7f\x02"},
         {"properties": b"__CRC32#\x01" + b"1" * 10 + b"\x02"},
         {},
     ]
@@ -74,5 +74,7 @@ def test_records_that_the_column_reader_leaves_out(tmp_path: Path) -> None:
         )
     store.commit()
     store.close()
+    log = tmp_path / "s" / "commitlog" / f"{0:020d}"
+    log.write_bytes(log.read_bytes().replace(b"nul\x7f\x02", b"nul\0\x02"))  # as another broker may write it
     assert len(assert_equal(tmp_path / "s")) == 198 + 2 + 1  # two bad CRCs, each one damaged range
     assert len(records(tmp_path / "s")) == 198

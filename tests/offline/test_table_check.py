@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from shutil import rmtree
 
+from pymq.store.disk.fs import RealFiles
+from pymq.store.disk.saved_tables import SavedTables
 from tests.offline.support import check, only_finding, small_store, write_at
 
 
@@ -24,13 +27,27 @@ def test_a_table_that_is_not_json_is_named_with_its_backup(tmp_path: Path) -> No
 
 def test_empty_and_malformed_tables_are_damage(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s", 5)
-    for name, text in (("consumerOffset.json", ""), ("delayOffset.json", "[]"), ("subscriptionGroup.json", "{}")):
+    texts = {"consumerOffset.json": "", "delayOffset.json": "[]", "subscriptionGroup.json": "{}", "a.json": "1"}
+    for name, text in texts.items():
         (root / "config" / name).write_text(text)
     assert {Path(finding.path).name: finding.text.partition(";")[0] for finding in check(root).findings} == {
         "consumerOffset.json": "is empty",
         "delayOffset.json": "is not a JSON object",
-        "subscriptionGroup.json": "has no object subscriptionGroupTable",
+        "subscriptionGroup.json": "holds nothing",
+        "a.json": "is not a JSON object",
     }
+
+
+def test_a_saved_table_that_is_gone_is_damage(tmp_path: Path) -> None:
+    root = small_store(tmp_path / "s", 5)
+    saved = SavedTables(RealFiles(), str(root))
+    for name in ("topics.json", "consumerOffset.json"):
+        saved.note(name)
+    (root / "config" / "topics.json").unlink(missing_ok=True)
+    (root / "config" / "consumerOffset.json").unlink(missing_ok=True)
+    assert {Path(finding.path).name for finding in check(root).findings} == {"topics.json", "consumerOffset.json"}
+    rmtree(root / "config")
+    assert {finding.kind for finding in check(root).findings} == {"table"}
 
 
 def test_rocketmqs_bare_number_keys_are_accepted(tmp_path: Path) -> None:

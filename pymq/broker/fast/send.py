@@ -28,6 +28,7 @@ from pymq.model import sysflag
 from pymq.model.inner_batch import INNER_PROPERTIES_SIZE_MAX_BYTES, own_properties, sized_entries
 from pymq.model.javahash import tags_code
 from pymq.model.layout import HOST_V4_SIZE_BYTES, SENT_PROPERTIES_MAX_BYTES, STORED_AGAIN_MAX_BYTES
+from pymq.model.properties import has_broker_word
 from pymq.model.sysflag import contradiction
 from pymq.model.tables import PERM_WRITE
 from pymq.wire.codes import VERSION_5_3_3
@@ -165,6 +166,8 @@ class FastSends:
             raw += b"\x02"
         # The last property of that name counts, as in the plain parser.
         at = raw.rfind(_UNIQUE)
+        if raw.count(b"_") > (at >= 0) and has_broker_word(raw):  # UNIQ_KEY has the only underscore of most messages
+            return False
         if at >= 0:
             unique_key = raw[at + 9 : raw.find(b"\x02", at)]
             if not unique_key.isalnum() or (at and raw[at - 1] != _SEPARATOR):

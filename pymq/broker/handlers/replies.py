@@ -15,7 +15,7 @@ from pymq.model import sysflag
 from pymq.model.hosts import unpack_address
 from pymq.model.ids import encode_offset_id
 from pymq.model.layout import SENT_PROPERTIES_MAX_BYTES
-from pymq.model.properties import append_properties, encode_properties, find_property
+from pymq.model.properties import append_properties, encode_properties, find_property, sent_properties
 from pymq.model.tables import TopicConfig
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, decode_command, encode_command
@@ -218,7 +218,7 @@ class _Outcome:
 
 def _properties(header: SendHeader) -> bytes:
     """Return the raw properties of a reply. Raises Refusal when PUSH_REPLY_TIME would not fit."""
-    raw = (header.properties or "").encode()
+    raw = sent_properties((header.properties or "").encode())
     limit = SENT_PROPERTIES_MAX_BYTES - PUSH_TIME_SIZE_MAX_BYTES
     if len(raw) > limit:
         raise Refusal(

@@ -22,8 +22,14 @@ from pymq.model.layout import (
     sent_properties_max_bytes,
 )
 from pymq.model.message_types import type_problem, wanted_type
-from pymq.model.names import RETRY_PREFIX, is_send_forbidden
-from pymq.model.properties import INNER_NUM, append_properties, encode_properties, find_property
+from pymq.model.names import RETRY_PREFIX, TOPIC_LENGTH_MAX, is_send_forbidden
+from pymq.model.properties import (
+    RETRY_TOPIC,
+    append_properties,
+    encode_properties,
+    find_property,
+    sent_properties,
+)
 from pymq.model.record import MalformedRecordError, StoredMessage, decode_batch
 from pymq.model.tables import PERM_WRITE, TopicConfig
 from pymq.model.transactions import is_half
@@ -50,7 +56,6 @@ _DELAY_LEVEL = re.compile(rb"[+-]?[0-9]{1,9}")  # what Java's broker reads as a 
 
 # Properties that need more than storing. A message with one of these words is parsed.
 _HALF = b"TRAN_MSG\x01"
-_INNER = b"INNER_NUM\x01"
 _TIMER = b"TIMER_DEL"  # the names of all three delays begin so
 
 
@@ -101,11 +106,6 @@ class SendHandlers:
         reconsume_times = header.reconsume_times or 0
         name = topic.topic_name
         _check_type(topic, properties)
-        if _INNER in properties and has_batch_queues(topic.attributes):
-            raise Refusal(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"topic {name} has batch queues, where only an inner batch has {INNER_NUM}: send it as a batch",
-            )
         if _HALF in properties and is_half(properties):
             is_retry = reconsume_times > 0 and self._writer.delay_level(properties) > 0
             if not is_retry:  # else it is a copy of a message that was committed
@@ -121,6 +121,7 @@ class SendHandlers:
             self._hold_answer(request, peer, [first], first.queue_id, unique_key, properties)
             return None
         if name.startswith(RETRY_PREFIX):
+            _check_origin(request, properties)
             name, queue_id, properties = self._retries.redirect_direct_send(
                 name, queue_id, properties, reconsume_times, header.max_reconsume_times
             )
@@ -192,7 +193,9 @@ class SendHandlers:
             entries = decode_batch(request.body, self._config.batch_count_max)
         except MalformedRecordError as error:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"{error}; nothing of the batch was stored") from error
-        joined = [(flag, body, append_properties(own, shared)) for flag, body, own in entries]
+        for _, _, own in entries:
+            self._check_unserved(own)
+        joined = [(flag, body, append_properties(sent_properties(own), shared)) for flag, body, own in entries]
         self._check_entries(joined, topic)
         unique_key = None if unique is None else unique.decode("utf-8", "replace")
         if unique_key is not None and has_batch_queues(topic.attributes):
@@ -327,7 +330,6 @@ class SendHandlers:
                     ResponseCode.MESSAGE_ILLEGAL,
                     f"message {i} of the batch is delayed: send delayed messages one by one",
                 )
-            self._check_unserved(properties)
             if is_half(properties):
                 raise _half_in_batch(i)
             _check_type(topic, properties)
@@ -345,8 +347,9 @@ class SendHandlers:
         return self._with_own(raw, topic), unique_key
 
     def _with_own(self, raw: bytes, topic: TopicConfig) -> bytes:
-        """Return raw properties with those that the broker adds to every message. Raises Refusal."""
+        """Return raw properties with those that the broker adds, without those that only it may set. Raises Refusal."""
         self._check_unserved(raw)
+        raw = sent_properties(raw, to_retry_topic=topic.topic_name.startswith(RETRY_PREFIX))
         raw = append_properties(raw, self._writer.enrichment)
         limit = sent_properties_max_bytes(len(topic.topic_name))
         if len(raw) > limit:
@@ -371,9 +374,15 @@ class SendHandlers:
             )
 
     def _check_unserved(self, properties: bytes) -> None:
-        """Refuse levels that are no number: they would be delivered at once."""
+        """Refuse levels that are no number, which would be delivered at once, and recalls without their request."""
         if b"DELAY\x01" in properties:
             _check_delay(properties)
+        if timers.DELETE_KEY in properties and find_property(properties, timers.DELETE_KEY) is not None:
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the property {timers.DELETE_KEY.decode()} takes a message back, and only the broker may write it: "
+                "send the recall of its handle (RECALL_MESSAGE)",
+            )
 
     # -- the answer ----------------------------------------------------------------------------------------------
 
@@ -408,6 +417,18 @@ def check_flags(sys_flag: int) -> None:
     reason = sysflag.contradiction(sys_flag)
     if reason:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the sysFlag {sys_flag} contradicts itself: {reason}")
+
+
+def _check_origin(request: Command, properties: bytes) -> None:
+    """Refuse a retry of a topic that its sender may not read: whoever resends a dead letter believes that name."""
+    origin = find_property(properties, RETRY_TOPIC.encode())
+    if origin is None or request.sender is None or request.sender.may_read(name := origin.decode("utf-8", "replace")):
+        return
+    raise Refusal(
+        ResponseCode.NO_PERMISSION,
+        f"the property {RETRY_TOPIC} names topic {name[:TOPIC_LENGTH_MAX]}, which {request.sender.name} may not read: "
+        "send the copy without it, or get the permission SUB",
+    )
 
 
 def _check_type(topic: TopicConfig, properties: bytes) -> None:

@@ -154,8 +154,12 @@ class Retries:
         properties = dict(message.properties)
         for stale in _STALE:
             properties.pop(stale, None)
-        properties.setdefault(props.RETRY_TOPIC, message.topic)
-        properties.setdefault(props.ORIGIN_MESSAGE_ID, message.offset_message_id)
+        if message.topic.startswith(names.RETRY_PREFIX):
+            properties.setdefault(props.RETRY_TOPIC, message.topic)
+            properties.setdefault(props.ORIGIN_MESSAGE_ID, message.offset_message_id)
+        else:  # whatever its producer wrote there
+            properties[props.RETRY_TOPIC] = message.topic
+            properties[props.ORIGIN_MESSAGE_ID] = message.offset_message_id
         properties[props.WAIT] = "false"
         return properties
 

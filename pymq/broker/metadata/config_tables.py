@@ -10,6 +10,7 @@ from pymq.errors import StoreError
 from pymq.file_modes import FILE_MODE, is_open_to_others
 from pymq.store.disk.fs import Files
 from pymq.store.disk.json_table import JsonTable
+from pymq.store.disk.saved_tables import SavedTables
 
 
 class ConfigTables:
@@ -18,11 +19,13 @@ class ConfigTables:
     def __init__(self, files: Files, root: str, run_in_thread: RunInThread) -> None:
         self._files = files
         self._root = root
+        self._saved = SavedTables(files, root)
         self._run_in_thread = run_in_thread
 
     def table(self, file_name: str, member: str | None = None, *, may_go_back: bool = True) -> JsonTable:
         """Return the table in ``file_name``; ``member`` names an object that it must have unless it is empty."""
-        return JsonTable(self._files, f"{self._root}/config/{file_name}", member, may_go_back=may_go_back)
+        path = f"{self._root}/config/{file_name}"
+        return JsonTable(self._files, path, member, may_go_back=may_go_back, saved=self._saved)
 
     def check_private(self, file_name: str) -> None:
         """Raises StoreError when others than the owner can use a table that holds secrets, or its backup."""

@@ -58,13 +58,16 @@ class TopicManager:
         self._topics = current.configs
         self._state = SavedState(current, table, clock=clock, copy=TopicTable.copy, to_table=TopicTable.as_table)
         self._system_names: frozenset[str] = frozenset()
+        self.had_table = True  # False when the directory came without one
         self._listeners: list[TopicListener] = []
         # Each send and pull looks a topic up; bound here because one more call can be measured.
         self.get = self._topics.get
 
     def load(self, *, is_copy: bool = False) -> None:
         """Read ``topics.json`` and make missing system topics. ``is_copy``: this table is a slave's, so make none."""
-        self._state.current.put(read_topics(self._state.load()).values())
+        loaded = self._state.load()
+        self.had_table = bool(loaded)
+        self._state.current.put(read_topics(loaded).values())
         system = list(self._system_topics())
         self._system_names = frozenset(topic.topic_name for topic in system)
         missing = [topic for topic in system if topic.topic_name not in self._topics]

@@ -13,7 +13,7 @@ import logging
 import re
 from collections.abc import Mapping
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 from zlib import crc32
 
 from pymq.errors import StoreError, StoreUnavailableError
@@ -32,19 +32,39 @@ class _Damaged(Exception):
     """A file that can't be used. The text says why."""
 
 
+class SavedNames(Protocol):
+    """Knows which tables were saved; see :class:`~pymq.store.disk.saved_tables.SavedTables`."""
+
+    def note(self, name: str) -> None: ...
+
+    def check_missing(self, name: str) -> None: ...
+
+
 class JsonTable:
-    """Reads and writes one file. ``requires`` names a member, an object, that a table must have unless it is empty.
+    """Reads and writes one file. ``requires`` names a member, an object, that a table must have.
 
     :meth:`save` may run in another thread than the other methods; one save runs at a time.
     """
 
-    def __init__(self, files: Files, path: str, requires: str | None = None, *, may_go_back: bool = True) -> None:
-        """``may_go_back``: False for a table whose newest change must not be lost, so that no backup is loaded."""
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        requires: str | None = None,
+        *,
+        may_go_back: bool = True,
+        saved: SavedNames | None = None,
+    ) -> None:
+        """``may_go_back``: False for a table whose newest change must not be lost, so that no backup is loaded.
+
+        ``saved``: knows whether the table was saved before, so that its loss is an error.
+        """
+        self._saved = saved
         self._may_go_back = may_go_back
         self._files = files
         self._path = path
         self._backup_path = path + ".bak"
-        self._directory = path.rpartition("/")[0]
+        self._directory, _, self._name = path.rpartition("/")
         self._requires = requires
         self._written: bytes | None = None
         self._rejected: bytes | None = None  # the main file's unusable content; the next save keeps it
@@ -54,7 +74,8 @@ class JsonTable:
         """Return the table, empty when there is neither file nor backup. Integer keys become text.
 
         Falls back to the backup with a warning. Raises StoreError when files exist but none can be used: with an empty
-        table every consumer would start over, or topics would vanish.
+        table every consumer would start over, or topics would vanish. Raises it also when both are gone although the
+        table was saved.
         """
         problems: list[str] = []
         for path in (self._path, self._backup_path):
@@ -74,6 +95,8 @@ class JsonTable:
                 if path == self._path:
                     self._rejected = raw
                 continue
+            if self._saved is not None:
+                self._saved.note(self._name)
             if path == self._path:
                 self._written = raw
             else:
@@ -85,6 +108,8 @@ class JsonTable:
                 f"{'; '.join(problems)}: put back a copy of {self._path}, or move both {self._path} and "
                 f"{self._backup_path} away to start with an empty table"
             )
+        if self._saved is not None:
+            self._saved.check_missing(self._name)
         return {}
 
     @property
@@ -114,6 +139,8 @@ class JsonTable:
             raise _Damaged(f"{path} is not JSON: {error}") from error
         if not isinstance(value, dict):
             raise _Damaged(f"{path} is not a JSON object")
+        if not value:
+            raise _Damaged(f"{path} holds nothing")
         value.pop(CHECKSUM, None)
         if self._requires is not None and value and not isinstance(value.get(self._requires), dict):
             raise _Damaged(f"{path} has no member {self._requires}")
@@ -141,6 +168,8 @@ class JsonTable:
                     f"{error.filename or 'the disk'}; the old content stays, make room or mend the disk"
                 ) from error
             self._written = raw
+        if self._saved is not None:
+            self._saved.note(self._name)
 
     def _put(self, path: str, raw: bytes) -> None:
         temporary = path + ".tmp"

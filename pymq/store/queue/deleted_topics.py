@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pymq.store.disk.fs import Files
-from pymq.store.disk.json_table import JsonTable
+from pymq.store.disk.json_table import JsonTable, SavedNames
 
 DELETED_TOPICS_FILE = "deletedTopics.json"  # in the directory of the config tables
 _KEY = "deletedTopics"
@@ -19,8 +19,9 @@ _KEY = "deletedTopics"
 class DeletedTopics:
     """A JSON file beside the config tables, which RocketMQ ignores."""
 
-    def __init__(self, files: Files, path: str) -> None:
-        self._table = JsonTable(files, path)
+    def __init__(self, files: Files, path: str, saved: SavedNames | None = None) -> None:
+        """``saved``: as in :class:`JsonTable`."""
+        self._table = JsonTable(files, path, saved=saved)
         self._ends: dict[str, int] = {}
         self.change_count = 0
 

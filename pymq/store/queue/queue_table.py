@@ -13,6 +13,7 @@ from pymq.errors import UnreadableError
 from pymq.model.layout import BATCH_UNIT_SIZE_BYTES, BLANK_UNIT_SIZE, PLACEHOLDER_CODE
 from pymq.model.names import topic_problem
 from pymq.store.disk.fs import Files, make_directory
+from pymq.store.disk.saved_tables import SavedTables
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.batch_queue import AnyQueue, BatchQueue
 from pymq.store.queue.batch_topics import load_batch_topics
@@ -70,9 +71,10 @@ class QueueTable:
     @classmethod
     def of_store(cls, files: Files, root: str, settings: StoreSettings) -> QueueTable:
         """The queues of a store directory. They are not loaded yet."""
+        deleted = DeletedTopics(files, f"{root}/config/{DELETED_TOPICS_FILE}", SavedTables(files, root))
         table = cls(
             files, f"{root}/consumequeue", settings.queue_file_size_bytes, settings.open_queue_files_max,
-            DeletedTopics(files, f"{root}/config/{DELETED_TOPICS_FILE}"), batch_root=f"{root}/{BATCH_QUEUES}",
+            deleted, batch_root=f"{root}/{BATCH_QUEUES}",
             batch_file_size_bytes=settings.batch_queue_file_size_bytes,
         )  # fmt: skip
         table.keep_sums(f"{root}/digests" if settings.digests_enabled else None)

@@ -30,7 +30,7 @@ from pymq.model.layout import (
     TOPIC_V1_SIZE_MAX_BYTES,
     UNIT,
 )
-from pymq.model.properties import tags_code_of
+from pymq.model.properties import has_broker_word, tags_code_of
 from pymq.model.record import numbers_error
 from pymq.store.queue.batch_queue import BatchQueue
 from pymq.store.queue.consume_queue import ConsumeQueue
@@ -220,9 +220,9 @@ class PlainStager:
         """Stage the entries of a batch request's body, each with the ``shared`` properties behind its own.
 
         Returns (physical offsets, total bytes), or None with nothing staged when the batch is not a plain one: it is
-        malformed, has too many entries or properties, has one of the ``unusual`` words in it, or doesn't fit into the
-        current segment. ``shared`` has no TAGS and no KEYS. Its UNIQ_KEY is a key of each entry; without one each
-        entry has its own.
+        malformed, has too many entries or properties, has one of the ``unusual`` words or a name of the broker's own
+        in it, or doesn't fit into the current segment. ``shared`` has no TAGS and no KEYS. Its UNIQ_KEY is a key of
+        each entry; without one each entry has its own.
         """
         store = self._appender
         if not store.is_writable:
@@ -231,7 +231,8 @@ class PlainStager:
         if store.bulk_ready:
             uniform = self._encode_uniform(queue, entries, shared, sys_flag, born_timestamp_ms, born_host, store_ms)
             if uniform is not None:
-                if len(uniform.offsets) > count_max or _is_unusual(uniform.own + shared, (*unusual, b"\0")):
+                own = uniform.own + shared
+                if len(uniform.offsets) > count_max or _is_unusual(own, (*unusual, b"\0")) or has_broker_word(own):
                     return None
                 owns: list[bytes] | None = None
                 if _KEYS in uniform.own or _UNIQUE not in shared:
@@ -239,11 +240,11 @@ class PlainStager:
                 return self._take(queue, [uniform.records], [uniform.units], uniform.offsets, owns, shared, store_ms)
         if _is_unusual(entries, unusual) or b"\0" in shared:
             return None
-        position = self._batch.next_place
-        queue_offset = queue.next_offset
+        position, queue_offset = self._batch.next_place, queue.next_offset
         queue_id, topic_part, overhead = queue.queue_id, queue.topic_part, queue.overhead_bytes
-        shared_size = len(shared)
-        tagged = _TAGS in entries
+        shared_size, tagged = len(shared), _TAGS in entries
+        # UNIQ_KEY has the only underscore of most messages.
+        may_be_brokers = entries.count(b"_") > entries.count(_UNIQUE)
         parts: list[bytes] = []
         units: list[bytes] = []
         offsets: list[int] = []
@@ -263,7 +264,7 @@ class PlainStager:
                     return None
                 body = entries[at + BATCH_ENTRY_BODY_AT : body_end]
                 own = entries[own_at:stop]
-                if (own_size and own[-1] != _SEPARATOR) or b"\0" in own:
+                if (own_size and own[-1] != _SEPARATOR) or b"\0" in own or (may_be_brokers and has_broker_word(own)):
                     return None
                 if body_size != last_body_size:
                     last_body_size, body_head = body_size, middle + body_size.to_bytes(4, "big")

@@ -144,8 +144,6 @@ def test_what_can_t_be_an_inner_batch_is_refused(world: World) -> None:
     ):
         code, _ = refusal(world, body, Code.SEND_BATCH_MESSAGE, **{"batch": "true", "properties": HEAD, **changes})
         assert code == ResponseCode.MESSAGE_ILLEGAL
-    code, remark = refusal(world, b"single", properties="INNER_NUM\x012\x02")
-    assert code == ResponseCode.MESSAGE_ILLEGAL and "INNER_NUM" in remark
     for topic in ("T", "P"):
         assert refusal(world, ENTRIES, topic=topic, sys_flag=0xC0)[0] == ResponseCode.MESSAGE_ILLEGAL
 

@@ -20,6 +20,9 @@ class Someone:
     def __init__(self, name: str) -> None:
         self.name = name
 
+    def may_read(self, topic: str) -> bool:
+        return True
+
     def may_publish(self, topic: str) -> bool:
         return True
 

@@ -424,7 +424,6 @@ def test_delays_that_are_refused_say_value_and_limit() -> None:
         ({"TIMER_DELAY_SEC": "259201"}, "this one is 259201000 ms: send it later, or raise the limit"),
         ({"TIMER_DELAY_MS": "soon"}, "TIMER_DELAY_MS is 'soon': write a whole number"),
         ({"TIMER_DELIVER_MS": "9" * 19}, "write a whole number"),
-        ({"TIMER_DELAY_MS": "-1", "TIMER_DEL_UNIQKEY": "T+K"}, "which is past"),
     ):
         code, remark = refused(world, **properties)
         assert code == ResponseCode.MESSAGE_ILLEGAL and words in remark and "259200000ms (timerMaxDelaySec)" in remark

@@ -18,7 +18,7 @@ from pymq.broker.transactions.kept_halves import KeptHalves
 from pymq.broker.transactions.open_halves import OpenHalves
 from pymq.broker.transactions.progress import TransactionProgress
 from pymq.broker.transactions.transactions import Transactions
-from pymq.model import transactions as model
+from pymq.model.properties import sent_properties
 from tests.planting import Bug, Seam, Text, does_nothing, gives
 
 _ENDS, _CHECKS, _FAILOVER = "handlers.test_transactions", "transactions.test_checks", "transactions.test_failover"
@@ -74,7 +74,7 @@ BUGS = [
     ),
     Bug(
         "a client names the first copy",
-        Text(model.half_properties, "any(mark in raw for mark in _OWN_MARKS)", "False"),
+        Text(sent_properties, "not has_broker_word(raw)", "True"),
         (f"{_ENDS}.test_what_only_the_broker_may_say_is_not_taken_from_a_client",),
     ),
     Bug(

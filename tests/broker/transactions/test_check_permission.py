@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pymq.model.access import Action
 from pymq.security.addresses import parse_address, parse_pattern
 from pymq.security.gatekeeper import Gatekeeper
 from pymq.security.guard import Guard
@@ -78,4 +79,4 @@ def test_an_earlier_proof_counts_as_long_as_a_new_one_would() -> None:
     unnamed = Identity(None, is_trusted=True)
     assert Users([], white).still(unnamed, HERE) == unnamed
     assert Users([user]).still(unnamed, HERE) is None
-    assert not Guard(Users([user]), Policies(), "C").may_publish(Identity(user), "T", HERE)
+    assert not Guard(Users([user]), Policies(), "C").may(Identity(user), Action.PUB, "T", HERE)

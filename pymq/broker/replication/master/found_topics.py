@@ -1,7 +1,8 @@
-"""Creates topics that a new master's log has messages of and its topic table lacks.
+"""Creates topics that a master's log has messages of and its topic table lacks.
 
 The first send to a topic may create it. The slaves copy the topic a moment after that send was answered. When the
-master dies in between, a slave has the message in its log, but consumers can't read it without the topic.
+master dies in between, a slave has the message in its log, but consumers can't read it without the topic. A directory
+may also come without its topic table.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ def make_found_topics(store: MessageStore, topics: TopicManager) -> list[str]:
     if missing:
         topics.ensure_all_internal(missing)
         log.warning(
-            "the log has messages of topics that were not copied yet; these topics are created: %s", ", ".join(missing)
-        )
+            "the log has messages of topics that the topic table lacks; these are created, with default settings: %s",
+            ", ".join(missing),
+        )  # fmt: skip
     return list(missing)
 
 

@@ -65,7 +65,8 @@ class MasterSide:
     def open(self) -> None:
         """Fit the progress to the log: what is behind its end never was, or was lost."""
         metadata, store = self._metadata, self._store
-        if self._role.begins_epoch or self._tail_recovery.recovered_tail is not None:
+        is_new_master = self._role.begins_epoch or self._tail_recovery.recovered_tail is not None
+        if is_new_master or not metadata.topics.had_table:
             make_found_topics(store, metadata.topics)
         metadata.pending_offsets.load()
         metadata.pending_offsets.hand_over(metadata.cursors)
