@@ -44,7 +44,6 @@ from pymq.offline.overview import overview
 from pymq.offline.repair import RepairReport, repair
 from pymq.offline.verify import verify
 from pymq.store.disk.fs import RealFiles
-from pymq.store.disk.saved_tables import CONSEQUENCES
 from pymq.store.lifecycle.thaw import plan_thaw, thaw
 from pymq.units import format_bytes, parse_time_ms
 
@@ -463,7 +462,7 @@ def _print_accepted_loss(report: AcceptedLoss, *, is_confirmed: bool) -> None:
             "given up": "yes" if is_confirmed else "no: add --yes",
         }
     )
-    _print_lines("missing tables", [f"{name}: without it {CONSEQUENCES[name]}" for name in report.tables])
+    _print_lines("missing tables", [f"{name}: without it {what}" for name, what in report.tables.items()])
     _print_lines("missing segments", [f"{start:020d}" for start in report.segments])
     _print_lines(
         "lost messages",

@@ -28,7 +28,7 @@ from pymq.offline.log_files import LogFiles
 from pymq.offline.repair_log import LostRange, store_ms
 from pymq.store.disk.checkpoint import CheckpointFile, Durable
 from pymq.store.disk.fs import File, Files, sync_if_there
-from pymq.store.disk.saved_tables import SavedTables
+from pymq.store.disk.saved_tables import CONSEQUENCES, SavedTables
 from pymq.store.integrity.digest_file import DigestFiles
 from pymq.store.queue.queue_ends import Ends, save_queue_ends
 from pymq.store.queue.queue_table import BATCH_QUEUES
@@ -46,7 +46,7 @@ class AcceptedLoss:
     segments: list[int] = field(default_factory=list)
     lost: list[dict[str, Any]] = field(default_factory=list)
     log_end: int | None = None  # where the log goes on, when it lost its end
-    tables: list[str] = field(default_factory=list)  # saved tables of config/ that are gone
+    tables: dict[str, str] = field(default_factory=dict)  # saved ones that are gone, and what a start lacks then
 
     @property
     def lost_count(self) -> int:
@@ -88,9 +88,9 @@ def accept_loss(directory: Directory, files: Files, new_epoch_id: str, *, is_con
     log, root = directory.log, directory.root
     saved = SavedTables(files, root)
     result = AcceptedLoss(root, lost_segments(log) if log.segments or not saved.missing() else [])
-    result.tables = saved.missing()
+    result.tables = {name: CONSEQUENCES[name] for name in saved.missing()}
     if is_confirmed and result.tables:
-        saved.forget(result.tables)
+        saved.forget(list(result.tables))
     if not result.segments:
         return result
     old_end, size = log.end_of_files, log.segment_size

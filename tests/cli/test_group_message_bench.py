@@ -114,7 +114,7 @@ def test_lag_of_a_group_that_pops(pymq: Pymq, server: StandaloneProcess) -> None
     assert (described["lag"], described["invisible"], described["progress"]) == (8, 1, [record])
     rows = pymq("group", "lag", "poppers", "--topic", "popped", "-o", "json").json()
     assert {row["topic"]: (row["lag"], row["invisible"]) for row in rows} == {
-        "popped": (6, 1), "%RETRY%poppers_popped": (2, 0),
+        "popped": (6, 1), "%RETRY%poppers+popped": (2, 0),
     }  # fmt: skip
     assert "total lag 8, 2 of it in retry, 1 invisible" in pymq("group", "lag", "poppers").out
 

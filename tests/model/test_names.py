@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pymq.errors import UsageError
-from pymq.model import names
+from pymq.model import names, pop, timers
 
 
 @pytest.mark.parametrize(
@@ -104,3 +104,21 @@ def test_system_groups(group: str, expected: bool) -> None:
 @pytest.mark.parametrize("known", [names.SYSTEM_TOPICS, names.SYSTEM_GROUPS])
 def test_rocketmqs_own_names_are_legal(known: frozenset[str]) -> None:
     assert not [name for name in known if names.topic_problem(name)]
+
+
+LEGAL = st.text("ab_-%|1", min_size=1, max_size=6)
+
+
+@given(LEGAL, LEGAL, LEGAL, LEGAL)
+def test_names_that_are_made_of_two_names_are_of_one_pair(group: str, topic: str, other: str, another: str) -> None:
+    """What the broker makes of a group and a topic, or of a topic and a key, is never that of another pair."""
+    pair, others = (group, topic), (other, another)
+    for made in (
+        pop.retry_topic_v2,  # retries of pops
+        lambda topic, group: f"{topic}@{group}",  # offsets, orderly pops
+        lambda topic, key: timers.delete_key(topic, key),  # recalls: a key may have any character
+    ):
+        assert (made(*pair) == made(*others)) is (pair == others)
+    assert (names.retry_topic(group) == names.dlq_topic(other)) is False
+    assert (names.retry_topic(group) == pop.retry_topic_v2(other, another)) is False
+    assert names.topic_problem(pop.retry_topic_v2(group, topic)) is None and "+" not in group + topic

@@ -13,6 +13,7 @@ from pymq.offline.directory import open_directory
 from pymq.offline.repair import repair
 from pymq.offline.verify import verify
 from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.disk.saved_tables import SavedTables
 from pymq.store.replica.epoch_table import ENDED_AT, ENTRIES, epoch_table
 from pymq.store.store import MessageStore
 from tests.store.lifecycle.test_log_extent import SEGMENT, filled, missing, segment
@@ -192,3 +193,13 @@ def test_a_repair_gives_no_offset_twice_either(lost: list[int]) -> None:
     assert ends(copy) == old_ends
     assert put(copy, "T", 0, b"behind").physical_offset >= old_end
     copy.close()
+
+
+def test_tables_that_are_gone_are_given_up_when_that_is_confirmed() -> None:
+    files = MemoryFiles()
+    filled(files).close()
+    saved = SavedTables(files, ROOT)
+    saved.note("consumerOffset.json")
+    for is_confirmed, left in ((False, ["consumerOffset.json"]), (True, [])):
+        assert list(give_up(files, is_confirmed=is_confirmed).as_json()["missing_tables"]) == ["consumerOffset.json"]
+        assert saved.missing() == left

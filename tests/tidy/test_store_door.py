@@ -15,6 +15,7 @@ IMPORTABLE = {
     "pymq.store.disk.memory_fs",  # of a broker for tests
     "pymq.store.disk.json_table",
     "pymq.store.disk.renamed_table",
+    "pymq.store.disk.saved_tables",
     "pymq.store.disk.timer_checkpoint",
     "pymq.store.timer.timer_store",  # files beside the log, which the broker's timers fill
     "pymq.store.lifecycle.thaw",  # for a stopped broker

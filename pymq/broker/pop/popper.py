@@ -172,7 +172,12 @@ class Popper:
             if result.status is GetStatus.FOUND and ask.is_ordered:
                 self._hand_out_in_order(ask, key, result, popped)
             elif result.status is GetStatus.FOUND:
-                self._hand_out(ask, key, flag, result, popped)
+                if flag == pop.RETRY_V1:
+                    _leave_out_others(ask, result)
+                if result.count:
+                    self._hand_out(ask, key, flag, result, popped)
+                else:
+                    self._cursors.hand_out(ask.group, topic, queue_id, result.next_offset)
         except StoreError as error:  # messages of other queues may be handed out already
             popped.problem = error
             return
@@ -266,6 +271,19 @@ class Popper:
             self._config.broker_name,
         )
         return b"".join([_with_receipt(message, ask.topic, receipt) for message in decode_records(data, log_malformed)])
+
+
+def _leave_out_others(ask: PopAsk, result: GetResult) -> None:
+    """Leave messages of other topics out of what was read from a retry topic of the first form.
+
+    Group ``a`` with topic ``b_c`` and group ``a_b`` with topic ``c`` share ``%RETRY%a_b_c``. A record of RocketMQ does
+    not say which topic it was in, and stays.
+    """
+    records = decode_records(b"".join(result.chunks), log_malformed)
+    own = [record for record in records if record.properties.get(props.RETRY_TOPIC, ask.topic) == ask.topic]
+    if len(own) < len(records):
+        result.chunks = [memoryview(encode_message(record)) for record in own]
+        result.count, result.size_bytes = len(own), sum(map(len, result.chunks))
 
 
 def queue_offsets(data: bytes) -> list[int]:

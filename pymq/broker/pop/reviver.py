@@ -17,7 +17,7 @@ from pymq.clock import Clock
 from pymq.errors import CorruptRecordError, PymqError, Refusal, StoreError
 from pymq.model import pop
 from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES
-from pymq.model.properties import append_properties, encode_properties, find_property
+from pymq.model.properties import RETRY_TOPIC, append_properties, encode_properties, find_property, without_properties
 from pymq.model.record import MalformedRecordError, StoredMessage, decode_record
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ SAVE_PERIOD_MS = 1000
 # A wall clock that goes back by more was set back; check points are due by it.
 CLOCK_STEP_MS = 1000
 
+_RETRY_TOPIC = RETRY_TOPIC.encode()
 # Gets topic and group of messages that are there again.
 Revived = Callable[[str, str], None]
 
@@ -202,6 +203,9 @@ class Reviver:
         if find_property(raw, pop.FIRST_POP_TIME.encode()) is None:
             first = encode_properties({pop.FIRST_POP_TIME: str(point.key.pop_time_ms)})
             raw = append_properties(raw, first) if len(raw) + len(first) < PROPERTIES_SIZE_MAX_BYTES else raw
+        if not self._config.enable_retry_topic_v2:  # the name may be that of two pairs
+            raw = without_properties(raw, (_RETRY_TOPIC,))
+            raw = append_properties(raw, encode_properties({RETRY_TOPIC: topic}))
         tries = message.reconsume_times + 1
         self._writer.put_again(message, name, 0, raw, born_host=self._host, reconsume_times=tries)
         self._is_failing = False

@@ -26,7 +26,7 @@ def popped() -> tuple[Popping, list[dict[str, str]]]:
     p.wait(1000)
     found = [old, p.pop(count=1, queueId=1), *(p.pop(count=3) for _ in range(3)), p.pop(order="true")]
     receipts = [_fields(each, number) for each in found for number in range(len(each.messages))]
-    assert {each["topic"] for each in receipts} == {"T", "%RETRY%g_T"}
+    assert {each["topic"] for each in receipts} == {"T", "%RETRY%g+T"}
     return p, receipts
 
 
@@ -86,7 +86,7 @@ def serve_both_ways(payloads: list[bytes], turn_size: int = 3) -> tuple[int, tup
 
 ODD: dict[str, list[Any]] = {
     "consumerGroup": ["", "other", None, 5],
-    "topic": ["T", "gone", "%RETRY%g_T", "", None],
+    "topic": ["T", "gone", "%RETRY%g+T", "", None],
     "queueId": ["1", "2", "-1", "", "x", "1.0", 1, 1.0, True, None],
     "offset": ["0", "1", "3", "4", "99", "-1", "", "01", " 1", "1.0", 1, 2**63, None],
     "extraInfo": ["", "0 1 2 3 4 broker-a", "a b c d e broker-a 0 0", None],
@@ -149,7 +149,7 @@ def test_ordinary_acknowledgements_take_the_fast_path(make: Any) -> None:
 def test_the_fast_path_declines_what_the_plain_path_answers_differently() -> None:
     p, receipts = popped()
     peer, fast = FakePeer(), p.world.parts.requests.fast_acks
-    ext = next(each for each in receipts if each["topic"] == "%RETRY%g_T")
+    ext = next(each for each in receipts if each["topic"] == "%RETRY%g+T")
     declined = [
         payload_of(ext, flag=1),  # an answer
         payload_of(ext) + b"body",
@@ -165,7 +165,7 @@ def test_the_fast_path_declines_what_the_plain_path_answers_differently() -> Non
     p.world.parts.store.refuse_writes("a test", by="test")
     assert not fast(peer, payload_of(ext))  # type: ignore[arg-type]
     p.world.parts.store.refuse_writes(None, by="test")
-    p.world.parts.metadata.topics.delete("%RETRY%g_T")
+    p.world.parts.metadata.topics.delete("%RETRY%g+T")
     assert not fast(peer, payload_of(ext))  # type: ignore[arg-type]
     assert fast.count == 0
 

@@ -116,7 +116,7 @@ def test_what_pops_got_and_what_comes_again_is_counted() -> None:
     p.caller.ok(Code.HEART_BEAT, beat())  # a push consumer that pops names the topic, not its retry topic
     table = decode_admin_body(ConsumeStats, p.caller.ok(Code.GET_CONSUME_STATS, consumerGroup="g").body).offset_table
     assert {queue.topic: (row.lag, row.pymq_invisible) for queue, row in table.items() if row.broker_offset} == {
-        "T": (2, 1), "%RETRY%g_T": (1, None),
+        "T": (2, 1), "%RETRY%g+T": (1, None),
     }  # fmt: skip
 
 

@@ -214,7 +214,7 @@ def test_what_is_not_acknowledged_comes_again_when_its_time_is_over_and_not_befo
     assert [message.reconsume_times for message in again.messages] == [1, 1]
     assert again.messages[0].properties["1ST_POP_TIME"] == found.ext["popTime"]
     assert again.messages[0].tags == "x"
-    assert again.ext["startOffsetInfo"] == "1 0 0" and again.ext["msgOffsetInfo"] == "1 0 0,1"
+    assert again.ext["startOffsetInfo"] == "2 0 0" and again.ext["msgOffsetInfo"] == "2 0 0,1"
     for number in range(2):
         assert p.ack(again.receipt(number)) == 0
     p.wait(10_000_000)
@@ -482,7 +482,7 @@ def test_a_batch_acknowledges_by_bits() -> None:
     p.wait(1000)
     again = p.pop(invisible_ms=1000)
     assert again.bodies == [b"0", b"9"]
-    assert p.ask(Code.BATCH_ACK_MESSAGE, batch(again, b"\x03", r="1"))[0] == 0
+    assert p.ask(Code.BATCH_ACK_MESSAGE, batch(again, b"\x03", r="2"))[0] == 0
     p.wait(1000)
     assert p.pop().code == ResponseCode.POLLING_TIMEOUT
     tags = [message.tags for queue_id in range(8) for message in p.world.messages(REVIVE, queue_id)]
@@ -528,6 +528,22 @@ def test_both_names_of_retry_topics_are_written_and_read(is_v2: bool) -> None:
     assert p.ack(found.receipt()) == 0
     p.wait(1000)
     assert p.pop().code == ResponseCode.POLLING_TIMEOUT
+
+
+@pytest.mark.parametrize("is_v2", [False, True])
+def test_two_pairs_of_names_that_share_a_retry_topic_get_their_own_messages_alone(is_v2: bool) -> None:
+    p = Popping(enableRetryTopicV2=str(is_v2).lower())
+    pairs = [("pay", "ments_T"), ("pay_ments", "T"), ("pay_ments_T", "")]
+    for group, topic in pairs[:2]:
+        p.world.parts.metadata.topics.put([TopicConfig(topic_name=topic)])
+        p.world.put(topic, f"of {topic}".encode())
+        assert p.pop(consumerGroup=group, topic=topic, invisible_ms=1000).bodies == [f"of {topic}".encode()]
+    p.wait(1000)
+    for group, topic in pairs[:2]:
+        again = p.pop(consumerGroup=group, topic=topic, invisible_ms=60_000)
+        assert again.bodies == [f"of {topic}".encode()]
+        assert p.pop(consumerGroup=group, topic=topic).messages == []
+    assert (p.world.parts.metadata.topics.get("%RETRY%pay_ments_T") is None) is is_v2  # the push group's
 
 
 def test_the_records_of_a_broker_with_an_ipv6_address_differ_in_hosts_only() -> None:
@@ -629,7 +645,7 @@ def test_a_group_and_a_retry_topic_that_a_kill_kept_from_being_saved_lose_no_mes
     p.pop(count=1)
     p = Popping(World(p.world.files.after_kill(), p.world.clock))
     metadata = p.world.parts.metadata
-    assert metadata.groups.get("g") is None and metadata.topics.get("%RETRY%g_T") is None
+    assert metadata.groups.get("g") is None and metadata.topics.get("%RETRY%g+T") is None
     p.wait(60_000)
     assert sorted(p.pop().bodies) == [b"a", b"b"]
 
@@ -711,7 +727,7 @@ def test_a_reset_leaves_messages_in_retry_topics_of_both_versions() -> None:
     p.pop(count=1, invisible_ms=1000)
     p.pop(count=1, invisible_ms=2000)
     p.wait(1000)
-    p.world.config.enable_retry_topic_v2 = True
+    p.world.config.enable_retry_topic_v2 = False
     p.wait(1000)
     fields: dict[str, Any] = {"topic": "T", "group": "g", "timestamp": -1, "offset": 3, "queueId": 0}
     p.caller.ok(Code.INVOKE_BROKER_TO_RESET_OFFSET, **fields, isForce="true")

@@ -23,4 +23,4 @@ def test_hand_outs_are_counted_from_the_pop_to_the_end() -> None:
     figures = table(PopMetrics(p.world.parts))
     assert figures["pymq_pop_messages_revived_total"] == {(): 2}
     assert figures["pymq_pop_unreadable_records_total"] == {(): 1}
-    assert figures["pymq_pop_invisible_messages"] == {("%RETRY%g_T", "g"): 2}  # the pop that waited has them
+    assert figures["pymq_pop_invisible_messages"] == {("%RETRY%g+T", "g"): 2}  # the pop that waited has them
