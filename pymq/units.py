@@ -1,4 +1,4 @@
-"""Parses and formats sizes, durations and points in time: ``4MB``, ``3d``, ``-15m``, ``2026-01-31T12:00``."""
+"""Parses and formats what settings and commands say: ``4MB``, ``3d``, ``-15m``, ``2026-01-31T12:00``, ``a:1;b:2``."""
 
 from __future__ import annotations
 
@@ -96,3 +96,11 @@ def format_count(count: int, noun: str) -> str:
 def _scaled(number: str, factor: int) -> int:
     """Multiplies exactly, because floats would turn 1.001s into 1000 ms; drops fractions of a byte or millisecond."""
     return int(Decimal(number) * factor)
+
+
+def split_name_servers(text: str) -> list[str]:
+    """Return the places in a list of name servers: parts between semicolons, or commas, without blanks.
+
+    RocketMQ writes semicolons. No address and no URL of an address server has either of them.
+    """
+    return [place for part in text.replace(",", ";").split(";") if (place := part.strip())]

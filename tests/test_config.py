@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from pymq.cli.options import split_addresses
+from pymq.client.name_servers import parse_name_servers
 from pymq.config import BrokerConfig, NamesrvConfig, load_broker_config, load_namesrv_config, parse_properties
+from pymq.config.rocketmq_keys import BROKER_KEYS, NAMESRV_KEYS
 from pymq.errors import ConfigError
+from pymq.spark.cluster import RemoteCluster
 
 DOCS = Path(__file__).parent.parent / "docs" / "configuration.md"
 
@@ -355,3 +359,43 @@ def test_a_server_for_other_machines_warns_of_what_it_does_not_check(
     found = load_namesrv_config(None, given).warnings
     assert len(found) == len(warnings)
     assert all(text in line for text, line in zip(warnings, found, strict=True))
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:1;127.0.0.1:2", "127.0.0.1:1,127.0.0.1:2", " 127.0.0.1:1 ,; 127.0.0.1:2;"])
+def test_every_reader_of_name_servers_takes_semicolons_and_commas(text: str) -> None:
+    wanted = ["127.0.0.1:1", "127.0.0.1:2"]
+    assert load_broker_config(None, {"namesrvAddr": text}).namesrv_addresses == wanted
+    assert load_broker_config(None, env={"NAMESRV_ADDR": text}).namesrv_addresses == wanted
+    assert parse_name_servers(text) == wanted
+    assert split_addresses(text) == wanted
+    assert RemoteCluster(text)._places == wanted
+
+
+def test_a_byte_order_mark_hides_no_key(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_bytes(b"\xef\xbb\xbfbrokerName=first\nlistenPort=1\n")
+    config = load_broker_config(str(path))
+    assert (config.broker_name, config.listen_port, config.warnings) == ("first", 1, [])
+
+
+def test_a_controller_is_refused_as_there_is_none(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"enableControllerMode=true .*each broker would start as a master.*Raft group"
+    ):
+        load_broker_config(write(tmp_path, "enableControllerMode=true\n"))
+    config = load_broker_config(write(tmp_path, "enableControllerMode=false\n"))
+    assert "enableControllerMode" in config.unknown
+
+
+@pytest.mark.parametrize("key", ["storePathIndex", "abortFile", "allAckInSyncStateSet", "enablePopBufferMerge"])
+def test_a_key_of_rocketmq_without_effect_is_a_note_also_at_run_time(tmp_path: Path, key: str) -> None:
+    config = load_broker_config(write(tmp_path, f"{key}=1\n"))
+    assert config.warnings == [f"{key}: RocketMQ's own, with nothing like it in PyMQ; it has no effect"]
+    assert config.change_at_runtime({key: "2", "strictOffsets": "true"}) == ["strictOffsets"]
+    with pytest.raises(ConfigError, match="unknown key"):
+        config.change_at_runtime({f"{key}x": "2"})
+
+
+def test_no_key_is_both_used_and_without_effect() -> None:
+    assert not BROKER_KEYS & set(BrokerConfig.settings())
+    assert not NAMESRV_KEYS & set(NamesrvConfig.settings())

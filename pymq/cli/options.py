@@ -11,6 +11,7 @@ import typer
 from pymq.cli.output import MessageOutput, OutputFormat
 from pymq.errors import UsageError
 from pymq.model.hosts import check_name_server, is_address_server
+from pymq.units import split_name_servers
 
 if TYPE_CHECKING:
     from pymq.security.credentials import Credentials
@@ -111,7 +112,7 @@ def split_addresses(text: str) -> list[str]:
 
     Raises UsageError for another part.
     """
-    addresses = [part.strip() for part in text.replace(",", ";").split(";") if part.strip()]
+    addresses = split_name_servers(text)
     for address in addresses:
         if is_address_server(address):
             _check_url(address)

@@ -55,7 +55,7 @@ class ConsumerSettings:
     client_rebalance: bool = True  # False: a broker assigns the queues, and decides whether they are pulled or popped
     invisible_ms: int = 60_000  # popped messages that are not done come again after this time
     strategy: str | Strategy = "AVG"  # its name, or a function (client_id, queues, client_ids) -> queues
-    offsets_path: Path | None = None  # broadcasting: the file of the offsets; None: Java's place, with instance_name
+    offsets_path: str | Path | None = None  # broadcasting: the offsets' file; None: Java's place, with instance_name
 
     def check(self) -> None:
         """Raises UsageError for a value that is out of range."""
@@ -68,6 +68,8 @@ class ConsumerSettings:
             if not isinstance(value, int) or value < 1:
                 raise UsageError(f"{name} is {value!r}: it must be a number, at least 1")
 
+        if not isinstance(self.offsets_path, str | Path | None) or self.offsets_path == "":
+            raise UsageError(f"offsets_path is {self.offsets_path!r}: write the path of a file")
         if not self.consume_timeout_s > 0:
             raise UsageError(f"consume_timeout_s is {self.consume_timeout_s!r}: it must be a number of seconds above 0")
         if not self.client_rebalance:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 from collections.abc import Iterable, Sequence
 
 from pymq.errors import ClosedError, UnreachableError, UsageError
@@ -13,6 +12,7 @@ from pymq.model.route import BrokerData
 from pymq.net.address_server import ADDRESSES_MAX
 from pymq.net.client import RemotingClient
 from pymq.net.name_server_list import NameServerList
+from pymq.units import split_name_servers
 from pymq.wire.command import Command
 
 NAMESRV_VARIABLE = "NAMESRV_ADDR"
@@ -31,7 +31,7 @@ def parse_name_servers(text: str | Sequence[str] | None) -> list[str]:
         source = f" (from {NAMESRV_VARIABLE})"
     if not isinstance(text, str):
         text = ";".join(text)
-    addresses = [part.strip() for part in re.split("[;,]", text) if part.strip()]
+    addresses = split_name_servers(text)
     if not addresses:
         raise UsageError("no name server is given: write host:port, several separated by ';'")
     for address in addresses:

@@ -102,7 +102,7 @@ class SettingOptions(TypedDict, total=False):
     client_rebalance: bool
     invisible_ms: int
     strategy: str | Strategy
-    offsets_path: Path | None
+    offsets_path: str | Path | None
 
 
 class ConsumerOptions(ClientOptions, SettingOptions, total=False):

@@ -7,6 +7,7 @@ import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Unpack
 
 from pymq.client.concurrent import ConcurrentConsumption
@@ -91,7 +92,7 @@ class PushConsumer(GroupClient):
         offsets: OffsetStore = BrokerOffsets(group, queue_offsets)
         if self.settings.broadcasting:
             place = java_path(self.client_id, group) if instance_name else None
-            offsets = FileOffsets(self.settings.offsets_path or place)
+            offsets = FileOffsets(Path(self.settings.offsets_path) if self.settings.offsets_path else place)
         moves = OffsetMoves(group, self._instance)
         self._state = ConsumerState(group, self._instance, self.settings, queue_offsets, offsets, self._fail, moves)
         self._failure: PymqError | None = None

@@ -188,11 +188,14 @@ class Config:
         """Changes keys of the allow-list, all or none, and returns the names whose value changed.
 
         Keys of ``forget`` get back the value that they had without changes at run time. ``is_kept``: the caller has
-        saved ``values`` for the next start. Raises ConfigError, also for values that conflict with each other.
+        saved ``values`` for the next start. Keys of RocketMQ without effect have none here either. Raises ConfigError,
+        also for values that conflict with each other.
         """
         known = self.settings()
         parsed: dict[str, Value] = {}
         for name, text in values.items():
+            if name in self.IGNORED and name not in known:
+                continue  # as in a file: RocketMQ's tools set them on all brokers alike
             row = self._changeable(name)
             if "\\u" in text:
                 raise ConfigError(f"{name}: escapes such as \\u are not allowed in a value")

@@ -13,11 +13,12 @@ from pymq.config.base import ORIGIN_DEFAULT, setting
 from pymq.config.raft import ENABLED_KEY as RAFT_KEY
 from pymq.config.raft import GROUP_KEY, PEERS_KEY, PREFERRED_KEY, SELF_KEY, RaftConfig
 from pymq.config.replication import check_replication
+from pymq.config.rocketmq_keys import BROKER_KEYS, NO_EFFECT
 from pymq.config.security import AUTH_FILE_NAME, check_security
 from pymq.config.server import ServerConfig
 from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import ConfigError
-from pymq.units import parse_duration_ms
+from pymq.units import parse_duration_ms, split_name_servers
 
 _THREADS = "PyMQ serves requests on one event loop, without thread pools"
 _HOURS = (r"(2[0-3]|[01]?\d)(;(2[0-3]|[01]?\d))*;?", "hours from 0 to 23 separated by `;`, for example 04;16")
@@ -178,6 +179,7 @@ class BrokerConfig(RaftConfig, ServerConfig):
 
     # fmt: on
     IGNORED: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(BROKER_KEYS, NO_EFFECT),
         **dict.fromkeys(
             """sendMessageThreadPoolNums pullMessageThreadPoolNums queryMessageThreadPoolNums adminBrokerThreadPoolNums
             clientManageThreadPoolNums consumerManageThreadPoolNums heartbeatThreadPoolNums endTransactionThreadPoolNums
@@ -266,7 +268,7 @@ class BrokerConfig(RaftConfig, ServerConfig):
             return [
                 f"{ADDRESS_SERVER_PREFIX}{domain if ':' in domain else f'{domain}:8080'}/rocketmq/{self.address_server_group}"
             ]
-        return [address.strip() for address in self.namesrv_addr.split(";") if address.strip()]
+        return split_name_servers(self.namesrv_addr)
 
     @property
     def namesrv_addresses(self) -> list[str]:

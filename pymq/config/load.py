@@ -168,7 +168,7 @@ def read_file(path: str) -> str:
         file = Path(path)
         if file.stat().st_size > FILE_SIZE_BYTES_MAX:
             raise ConfigError(f"{path} has over {FILE_SIZE_BYTES_MAX} bytes: is it a configuration file?")
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")  # some editors begin a file with a byte order mark
     except OSError as error:
         raise ConfigError(f"can't read the configuration file {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -184,6 +184,12 @@ def _check_broker(config: BrokerConfig) -> None:
         raise ConfigError("brokerRole=SLAVE needs a brokerId above 0: set brokerId=1")
     if config.is_slave:
         config.broker_role = SLAVE
+    if config.unknown.get("enableControllerMode", "").lower() == "true":
+        raise ConfigError(
+            "enableControllerMode=true leaves the choice of the master to a controller, which PyMQ has not, so each "
+            "broker would start as a master: use a Raft group (enableDLegerCommitLog=true), or set brokerId and "
+            "brokerRole, and enableControllerMode=false"
+        )
     config.check()
     check_tls(config)
     config.warnings += replication_warnings(config)

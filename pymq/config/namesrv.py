@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pymq.config.base import setting
+from pymq.config.rocketmq_keys import NAMESRV_KEYS, NO_EFFECT
 from pymq.config.security import check_security
 from pymq.config.server import ServerConfig
 
@@ -47,6 +48,7 @@ class NamesrvConfig(ServerConfig):
         check_security(self)
 
     IGNORED: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(NAMESRV_KEYS, NO_EFFECT),
         "kvConfigPath": "a name server keeps nothing on disk",
         "configStorePath": "runtimeSettingsPath names the file that keeps changed settings",
         "rocketmqHome": "PyMQ has no home directory",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,6 +21,7 @@ from pymq.security.credentials import Credentials
 from pymq.spark.name_servers import ADDRESS_SERVERS
 from pymq.spark.ranges import DEFAULT_GROUP
 from pymq.spark.remote import Remote
+from pymq.units import split_name_servers
 from pymq.wire.bodies_admin import TopicStats, decode_admin_body, encode_admin_body
 from pymq.wire.bodies_client import decode_body
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -122,7 +122,7 @@ class RemoteCluster:
         ``retry_budget_s``: how long servers that are too busy to answer within ``timeout_s`` are asked again.
         """
         self._credentials = Credentials.find(credentials)
-        self._places = [place.strip() for place in re.split("[;,]", namesrv) if place.strip()]
+        self._places = split_name_servers(namesrv)
         if not self._places:
             raise UsageError("no name server is given: write host:port, several separated by ';'")
         try:

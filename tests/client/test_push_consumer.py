@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any, Never
 
 import pytest
@@ -768,3 +769,12 @@ def test_a_failed_start_leaves_nothing_behind() -> None:
         assert not consumer._instance.running
 
     run(scenario, start=False)
+
+
+def test_the_file_of_offsets_may_be_a_text(tmp_path: Path) -> None:
+    for place in (str(tmp_path / "offsets.json"), tmp_path / "offsets.json"):
+        consumer = PushConsumer("g", on_message=lambda _: None, broadcasting=True, offsets_path=place)
+        assert consumer._state.offsets._path == tmp_path / "offsets.json"  # type: ignore[attr-defined]
+    for wrong in ("", 5, b"x"):
+        with pytest.raises(UsageError, match=r"offsets_path is .*: write the path of a file"):
+            PushConsumer("g", on_message=lambda _: None, offsets_path=wrong)  # type: ignore[arg-type]
