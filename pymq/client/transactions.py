@@ -18,7 +18,7 @@ from pymq.client.options import ProducerOptions
 from pymq.client.outgoing import Outgoing
 from pymq.client.producer import SEND_TIMEOUT_S, Producer
 from pymq.client.sender import Deadline
-from pymq.errors import PymqError, RequestTimeoutError, UsageError
+from pymq.errors import PymqError, RefusedError, RequestTimeoutError, UsageError
 from pymq.model import properties as names
 from pymq.model import sysflag
 from pymq.model.message import Message, SendResult, SendStatus
@@ -209,7 +209,7 @@ class TransactionProducer(Producer):
         return TransactionState.UNKNOWN, None
 
     async def _end(self, sent: SendResult, state: TransactionState) -> bool:
-        """Tells the broker; returns False when that failed: it asks later."""
+        """Tells the broker; returns False when that failed. It asks later, unless it refused the end."""
         header = EndTransactionHeader(
             producer_group=self.group,
             tran_state_table_offset=sent.queue_offset,
@@ -224,6 +224,9 @@ class TransactionProducer(Producer):
             await self._instance.remoting.invoke_ok(
                 address, request(RequestCode.END_TRANSACTION, header), END_TIMEOUT_S
             )
+        except RefusedError as error:
+            log.warning("the broker refused the end of transaction %s: %s", sent.message_id, error)
+            return False
         except PymqError as error:
             log.warning(
                 "the broker did not confirm the end of transaction %s, it asks later: %s", sent.message_id, error

@@ -123,12 +123,13 @@ def test_a_half_message_that_is_not_safe_is_rolled_back_without_its_local_transa
     run(scenario, listener)
 
 
-def test_an_end_that_is_refused_is_not_confirmed() -> None:
+def test_an_end_that_is_refused_is_not_confirmed(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(broker: FakeServer, producer: TransactionProducer) -> None:
         broker.refuse(END, ResponseCode.SYSTEM_ERROR)
         assert not (await producer.send_in_transaction(Message("T", b"m"))).is_confirmed
 
     run(scenario)
+    assert "refused the end of transaction" in caplog.text and "asks later" not in caplog.text
 
 
 def test_a_check_is_answered_with_its_own_offsets() -> None:

@@ -69,14 +69,14 @@ class PromotionPlan:
         if member.status is None:
             return None
         # Nothing of a log with other bytes counts as equal: where they begin to differ is not known.
-        return _furthest_end(self.members) - (0 if member.log_problem else member.status.log_end)
+        return max(_furthest_end(self.members) - (0 if member.log_problem else member.status.log_end), 0)
 
     def lag_messages(self, member: GroupMember) -> int | None:
         """Returns how many messages fewer the member has than the one with most, None when it reports no number."""
         if member.status is None or member.status.message_count < 0:
             return None
-        most = max(other.status.message_count for other in _of_the_group(self.members) if other.status is not None)
-        return most - (0 if member.log_problem else member.status.message_count)
+        known = [other.status.message_count for other in _of_the_group(self.members) if other.status is not None]
+        return max(known, default=0) - (0 if member.log_problem or not known else member.status.message_count)
 
     def check(self, *, force: bool) -> None:
         """Raises UnsafeError for obstacles, and for risks unless ``force``."""

@@ -196,3 +196,11 @@ def test_a_slave_of_another_log_is_never_taken_by_default() -> None:
     (obstacle,) = plan(away(A, 0), other_log(B, 1)).obstacles
     assert B in obstacle and "name one by its address" in obstacle
     assert not plan(away(A, 0), other_log(B, 1), target=B).obstacles
+
+
+def test_a_slave_with_other_bytes_beside_silent_members_has_figures_too() -> None:
+    other = slave(B, 1, ha_client=ha_client("refused", other_log="digests differ"), message_count=7)
+    found = plan(away(A, 0), other, away(C, 2), target=B)
+    assert found.target.log_problem
+    assert [found.lag_bytes(member) for member in found.members] == [None, 0, None]
+    assert [found.lag_messages(member) for member in found.members] == [None, 0, None]
