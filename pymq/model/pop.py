@@ -5,7 +5,7 @@ Java: PopAckConstants, KeyBuilder, ExtraInfoUtil, PopCheckPoint, AckMsg and Batc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -45,6 +45,27 @@ def retry_topic_v2(group: str, topic: str) -> str:
 def retry_topic_problem(group: str, topic: str) -> str | None:
     """Return why a group can't have a retry topic for a topic; None when it can. Both forms have the same length."""
     return topic_problem(retry_topic_v1(group, topic))
+
+
+def retry_topics_of(topic: str, topics: Collection[str], groups: Collection[str]) -> list[str]:
+    """Return those of ``topics`` that hold what groups get again of ``topic`` and of no other topic.
+
+    A topic of the first form counts only when no other pair of these names has it, nor a push group for its retries.
+    """
+    found = [name for name in topics if name.startswith(RETRY_PREFIX) and name.partition("+")[2] == topic]
+    for group in groups:
+        name = retry_topic_v1(group, topic)
+        if name in topics and len(_pairs_of(name.removeprefix(RETRY_PREFIX), topics, groups)) == 1:
+            found.append(name)
+    return found
+
+
+def _pairs_of(joined: str, topics: Collection[str], groups: Collection[str]) -> list[tuple[str, str]]:
+    """Return the group and topic pairs that two names joined by an underscore may be of; a group alone counts too."""
+    cuts = [at for at, character in enumerate(joined) if character == "_"]
+    pairs = [(joined[:at], joined[at + 1 :]) for at in cuts]
+    found = [(group, topic) for group, topic in pairs if group in groups and topic in topics]
+    return [*found, (joined, "")] if joined in groups else found
 
 
 def stored_topic(flag: int, group: str, topic: str) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.order_infos import OrderInfos
     from pymq.broker.metadata.request_modes import RequestModes
     from pymq.broker.metadata.topics import TopicManager
+    from pymq.broker.pop.revive_log import ReviveLog
     from pymq.broker.report.stats import StatsManager
     from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
 
@@ -41,6 +42,7 @@ class GroupAdminHandlers:
         cursors: CursorManager,
         request_modes: RequestModes,
         order_infos: OrderInfos,
+        revive_log: ReviveLog,
         leaser: Leaser,
         stats: StatsManager,
         sliced_work: SlicedWork,
@@ -51,6 +53,7 @@ class GroupAdminHandlers:
         self._cursors = cursors
         self._request_modes = request_modes
         self._order_infos = order_infos
+        self._revive_log = revive_log
         self._leaser = leaser
         self._stats = stats
 
@@ -70,12 +73,13 @@ class GroupAdminHandlers:
         self._groups.put(wanted, answer_when_saved(request, peer, Reply))
 
     def delete(self, request: Command, header: DeleteGroupHeader, peer: Peer) -> None:
-        """Delete a group with its leases, and its offsets when asked to. An unknown group counts as deleted."""
+        """Delete a group with leases and hand-outs, and its offsets when asked to. An unknown one counts as deleted."""
 
         def finish() -> Reply:
             self._leaser.forget_group(header.group_name)
             self._request_modes.forget(group=header.group_name)
             self._order_infos.forget_group(header.group_name)
+            self._revive_log.forget(group=header.group_name)
             self._stats.forget_group(header.group_name)
             if header.clean_offset or header.remove_offset:
                 self._cursors.forget_group(header.group_name)

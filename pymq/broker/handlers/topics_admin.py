@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pymq.broker.handlers.late import answer_when_saved, version_ext
 from pymq.broker.metadata.topic_rules import changed_attributes, check_topic_name
+from pymq.model import pop
 from pymq.model.message import MessageQueue
 from pymq.model.tables import DataVersion, TopicConfig
 from pymq.wire.admin_text import encode_in_steps, encode_table_in_steps
@@ -27,9 +28,11 @@ from pymq.wire.reply import Reply
 if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer
     from pymq.broker.metadata.cursors import CursorManager
+    from pymq.broker.metadata.groups import GroupManager
     from pymq.broker.metadata.order_infos import OrderInfos
     from pymq.broker.metadata.request_modes import RequestModes
     from pymq.broker.metadata.topics import TopicManager
+    from pymq.broker.pop.revive_log import ReviveLog
     from pymq.broker.report.stats import StatsManager
     from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
     from pymq.config import BrokerConfig
@@ -50,9 +53,11 @@ class TopicAdminHandlers:
         *,
         config: BrokerConfig,
         topics: TopicManager,
+        groups: GroupManager,
         cursors: CursorManager,
         request_modes: RequestModes,
         order_infos: OrderInfos,
+        revive_log: ReviveLog,
         stats: StatsManager,
         store: MessageStore,
         writer: Writer,
@@ -62,9 +67,11 @@ class TopicAdminHandlers:
         self._sliced_work = sliced_work
         self._config = config
         self._topics = topics
+        self._groups = groups
         self._cursors = cursors
         self._request_modes = request_modes
         self._order_infos = order_infos
+        self._revive_log = revive_log
         self._stats = stats
         self._store = store
         self._writer = writer
@@ -94,21 +101,25 @@ class TopicAdminHandlers:
         self._put(wanted, request, peer)
 
     def delete(self, request: Command, header: TopicHeader, peer: Peer) -> None:
-        """Delete a topic with its queues, offsets and meters. An unknown topic counts as deleted."""
+        """Delete a topic with its queues, offsets, meters, hand-outs and retries. An unknown one counts as deleted."""
         check_topic_name(header.topic)
         asked = request.envelope()
+        known = self._topics.all().keys() | {topic for topic, _ in self._store.queues()}
+        topics = [header.topic, *pop.retry_topics_of(header.topic, known, self._groups.all())]
 
         def finish() -> None:
             # The store must commit first what was sent to the topic in this turn.
             self._writer.commit()
-            self._store.delete_topics(header.topic)
-            self._cursors.forget_topic(header.topic)
-            self._request_modes.forget(topic=header.topic)
-            self._order_infos.forget_topic(header.topic)
-            self._stats.forget_topic(header.topic)
+            self._store.delete_topics(*known.intersection(topics))
+            for topic in topics:
+                self._cursors.forget_topic(topic)
+                self._request_modes.forget(topic=topic)
+                self._order_infos.forget_topic(topic)
+                self._stats.forget_topic(topic)
+            self._revive_log.forget(topics=topics)
             self._when_registered(lambda: peer.answer(asked, Reply()))
 
-        self._topics.delete(header.topic, answer_when_saved(request, peer, finish))
+        self._topics.delete(*topics, done=answer_when_saved(request, peer, finish))
 
     def config_of(self, request: Command, header: GetTopicConfigHeader, peer: Peer) -> Reply:
         """Return one topic's configuration."""

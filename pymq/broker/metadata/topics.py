@@ -148,15 +148,22 @@ class TopicManager:
         else:
             self._state.when_saved(done)
 
-    def delete(self, topic: str, done: Saved = raise_failure) -> None:
-        """Delete a topic. An unknown topic counts as deleted. ``done`` as in :meth:`put`.
+    def delete(self, *topics: str, done: Saved = raise_failure) -> None:
+        """Delete topics. Unknown ones count as deleted. ``done`` as in :meth:`put`.
 
         Raises Refusal for a system topic.
         """
-        if self.is_system(topic):
-            raise invalid(f"{topic} is a system topic: it can't be deleted")
-        if topic in self._state.planned().configs:
-            self._state.change(lambda table: table.remove(topic), self._then_notify([topic], done))
+        for topic in topics:
+            if self.is_system(topic):
+                raise invalid(f"{topic} is a system topic: it can't be deleted")
+        known = [topic for topic in topics if topic in self._state.planned().configs]
+
+        def remove(table: TopicTable) -> None:
+            for topic in known:
+                table.remove(topic)
+
+        if known:
+            self._state.change(remove, self._then_notify(known, done))
         else:
             self._state.when_saved(done)
 

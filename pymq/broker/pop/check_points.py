@@ -6,7 +6,7 @@ The revive topic holds the same as records; :mod:`pymq.broker.pop.revive_log` ke
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import reduce
 from itertools import islice, takewhile
 from operator import or_
@@ -147,6 +147,10 @@ class CheckPoints:
         self._count(key, point.left_count - before)
         if not point.left:
             self._remove(point)
+
+    def of(self, *, topics: Collection[str] = (), group: str = "") -> list[CheckPoint]:
+        """Return the open check points of these topics, or of a group."""
+        return [point for key, point in self._open.items() if key.topic in topics or key.group == group]
 
     def drop(self, point: CheckPoint) -> None:
         """Forget a check point whose messages can't be delivered again: topic or group are gone."""

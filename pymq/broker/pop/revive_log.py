@@ -8,7 +8,7 @@ the time up to which it has seen all acknowledgements, so it goes on with such a
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -135,6 +135,22 @@ class ReviveLog:
 
         self._writer.when_committed(committed)
 
+    def forget(self, *, topics: Collection[str] = (), group: str = "") -> None:
+        """Forget the check points of deleted topics, or of a deleted group: their messages are not delivered again.
+
+        A start does not take in those of a topic again; those of a group get an acknowledgement with the next commit.
+        Where the store takes none, they are due and find the group gone.
+        """
+        for point in self.check_points.of(topics=topics, group=group):
+            if group:
+                try:
+                    self.put_ack(point, point.left)
+                except StoreUnavailableError as error:
+                    log.warning("what the deleted group %s has to acknowledge stays open: %s", group, error)
+                    return
+            else:
+                self.check_points.drop(point)
+
     def put_again(self, point: CheckPoint) -> None:
         """Stage a newer record of a check point, with its acknowledgements, so that the old one is not needed."""
         acked_bits = ((1 << len(point.offsets)) - 1) & ~point.left
@@ -223,6 +239,9 @@ class ReviveLog:
             raise ValueError(f"it names {len(distances)} messages, 1 to {pop.MESSAGES_PER_CHECK_POINT_MAX} can be")
         if len(set(distances)) < len(distances):
             raise ValueError("it names a message twice")
+        if message.physical_offset < self._store.deletions.end(record.topic):
+            self.check_points.pass_record(message.queue_id, message.queue_offset)
+            return  # of a topic that was deleted, and perhaps made again
         self._cursors.bind_to_log(record.group, record.topic)
         if self._saved_ms is not None and record.pop_time_ms >= self._saved_ms:
             end = min(record.start_offset + distances[-1] + 1, self._store.max_offset(record.topic, record.queue_id))

@@ -88,6 +88,8 @@ class TimerDelivery:
             self.dropped_count += 1
             return "", _Fate.DROPPED
         topic = message.properties.get(REAL_TOPIC, "")
+        if self._is_deleted(message, topic):
+            return topic, _Fate.DROPPED
         if due.is_roll:
             rolled = delivered_properties(message, due.write_ms, now_ms, rolls=True)
             self._writer.put_again(message, TIMER_TOPIC, 0, rolled)
@@ -100,6 +102,8 @@ class TimerDelivery:
 
     def stage_late(self, message: StoredMessage, recalled: set[str], now_ms: int) -> None:
         """Stage a message that is due before it reached the wheel. Raises StoreUnavailableError."""
+        if self._is_deleted(message, message.properties.get(REAL_TOPIC, "")):
+            return
         if (recalled and cancelled_name(message) in recalled) or self._was_recalled(message):
             self.recalled_count += 1
         elif self._stage(message, NEVER_ENQUEUED_MS, now_ms):
@@ -135,6 +139,14 @@ class TimerDelivery:
             self._log.write("lost", f"the timer message at {due.physical_offset} is lost: {error}", logging.ERROR)
             return None
         return message if is_of_slot(message, due.size_bytes, slot.slot_ms, slot.end_ms, rolls=due.is_roll) else None
+
+    def _is_deleted(self, message: StoredMessage, topic: str) -> bool:
+        """Return True for a message of a topic that was deleted since, and perhaps made again."""
+        if message.physical_offset >= self._store.deletions.end(topic):
+            return False
+        self.dropped_count += 1
+        self._log.write("dropped", f"a timer message at {message.physical_offset} was dropped: {topic!r} was deleted")
+        return True
 
     def _stage(self, message: StoredMessage, enqueue_ms: int, now_ms: int) -> bool:
         properties = message.properties

@@ -150,6 +150,10 @@ class TransactionChecks:
             self._transactions.halves.remove(half)
             log.error("the half message at %d can't be read, its transaction is lost: %s", half.queue_offset, error)
             return None
+        if message.physical_offset < self._store.deletions.end(half.topic):
+            self._transactions.end(message, Outcome.DISCARDED)
+            log.warning("the transaction %s ended: its topic %s was deleted", message.message_id, half.topic)
+            return None
         if not self._is_due(half):
             self.store_copy(half, message, check_count_of(message))
             return None

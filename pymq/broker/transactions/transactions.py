@@ -207,6 +207,12 @@ class Transactions:
         """
         topic_name, queue_id = target_of(message) or ("", 0)
         topic = self._topics.require(topic_name)
+        if message.physical_offset < self._store.deletions.end(topic_name):
+            raise Refusal(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic {topic_name} was deleted after the half message was sent: roll the transaction back, and send "
+                "to the topic that was made since",
+            )
         placed = self._writer.put_again(
             message,
             topic_name,
@@ -324,6 +330,7 @@ class Transactions:
         """Drop the counts of topics that were deleted."""
         for topic in changed:
             if self._topics.get(topic) is None:
+                self.kept.clear()  # the plain way asks when the half message was stored
                 self.committed_count.pop(topic, None)
                 self.rolled_back_count.pop(topic, None)
 

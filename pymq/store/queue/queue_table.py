@@ -359,12 +359,13 @@ class QueueTable:
     def delete_topics(self, topics: Collection[str], log_end: int) -> list[ConsumeQueue]:
         """Remove all queues of topics, and move their files aside; return the queues.
 
-        ``log_end``: the end of the log, which is on the disk. Raises StoreUnavailableError when the file of deletions
-        can't be written; then the topics are still there.
+        ``log_end``: the end of the log, which is on the disk: also messages of these topics that wait elsewhere in it
+        count as deleted. Raises StoreUnavailableError when the file of deletions can't be written; then the topics are
+        still there.
         """
         gone = [queue for key, queue in self._units.items() if key[0] in topics]
-        if gone and self.deleted is not None:
-            self.deleted.raise_to({queue.topic: log_end for queue in gone})
+        if self.deleted is not None:
+            self.deleted.raise_to(dict.fromkeys(topics, log_end))
         for queue in gone:
             del self._queues[queue.topic, queue.queue_id], self._units[queue.topic, queue.queue_id]
         self.removed.keep(gone)

@@ -1,0 +1,117 @@
+"""A topic that is deleted and made again begins empty: nothing that waited elsewhere comes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.model import pop
+from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
+from pymq.model.transactions import COMMIT
+from pymq.wire.codes import RequestCode as Code
+from pymq.wire.codes import ResponseCode
+from pymq.wire.headers.send import ConsumerSendMsgBackHeader
+from tests.broker.handlers.test_pop import Popping
+from tests.broker.handlers.test_send import send, with_topic
+from tests.broker.transactions.driver import TransactionProducer, run_round, world_with_topic
+from tests.broker.world import Caller, World
+
+
+def made_again(world: World, topic: str = "T", queue_count: int = 4) -> None:
+    """Delete the topic and make it again, as an operator does."""
+    caller = Caller(world)
+    caller.ok(Code.DELETE_TOPIC_IN_BROKER, topic=topic)
+    world.parts.end_turn()
+    world.parts.metadata.topics.put(
+        [TopicConfig(topic_name=topic, read_queue_nums=queue_count, write_queue_nums=queue_count)]
+    )
+
+
+@pytest.mark.parametrize("is_v2", [True, False])
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_popped_messages_do_not_come_back(is_v2: bool, is_restarted: bool) -> None:
+    p = Popping(enableRetryTopicV2=str(is_v2).lower())
+    for number in range(4):
+        p.world.put("T", b"old%d" % number)
+    waits = p.pop(count=2, invisible_ms=1000)
+    p.wait(1000)  # two wait in the retry topic
+    held = p.pop(topic="T", count=9, invisible_ms=5000)
+    assert len(held.bodies) == 4
+    made_again(p.world, queue_count=1)
+    if is_restarted:
+        p = Popping(p.world.reopened(enableRetryTopicV2=str(is_v2).lower()))
+    assert not [name for name in p.world.parts.metadata.topics.all() if name.startswith("%RETRY%g") and "T" in name]
+    p.world.put("T", b"new")
+    assert p.change(held.receipt(0), 60_000)[0] != 0
+    assert p.change(waits.receipt(0), 60_000)[0] != 0
+    found = p.pop(invisible_ms=1000)
+    assert found.bodies == [b"new"]
+    assert p.ack(found.receipt()) == 0
+    p.wait(10_000)
+    assert p.pop().messages == []
+
+
+def test_retries_of_other_topics_and_groups_stay() -> None:
+    topics = ["T", "a_T", "%RETRY%g+T", "%RETRY%g+a_T", "%RETRY%g_T", "%RETRY%g_a_T", "%RETRY%other_T", "%RETRY%g"]
+    assert pop.retry_topics_of("T", topics, ["g"]) == ["%RETRY%g+T", "%RETRY%g_T"]
+    assert pop.retry_topics_of("T", topics, ["g", "g_T"]) == ["%RETRY%g+T"], "a push group's own"
+    assert pop.retry_topics_of("T", topics, ["g_a"]) == ["%RETRY%g+T", "%RETRY%g_a_T"]
+    assert pop.retry_topics_of("T", topics, ["g_a", "g"]) == ["%RETRY%g+T", "%RETRY%g_T"], "or of g and a_T"
+
+
+def test_a_deleted_group_s_hand_outs_end() -> None:
+    p = Popping()
+    p.world.put("T", b"m")
+    held = p.pop(invisible_ms=1000)
+    p.caller.ok(Code.DELETE_SUBSCRIPTIONGROUP, groupName="g", cleanOffset="true")
+    p.world.parts.end_turn()
+    assert len(p.world.parts.pop.revive_log.check_points) == 0
+    p.world.clock.advance(1)
+    p = Popping(p.world.reopened())
+    p.world.parts.metadata.groups.put([SubscriptionGroupConfig(group_name="g")])
+    assert p.change(held.receipt(), 60_000)[0] != 0
+    p.wait(5000)
+    assert p.pop(invisible_ms=1000).bodies == [b"m"], "from the topic itself, as the group begins again"
+    assert not [name for name in p.world.parts.metadata.topics.all() if "+" in name]
+
+
+@pytest.mark.parametrize("properties", ["DELAY\x012\x02", "TIMER_DELAY_MS\x013000\x02"])
+def test_delayed_messages_of_the_old_topic_are_dropped(properties: str) -> None:
+    world = with_topic()
+    send(world, b"old", properties=f"UNIQ_KEY\x01A\x02{properties}")
+    made_again(world)
+    send(world, b"new", properties=f"UNIQ_KEY\x01B\x02{properties}")
+    settle(world)
+    assert [message.body for message in world.messages("T", 1)] == [b"new"]
+
+
+def test_a_retry_that_waits_is_dropped() -> None:
+    world = with_topic()
+    world.parts.metadata.groups.put([SubscriptionGroupConfig(group_name="g")])
+    placed = world.put("T", b"old", queue_id=1)
+    header = ConsumerSendMsgBackHeader(offset=placed.physical_offset, group="g", delay_level=1)
+    assert world.parts.messages.retries.send_back(header, 479)
+    world.parts.end_turn()
+    made_again(world)
+    settle(world)
+    assert world.messages("%RETRY%g") == []
+
+
+@pytest.mark.parametrize("is_fast", [False, True])
+def test_an_open_transaction_is_not_committed_to_the_new_topic(is_fast: bool) -> None:
+    producer = TransactionProducer(world_with_topic(), is_fast=is_fast)
+    half = producer.half(b"old")
+    made_again(producer.world)
+    code, remark = producer.end(half, COMMIT)
+    assert code == ResponseCode.TOPIC_NOT_EXIST and "deleted after the half message" in remark
+    run_round(producer.world)
+    assert not producer.asked() and len(producer.world.parts.messages.transactions.halves) == 0
+    assert producer.world.messages("T", 1) == []
+
+
+def settle(world: World) -> None:
+    parts = world.parts
+    for _ in range(20):
+        world.clock.advance(500)
+        parts.messages.delays.tick()
+        parts.messages.timers.tick()
+        parts.end_turn()
