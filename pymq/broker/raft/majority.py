@@ -69,6 +69,20 @@ class Replicas:
         self._listeners.clear()
 
 
+def _maybe(why: str) -> LateReply:
+    """Return the answer for a message that the next leader may keep or truncate.
+
+    Clients send again on this code (Java: DefaultMQProducer.retryResponseCodes), and take FLUSH_SLAVE_TIMEOUT for a
+    success. RocketMQ's DLedger answers so as well (Java: DLedgerCommitLog, IN_SYNC_REPLICAS_NOT_ENOUGH and
+    OS_PAGE_CACHE_BUSY; SendMessageProcessor.handlePutMessageResult). SERVICE_NOT_AVAILABLE says that nothing is stored.
+    """
+    return LateReply(
+        ResponseCode.SYSTEM_ERROR,
+        f"it is not known whether the message is stored: {why}; send it again",
+        is_stored=False,
+    )
+
+
 class MajorityMode(SyncMode):
     """The rule of a Raft group's leader."""
 
@@ -104,11 +118,12 @@ class MajorityMode(SyncMode):
         return self.group.confirm_offset
 
     def late_reply(self) -> LateReply:
-        return LateReply(
-            ResponseCode.FLUSH_SLAVE_TIMEOUT,
-            f"the message is in the leader's log, but no majority of {self.group.voter_count} voters confirmed it "
-            f"within {self.timeout_ms} ms (slaveTimeout): it appears once one does; see `pymq broker status`",
+        return _maybe(
+            f"no majority of {self.group.voter_count} voters confirmed it within {self.timeout_ms} ms (slaveTimeout)"
         )
+
+    def given_up_reply(self, why: str) -> LateReply:
+        return _maybe(why)
 
     def _reason(self) -> tuple[tuple[object, ...], str] | None:
         why = self.group.why_no_writes

@@ -11,11 +11,12 @@ import pytest
 from pymq.broker.metadata.table_saver import run_inline
 from pymq.broker.raft.broker_log import BrokerLog
 from pymq.broker.raft.founders import Founders
-from pymq.broker.raft.gate import MessageGate, Refused
+from pymq.broker.raft.gate import MessageGate
 from pymq.broker.raft.group import RaftGroup
 from pymq.broker.raft.group_status import IN_SYNC_LAG_BYTES_MAX, follower_states
 from pymq.broker.raft.group_tables import GroupTables
-from pymq.broker.raft.joining import Joining, JoiningMark
+from pymq.broker.raft.joining import Joining
+from pymq.broker.raft.joining_mark import JoiningMark
 from pymq.broker.raft.members import GroupSettings, parse_peers
 from pymq.broker.raft.outgoing import Part
 from pymq.broker.raft.peers import SILENT_MS_MAX, SLOW_LINK_BYTES_PER_MS, Peers
@@ -43,6 +44,7 @@ from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore
 from pymq.wire.command import Command
+from tests.broker.raft.groups import SECRETS, answer_proof
 from tests.broker.raft.test_replicated_bytes import Leader
 from tests.store.support import SMALL
 
@@ -72,7 +74,7 @@ class Wire:
 
 
 def make_gate() -> MessageGate:
-    return MessageGate(cluster="c", group="shard-a", node_id="n0", rng=random.Random(1))
+    return MessageGate(cluster="c", group="shard-a", node_id="n0", secrets=lambda: SECRETS, rng=random.Random(1))
 
 
 def make_peers(clock: ManualClock) -> tuple[Peers, Wire]:
@@ -103,7 +105,7 @@ def make_group(follower: Any = None) -> RaftGroup:
         rng=random.Random(1),
         gate=make_gate(),
         peers=peers,
-        founders=lambda own: Founders(SETTINGS, network=network, clock=clock, own_report=own),
+        founders=lambda own: Founders(SETTINGS, network=network, clock=clock, own_report=own, proof=answer_proof()),
         state_file=RaftStateFile(files, "/s", random.Random(1)),
         tables=GroupTables(
             files=files, root="/s", segment_bytes=1 << 20, clock=clock, store_host=b"", run_in_thread=run_inline
@@ -113,8 +115,9 @@ def make_group(follower: Any = None) -> RaftGroup:
         is_changing=lambda: False,
         on_serve=lambda: None,
         was_master=False,
-        joining=Joining(JoiningMark(files, "/s"), network),
+        joining=Joining(JoiningMark(files, "/s"), network, answer_proof(), clock),
         run_record=RunRecord(files, "/s"),
+        answer_proof=answer_proof(),
     )
     parts: Any = SimpleNamespace(role=Role(1), store=store)
     group.attach(
@@ -177,6 +180,7 @@ def test_log_bytes_without_an_answer_get_a_new_connection(is_answered: bool) -> 
     request = AppendRequest(US, THEM, 1, NOWHERE, (Piece(1, 0, len(data)),), (), 0)
     waiting = [Part(request, data)]
     peers.next_part = lambda to: waiting.pop() if waiting else None
+    peers._gate.sessions._to("n1").session = "5" * 16
     peers.wake(THEM)
     peers.pump()
     if is_answered:
@@ -233,7 +237,7 @@ def test_who_is_gone_gets_no_leadership() -> None:
 def test_a_node_names_its_newest_problems() -> None:
     group = make_group()
     for number in range(PROBLEMS_MAX + 1):
-        group._admit(Refused("format", f"problem {number}"), None)
+        group.on_problem(f"problem {number}")
     assert group.problems()[1:] == [f"problem {number}" for number in range(1, PROBLEMS_MAX + 1)]
 
 

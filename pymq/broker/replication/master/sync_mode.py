@@ -59,10 +59,14 @@ class NoSlaves:
 
 
 class LateReply(NamedTuple):
-    """The answer to a sender whose message is stored, but not confirmed in time."""
+    """The answer to a sender whose message is not confirmed in time, or will not be awaited any more.
+
+    ``is_stored``: it is in the log for good, and clients may take the answer for a success.
+    """
 
     code: int
     remark: str
+    is_stored: bool = True
 
 
 class SyncMode:
@@ -139,6 +143,10 @@ class SyncMode:
             f"the message is stored, but {needed} of {count} slaves in sync did not confirm it within "
             f"{self.timeout_ms} ms (slaveTimeout): it appears once they do; see `pymq broker status`",
         )
+
+    def given_up_reply(self, why: str) -> LateReply:
+        """Return the answer for a message whose slaves can't be awaited because of ``why``. It is in this log."""
+        return LateReply(ResponseCode.FLUSH_SLAVE_TIMEOUT, f"the message is stored, but not confirmed by slaves: {why}")
 
     def check(self) -> None:
         """Open or close the store to writes. Call it after each commit and from time to time."""
