@@ -190,7 +190,7 @@ def raft_messages() -> list[bytes]:
         Welcome(n0, n1, 0, "5" * 32, 9),
     )
     return [
-        encode_message(each, Seal(founding_id, "0" * 16, 1, 0, 1, b"k" * 32), cluster="c", group="g")
+        encode_message(each, Seal(founding_id, "0" * 16, "1" * 16, 1, 0, 1, b"k" * 32), cluster="c", group="g")
         for each in found
         for founding_id in ("", "ab" * 16)
     ]

@@ -285,7 +285,7 @@ def signature(raw: bytes) -> None:
 
 def raft_message(raw: bytes) -> None:
     message = raft_bodies.decode_message(raft_bodies.decode_envelope(raw))
-    seal = raft_bodies.Seal("", "0" * 16, 1, 0, 1, b"k" * 32)
+    seal = raft_bodies.Seal("", "0" * 16, "1" * 16, 1, 0, 1, b"k" * 32)
     again = raft_bodies.encode_message(message, seal, cluster="c", group="g")
     decoded = raft_bodies.decode_message(raft_bodies.decode_envelope(again))
     assert decoded == message, "a message changed on its way"

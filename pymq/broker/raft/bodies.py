@@ -95,8 +95,9 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     """What is around a message.
 
     ``founding_id`` is empty for a sender that is in no group yet. ``session`` is drawn at the sender's start,
-    ``welcome`` is the count of the Welcome on which the message rests (0: a Hello or a Welcome itself), ``lane`` its
-    connection, and ``number`` counts the messages of both. ``message`` has the fields of the class named ``kind``.
+    ``to_session`` at the receiver's (empty in a Hello or a Welcome). ``welcome`` is the count of the Welcome on which
+    the message rests (0 in a Hello or a Welcome), ``lane`` its connection, and ``number`` counts the messages of both.
+    ``message`` has the fields of the class named ``kind``.
     """
 
     version: int = VERSION
@@ -104,6 +105,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     group: Text
     founding_id: Annotated[str, msgspec.Meta(pattern=f"^({_HEX}{{{2 * FOUNDING_ID_SIZE_BYTES}}})?$")] = ""
     session: Annotated[str, msgspec.Meta(pattern=f"^{_HEX}{{{SESSION_BITS // 4}}}$")]
+    to_session: Annotated[str, msgspec.Meta(pattern=f"^({_HEX}{{{SESSION_BITS // 4}}})?$")]
     welcome: Annotated[int, msgspec.Meta(ge=0, le=EPOCH_MAX)]
     lane: Annotated[int, msgspec.Meta(ge=0, le=1)]
     number: Annotated[int, msgspec.Meta(ge=0, le=EPOCH_MAX)]
@@ -127,6 +129,7 @@ class Seal(NamedTuple):
 
     founding_id: str
     session: str
+    to_session: str
     welcome: int
     lane: int
     number: int
@@ -140,6 +143,7 @@ def encode_message(message: Message, seal: Seal, *, cluster: str, group: str, da
         group=group,
         founding_id=seal.founding_id,
         session=seal.session,
+        to_session=seal.to_session,
         welcome=seal.welcome,
         lane=seal.lane,
         number=seal.number,
@@ -155,7 +159,7 @@ def prove(envelope: Envelope, key: bytes, data: bytes | memoryview = b"") -> str
     head = msgspec.json.encode(
         (
             envelope.version, envelope.cluster, envelope.group, envelope.founding_id, envelope.session,
-            envelope.welcome, envelope.lane, envelope.number, envelope.kind,
+            envelope.to_session, envelope.welcome, envelope.lane, envelope.number, envelope.kind,
         )
     )  # fmt: skip
     return hmac.digest(key, b"".join((_LABEL, head, envelope.message, data)), "sha256").hex()

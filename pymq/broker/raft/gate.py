@@ -81,8 +81,8 @@ class MessageGate:
         sealed = self.sessions.seal(message.to.node_id, lane)
         if sealed is None:
             return None
-        welcome, number, key = sealed
-        seal = Seal(self.founded, self.sessions.own, welcome, lane, number, key)
+        to_session, welcome, number, key = sealed
+        seal = Seal(self.founded, self.sessions.own, to_session, welcome, lane, number, key)
         return encode_message(message, seal, cluster=self._cluster, group=self._group, data=data)
 
     def hello(self, own: Replica, node: str) -> bytes:
@@ -95,7 +95,7 @@ class MessageGate:
         return self._handshake(Welcome(own, hello.sender, 0, hello.nonce, count))
 
     def _handshake(self, message: Message) -> bytes:
-        seal = Seal(self.founded, self.sessions.own, 0, MESSAGES, 0, self.sessions.handshake_keys()[0])
+        seal = Seal(self.founded, self.sessions.own, "", 0, MESSAGES, 0, self.sessions.handshake_keys()[0])
         return encode_message(message, seal, cluster=self._cluster, group=self._group)
 
     def take(self, body: bytes | memoryview, host: str, data: bytes | memoryview = b"") -> Taken:
@@ -159,6 +159,8 @@ class MessageGate:
     ) -> Refused | None:
         """Return why the message is none of its sender's present session, or came before."""
         node, session, welcome = sender.node_id, envelope.session, envelope.welcome
+        if envelope.to_session != self.sessions.own:
+            return Refused(REPLAYED, f"{what} is for an earlier start of this node")
         if why := self.sessions.why_over(node, session, welcome):
             return Refused(REPLAYED, f"{what} is of no present session: {why}")
         if not any(is_proven(envelope, key, data) for key in self.sessions.keys_of(node, session, welcome)):

@@ -17,8 +17,8 @@ from pymq.broker.raft.answer_proof import AnswerProof
 from pymq.broker.raft.bodies import founding_id
 from pymq.broker.raft.broker_log import BrokerLog
 from pymq.broker.raft.current_reads import CurrentReads
+from pymq.broker.raft.disk_watch import DiskWatch
 from pymq.broker.raft.driver import TICK_MS, RaftDriver
-from pymq.broker.raft.failing_disk import FailingDisk
 from pymq.broker.raft.founders import Founders, own_report, with_log
 from pymq.broker.raft.founding import NodeReport, Verdict, epochs_of, start_of
 from pymq.broker.raft.gate import MessageGate
@@ -28,6 +28,7 @@ from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.inbox import Inbox
 from pymq.broker.raft.joining import Joining
 from pymq.broker.raft.leader_watch import LeaderWatch
+from pymq.broker.raft.log_reader import LogReader
 from pymq.broker.raft.majority import Replicas
 from pymq.broker.raft.members import GroupSettings
 from pymq.broker.raft.outgoing import Part
@@ -85,6 +86,7 @@ class RaftGroup:
         joining: Joining,
         run_record: RunRecord,
         answer_proof: AnswerProof,
+        log_reader: LogReader,
     ) -> None:
         """``change_role`` and ``is_changing`` are the role switch's. ``on_serve`` has the parts serve: all that their
         log had when they were opened is confirmed. ``was_master``: of the plain group, at the last stop.
@@ -110,6 +112,7 @@ class RaftGroup:
             gate, peers, self._inbox, has_begun=lambda: self.driver is not None, on_refused=self._problems.note
         )
         self._is_tick_due = self._has_begun_term = self._is_serving = False
+        self._is_beyond = False  # the store has records that the core refused
         self._parts: OpenParts | None = None
         self._follower: Follower | None = None
         self._showing: Showing | None = None
@@ -119,7 +122,7 @@ class RaftGroup:
         self._asked_term: int | None = None  # for which the next parts are to be
         self._opened_end = 0
         self._truncate_to: int | None = None
-        self._failing_disk = FailingDisk(self.best_successor, self.on_problem)
+        self._disk_watch = DiskWatch(self, self._problems, log_reader)
         self._start_history = EpochHistory()
         self._joining, self._run_record = joining, run_record
         joining.on_problem = self.on_problem
@@ -216,12 +219,13 @@ class RaftGroup:
             self._start_history = history
             self._begin(store, self._run_record.why_lost(was_clean=was_clean))
         end, known_end = store.physical_max_offset, self.node.log.end
-        if end > known_end or (end < known_end and not self._driver.is_held):
+        if (end > known_end and not self._is_beyond) or (end < known_end and not self._driver.is_held):
             raise StoreError(
                 f"the log ends at {end}, the Raft node knows it up to {known_end}: start the broker again; it compares "
                 "its log with the leader's"
             )
-        self._truncate_to, self._opened_end = None, end
+        self._truncate_to, self._opened_end = known_end if end > known_end else None, end
+        self._is_beyond = end > known_end
         self._opened_term = self._asked_term if parts.role.is_master else None
         self._showing = Showing(follower, self._clock, self.tables.confirmed) if follower is not None else None
         self._has_begun_term = self._is_serving = False
@@ -307,7 +311,7 @@ class RaftGroup:
             driver.poll(self._now_ms())
         self._release()
         if self._parts is not None:
-            self._failing_disk.tick(driver, self._parts.store)
+            self._disk_watch.tick(driver, self._parts.store)
         self._joining.advance(driver, self._log.request_sync)
 
     @property
@@ -331,9 +335,20 @@ class RaftGroup:
             return
         view, store = driver.node.log, parts.store
         if store.physical_max_offset > view.end and self._follower is None:
-            driver.appended(store.physical_max_offset)
+            self._propose(driver, store.physical_max_offset)
         if store.synced_offset > view.synced_end:
             driver.synced(store.synced_offset, view.truncation_count)
+
+    def _propose(self, driver: RaftDriver, end: int) -> None:
+        """Tell the core of the leader's own records. A node that leads no more drops what came after that."""
+        try:
+            driver.appended(end)
+        except RaftRefusedError as error:
+            if driver.node.leadership is None:
+                self._is_beyond = True
+                self._truncate(driver.node.log.end)
+                text = f"{error}: its records from offset {driver.node.log.end} on are dropped with its role"
+                self._problems.note(text, "deposed")
 
     def _release(self) -> None:
         """Tell the driver what the store has deleted."""

@@ -147,8 +147,11 @@ class Sessions:
         self._welcome_count += 1
         return self._welcome_count
 
-    def seal(self, node: str, lane: int) -> tuple[int, int, bytes] | None:
-        """Return the count, the number and the key for the next message to a node; None before it has answered."""
+    def seal(self, node: str, lane: int) -> tuple[str, int, int, bytes] | None:
+        """Return the node's session, the count, the number and the key for the next message to it.
+
+        None before it has answered.
+        """
         outgoing = self._to(node)
         if not outgoing.session:
             return None
@@ -158,7 +161,7 @@ class Sessions:
                 msgspec.json.encode((self._node_id, node, self.own, outgoing.session, outgoing.welcome)),
             )  # fmt: skip
         outgoing.numbers[lane] += 1
-        return outgoing.welcome, outgoing.numbers[lane], outgoing.key
+        return outgoing.session, outgoing.welcome, outgoing.numbers[lane], outgoing.key
 
     # -- what others say -------------------------------------------------------------------------------------------
 

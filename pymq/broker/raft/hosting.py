@@ -21,6 +21,7 @@ from pymq.broker.raft.group import RaftGroup
 from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.joining import Joining
 from pymq.broker.raft.joining_mark import JoiningMark
+from pymq.broker.raft.log_reader import LogReader
 from pymq.broker.raft.members import GroupSettings, check_addresses, group_warnings, read_group
 from pymq.broker.raft.peers import Peers
 from pymq.broker.raft.run_record import RUN_RECORD_FILE, RunRecord
@@ -93,7 +94,8 @@ class RaftHosting:
         gate.hosts = members.hosts
         root, store_host = config.store_path_root_dir, pack_host(config.broker_ip1, config.listen_port)
         self._mark = JoiningMark(files, root)
-        self._joining = Joining(self._mark, network, proof, clock)
+        reader = LogReader(network, proof)
+        self._joining = Joining(self._mark, reader, clock)
         self._make_tables: Callable[[], GroupTables] = lambda: GroupTables(
             files=files,
             root=root,
@@ -121,6 +123,7 @@ class RaftHosting:
             joining=self._joining,
             run_record=RunRecord(files, root),
             answer_proof=proof,
+            log_reader=reader,
         )
         routes = raft_routes(RaftHandlers(self.group, config.broker_name))
         self.dispatcher = Dispatcher([*routes, *closed_status_routes(config, self.group)], "broker", gate=member_gate)

@@ -12,56 +12,19 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-import msgspec
-
-from pymq.broker.raft.answer_proof import AnswerProof, log_bytes_at
 from pymq.broker.raft.driver import RaftDriver
 from pymq.broker.raft.joining_mark import JoiningMark
+from pymq.broker.raft.log_reader import LogReader
 from pymq.clock import Clock
 from pymq.errors import StoreError
 from pymq.raft.messages import Snapshot
 from pymq.store.store import Follower, MessageStore
-from pymq.wire.bodies_replication import ReadLogRequest
-from pymq.wire.codes import RequestCode, ResponseCode
-from pymq.wire.command import Command, request
-from pymq.wire.streams import Network
 
 log = logging.getLogger(__name__)
 
 PIECE_BYTES = 1 << 20
-ASK_TIMEOUT_MS = 5000
 PROBE_BYTES = 512  # that a leader must prove to have before a log is set aside
 PUT_BACK_MS = 30_000  # without a byte; then the former log is put back
-
-
-class LogReader:
-    """Reads another member's log (9106), and takes proven answers alone."""
-
-    def __init__(self, network: Network, proof: AnswerProof) -> None:
-        self._network = network
-        self._proof = proof
-
-    def ask(
-        self, address: str, start: int, size_bytes: int, on_data: Callable[[memoryview | bytes], None],
-        on_failure: Callable[[str], None],
-    ) -> None:  # fmt: skip
-        """Ask for bytes from ``start`` on; one of the two is called with what came, or with why nothing did."""
-        challenge = self._proof.challenge()
-        body = msgspec.json.encode(ReadLogRequest(start=start, size_bytes=size_bytes, challenge=challenge))
-
-        def answered(answer: Command | str) -> None:
-            if isinstance(answer, str):
-                on_failure(answer)
-            elif answer.code != ResponseCode.SUCCESS or not answer.body:
-                on_failure(f"code {answer.code}: {answer.remark}")
-            elif why := self._proof.why_not(challenge, log_bytes_at(start), answer):
-                on_failure(why)
-            elif len(answer.body) > size_bytes:
-                on_failure(f"{len(answer.body)} bytes, {size_bytes} were asked for")
-            else:
-                on_data(answer.body)
-
-        self._network.ask(address, request(RequestCode.PYMQ_READ_LOG, None, body), answered, ASK_TIMEOUT_MS)
 
 
 class SnapshotFetch:
@@ -132,12 +95,12 @@ class SnapshotFetch:
 class Joining:
     """A replica's way to its group's log. ``discards_log``: the broker closes its parts, then :meth:`change` comes."""
 
-    def __init__(self, mark: JoiningMark, network: Network, proof: AnswerProof, clock: Clock) -> None:
+    def __init__(self, mark: JoiningMark, reader: LogReader, clock: Clock) -> None:
         self.discards_log = False
         self.why_discarded = ""
         self.on_problem: Callable[[str], None] = lambda text: None
         self._mark = mark
-        self._reader = LogReader(network, proof)
+        self._reader = reader
         self._clock = clock
         self._fetch: SnapshotFetch | None = None
         self._is_probing = self._puts_back = False

@@ -1,6 +1,6 @@
 """JoiningMark: how far a replica has come that gets the group's log in the place of its own.
 
-The log that it had is set aside, in ``replaced/``, before the first byte comes, and goes when the new one is installed.
+The log that it had is set aside in ``raftFormer/`` before the first byte comes, and goes when the new one is installed.
 Until then it can be put back: another node's word destroys nothing. The file ``config/raftJoining`` says what a start
 has to finish, so a crash in each step leaves the former log or the new one, and never a mixture.
 """
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 # What the mark says: the former log is being set aside; a log is copied; the former log is being put back.
 ASIDE, COPY, BACK = "aside", "copy", "back"
-FORMER_DIRECTORY = "replaced"
+FORMER_DIRECTORY = "raftFormer"
 _MARK = "raftJoining"
 _KEPT = frozenset({"config", "lock", "divergent", "audit", FORMER_DIRECTORY})  # of the broker's directory
 # Files in config/ that say something about the log.

@@ -29,6 +29,11 @@ class RecentProblems:
         if len(self._came) > PROBLEMS_MAX:
             del self._came[next(iter(self._came))]
 
+    def over(self, kind: str) -> None:
+        """What had this kind is over."""
+        if kind in self._came:
+            log.warning("this is over: %s", self._came.pop(kind)[0])
+
     def texts(self) -> list[str]:
         since_ms = self._clock.monotonic_ms() - PROBLEM_SHOWN_MS
         return [text for text, came_ms in self._came.values() if came_ms >= since_ms]

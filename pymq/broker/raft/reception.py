@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pymq.broker.raft.gate import Greeting, MessageGate, Refused
+from pymq.broker.raft.gate import REPLAYED, Greeting, MessageGate, Refused
 from pymq.broker.raft.handshake import Welcome
 from pymq.broker.raft.inbox import Inbox
 from pymq.broker.raft.incoming import check_bytes, envelope_and_bytes
@@ -49,7 +49,8 @@ class Reception:
         """Return a message for the core; None for one that is refused, or has had its effect."""
         taken = self._gate.take(body, host, data)
         if isinstance(taken, Refused):
-            self._on_refused(taken.text, taken.reason)
+            if taken.reason != REPLAYED:  # each start of a member leaves messages of its session before
+                self._on_refused(taken.text, taken.reason)
             return None
         if isinstance(taken, Greeting):
             self._peers.welcome(taken)

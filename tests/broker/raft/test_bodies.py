@@ -44,7 +44,7 @@ OFFER = SnapshotOffer(N0, N1, 7, Snapshot(0, Position(7, 400), (Epoch(5, 0), Epo
 
 
 def body(message: Message, key: bytes = KEY, number: int = 1, data: bytes = b"") -> bytes:
-    seal = Seal(FOUNDING_ID, "0" * 16, 3, 0, number, key)
+    seal = Seal(FOUNDING_ID, "0" * 16, "1" * 16, 3, 0, number, key)
     return encode_message(message, seal, cluster="c", group="g", data=data)
 
 
@@ -62,14 +62,18 @@ def test_golden_bytes() -> None:
 
 FOUND = b"937ed7f29a5e1bc0a88135d97bace0d2"
 GOLDEN_VOTE = (
-    b'{"version":2,"cluster":"c","group":"g","founding_id":"' + FOUND + b'","session":"0000000000000000","welcome":3,'
-    b'"lane":0,"number":1,"proof":"80b757e90ec382d56fe31b164e489a6842841513eb19b00ff9da7829fe27f4ce",'
+    b'{"version":2,"cluster":"c","group":"g","founding_id":"'
+    + FOUND
+    + b'","session":"0000000000000000","to_session":"1111111111111111","welcome":3,'
+    b'"lane":0,"number":1,"proof":"bb00b64472e4417f2ed7a609b08c3e6365bf315d4cfb4a749eea09e6655095d3",'
     b'"kind":"VoteRequest","message":{"sender":["n0","00aa"],"to":["n1","11bb"],"term":7,"last":[5,4096],'
     b'"is_transfer":false}}'
 )
 GOLDEN_APPEND = (
-    b'{"version":2,"cluster":"c","group":"g","founding_id":"' + FOUND + b'","session":"0000000000000000","welcome":3,'
-    b'"lane":0,"number":1,"proof":"6d36c3a57b65d61ab4cd890ed541153748097b9be7dc8c5a4fc9075d306fa93e",'
+    b'{"version":2,"cluster":"c","group":"g","founding_id":"'
+    + FOUND
+    + b'","session":"0000000000000000","to_session":"1111111111111111","welcome":3,'
+    b'"lane":0,"number":1,"proof":"874206c96950c360084c08e629282d112670e850941efd2439fd96b293bb8a1b",'
     b'"kind":"AppendRequest",'
     b'"message":{"sender":["n0","00aa"],"to":["n1","11bb"],"term":7,"previous":[5,100],"pieces":[[5,100,150],'
     b'[7,150,400]],"memberships":[[400,{"members":[[["n0","00aa"],"voter"],[["n1","11bb"],"learner"]]}]],'
@@ -280,6 +284,7 @@ def test_the_proof_covers_all_of_a_body() -> None:
         (b'"group":"g"', b'"group":"h"'),
         (b'"session":"0', b'"session":"1'),
         (FOUNDING_ID.encode(), FOUNDING_ID[::-1].encode()),
+        (b'"to_session":"1', b'"to_session":"2'),
         (b'"welcome":3', b'"welcome":4'),
         (b'"lane":0', b'"lane":1'),
         (b'"number":1', b'"number":2'),

@@ -17,6 +17,7 @@ from pymq.broker.raft.group_status import IN_SYNC_LAG_BYTES_MAX, follower_states
 from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.joining import Joining
 from pymq.broker.raft.joining_mark import JoiningMark
+from pymq.broker.raft.log_reader import LogReader
 from pymq.broker.raft.members import GroupSettings, parse_peers
 from pymq.broker.raft.outgoing import Part
 from pymq.broker.raft.peers import SILENT_MS_MAX, SLOW_LINK_BYTES_PER_MS, Peers
@@ -26,7 +27,7 @@ from pymq.broker.raft.showing import DISPATCH_BYTES_MAX, Showing
 from pymq.broker.raft.state_files import RaftStateFile
 from pymq.broker.replication.dispatch_pace import DISPATCH_BYTES, DISPATCH_INTERVAL_MS
 from pymq.broker.replication.epoch_history import EpochHistory
-from pymq.broker.replication.roles.role import Role
+from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.clock import ManualClock
 from pymq.config import BrokerConfig
 from pymq.raft.core import ELECTION_TICKS
@@ -115,9 +116,10 @@ def make_group(follower: Any = None) -> RaftGroup:
         is_changing=lambda: False,
         on_serve=lambda: None,
         was_master=False,
-        joining=Joining(JoiningMark(files, "/s"), network, answer_proof(), clock),
+        joining=Joining(JoiningMark(files, "/s"), LogReader(network, answer_proof()), clock),
         run_record=RunRecord(files, "/s"),
         answer_proof=answer_proof(),
+        log_reader=LogReader(network, answer_proof()),
     )
     parts: Any = SimpleNamespace(role=Role(1), store=store)
     group.attach(
@@ -232,6 +234,40 @@ def test_who_is_gone_gets_no_leadership() -> None:
     assert group.best_successor() == "n1"
     group.peers.note_refused("10.0.0.2:1")
     assert group.best_successor() == ""
+
+
+def test_records_of_a_deposed_leader_end_with_its_role() -> None:
+    """One line, and no error of each turn: the core takes no record of a node that leads no more."""
+    group = make_group()
+    changes: list[RoleChange] = []
+    group._change_role = changes.append
+    parts: Any = group._parts
+    store, end = parts.store, group.node.log.end
+    store.stage(
+        "T", 0, body=b"late", properties=b"", tags_code=0, born_timestamp_ms=0, born_host=b"\x7f\0\0\x01\0\0\0\x01"
+    )
+    store.commit()
+    assert store.physical_max_offset > end
+    for _ in range(3):
+        group.end_turn()
+    assert {change.truncate_to for change in changes} == {end}
+    texts = [text for text in group.problems() if "are dropped with its role" in text]
+    assert len(texts) == 1 and "n0 is no leader" in texts[0]
+    group.detach()
+    parts.role = Role(1)
+    attached: Any = SimpleNamespace(role=Role(1), store=store)
+    group.attach(
+        attached,
+        follower=store.follow(),
+        history=EpochHistory(),
+        was_clean=True,
+        commit=lambda: None,
+        request_sync=lambda: None,
+        check_writes=lambda: None,
+    )
+    changes.clear()
+    group.end_turn()
+    assert [change.truncate_to for change in changes] == [end], "also when its role was changing already"
 
 
 def test_a_node_names_its_newest_problems() -> None:

@@ -13,6 +13,7 @@ import pytest
 from pymq.broker.raft.answer_proof import log_bytes_at
 from pymq.broker.raft.joining import PIECE_BYTES, PROBE_BYTES, PUT_BACK_MS, Joining
 from pymq.broker.raft.joining_mark import FORMER_DIRECTORY, JoiningMark
+from pymq.broker.raft.log_reader import LogReader
 from pymq.broker.raft.secret_file import Secrets
 from pymq.clock import ManualClock
 from pymq.raft.messages import Snapshot
@@ -62,7 +63,7 @@ class Replica:
         self.problems: list[str] = []
         self.installed: list[Snapshot] = []
         network: Any = self.leader
-        self.joining = Joining(self.mark, network, answer_proof(), self.clock)
+        self.joining = Joining(self.mark, LogReader(network, answer_proof()), self.clock)
         self.joining.on_problem = self.problems.append
         node = SimpleNamespace(log=SimpleNamespace(memberships=()))
         self.driver: Any = SimpleNamespace(node=node, is_held=False, install=self._install)
@@ -144,7 +145,8 @@ def with_a_log() -> Replica:
     """Return a replica that has a log, and is offered another one."""
     replica = Replica()
     replica.leader.answer()
-    replica.joining = Joining(replica.mark, replica.leader, answer_proof(), replica.clock)  # type: ignore[arg-type]
+    network: Any = replica.leader
+    replica.joining = Joining(replica.mark, LogReader(network, answer_proof()), replica.clock)
     replica.joining.on_problem = replica.problems.append
     replica.mark.remove()
     replica.leader.asked.clear()
