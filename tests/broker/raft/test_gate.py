@@ -100,6 +100,11 @@ def test_no_key_but_one_of_the_secret_proves_a_message() -> None:
 def test_a_message_without_a_handshake_is_refused() -> None:
     assert reason(gate().take(forged(VOTE), "10.0.0.1")) == "replayed"
     assert reason(gate(founded="").take(forged(VOTE), "10.0.0.1")) == "replayed", "also before the founding"
+    ours, theirs = gate(), gate("n0")
+    said = theirs.sessions._to("n1")
+    said.session, said.welcome = ours.sessions.own, 5
+    taken = ours.take(theirs.says(), "10.0.0.1")
+    assert isinstance(taken, Refused) and "it rests on welcome 5, and this node has given 0" in taken.text
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_members_on_several_machines_need_a_file_that_they_are_given() -> None:
     with pytest.raises(
         ConfigError, match=r"n1 at 10\.0\.0\.2:2, which strangers may reach, and raftSecretFile is not set"
     ):
-        secret_path(BrokerConfig(), AWAY)
+        open_secret(RealFiles(), BrokerConfig(), AWAY, random.Random(1).randbytes)
 
 
 def config_with(path: str) -> BrokerConfig:
