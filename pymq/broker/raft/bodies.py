@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import re
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
@@ -50,6 +51,7 @@ LIST_COUNT_MAX = 4_096  # epochs, memberships and pieces of one message
 MEMBER_COUNT_MAX = 64  # replicas of one membership, with learners and observers
 NODE_ID_LENGTH_MAX = 11  # n and a number below 2**31
 DISK_ID_LENGTH_MAX = 32
+REPLICAS_REMEMBERED_COUNT = 256  # that were within the limits
 FOUNDING_ID_SIZE_BYTES = 16
 PROOF_SIZE_BYTES = 32  # HMAC-SHA256
 _LABEL = b"PyMQ Raft message 2\0"  # so that a proof for another purpose is none here
@@ -83,6 +85,8 @@ KINDS: dict[str, type[Message]] = {
 }
 # Fields that count something else than bytes of the log.
 _COUNTED = frozenset({"term", "asked_term", "epoch", "number", "round_number", "request_id", "count"})
+
+_HANDSHAKE = (Hello, Welcome)
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_LENGTH_MAX)]
 
@@ -192,7 +196,7 @@ def decode_message(envelope: Envelope) -> Message:
     except JsonError as error:
         raise BodyError(str(error)) from error
     _check_values(message, "")
-    if not message.sender.disk_id and not isinstance(message, Hello | Welcome):
+    if not message.sender.disk_id and not isinstance(message, _HANDSHAKE):
         raise BodyError("its sender has no disk id")
     if isinstance(message, AppendRequest):
         _check_append(message)
@@ -229,6 +233,7 @@ def _check_values(value: Any, name: str) -> None:
             _check_values(getattr(value, each.name), each.name)
 
 
+@lru_cache(REPLICAS_REMEMBERED_COUNT)
 def _check_replica(replica: Replica, name: str) -> None:
     if len(replica.node_id) > NODE_ID_LENGTH_MAX or _NODE.fullmatch(replica.node_id) is None:
         raise BodyError(f"{name}: {replica.node_id[:60]!r} is no id of a node")

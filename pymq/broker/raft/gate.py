@@ -139,7 +139,7 @@ class MessageGate:
             )
         if refused := self._why_not_there(what, sender, host):
             return refused
-        if isinstance(message, Hello | Welcome):
+        if isinstance(message, (Hello, Welcome)):
             return self._taken_handshake(what, envelope, message)
         return (
             self._why_not_in_session(what, envelope, sender, data) or self._why_other_group(what, envelope) or message

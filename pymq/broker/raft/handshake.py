@@ -27,7 +27,7 @@ STEP_MAX = 1 << 32
 MESSAGES, LOG_BYTES = 0, 1  # lanes: each has a connection, and numbers, of its own
 _HANDSHAKE_LABEL = b"PyMQ Raft handshake 1\0"
 _SESSION_LABEL = b"PyMQ Raft session 1\0"
-_KEYS_MAX = 64  # that are remembered; a session has one for each secret
+_NAMES_MAX = 64  # sessions whose keys are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Sessions:
         self._outgoing: dict[str, _Outgoing] = {}
         self._incoming: dict[str, _Incoming] = {}
         self._welcome_count = 0
-        self._keys: dict[tuple[bytes, ...], bytes] = {}
+        self._keys: dict[tuple[object, ...], list[bytes]] = {}
 
     def forget_keys(self) -> None:
         """Make keys of the present secrets: they have changed."""
@@ -116,7 +116,7 @@ class Sessions:
 
     def handshake_keys(self) -> list[bytes]:
         """Return the keys for proofs of Hello and Welcome, the one for our own first."""
-        return [self._key(secret, _HANDSHAKE_LABEL, self._place) for secret in self._secrets().accepted]
+        return self._keys_for((), lambda: b"".join((_HANDSHAKE_LABEL, self._place)))
 
     # -- what this node says ---------------------------------------------------------------------------------------
 
@@ -156,10 +156,9 @@ class Sessions:
         if not outgoing.session:
             return None
         if not outgoing.key:
-            outgoing.key = _digest(
-                self._secrets().first, _SESSION_LABEL, self._place,
-                msgspec.json.encode((self._node_id, node, self.own, outgoing.session, outgoing.welcome)),
-            )  # fmt: skip
+            about = (self._node_id, node, self.own, outgoing.session, outgoing.welcome)
+            content = b"".join((_SESSION_LABEL, self._place, msgspec.json.encode(about)))
+            outgoing.key = hmac.digest(self._secrets().first, content, "sha256")
         outgoing.numbers[lane] += 1
         return outgoing.session, outgoing.welcome, outgoing.numbers[lane], outgoing.key
 
@@ -178,8 +177,16 @@ class Sessions:
 
     def keys_of(self, node: str, session: str, welcome: int) -> list[bytes]:
         """Return the keys that prove a message of this session: one for each secret."""
-        about = msgspec.json.encode((node, self._node_id, session, self.own, welcome))
-        return [self._key(secret, _SESSION_LABEL, self._place, about) for secret in self._secrets().accepted]
+        return self._keys_for(
+            (node, session, welcome),
+            lambda: b"".join(
+                (
+                    _SESSION_LABEL,
+                    self._place,
+                    msgspec.json.encode((node, self._node_id, session, self.own, welcome)),
+                )
+            ),
+        )
 
     def why_replayed(self, node: str, session: str, welcome: int, lane: int, number: int) -> str:
         """Note a proven message. Returns why it came before, or can't be yet; empty for a new one."""
@@ -197,15 +204,12 @@ class Sessions:
     def _to(self, node: str) -> _Outgoing:
         return self._outgoing.setdefault(node, _Outgoing())
 
-    def _key(self, secret: bytes, *parts: bytes) -> bytes:
-        name = secret, *parts
-        key = self._keys.get(name)
-        if key is None:
-            if len(self._keys) >= _KEYS_MAX:
+    def _keys_for(self, name: tuple[object, ...], content: Callable[[], bytes]) -> list[bytes]:
+        """Return the keys with this name, one for each secret, made of the content at its first use."""
+        keys = self._keys.get(name)
+        if keys is None:
+            if len(self._keys) >= _NAMES_MAX:
                 self._keys.pop(next(iter(self._keys)))
-            key = self._keys[name] = _digest(secret, *parts)
-        return key
-
-
-def _digest(secret: bytes, *parts: bytes) -> bytes:
-    return hmac.digest(secret, b"".join(parts), "sha256")
+            made = content()
+            keys = self._keys[name] = [hmac.digest(secret, made, "sha256") for secret in self._secrets().accepted]
+        return keys

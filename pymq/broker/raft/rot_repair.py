@@ -6,18 +6,31 @@ block is asked of one member after the other, and written in its place when it i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from pymq.broker.raft.driver import RaftDriver
 from pymq.broker.raft.log_reader import LogReader
 from pymq.broker.raft.problems import RecentProblems
-from pymq.store.integrity.log_scan import LogScan
 
 STEP_BYTES = 2 << 20  # looked at with each tick, about a millisecond
 HAND_OVER_TICKS = 200  # a damaged leader tries to hand over so often (10 s): all members may be damaged
 LEADERLESS_TICKS = 100  # after so long without a leader (5 s) a damaged node may lead: no other one does
 _KIND = "damage"
-MENDED_SHOWN_MAX = 8  # log lines of a start that name mended blocks
+MENDED_SHOWN_COUNT = 8  # log lines of a start that name mended blocks
+
+
+class Scan(Protocol):
+    """A store's ``scan``."""
+
+    @property
+    def damaged(self) -> Mapping[int, int]:
+        """Damaged blocks: physical offset of the begin -> of the end."""
+        ...
+
+    def step(self, size_max: int) -> None: ...
+    def forget_behind(self, end: int) -> None: ...
+    def mend(self, start: int, data: bytes | memoryview) -> bool: ...
 
 
 class RotRepair:
@@ -44,7 +57,7 @@ class RotRepair:
         self._leaderless_ticks = 0
         self.mended_count = 0
 
-    def tick(self, driver: RaftDriver, scan: LogScan) -> None:
+    def tick(self, driver: RaftDriver, scan: Scan) -> None:
         """Look on, and do what damage needs: not lead, hand over, ask for the bytes."""
         scan.step(STEP_BYTES)
         scan.forget_behind(driver.node.log.end)
@@ -73,7 +86,7 @@ class RotRepair:
         if successor := self._successor():
             driver.transfer(successor)
 
-    def _ask(self, driver: RaftDriver, scan: LogScan) -> None:
+    def _ask(self, driver: RaftDriver, scan: Scan) -> None:
         """Ask the next member for the next damaged block that is confirmed."""
         confirmed = sorted((start, end) for start, end in scan.damaged.items() if end <= driver.node.confirm_offset)
         if self._is_asking or not confirmed or not self._members:
@@ -91,7 +104,7 @@ class RotRepair:
                 return
             if is_mended:
                 self.mended_count += 1
-                if self.mended_count <= MENDED_SHOWN_MAX:
+                if self.mended_count <= MENDED_SHOWN_COUNT:
                     self._on_mended(f"the block at offset {start} was damaged, and is mended with bytes of {address}")
             else:
                 self._asked_count += 1

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pymq.broker.raft.problems import RecentProblems
-from pymq.broker.raft.rot_repair import HAND_OVER_TICKS, LEADERLESS_TICKS, MENDED_SHOWN_MAX, RotRepair
+from pymq.broker.raft.rot_repair import HAND_OVER_TICKS, LEADERLESS_TICKS, MENDED_SHOWN_COUNT, RotRepair
 from pymq.clock import ManualClock
 
 BLOCK = 4096
@@ -109,8 +109,8 @@ def test_a_damaged_leader_hands_over_now_and_then() -> None:
 
 
 def test_the_log_names_so_many_mended_blocks() -> None:
-    node = Node(*range(MENDED_SHOWN_MAX + 2))
+    node = Node(*range(MENDED_SHOWN_COUNT + 2))
     while node.damaged:
         node.tick()
         node.on_data(b"good")
-    assert len(node.mended) == MENDED_SHOWN_MAX
+    assert len(node.mended) == MENDED_SHOWN_COUNT
