@@ -244,7 +244,7 @@ class Broker:
         parts = self.parts
         if parts is not None:
             await self._registering.withdraw()
-            await answer_all(parts, self._watch_slice)
+            await answer_all(parts, self._watch_slice, keeps_log=True)
         if self._raft is not None:
             await self._raft.stop()
         if self._client is not None and self._network is not None:
@@ -392,7 +392,7 @@ class Broker:
     async def close(self) -> None:
         parts = self.parts
         assert parts is not None
-        await answer_all(parts, self._watch_slice)
+        await answer_all(parts, self._watch_slice, keeps_log=False)
         await self._close_parts(parts)
 
     async def truncate(self, end: int, why: str) -> None:

@@ -58,7 +58,7 @@ class Copies(Protocol):
     def late_reply(self) -> LateReply:
         """Return the answer for a message that waited too long."""
 
-    def given_up_reply(self, why: str) -> LateReply:
+    def given_up_reply(self, why: str, *, keeps_log: bool) -> LateReply:
         """Return the answer for a message that can't be awaited any more because of ``why``."""
 
     def check(self) -> None:
@@ -165,11 +165,14 @@ class WaitingAnswers:
             self._count(-self._waiting.popleft().size_bytes)
             self._release_ready()
 
-    def give_up(self, why: str) -> None:
-        """Refuse everything that waits: its confirmation can't be awaited because of ``why``."""
+    def give_up(self, why: str, *, keeps_log: bool) -> None:
+        """Refuse everything that waits: its confirmation can't be awaited because of ``why``.
+
+        ``keeps_log``: all that is in the log now stays there.
+        """
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
-            late = self._copies.given_up_reply(why)
+            late = self._copies.given_up_reply(why, keeps_log=keeps_log)
             if self._lacks_disk(each) and late.is_stored:
                 late_code, remark = ResponseCode.FLUSH_DISK_TIMEOUT, f"the message is stored, but not synced: {why}"
                 refuse(each.held, late_code, remark, is_stored=True)

@@ -95,7 +95,7 @@ class RaftHosting:
         root, store_host = config.store_path_root_dir, pack_host(config.broker_ip1, config.listen_port)
         self._mark = JoiningMark(files, root)
         reader = LogReader(network, proof)
-        self._joining = Joining(self._mark, reader, clock)
+        self._joining = Joining(self._mark, reader, clock, run_in_thread)
         self._make_tables: Callable[[], GroupTables] = lambda: GroupTables(
             files=files,
             root=root,

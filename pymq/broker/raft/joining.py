@@ -15,6 +15,7 @@ from functools import partial
 from pymq.broker.raft.driver import RaftDriver
 from pymq.broker.raft.joining_mark import JoiningMark
 from pymq.broker.raft.log_reader import LogReader
+from pymq.broker.upkeep.flusher import Result, RunInThread
 from pymq.clock import Clock
 from pymq.errors import StoreError
 from pymq.raft.messages import Snapshot
@@ -95,13 +96,14 @@ class SnapshotFetch:
 class Joining:
     """A replica's way to its group's log. ``discards_log``: the broker closes its parts, then :meth:`change` comes."""
 
-    def __init__(self, mark: JoiningMark, reader: LogReader, clock: Clock) -> None:
+    def __init__(self, mark: JoiningMark, reader: LogReader, clock: Clock, run_in_thread: RunInThread) -> None:
         self.discards_log = False
         self.why_discarded = ""
         self.on_problem: Callable[[str], None] = lambda text: None
         self._mark = mark
         self._reader = reader
         self._clock = clock
+        self._run_in_thread = run_in_thread
         self._fetch: SnapshotFetch | None = None
         self._is_probing = self._puts_back = False
         self._progress_ms = clock.monotonic_ms()
@@ -181,11 +183,22 @@ class Joining:
             if not driver.is_held:
                 self._mark.remove()
                 self._fetch = None
+                self._run_in_thread(self._drop_former, self._dropped)
         elif fetch.is_on_disk:
             if not driver.install(fetch.snapshot):
                 self._failed(f"the snapshot that ends at {fetch.snapshot.last.end} is of no use any more")
         elif fetch.is_whole:
             request_sync()
+
+    def _drop_former(self) -> int:
+        self._mark.drop_former()
+        return 0
+
+    def _dropped(self, result: Result) -> None:
+        try:
+            result.result()
+        except OSError as error:  # the next start tries again
+            self.on_problem(f"the former log, which nobody needs any more, can't be removed: {error}")
 
     def interrupt(self) -> None:
         """The store is closed: what was being copied begins anew."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import closing
+from threading import Lock
 
 from pymq.broker.raft.bodies import founding_id
 from pymq.broker.raft.state_files import RAFT_STATE_FILE, decode
@@ -41,6 +42,7 @@ class JoiningMark:
         self._root = root
         self._former = f"{root}/{FORMER_DIRECTORY}"
         self._path = f"{root}/config/{_MARK}"
+        self._lock = Lock()  # files move in one thread at a time
 
     @property
     def is_set(self) -> bool:
@@ -69,21 +71,31 @@ class JoiningMark:
             self._write(COPY)
 
     def remove(self) -> None:
-        """The copy is installed: the former log goes."""
+        """The copy is installed: the former log is of no use any more. :meth:`drop_former` removes it."""
         self._remove_mark()
-        self._drop_former()
+
+    def drop_former(self) -> None:
+        """Remove a former log that nobody needs. It may take long, so another thread may do it."""
+        with self._lock:
+            if not self.is_set:
+                self._drop_former()
 
     def recover(self) -> None:
         """Finish what the last run has begun, before a store is opened."""
-        if not self.is_set:
-            self._drop_former()
-        elif self._phase() == BACK:
-            self._move_back()
-        else:
-            self.discard()
+        with self._lock:
+            if not self.is_set:
+                self._drop_former()
+            elif self._phase() == BACK:
+                self._move_back()
+            else:
+                self._discard()
 
     def discard(self) -> None:
         """Make the directory one without a log. What it has is set aside, or dropped if it is an unfinished copy."""
+        with self._lock:
+            self._discard()
+
+    def _discard(self) -> None:
         if not self.is_set:
             self._drop_former()
             self._write(ASIDE)
@@ -98,9 +110,10 @@ class JoiningMark:
     def put_back(self) -> None:
         """Make the directory what it was before its log was set aside."""
         assert self.has_former
-        self._clear_root()
-        self._write(BACK)
-        self._move_back()
+        with self._lock:
+            self._clear_root()
+            self._write(BACK)
+            self._move_back()
 
     def _move_back(self) -> None:
         self._move(self._former, self._root)

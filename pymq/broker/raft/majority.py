@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from pymq.broker.replication.master.sync_mode import LateReply, Slaves, SyncMode
+from pymq.broker.replication.master.sync_mode import LateReply, Slaves, SyncMode, unsure_reply
 from pymq.broker.replication.roles.role import Role
 from pymq.config import BrokerConfig
 from pymq.store.store import MessageStore
 from pymq.wire.bodies_replication import SlaveState
-from pymq.wire.codes import ResponseCode
 
 
 class GroupView(Protocol):
@@ -69,20 +68,6 @@ class Replicas:
         self._listeners.clear()
 
 
-def _maybe(why: str) -> LateReply:
-    """Return the answer for a message that the next leader may keep or truncate.
-
-    Clients send again on this code (Java: DefaultMQProducer.retryResponseCodes), and take FLUSH_SLAVE_TIMEOUT for a
-    success. RocketMQ's DLedger answers so as well (Java: DLedgerCommitLog, IN_SYNC_REPLICAS_NOT_ENOUGH and
-    OS_PAGE_CACHE_BUSY; SendMessageProcessor.handlePutMessageResult). SERVICE_NOT_AVAILABLE says that nothing is stored.
-    """
-    return LateReply(
-        ResponseCode.SYSTEM_ERROR,
-        f"it is not known whether the message is stored: {why}; send it again",
-        is_stored=False,
-    )
-
-
 class MajorityMode(SyncMode):
     """The rule of a Raft group's leader."""
 
@@ -118,12 +103,12 @@ class MajorityMode(SyncMode):
         return self.group.confirm_offset
 
     def late_reply(self) -> LateReply:
-        return _maybe(
+        return unsure_reply(
             f"no majority of {self.group.voter_count} voters confirmed it within {self.timeout_ms} ms (slaveTimeout)"
         )
 
-    def given_up_reply(self, why: str) -> LateReply:
-        return _maybe(why)
+    def given_up_reply(self, why: str, *, keeps_log: bool) -> LateReply:
+        return unsure_reply(why)
 
     def _reason(self) -> tuple[tuple[object, ...], str] | None:
         why = self.group.why_no_writes

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from pymq.broker.metadata.table_saver import run_inline
 from pymq.broker.raft.answer_proof import log_bytes_at
 from pymq.broker.raft.joining import PIECE_BYTES, PROBE_BYTES, PUT_BACK_MS, Joining
 from pymq.broker.raft.joining_mark import FORMER_DIRECTORY, JoiningMark
@@ -63,7 +64,7 @@ class Replica:
         self.problems: list[str] = []
         self.installed: list[Snapshot] = []
         network: Any = self.leader
-        self.joining = Joining(self.mark, LogReader(network, answer_proof()), self.clock)
+        self.joining = Joining(self.mark, LogReader(network, answer_proof()), self.clock, run_inline)
         self.joining.on_problem = self.problems.append
         node = SimpleNamespace(log=SimpleNamespace(memberships=()))
         self.driver: Any = SimpleNamespace(node=node, is_held=False, install=self._install)
@@ -146,7 +147,7 @@ def with_a_log() -> Replica:
     replica = Replica()
     replica.leader.answer()
     network: Any = replica.leader
-    replica.joining = Joining(replica.mark, LogReader(network, answer_proof()), replica.clock)
+    replica.joining = Joining(replica.mark, LogReader(network, answer_proof()), replica.clock, run_inline)
     replica.joining.on_problem = replica.problems.append
     replica.mark.remove()
     replica.leader.asked.clear()

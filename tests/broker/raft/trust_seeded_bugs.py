@@ -5,6 +5,8 @@ Their ``suites`` are tests as ``module.function``.
 
 from __future__ import annotations
 
+from typing import Any
+
 from pymq.broker.messages.waiting_answers import WaitingAnswers
 from pymq.broker.raft.answer_proof import AnswerProof
 from pymq.broker.raft.gate import MessageGate
@@ -15,12 +17,17 @@ from pymq.broker.raft.joining_mark import JoiningMark
 from pymq.broker.raft.majority import MajorityMode
 from pymq.broker.raft.rot_repair import RotRepair
 from pymq.broker.raft.secret_file import SecretFile, secret_path
-from pymq.broker.replication.master.sync_mode import SyncMode
+from pymq.broker.replication.master.sync_mode import LateReply, SyncMode
 from pymq.store.integrity.log_scan import LogScan
 from tests.planting import Bug, Seam, Text, does_nothing, gives
 
 RAFT, STORE = "tests.broker.raft", "tests.store.integrity"
 TRUE_ANSWERS = "tests.broker.messages.test_waiting_answers.test_an_answer_that_clients_take_for_a_success_is_true"
+
+
+def _says_stored(real: Any, mode: SyncMode, why: str = "it is late", *, keeps_log: bool = True) -> LateReply:
+    return SyncMode.given_up_reply(mode, why, keeps_log=True)
+
 
 BUGS = (
     Bug("a proof is not looked at",
@@ -55,7 +62,7 @@ BUGS = (
     Bug("any answer proves itself", Seam(AnswerProof.why_not, gives("")),
         (f"{RAFT}.test_joining.test_bytes_that_no_member_proves_are_not_copied",)),
     Bug("a log is dropped before the other one is whole",
-        Text(JoiningMark.discard, "self._move(self._root, self._former)", "self._clear_root()"),
+        Text(JoiningMark._discard, "self._move(self._root, self._former)", "self._clear_root()"),
         (f"{RAFT}.test_joining_mark.test_a_log_is_set_aside_with_all_that_says_something_of_it",)),
     Bug("a log that is set aside is forgotten at a start",
         Text(JoiningMark.recover, "if not self.is_set:", "if True:"),
@@ -71,10 +78,11 @@ BUGS = (
     Bug("a damaged leader leads on", Seam(RotRepair._hand_over, does_nothing),
         (f"{RAFT}.test_rot_repair.test_a_damaged_leader_hands_over_now_and_then",)),
     Bug("a deposed leader calls a message stored that it gives up",
-        Seam(MajorityMode.given_up_reply, lambda real, mode, why: SyncMode.given_up_reply(mode, why)),
-        (TRUE_ANSWERS,)),
+        Seam(MajorityMode.given_up_reply, _says_stored), (TRUE_ANSWERS,)),
     Bug("a late message counts as stored",
-        Seam(MajorityMode.late_reply, lambda real, mode: SyncMode.given_up_reply(mode, "late")), (TRUE_ANSWERS,)),
+        Seam(MajorityMode.late_reply, _says_stored), (TRUE_ANSWERS,)),
+    Bug("a master that becomes a slave calls a message stored",
+        Text(SyncMode.given_up_reply, "if not keeps_log:", "if False:"), (TRUE_ANSWERS,)),
     Bug("a refusal shows a place in the log",
         Text(WaitingAnswers.give_up, "is_stored=late.is_stored", "is_stored=True"), (TRUE_ANSWERS,)),
     Bug("a record of a deposed leader ends each turn",

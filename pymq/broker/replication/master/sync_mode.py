@@ -69,6 +69,20 @@ class LateReply(NamedTuple):
     is_stored: bool = True
 
 
+def unsure_reply(why: str) -> LateReply:
+    """Return the answer for a message that another broker may keep or have truncated.
+
+    Clients send again on this code (Java: DefaultMQProducer.retryResponseCodes), and take FLUSH_SLAVE_TIMEOUT for a
+    success. RocketMQ's DLedger answers so as well (Java: DLedgerCommitLog, IN_SYNC_REPLICAS_NOT_ENOUGH and
+    OS_PAGE_CACHE_BUSY; SendMessageProcessor.handlePutMessageResult). SERVICE_NOT_AVAILABLE says that nothing is stored.
+    """
+    return LateReply(
+        ResponseCode.SYSTEM_ERROR,
+        f"it is not known whether the message stays stored: {why}; send it again",
+        is_stored=False,
+    )
+
+
 class SyncMode:
     """Decides how many slaves a send waits for, and closes the store to writes when there are too few.
 
@@ -144,8 +158,13 @@ class SyncMode:
             f"{self.timeout_ms} ms (slaveTimeout): it appears once they do; see `pymq broker status`",
         )
 
-    def given_up_reply(self, why: str) -> LateReply:
-        """Return the answer for a message whose slaves can't be awaited because of ``why``. It is in this log."""
+    def given_up_reply(self, why: str, *, keeps_log: bool) -> LateReply:
+        """Return the answer for a message whose slaves can't be awaited because of ``why``.
+
+        It is in this log. A master that becomes a slave truncates what its new master lacks.
+        """
+        if not keeps_log:
+            return unsure_reply(why)
         return LateReply(ResponseCode.FLUSH_SLAVE_TIMEOUT, f"the message is stored, but not confirmed by slaves: {why}")
 
     def check(self) -> None:
