@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 from pymq.broker.addresses import listen_on_fast_port, warn_if_unreachable
 from pymq.broker.awaiting import awaited, pause
@@ -16,8 +16,7 @@ from pymq.broker.handlers.closed import ClosedDispatcher
 from pymq.broker.parts import BrokerParts
 from pymq.broker.raft.entry import RaftEntry
 from pymq.broker.raft.group import RaftGroup
-from pymq.broker.raft.hosting import RaftHosting, listen_as_member, member_record, open_settings
-from pymq.broker.raft.members import GroupSettings
+from pymq.broker.raft.hosting import OpenSettings, RaftHosting, listen_as_member, member_record, open_settings
 from pymq.broker.raft.waiting import leave_group, role_in_plain_group
 from pymq.broker.registering import Registering, registrar_of
 from pymq.broker.replication.roles.known_peers import KnownPeers, known_peers_table
@@ -158,10 +157,10 @@ class Broker:
         last = self._role_file.load()
         record = role_in_plain_group(self._files, config, last)
         self._known_peers.load()
-        members = await open_settings(config) if config.raft_enabled else None
+        members = await open_settings(config, self._files, self._rng) if config.raft_enabled else None
         if members is not None:
             self._entry = RaftEntry(
-                *members,
+                members,
                 last,
                 config=config,
                 files=self._files,
@@ -169,6 +168,7 @@ class Broker:
                 network=self._network,
                 make_hosting=self._host,
                 parts=lambda: self.parts,
+                rng=self._rng,
             )
         if self._entry is not None and self._entry.waiting is None:
             record, role = member_record(self._entry.settings)
@@ -214,11 +214,10 @@ class Broker:
         """The broker's place in its Raft group; None in a plain group."""
         return self._raft.group if self._raft is not None else None
 
-    def _host(self, settings: GroupSettings, hosts: Mapping[str, Sequence[str]], *, was_master: bool) -> RaftHosting:
+    def _host(self, members: OpenSettings, *, was_master: bool) -> RaftHosting:
         assert self._network is not None and self.switch is not None and self._disk_threads is not None
         return RaftHosting(
-            settings,
-            hosts,
+            members,
             config=self.config,
             clock=self._clock,
             files=self._files,
@@ -245,7 +244,7 @@ class Broker:
         parts = self.parts
         if parts is not None:
             await self._registering.withdraw()
-            await answer_all(parts, self._watch_slice)
+            await answer_all(parts, self._watch_slice, keeps_log=True)
         if self._raft is not None:
             await self._raft.stop()
         if self._client is not None and self._network is not None:
@@ -393,7 +392,7 @@ class Broker:
     async def close(self) -> None:
         parts = self.parts
         assert parts is not None
-        await answer_all(parts, self._watch_slice)
+        await answer_all(parts, self._watch_slice, keeps_log=False)
         await self._close_parts(parts)
 
     async def truncate(self, end: int, why: str) -> None:

@@ -20,13 +20,16 @@ log = logging.getLogger(__name__)
 WHY = "the broker stops, or changes its role"
 
 
-async def answer_all(parts: BrokerParts, watch_slice: Callable[[Callable[[], None]], None]) -> None:
-    """Refuse new writes, and answer every request that waits; answers for slaves get their usual time first."""
+async def answer_all(parts: BrokerParts, watch_slice: Callable[[Callable[[], None]], None], *, keeps_log: bool) -> None:
+    """Refuse new writes, and answer every request that waits; answers for slaves get their usual time first.
+
+    ``keeps_log`` False: the broker changes its role, so another one may decide what stays in its log.
+    """
     parts.end_turn()
     parts.store.refuse_writes(f"{WHY}: send again in a moment", by="stop")
     await _answer_waiting(parts)
     await _await_slaves(parts)
-    parts.messages.waiting_answers.give_up(WHY)
+    parts.messages.waiting_answers.give_up(WHY, keeps_log=keeps_log)
     await parts.requests.release_all(watch_slice, lambda: asyncio.sleep(0))
     parts.leave_group("this broker stops, or changes its role")
 

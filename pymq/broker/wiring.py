@@ -219,7 +219,11 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             )
         ),
         raft_group=RaftGroupHandlers(lambda: parts.raft),
-        log_copy=LogCopyHandlers(config=config, store=store),
+        log_copy=LogCopyHandlers(
+            config=config,
+            store=store,
+            proof=parts.raft_node.answer_proof if parts.raft_node is not None else None,
+        ),
         raft=RaftHandlers(parts.raft_node, config.broker_name, parts.raft_waiting),
         filter_servers=FilterServerHandlers(config=config, filter_servers=metadata.filter_servers),
         auth=AuthHandlers(config=config, auth=metadata.auth),

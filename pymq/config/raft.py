@@ -11,6 +11,7 @@ from pymq.config.base import Config, setting
 
 ENABLED_KEY, GROUP_KEY, PEERS_KEY = "enableDLegerCommitLog", "dLegerGroup", "dLegerPeers"
 SELF_KEY, PREFERRED_KEY = "dLegerSelfId", "preferredLeaderId"
+SECRET_FILE_KEY = "raftSecretFile"  # noqa: S105 - its name
 
 
 @dataclass
@@ -23,4 +24,5 @@ class RaftConfig(Config):
     raft_peers: str = setting(PEERS_KEY, "", "Members of the group with their addresses, the same text on each: n0-host:port;n1-host:port;n2-host:port.")
     raft_self_id: str = setting(SELF_KEY, "", "This broker's id in dLegerPeers, for example n0. As a follower it has the number behind the n plus 1 as brokerId.")
     preferred_leader: str = setting(PREFERRED_KEY, "", "Members that lead the group when they can, ids separated by `;`; empty: no preference.")
+    raft_secret_file: str = setting(SECRET_FILE_KEY, "", "File with the secret by which the members prove each other, the same on each; empty: one in `~/.pymq/raft`, for members on loopback alone.")
     # fmt: on

@@ -11,6 +11,9 @@ from pymq.raft.state import Membership, RaftState, Replica
 
 ELECTION_TICKS = 10
 HEARTBEAT_TICKS = 2
+TERM_MAX = 1 << 62
+# A message may be of a term that is so much later than the receiver's: elections with each tick for six years.
+TERM_STEP_MAX = 1 << 32
 
 
 class Role(Enum):

@@ -63,6 +63,9 @@ class Following:
     def on_offer(self, offer: SnapshotOffer) -> None:
         """Ask for the snapshot's content, unless the log has it already, or the leader's log continues this one."""
         core, snapshot = self._core, offer.snapshot
+        if core.is_founded and snapshot.memberships[:1] != core.log.memberships[:1]:
+            core.problems.append(f"{offer.sender.node_id} offers the log of another group: this node keeps its own")
+            return
         if not core.is_founded and core.log.has(snapshot.last):
             core.log.memberships = snapshot.memberships
         if core.is_founded and (snapshot.last.end <= core.confirm_offset or core.log.has(snapshot.last)):

@@ -11,6 +11,7 @@ from pymq.raft.core import ELECTION_TICKS, Core
 from pymq.raft.messages import Found, FoundPromise, FoundRequest, Introduction
 from pymq.raft.state import Kind, Membership, MembershipEntry, Replica
 
+PROMISED_MAX = 64  # founders, each after the disk of the one before was replaced
 ANY_DISK = ""  # the disk id of a receiver that is known by its node id alone
 
 
@@ -46,6 +47,11 @@ class Founding:
             self._repeat(request.sender)
         elif request.sender not in core.promised[:-1]:
             if request.sender not in core.promised:
+                if len(core.promised) >= PROMISED_MAX:
+                    core.problems.append(
+                        f"{len(core.promised)} founders had a promise, that is the limit: see docs/raft.md"
+                    )
+                    return
                 core.promised += (request.sender,)
             core.outbox.append(FoundPromise(core.me, request.sender, core.term, core.log.last))
 

@@ -135,7 +135,7 @@ class Leader:
                 progress.on_answer(message)
                 self.confirm()
                 self._hand_over(message.sender)
-            case HeartbeatAnswer():
+            case HeartbeatAnswer() if message.round_number <= self._round_number:
                 progress.acked_round = max(progress.acked_round, message.round_number)
                 progress.synced_end = message.synced_end
                 self._decide_reads()

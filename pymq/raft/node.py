@@ -9,7 +9,7 @@ import random
 
 from pymq.errors import RaftRefusedError
 from pymq.raft import election
-from pymq.raft.core import ELECTION_TICKS, Core, ReadAnswer, Ready, Role
+from pymq.raft.core import ELECTION_TICKS, TERM_MAX, TERM_STEP_MAX, Core, ReadAnswer, Ready, Role
 from pymq.raft.election import Ballot
 from pymq.raft.follower import Following
 from pymq.raft.founding import ANY_DISK, Founding
@@ -130,7 +130,9 @@ class RaftNode:
         self._elapsed_ticks += 1
         if self._elapsed_ticks < self._timeout_ticks:
             return
-        if core.may_campaign and self.may_lead:
+        if core.term >= TERM_MAX:
+            core.problems.append(f"term {core.term} is the last one: no leader can be elected; see pymq raft term")
+        elif core.may_campaign and self.may_lead:
             self._ask_pre_votes()
         elif self.role is not Role.FOLLOWER:
             self._follow(None)  # it was removed in the middle of an election
@@ -150,6 +152,12 @@ class RaftNode:
         """Take a message of another node."""
         core = self._core
         if core.truncate_to is not None or core.lost or message.to.node_id != core.me.node_id:
+            return
+        if core.is_founded and message.term > core.term + TERM_STEP_MAX:
+            core.problems.append(
+                f"{message.sender.node_id} is in term {message.term}, this node in {core.term}: no group gets so "
+                f"far by elections (limit {TERM_STEP_MAX} more); look at both with pymq raft term"
+            )
             return
         if message.to.disk_id not in (core.me.disk_id, ANY_DISK):
             self._introduce(message.sender)
@@ -313,7 +321,8 @@ class RaftNode:
                 if self.role is Role.CANDIDATE:
                     self._count(message.sender, is_granted=message.is_granted)
             case TimeoutNow():
-                if message.sender == self._following.leader and self._core.may_campaign and self.may_lead:
+                may_lead = self._core.may_campaign and self.may_lead and self.term < TERM_MAX
+                if message.sender == self._following.leader and may_lead:
                     self._ask_votes(is_transfer=True)
             case _ if self._leader is not None:
                 self._leader.on_message(message)

@@ -68,7 +68,7 @@ class Progress:
             self.matched(answer.match_end)
             if self.is_probing:
                 self.is_probing = False
-                self.next_end = max(answer.previous_end, self.match_end)
+                self.next_end = max(min(answer.previous_end, self._core.log.end), self.match_end)
             self.send_new()
         elif answer.previous_end > self.match_end:
             place = self._core.log.newest_below(answer.hint)

@@ -18,6 +18,7 @@ from pymq.store.dispatch.unit_mender import UnitMender
 from pymq.store.index.index_service import IndexService
 from pymq.store.integrity.damage import Refusals
 from pymq.store.integrity.digests import Digests
+from pymq.store.integrity.log_scan import LogScan
 from pymq.store.integrity.scrubber import Scrubber, ScrubPiece
 from pymq.store.lifecycle.checkpointer import Checkpointer
 from pymq.store.lifecycle.cold_compressor import COLD_DIRECTORY, ColdCompressor, ColdPiece
@@ -93,8 +94,7 @@ class MessageStore(StoreReader):
         queues = QueueTable.of_store(files, root, s)
         index = IndexService(files, f"{root}/index", log, clock, s) if s.index_enabled else None
         super().__init__(log, queues, index, s)
-        self._root = root
-        self._files = files
+        self._root, self._files = root, files
         self._clock = clock
         self._log_directory = log_directory
         self._store_host = store_host
@@ -104,7 +104,8 @@ class MessageStore(StoreReader):
         self._refusals = Refusals()
         log.on_corrupt = self._refusals.note
         self._digests = Digests(files, f"{root}/digests", log) if s.digests_enabled else None
-        self._scrubber = Scrubber(log, self._digests) if self._digests is not None else None
+        self._scrubber = scrubber = Scrubber(log, self._digests) if self._digests is not None else None
+        self.scan = LogScan(log, scrubber.digests, lambda: scrubber.found) if scrubber is not None else None
         self._checkpoints = Checkpointer(
             log=log, queues=queues, index=index, digests=self._digests, files=files, path=f"{root}/checkpoint",
             clock=clock, settings=s,

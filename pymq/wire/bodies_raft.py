@@ -20,7 +20,14 @@ OUT_OF_DATE_BYTES = 1 << 20  # a member that lacks more than this of the leader'
 SILENT_MS = 500  # an election time-out: a leader that is silent for so long may be replaced
 
 TERM_MAX = 1 << 62
+CHALLENGE_LENGTH = 64  # hex digits
 _NODE = r"^n(0|[1-9][0-9]{0,9})$"
+
+
+class ReportRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Asks a node what it is (9122). The answer's proof covers ``challenge``."""
+
+    challenge: Annotated[str, msgspec.Meta(pattern=f"^[0-9a-f]{{{CHALLENGE_LENGTH}}}$")]
 
 
 class RaftMemberState(msgspec.Struct, rename="camel", kw_only=True):

@@ -307,8 +307,10 @@ class LogDigests(msgspec.Struct, rename="camel", kw_only=True):
 class ReadLogRequest(msgspec.Struct, rename="camel", kw_only=True):
     """PYMQ_READ_LOG (9106): the answer's body is raw bytes of the log, at most to the end of their segment.
 
-    The broker may answer with fewer than ``size_bytes``.
+    The broker may answer with fewer than ``size_bytes``. With a ``challenge`` (32 bytes in hex) a node of a Raft group
+    proves its answer (:mod:`pymq.broker.raft.answer_proof`).
     """
 
     start: int
     size_bytes: int
+    challenge: Nonce = ""

@@ -13,6 +13,7 @@ from pymq.clock import ManualClock
 from pymq.raft.core import ELECTION_TICKS
 from pymq.raft.node import RaftNode
 from pymq.raft.state import Epoch, Kind, Membership, MembershipEntry, RaftState, Replica
+from tests.broker.raft.groups import SECRETS
 from tests.broker.world import World
 
 from .worlds import CLUSTER, WorldAdmin
@@ -26,7 +27,9 @@ class Node:
         self.settings = GroupSettings(group.name, f"n{number}", group.members)
         names = tuple(member.node for member in group.members)
         self.node = RaftNode(state, 0, group.end, names, random.Random(number))
-        self.gate = MessageGate(cluster="east", group="shard-a", node_id="n0", rng=random.Random(1))
+        self.gate = MessageGate(
+            cluster="east", group="shard-a", node_id="n0", secrets=lambda: SECRETS, rng=random.Random(1)
+        )
         self.watch = LeaderWatch(group.name, ManualClock())
         self.is_up = True
         self.trouble = ""

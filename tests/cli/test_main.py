@@ -27,7 +27,7 @@ SUBCOMMANDS = {
     "context": ["add", "use", "list", "show", "remove"],
     "cluster": ["list", "clients", "shards", "rebalance"],
     "check": ["broker", "lag", "disk", "replica", "raft"],
-    "raft": ["status", "transfer", "add", "remove"],
+    "raft": ["status", "transfer", "add", "remove", "secret", "term"],
     "topic": ["list", "create", "update", "shrink", "expand", "delete", "describe", "route", "stats"],
     "group": [
         *("list", "describe", "lag", "create", "update", "enable", "disable", "delete"),

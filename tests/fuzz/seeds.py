@@ -14,7 +14,8 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 
-from pymq.broker.raft.bodies import encode_message
+from pymq.broker.raft.bodies import Seal, encode_message
+from pymq.broker.raft.handshake import Hello, Welcome
 from pymq.broker.raft.state_files import encode as encode_state
 from pymq.model.compression import NAMES, compress_body
 from pymq.model.record import MalformedRecordError, decode_batch, decode_records
@@ -185,11 +186,13 @@ def raft_messages() -> list[bytes]:
         AppendRequest(n0, n1, 7, Position(5, 100), (Piece(5, 100, 150), Piece(7, 150, 400)), entries, 90),
         SnapshotOffer(n0, n1, 7, Snapshot(0, Position(7, 400), (Epoch(5, 0), Epoch(7, 150)), entries)),
         Found(n0, n1, 1, n0, Position(0, 0), group),
+        Hello(n0, n1, 0, "5" * 32),
+        Welcome(n0, n1, 0, "5" * 32, 9),
     )
     return [
-        encode_message(each, cluster="c", group="g", session="0" * 16, number=1, founded=founded)
+        encode_message(each, Seal(founding_id, "0" * 16, "1" * 16, 1, 0, 1, b"k" * 32), cluster="c", group="g")
         for each in found
-        for founded in (None, b"k" * 32)
+        for founding_id in ("", "ab" * 16)
     ]
 
 

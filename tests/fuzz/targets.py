@@ -285,7 +285,8 @@ def signature(raw: bytes) -> None:
 
 def raft_message(raw: bytes) -> None:
     message = raft_bodies.decode_message(raft_bodies.decode_envelope(raw))
-    again = raft_bodies.encode_message(message, cluster="c", group="g", session="0" * 16, number=1, founded=None)
+    seal = raft_bodies.Seal("", "0" * 16, "1" * 16, 1, 0, 1, b"k" * 32)
+    again = raft_bodies.encode_message(message, seal, cluster="c", group="g")
     decoded = raft_bodies.decode_message(raft_bodies.decode_envelope(again))
     assert decoded == message, "a message changed on its way"
 

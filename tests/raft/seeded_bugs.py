@@ -35,6 +35,35 @@ def _draws_the_least(real: Any, node: RaftNode) -> None:
 
 BUGS = [
     Bug(
+        "any later term is taken",
+        Text(RaftNode.step, "core.is_founded and message.term > core.term + TERM_STEP_MAX", "False"),
+        ("test_limits.test_a_term_rises_by_so_much_and_no_more",),
+    ),
+    Bug(
+        "elections go on beyond the last term",
+        Text(RaftNode.tick, "core.term >= TERM_MAX", "False"),
+        ("test_limits.test_the_last_term_is_a_problem_and_begins_no_election",),
+    ),
+    Bug(
+        "an answer decides rounds that have not begun",
+        Text(
+            Leader.on_message,
+            "case HeartbeatAnswer() if message.round_number <= self._round_number:",
+            "case HeartbeatAnswer():",
+        ),
+        ("test_limits.test_an_answer_to_a_round_that_never_began_decides_no_read",),
+    ),
+    Bug(
+        "an answer moves what is sent beyond the log",
+        Text(Progress.on_answer, "min(answer.previous_end, self._core.log.end)", "answer.previous_end"),
+        ("test_limits.test_an_answer_moves_no_place_beyond_the_log",),
+    ),
+    Bug(
+        "the log of any group replaces the own one",
+        Text(Following.on_offer, "core.is_founded and snapshot.memberships[:1] != core.log.memberships[:1]", "False"),
+        ("test_limits.test_a_log_is_given_up_for_one_of_the_same_group_alone",),
+    ),
+    Bug(
         "the vote is not saved",
         Text(Core.unsaved_state, "self.vote, self.promised, self.conf", "None, self.promised, self.conf"),
         ("test_rules.test_a_vote_outlives_a_restart",),

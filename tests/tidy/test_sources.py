@@ -18,6 +18,7 @@ FILE_SEAM = (
     "pymq/store/disk/fs.py",
     "pymq/store/disk/whole_sync.py",
     "pymq/security/audit_file.py",
+    "pymq/security/local_secret.py",
     "pymq/security/private_file.py",
 )
 # What puts the parts together and runs periodic work; nothing else in the core knows an event loop.

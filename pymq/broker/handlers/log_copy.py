@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from pymq.broker.raft.answer_proof import AnswerProof, log_bytes_at
 from pymq.errors import Refusal, UnreadableError
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
@@ -31,9 +32,11 @@ RequestT = TypeVar("RequestT", LogDigestsRequest, ReadLogRequest)
 class LogCopyHandlers:
     """Reads this broker's log, on a master or a slave."""
 
-    def __init__(self, *, config: BrokerConfig, store: MessageStore) -> None:
+    def __init__(self, *, config: BrokerConfig, store: MessageStore, proof: AnswerProof | None = None) -> None:
+        """``proof``: of a node's Raft group."""
         self._config = config
         self._store = store
+        self._proof = proof
 
     def digests(self, request: Command, header: None, peer: Peer) -> Reply:
         """Return a digest for each chunk from ``start`` on, fewer than asked for when they would take long."""
@@ -73,6 +76,8 @@ class LogCopyHandlers:
         except UnreadableError as error:
             text = f"the log can't be read at {wanted.start}: {error}, or take another copy of it"
             raise Refusal(ResponseCode.SYSTEM_ERROR, text) from error
+        if self._proof is not None and wanted.challenge:
+            return self._proof.reply(wanted.challenge, log_bytes_at(wanted.start), bytes(data))
         return Reply(body=bytes(data))
 
     def _check_inside(self, start: int) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pymq.broker.raft.answer_proof import REPORT
 from pymq.broker.raft.founders import encode_report
 from pymq.broker.raft.group import RaftGroup
 from pymq.broker.raft.waiting import WaitingMember
 from pymq.errors import Refusal
+from pymq.model.fastjson import JsonError
 from pymq.model.hosts import parse_address
+from pymq.model.strict_json import decode_json
+from pymq.wire.bodies_raft import ReportRequest
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer
@@ -24,17 +28,22 @@ class RaftHandlers:
 
     def message(self, command: Command, header: None, peer: Peer) -> Reply:
         """Take a message. Its sender waits for no answer, and gets none but to a broken request."""
-        self._in_group().take_message(command.body, parse_address(peer.address)[0])
+        self._in_group().reception.take_message(command.body, parse_address(peer.address)[0])
         return Reply()
 
     def log_bytes(self, command: Command, header: None, peer: Peer) -> Reply:
         """Take a message with bytes of the log. Raises ProtocolViolation for bytes that are not whole records."""
-        self._in_group().take_bytes(command.body, parse_address(peer.address)[0])
+        self._in_group().reception.take_bytes(command.body, parse_address(peer.address)[0])
         return Reply()
 
     def node(self, command: Command, header: None, peer: Peer) -> Reply:
-        """Answer what this node is, for the founding of its group."""
-        return Reply(body=encode_report((self._waiting or self._in_group()).node_report()))
+        """Answer what this node is, for the founding of its group, with a proof that it is a member."""
+        member = self._waiting or self._in_group()
+        try:
+            challenge = decode_json(command.body, ReportRequest).challenge
+        except JsonError as error:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"a request for a report: {error}") from error
+        return member.answer_proof.reply(challenge, REPORT, encode_report(member.node_report()))
 
     def _in_group(self) -> RaftGroup:
         if self._group is None:

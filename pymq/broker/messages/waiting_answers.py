@@ -23,12 +23,14 @@ _REFUSER = "waiting answers"
 
 
 class LateReply(Protocol):
-    """The answer for a message that is stored, but not confirmed in time."""
+    """The answer for a message that is not confirmed in time. ``is_stored``: it is in the log for good."""
 
     @property
     def code(self) -> int: ...
     @property
     def remark(self) -> str: ...
+    @property
+    def is_stored(self) -> bool: ...
 
 
 class Copies(Protocol):
@@ -55,6 +57,9 @@ class Copies(Protocol):
 
     def late_reply(self) -> LateReply:
         """Return the answer for a message that waited too long."""
+
+    def given_up_reply(self, why: str, *, keeps_log: bool) -> LateReply:
+        """Return the answer for a message that can't be awaited any more because of ``why``."""
 
     def check(self) -> None:
         """Close the store to writes, or open it again, as slaves come and go."""
@@ -160,12 +165,19 @@ class WaitingAnswers:
             self._count(-self._waiting.popleft().size_bytes)
             self._release_ready()
 
-    def give_up(self, why: str) -> None:
-        """Refuse everything that waits: it is stored, but its confirmation can't be awaited because of ``why``."""
+    def give_up(self, why: str, *, keeps_log: bool) -> None:
+        """Refuse everything that waits: its confirmation can't be awaited because of ``why``.
+
+        ``keeps_log``: all that is in the log now stays there.
+        """
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
-            code = ResponseCode.FLUSH_DISK_TIMEOUT if self._lacks_disk(each) else ResponseCode.FLUSH_SLAVE_TIMEOUT
-            refuse(each.held, code, f"the message is stored, but not confirmed: {why}", is_stored=True)
+            late = self._copies.given_up_reply(why, keeps_log=keeps_log)
+            if self._lacks_disk(each) and late.is_stored:
+                late_code, remark = ResponseCode.FLUSH_DISK_TIMEOUT, f"the message is stored, but not synced: {why}"
+                refuse(each.held, late_code, remark, is_stored=True)
+            else:
+                refuse(each.held, late.code, late.remark, is_stored=late.is_stored)
             self._count(-each.size_bytes)
 
     @property
@@ -231,6 +243,6 @@ class WaitingAnswers:
             return True
         if slaves_ms is not None and slaves_ms <= now_ms and self._lacks_slaves(waiting):
             late = self._copies.late_reply()
-            refuse(waiting.held, late.code, late.remark, is_stored=True)
+            refuse(waiting.held, late.code, late.remark, is_stored=late.is_stored)
             return True
         return False

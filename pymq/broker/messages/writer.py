@@ -275,7 +275,9 @@ class Writer:
 
         For a batch they are the request's properties, as in RocketMQ.
         """
-        waits = not properties or not (self._sync_flush() or self._copies.is_on) or waits_for_store(properties)
+        copies = self._copies
+        waits = not properties or not (self._sync_flush() or copies.is_on) or copies.counts_own_disk
+        waits = waits or waits_for_store(properties)
         hold(self.held if waits else self._held_not_waiting, peer, frame)
 
     def hold_all(self, held: HeldAnswers) -> None:

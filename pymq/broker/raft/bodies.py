@@ -2,7 +2,7 @@
 
 A body is decoded into the core's own types, so a message that is decoded keeps all limits here: numbers that can be
 terms and offsets, lists of bounded length, ranges that continue each other. The proof in the envelope shows that the
-sender knows the group's founding id, and covers everything else in it.
+sender has the group's secret, and covers everything else in it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import hmac
 import re
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
+from pymq.broker.raft.handshake import SESSION_BITS, Hello, Welcome
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
 from pymq.raft.messages import (
@@ -43,17 +45,19 @@ from pymq.raft.state import Membership, Replica
 from pymq.wire.bodies_replication import EPOCH_MAX, TEXT_LENGTH_MAX
 from pymq.wire.ha import OFFSET_MAX
 
-VERSION = 1
+VERSION = 2
 BODY_BYTES_MAX = 256 << 10
 LIST_COUNT_MAX = 4_096  # epochs, memberships and pieces of one message
 MEMBER_COUNT_MAX = 64  # replicas of one membership, with learners and observers
 NODE_ID_LENGTH_MAX = 11  # n and a number below 2**31
 DISK_ID_LENGTH_MAX = 32
-SESSION_BITS = 64
+REPLICAS_REMEMBERED_COUNT = 256  # that were within the limits
+FOUNDING_ID_SIZE_BYTES = 16
 PROOF_SIZE_BYTES = 32  # HMAC-SHA256
-_LABEL = b"PyMQ Raft message 1\0"  # so that a proof for another purpose is none here
+_LABEL = b"PyMQ Raft message 2\0"  # so that a proof for another purpose is none here
 _HEX = "[0-9a-f]"
 _NODE = re.compile(r"n[0-9]+")
+_DISK = re.compile(r"[0-9A-Za-z_-]*")  # it stands in log lines
 
 KINDS: dict[str, type[Message]] = {
     kind.__name__: kind
@@ -75,10 +79,14 @@ KINDS: dict[str, type[Message]] = {
         FoundRequest,
         FoundPromise,
         Found,
+        Hello,
+        Welcome,
     )
 }
 # Fields that count something else than bytes of the log.
-_COUNTED = frozenset({"term", "asked_term", "epoch", "number", "round_number", "request_id"})
+_COUNTED = frozenset({"term", "asked_term", "epoch", "number", "round_number", "request_id", "count"})
+
+_HANDSHAKE = (Hello, Welcome)
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_LENGTH_MAX)]
 
@@ -90,73 +98,80 @@ class BodyError(ValueError):
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     """What is around a message.
 
-    ``session`` is drawn at the sender's start, and ``number`` counts its messages from 1. ``proof`` is empty for a
-    sender that does not know the group's founding id yet. ``message`` has the fields of the class named ``kind``.
+    ``founding_id`` is empty for a sender that is in no group yet. ``session`` is drawn at the sender's start,
+    ``to_session`` at the receiver's (empty in a Hello or a Welcome). ``welcome`` is the count of the Welcome on which
+    the message rests (0 in a Hello or a Welcome), ``lane`` its connection, and ``number`` counts the messages of both.
+    ``message`` has the fields of the class named ``kind``.
     """
 
     version: int = VERSION
     cluster: Text
     group: Text
+    founding_id: Annotated[str, msgspec.Meta(pattern=f"^({_HEX}{{{2 * FOUNDING_ID_SIZE_BYTES}}})?$")] = ""
     session: Annotated[str, msgspec.Meta(pattern=f"^{_HEX}{{{SESSION_BITS // 4}}}$")]
-    number: Annotated[int, msgspec.Meta(ge=1, le=EPOCH_MAX)]
-    proof: Annotated[str, msgspec.Meta(pattern=f"^({_HEX}{{{2 * PROOF_SIZE_BYTES}}})?$")] = ""
+    to_session: Annotated[str, msgspec.Meta(pattern=f"^({_HEX}{{{SESSION_BITS // 4}}})?$")]
+    welcome: Annotated[int, msgspec.Meta(ge=0, le=EPOCH_MAX)]
+    lane: Annotated[int, msgspec.Meta(ge=0, le=1)]
+    number: Annotated[int, msgspec.Meta(ge=0, le=EPOCH_MAX)]
+    proof: Annotated[str, msgspec.Meta(pattern=f"^{_HEX}{{{2 * PROOF_SIZE_BYTES}}}$")]
     kind: Text
     message: msgspec.Raw
 
 
-def founding_id(first: Membership) -> bytes:
-    """Return the founding id (32 bytes) of the group with this first membership.
+def founding_id(first: Membership) -> str:
+    """Return the founding id, in hex, of the group with this first membership. It is no secret.
 
-    The disk ids in it are random, and only members hear it. Two groups of one name have different ones.
+    The disk ids in it are random. Two groups of one name, also with one secret, have different ones.
     """
-    return blake2b(msgspec.json.encode(first), digest_size=32, person=b"PyMQ Raft group").digest()
+    return blake2b(
+        msgspec.json.encode(first), digest_size=FOUNDING_ID_SIZE_BYTES, person=b"PyMQ Raft group"
+    ).hexdigest()
 
 
-def public_id(founded: bytes) -> str:
-    """Return a name of the group with this founding id, in hex, which gives the founding id away to nobody."""
-    return blake2b(founded, digest_size=16, person=b"PyMQ Raft name").hexdigest()
+class Seal(NamedTuple):
+    """What an envelope says of its sender's session, and the key of the proof."""
+
+    founding_id: str
+    session: str
+    to_session: str
+    welcome: int
+    lane: int
+    number: int
+    key: bytes
 
 
-def encode_message(
-    message: Message,
-    *,
-    cluster: str,
-    group: str,
-    session: str,
-    number: int,
-    founded: bytes | None,
-    data: bytes | memoryview = b"",
-) -> bytes:
-    """Return the body for a message. ``founded``: the group's founding id, None while the sender knows none.
-
-    ``data``: the bytes of the log that go with an AppendRequest; the proof covers them.
-    """
+def encode_message(message: Message, seal: Seal, *, cluster: str, group: str, data: bytes | memoryview = b"") -> bytes:
+    """Return the body for a message. ``data``: the bytes of the log that go with an AppendRequest, which it proves."""
     envelope = Envelope(
         cluster=cluster,
         group=group,
-        session=session,
-        number=number,
+        founding_id=seal.founding_id,
+        session=seal.session,
+        to_session=seal.to_session,
+        welcome=seal.welcome,
+        lane=seal.lane,
+        number=seal.number,
+        proof="",
         kind=type(message).__name__,
         message=msgspec.Raw(msgspec.json.encode(message)),
     )
-    if founded is not None:
-        envelope = msgspec.structs.replace(envelope, proof=prove(envelope, founded, data))
-    return msgspec.json.encode(envelope)
+    return msgspec.json.encode(msgspec.structs.replace(envelope, proof=prove(envelope, seal.key, data)))
 
 
-def prove(envelope: Envelope, founded: bytes, data: bytes | memoryview = b"") -> str:
-    """Return the proof, in hex, that belongs to an envelope, and the log bytes with it, in the group with this
-    founding id.
-    """
+def prove(envelope: Envelope, key: bytes, data: bytes | memoryview = b"") -> str:
+    """Return the proof, in hex, that belongs to an envelope, and the log bytes with it, by this key."""
     head = msgspec.json.encode(
-        (envelope.version, envelope.cluster, envelope.group, envelope.session, envelope.number, envelope.kind)
-    )
-    return hmac.digest(founded, b"".join((_LABEL, head, envelope.message, data)), "sha256").hex()
+        (
+            envelope.version, envelope.cluster, envelope.group, envelope.founding_id, envelope.session,
+            envelope.to_session, envelope.welcome, envelope.lane, envelope.number, envelope.kind,
+        )
+    )  # fmt: skip
+    return hmac.digest(key, b"".join((_LABEL, head, envelope.message, data)), "sha256").hex()
 
 
-def is_proven(envelope: Envelope, founded: bytes, data: bytes | memoryview = b"") -> bool:
+def is_proven(envelope: Envelope, key: bytes, data: bytes | memoryview = b"") -> bool:
     """Return True when the envelope's proof is right. The comparison takes as long for any wrong one."""
-    return hmac.compare_digest(envelope.proof, prove(envelope, founded, data))
+    return hmac.compare_digest(envelope.proof, prove(envelope, key, data))
 
 
 def decode_envelope(body: bytes | memoryview) -> Envelope:
@@ -181,12 +196,12 @@ def decode_message(envelope: Envelope) -> Message:
     except JsonError as error:
         raise BodyError(str(error)) from error
     _check_values(message, "")
-    if not message.sender.disk_id:
+    if not message.sender.disk_id and not isinstance(message, _HANDSHAKE):
         raise BodyError("its sender has no disk id")
     if isinstance(message, AppendRequest):
         _check_append(message)
     elif isinstance(message, SnapshotOffer):
-        _check_snapshot(message.snapshot)
+        _check_snapshot(message.snapshot, message.term)
     return message
 
 
@@ -218,11 +233,14 @@ def _check_values(value: Any, name: str) -> None:
             _check_values(getattr(value, each.name), each.name)
 
 
+@lru_cache(REPLICAS_REMEMBERED_COUNT)
 def _check_replica(replica: Replica, name: str) -> None:
     if len(replica.node_id) > NODE_ID_LENGTH_MAX or _NODE.fullmatch(replica.node_id) is None:
         raise BodyError(f"{name}: {replica.node_id[:60]!r} is no id of a node")
     if len(replica.disk_id) > DISK_ID_LENGTH_MAX:
         raise BodyError(f"{name}: a disk id of {len(replica.disk_id)} characters, the limit is {DISK_ID_LENGTH_MAX}")
+    if _DISK.fullmatch(replica.disk_id) is None:
+        raise BodyError(f"{name}: {replica.disk_id!r} is no id of a disk")
 
 
 def _check_membership(membership: Membership) -> None:
@@ -250,7 +268,7 @@ def _check_append(message: AppendRequest) -> None:
             raise BodyError(f"a membership at {entry.end}, outside of the bytes from {message.previous.end} to {at}")
 
 
-def _check_snapshot(snapshot: Snapshot) -> None:
+def _check_snapshot(snapshot: Snapshot, term: int) -> None:
     if snapshot.begin > snapshot.last.end:
         raise BodyError(f"a snapshot from {snapshot.begin} to {snapshot.last.end}")
     for before, after in pairwise(snapshot.epochs):
@@ -258,3 +276,8 @@ def _check_snapshot(snapshot: Snapshot) -> None:
             raise BodyError(
                 f"epoch {after.number} from {after.start} does not follow epoch {before.number} from {before.start}"
             )
+    newest = snapshot.epochs[-1].number if snapshot.epochs else 0
+    if not newest == snapshot.last.epoch <= term:
+        raise BodyError(f"a snapshot that ends in epoch {snapshot.last.epoch}, of {newest}, by a leader of term {term}")
+    if not snapshot.memberships or snapshot.memberships[-1].end > snapshot.last.end:
+        raise BodyError(f"a snapshot to {snapshot.last.end} without the memberships in it")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable
 from typing import Protocol
 
-from pymq.broker.raft.hosting import RaftHosting, member_record
-from pymq.broker.raft.members import GroupSettings
+from pymq.broker.raft.hosting import OpenSettings, RaftHosting, make_answer_proof, member_record
 from pymq.broker.raft.waiting import ServingParts, WaitingMember, waits_in_plain_group
 from pymq.broker.replication.roles.role import RoleChange
 from pymq.broker.replication.roles.role_file import RoleRecord
@@ -20,9 +20,7 @@ from pymq.wire.streams import Network
 class MakeHosting(Protocol):
     """Makes what hosts the node; ``was_master``: of the plain group, at the last stop."""
 
-    def __call__(
-        self, settings: GroupSettings, hosts: Mapping[str, Sequence[str]], *, was_master: bool
-    ) -> RaftHosting: ...
+    def __call__(self, members: OpenSettings, *, was_master: bool) -> RaftHosting: ...
 
 
 class RaftEntry:
@@ -30,8 +28,7 @@ class RaftEntry:
 
     def __init__(
         self,
-        settings: GroupSettings,
-        hosts: Mapping[str, Sequence[str]],
+        members: OpenSettings,
         last: RoleRecord | None,
         *,
         config: BrokerConfig,
@@ -40,25 +37,27 @@ class RaftEntry:
         network: Network,
         make_hosting: MakeHosting,
         parts: Callable[[], ServingParts | None],
+        rng: random.Random,
     ) -> None:
-        """``hosts``: node id -> its IP addresses; ``last``: the recorded role; ``parts``: the present ones, if any."""
-        self.settings = settings
+        """``last``: the recorded role; ``parts``: the present ones, if any."""
+        self.settings = settings = members.settings
         self.is_entering = False  # the parts that are opened next are a node's
         self.waiting: WaitingMember | None = None
-        self._hosts = hosts
+        self._members = members
         self._was_master = last is not None and last.role.is_master
         self._make_hosting = make_hosting
         self._hosting: RaftHosting | None = None
         self._switch: RoleSwitch | None = None
         if waits_in_plain_group(files, config.store_path_root_dir, last):
             self.waiting = WaitingMember(
-                settings, config=config, network=network, clock=clock, parts=parts, become_node=self._become_node
-            )
+                settings, config=config, network=network, clock=clock, parts=parts, become_node=self._become_node,
+                answer_proof=make_answer_proof(config, members, rng),
+            )  # fmt: skip
 
     @property
     def keeps_role(self) -> bool:
         """True while the recorded role in the plain group counts, though this broker may have another one by now."""
-        return self.waiting is None and (self._hosting is None or self._hosting.group.gate.founded is None)
+        return self.waiting is None and (self._hosting is None or not self._hosting.group.gate.founded)
 
     def begin(self, switch: RoleSwitch) -> RaftHosting | None:
         """Return what hosts the node of a broker that starts as one."""
@@ -68,7 +67,7 @@ class RaftEntry:
     def enter(self) -> RaftHosting:
         """Return what hosts the node. The parts of the plain group, if there were any, are closed."""
         self.is_entering = False
-        self._hosting = self._make_hosting(self.settings, self._hosts, was_master=self._was_master)
+        self._hosting = self._make_hosting(self._members, was_master=self._was_master)
         return self._hosting
 
     def _become_node(self, why: str) -> None:

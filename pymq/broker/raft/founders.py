@@ -8,6 +8,7 @@ from functools import partial
 
 import msgspec
 
+from pymq.broker.raft.answer_proof import REPORT, AnswerProof
 from pymq.broker.raft.founding import Decision, NodeReport, Verdict, decide
 from pymq.broker.raft.members import GroupSettings
 from pymq.broker.replication.epoch_history import EpochHistory
@@ -16,6 +17,7 @@ from pymq.config import BrokerConfig
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
 from pymq.store.store import MessageStore
+from pymq.wire.bodies_raft import ReportRequest
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
 from pymq.wire.streams import Network
@@ -32,13 +34,21 @@ class Founders:
     """One node's view of a group that it is in no membership of. Call :meth:`tick` several times a second."""
 
     def __init__(
-        self, group: GroupSettings, *, network: Network, clock: Clock, own_report: Callable[[], NodeReport]
+        self,
+        group: GroupSettings,
+        *,
+        network: Network,
+        clock: Clock,
+        own_report: Callable[[], NodeReport],
+        proof: AnswerProof,
     ) -> None:
         self._group = group
         self._network = network
         self._clock = clock
         self._own_report = own_report
+        self._proof = proof
         self._reports: dict[str, NodeReport] = {}
+        self._unproven: dict[str, str] = {}
         self._next_ms = clock.monotonic_ms()
         self.decision = Decision(Verdict.WAIT, "no node was asked yet")
 
@@ -66,18 +76,26 @@ class Founders:
         is_fenced = any(report.fence for report in (own, *self._reports.values()))
         self._next_ms = now_ms + (FENCED_ASK_PERIOD_MS if is_fenced else ASK_PERIOD_MS)
         for member in self._group.others:
-            ask = request(RequestCode.PYMQ_RAFT_NODE)
-            self._network.ask(member.address, ask, partial(self._answered, member.node), ASK_TIMEOUT_MS)
+            challenge = self._proof.challenge()
+            ask = request(RequestCode.PYMQ_RAFT_NODE, None, msgspec.json.encode(ReportRequest(challenge)))
+            self._network.ask(member.address, ask, partial(self._answered, member.node, challenge), ASK_TIMEOUT_MS)
         decision = decide(self._group, {**self._reports, self._group.self_id: own})
+        if decision.verdict is Verdict.WAIT and self._unproven:
+            why = "; ".join(f"the report of {node}: {text}" for node, text in sorted(self._unproven.items()))
+            decision = decision._replace(why=why)
         if decision != self.decision:
             self.decision = decision
             level = logging.ERROR if decision.verdict is Verdict.REFUSE else logging.INFO
             log.log(level, "%s of group %s: %s %s", self._group.self_id, self._group.name, decision.verdict.value,
                     decision.why)  # fmt: skip
 
-    def _answered(self, node: str, answer: Command | str) -> None:
+    def _answered(self, node: str, challenge: str, answer: Command | str) -> None:
         self._reports.pop(node, None)
+        self._unproven.pop(node, None)
         if isinstance(answer, str) or answer.code != ResponseCode.SUCCESS:
+            return
+        if why := self._proof.why_not(challenge, REPORT, answer):
+            self._unproven[node] = why
             return
         try:
             self._reports[node] = decode_json(answer.body, NodeReport)

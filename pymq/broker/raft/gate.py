@@ -1,28 +1,29 @@
 """MessageGate: which messages of request 9120 reach a node's core, and why the others do not.
 
 The core trusts what it is given. So a message of another cluster or group, from a host where its sender is not, without
-the group's proof, or that came before stays outside. Messages go one way, so a refused one is counted, not answered.
+a proof by the group's secret, or of an earlier session stays outside. Messages go one way, so a refused one is counted,
+not answered.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import random
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from pymq.broker.raft.bodies import (
-    SESSION_BITS,
     BodyError,
     Envelope,
+    Seal,
     decode_envelope,
     decode_message,
     encode_message,
     is_proven,
 )
+from pymq.broker.raft.handshake import LOG_BYTES, MESSAGES, Hello, Sessions, Welcome
+from pymq.broker.raft.secret_file import Secrets
 from pymq.raft.messages import FoundRequest, Introduction, Message
 from pymq.raft.state import Replica
 
@@ -32,13 +33,8 @@ FORMAT, FOREIGN, RECEIVER, SENDER, HOST, PROOF, REPLAYED = (
 )  # fmt: skip
 REASONS = (FORMAT, FOREIGN, RECEIVER, SENDER, HOST, PROOF, REPLAYED)
 HOSTS_REMEMBERED_MAX = 256  # whose one spelling is known
-SENDERS_MAX = 64  # replicas whose numbers are remembered; the one that was silent longest is forgotten
-SESSIONS_MAX = 8  # sessions of a replica whose numbers are remembered
-WINDOW_COUNT_MAX = 64  # how far a message may be overtaken by later ones of its sender
-K = TypeVar("K")
-V = TypeVar("V")
-# What a replica may say that does not know the group's founding id yet.
-_UNPROVEN = frozenset({Introduction.__name__, FoundRequest.__name__})
+# What a replica may say to a member that is in no group yet.
+_UNFOUNDED = frozenset({Introduction.__name__, FoundRequest.__name__})
 
 
 class Refused(NamedTuple):
@@ -48,64 +44,64 @@ class Refused(NamedTuple):
     text: str
 
 
-@dataclass(slots=True)
-class _Window:
-    """The numbers of one session that came: ``newest``, and a bit for each of the window before it."""
+class Greeting(NamedTuple):
+    """A Hello that is proven, and its sender's session."""
 
-    newest: int = 0
-    seen: int = 0
+    hello: Hello
+    session: str
 
-    def why_not(self, number: int) -> str:
-        """Return why a message with this number came before, or comes too late; empty for a new one."""
-        if number > self.newest:
-            return ""
-        if self.newest - number >= WINDOW_COUNT_MAX:
-            return f"its number is {number}, and {self.newest} came already: the limit is {WINDOW_COUNT_MAX} in between"
-        return f"number {number} of its session came already" if self.seen >> (self.newest - number) & 1 else ""
 
-    def note(self, number: int) -> None:
-        ahead = max(number - self.newest, 0)
-        # A greater step leaves nothing of the window; shifting by it would make a number of that many bits.
-        self.seen = self.seen << ahead & (1 << WINDOW_COUNT_MAX) - 1 if ahead < WINDOW_COUNT_MAX else 0
-        self.newest += ahead
-        self.seen |= 1 << (self.newest - number)
+Taken = Message | Greeting | Refused
 
 
 class MessageGate:
     """Makes the bodies of one node's messages, and takes or refuses those of others."""
 
-    def __init__(self, *, cluster: str, group: str, node_id: str, rng: random.Random) -> None:
-        """``rng`` draws the session, in which the messages of this start are numbered."""
+    def __init__(
+        self, *, cluster: str, group: str, node_id: str, secrets: Callable[[], Secrets], rng: random.Random
+    ) -> None:
+        """``secrets`` returns the group's present ones. ``rng`` draws sessions and nonces."""
         self._cluster = cluster
         self._group = group
         self._node_id = node_id
-        # Messages and log bytes go over connections of their own, so each have a session: none overtakes the other.
-        self._sessions = {has_data: f"{rng.getrandbits(SESSION_BITS):016x}" for has_data in (False, True)}
-        self._numbers = dict.fromkeys(self._sessions, 0)
-        self._heard: OrderedDict[Replica, OrderedDict[str, _Window]] = OrderedDict()
+        self.sessions = Sessions(cluster=cluster, group=group, node_id=node_id, secrets=secrets, rng=rng)
         # The group's founding id, from the first membership that the core knows: set before the core's messages are
-        # encoded, and after it took one.
-        self.founded: bytes | None = None
+        # encoded, and after it took one. Empty in no group.
+        self.founded = ""
         # Node id -> IP addresses that its messages come from: the configured peers', and the members'.
         self.hosts: Mapping[str, Collection[str]] = {}
         self.refused_count = dict.fromkeys(REASONS, 0)
 
-    def encode(self, message: Message, data: bytes | memoryview = b"") -> bytes:
-        """Return the body for a message of this node, with the proof for it and for the log bytes that go with it."""
-        has_data = len(data) > 0
-        self._numbers[has_data] += 1
-        return encode_message(
-            message,
-            cluster=self._cluster,
-            group=self._group,
-            session=self._sessions[has_data],
-            number=self._numbers[has_data],
-            founded=self.founded,
-            data=data,
-        )
+    def encode(self, message: Message, data: bytes | memoryview = b"") -> bytes | None:
+        """Return the body for a message of this node, with the proof for it and for the log bytes that go with it.
 
-    def take(self, body: bytes | memoryview, host: str, data: bytes | memoryview = b"") -> Message | Refused:
+        None while the receiver has agreed to no session yet: the message is lost, and a Hello is due.
+        """
+        lane = LOG_BYTES if data else MESSAGES
+        sealed = self.sessions.seal(message.to.node_id, lane)
+        if sealed is None:
+            return None
+        to_session, welcome, number, key = sealed
+        seal = Seal(self.founded, self.sessions.own, to_session, welcome, lane, number, key)
+        return encode_message(message, seal, cluster=self._cluster, group=self._group, data=data)
+
+    def hello(self, own: Replica, node: str) -> bytes:
+        """Return the body of a Hello to a node."""
+        return self._handshake(Hello(own, Replica(node, ""), 0, self.sessions.hello_nonce(node)))
+
+    def welcome(self, own: Replica, hello: Hello, session: str) -> bytes:
+        """Return the body of the answer to a Hello that was taken, of a sender in this session."""
+        count = self.sessions.on_hello(hello.sender.node_id, session)
+        return self._handshake(Welcome(own, hello.sender, 0, hello.nonce, count))
+
+    def _handshake(self, message: Message) -> bytes:
+        seal = Seal(self.founded, self.sessions.own, "", 0, MESSAGES, 0, self.sessions.handshake_keys()[0])
+        return encode_message(message, seal, cluster=self._cluster, group=self._group)
+
+    def take(self, body: bytes | memoryview, host: str, data: bytes | memoryview = b"") -> Taken:
         """Return the message in a body that came from ``host`` (an IP address), or why it is refused.
+
+        A Welcome has had its effect, a Greeting is to be answered with :meth:`welcome`.
 
         ``data``: the log bytes that came with it.
         """
@@ -132,7 +128,7 @@ class MessageGate:
                 )
         return None
 
-    def _checked(self, envelope: Envelope, message: Message, host: str, data: bytes | memoryview) -> Message | Refused:
+    def _checked(self, envelope: Envelope, message: Message, host: str, data: bytes | memoryview) -> Taken:
         sender = message.sender
         what = f"{envelope.kind} of {sender.node_id} (disk {sender.disk_id}) from {host}"
         if message.to.node_id != self._node_id:
@@ -143,17 +139,52 @@ class MessageGate:
             )
         if refused := self._why_not_there(what, sender, host):
             return refused
-        if self.founded is None:
-            return message
-        if not envelope.proof and envelope.kind in _UNPROVEN:
-            return message
-        if not is_proven(envelope, self.founded, data):
-            return Refused(
-                PROOF,
-                f"{what} does not prove that it knows the founding id of {self._group}: it is another group's of this "
-                "name, or forged",
-            )
-        return self._why_replayed(what, envelope, sender) or message
+        if isinstance(message, (Hello, Welcome)):
+            return self._taken_handshake(what, envelope, message)
+        return (
+            self._why_not_in_session(what, envelope, sender, data) or self._why_other_group(what, envelope) or message
+        )
+
+    def _taken_handshake(self, what: str, envelope: Envelope, message: Hello | Welcome) -> Taken:
+        if not any(is_proven(envelope, key) for key in self.sessions.handshake_keys()):
+            return self._unproven(what)
+        if isinstance(message, Hello):
+            return Greeting(message, envelope.session)
+        if why := self.sessions.on_welcome(message.sender.node_id, envelope.session, message):
+            return Refused(REPLAYED, f"{what} is not new: {why}")
+        return message
+
+    def _why_not_in_session(
+        self, what: str, envelope: Envelope, sender: Replica, data: bytes | memoryview
+    ) -> Refused | None:
+        """Return why the message is none of its sender's present session, or came before."""
+        node, session, welcome = sender.node_id, envelope.session, envelope.welcome
+        if envelope.to_session != self.sessions.own:
+            return Refused(REPLAYED, f"{what} is for an earlier start of this node")
+        if why := self.sessions.why_over(node, session, welcome):
+            return Refused(REPLAYED, f"{what} is of no present session: {why}")
+        if not any(is_proven(envelope, key, data) for key in self.sessions.keys_of(node, session, welcome)):
+            return self._unproven(what)
+        if why := self.sessions.why_replayed(node, session, welcome, envelope.lane, envelope.number):
+            return Refused(REPLAYED, f"{what} is not new: {why}")
+        return None
+
+    def _unproven(self, what: str) -> Refused:
+        return Refused(
+            PROOF,
+            f"{what} does not prove that its sender has the secret of {self._group}: it is forged, or that member has "
+            "another secret (raftSecretFile)",
+        )
+
+    def _why_other_group(self, what: str, envelope: Envelope) -> Refused | None:
+        if not self.founded or envelope.founding_id == self.founded:
+            return None
+        if not envelope.founding_id and envelope.kind in _UNFOUNDED:
+            return None
+        theirs = f"the group {envelope.founding_id}" if envelope.founding_id else "no group"
+        return Refused(
+            FOREIGN, f"{what}: it is in {theirs}, this node is in {self.founded}: both have the name {self._group}"
+        )
 
     def _why_not_there(self, what: str, sender: Replica, host: str) -> Refused | None:
         known = self.hosts.get(sender.node_id)
@@ -167,31 +198,8 @@ class MessageGate:
             )
         return None
 
-    def _why_replayed(self, what: str, envelope: Envelope, sender: Replica) -> Refused | None:
-        """Return why the message came before.
-
-        No session is ever over: after a restart of ours nobody can tell which one is newer, and a late message of an
-        early one must not shut out the sender's present one.
-        """
-        sessions = _entry(self._heard, sender, OrderedDict, SENDERS_MAX)
-        window = _entry(sessions, envelope.session, _Window, SESSIONS_MAX)
-        if why := window.why_not(envelope.number):
-            return Refused(REPLAYED, f"{what} is not new: {why}")
-        window.note(envelope.number)
-        return None
-
     def _names(self) -> str:
         return ", ".join(sorted(self.hosts)) or "none"
-
-
-def _entry(table: OrderedDict[K, V], key: K, make: Callable[[], V], count_max: int) -> V:
-    """Return the entry of ``key``, a new one if it has none; beyond ``count_max`` the one used longest ago goes."""
-    if key not in table:
-        table[key] = make()
-        if len(table) > count_max:
-            table.popitem(last=False)
-    table.move_to_end(key)
-    return table[key]
 
 
 @lru_cache(HOSTS_REMEMBERED_MAX)

@@ -13,26 +13,28 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from pymq.broker.raft.bodies import founding_id, public_id
+from pymq.broker.raft.answer_proof import AnswerProof
+from pymq.broker.raft.bodies import founding_id
 from pymq.broker.raft.broker_log import BrokerLog
 from pymq.broker.raft.current_reads import CurrentReads
+from pymq.broker.raft.disk_watch import DiskWatch
 from pymq.broker.raft.driver import TICK_MS, RaftDriver
-from pymq.broker.raft.failing_disk import FailingDisk
 from pymq.broker.raft.founders import Founders, own_report, with_log
 from pymq.broker.raft.founding import NodeReport, Verdict, epochs_of, start_of
-from pymq.broker.raft.gate import MessageGate, Refused
+from pymq.broker.raft.gate import MessageGate
 from pymq.broker.raft.group_epochs import group_history
 from pymq.broker.raft.group_status import best_successor, follower_states, what_it_is
 from pymq.broker.raft.group_tables import GroupTables
 from pymq.broker.raft.inbox import Inbox
-from pymq.broker.raft.incoming import check_bytes, envelope_and_bytes
 from pymq.broker.raft.joining import Joining
 from pymq.broker.raft.leader_watch import LeaderWatch
+from pymq.broker.raft.log_reader import LogReader
 from pymq.broker.raft.majority import Replicas
 from pymq.broker.raft.members import GroupSettings
 from pymq.broker.raft.outgoing import Part
 from pymq.broker.raft.peers import Peers
 from pymq.broker.raft.problems import RecentProblems
+from pymq.broker.raft.reception import Reception
 from pymq.broker.raft.run_record import RunRecord
 from pymq.broker.raft.showing import Showing
 from pymq.broker.raft.state_files import RaftStateFile
@@ -43,7 +45,7 @@ from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
 from pymq.errors import RaftRefusedError, StoreError
 from pymq.model.route import MASTER_ID
-from pymq.raft.messages import AppendRequest, FoundRequest, Message, Snapshot
+from pymq.raft.messages import FoundRequest, Message, Snapshot
 from pymq.raft.node import RaftNode
 from pymq.raft.state import Membership, Replica
 from pymq.store.store import Follower, MessageStore
@@ -83,11 +85,14 @@ class RaftGroup:
         was_master: bool,
         joining: Joining,
         run_record: RunRecord,
+        answer_proof: AnswerProof,
+        log_reader: LogReader,
     ) -> None:
         """``change_role`` and ``is_changing`` are the role switch's. ``on_serve`` has the parts serve: all that their
         log had when they were opened is confirmed. ``was_master``: of the plain group, at the last stop.
         """
         self.settings, self.gate, self.peers, self.tables = settings, gate, peers, tables
+        self.answer_proof = answer_proof
         self.driver: RaftDriver | None = None
         self.replicas, self.watch = Replicas(self), LeaderWatch(settings.name, clock)
         self.reads = CurrentReads(lambda: self._driver)
@@ -102,8 +107,12 @@ class RaftGroup:
         self._on_serve = on_serve
         self._was_master = was_master
         self._founders = founders(self.node_report)
-        self._inbox = Inbox()
+        self._inbox, self._problems = Inbox(), RecentProblems(clock)
+        self.reception = Reception(
+            gate, peers, self._inbox, has_begun=lambda: self.driver is not None, on_refused=self._problems.note
+        )
         self._is_tick_due = self._has_begun_term = self._is_serving = False
+        self._is_beyond = False  # the store has records that the core refused
         self._parts: OpenParts | None = None
         self._follower: Follower | None = None
         self._showing: Showing | None = None
@@ -113,8 +122,7 @@ class RaftGroup:
         self._asked_term: int | None = None  # for which the next parts are to be
         self._opened_end = 0
         self._truncate_to: int | None = None
-        self._problems = RecentProblems(clock)
-        self._failing_disk = FailingDisk(self.best_successor, self.on_problem)
+        self._disk_watch = DiskWatch(self, self._problems, log_reader)
         self._start_history = EpochHistory()
         self._joining, self._run_record = joining, run_record
         joining.on_problem = self.on_problem
@@ -181,7 +189,9 @@ class RaftGroup:
     def history_of(self, before: EpochHistory) -> EpochHistory:
         """Return the epoch history of the log, for a file that has ``before``."""
         founded = self.gate.founded
-        return before if self.driver is None or founded is None else group_history(before, self.node.log, founded)
+        if self.driver is None or not founded or not self.node.log.memberships:
+            return before
+        return group_history(before, self.node.log, founded)
 
     # -- the broker's parts ------------------------------------------------------------------------------------------
 
@@ -209,12 +219,13 @@ class RaftGroup:
             self._start_history = history
             self._begin(store, self._run_record.why_lost(was_clean=was_clean))
         end, known_end = store.physical_max_offset, self.node.log.end
-        if end > known_end or (end < known_end and not self._driver.is_held):
+        if (end > known_end and not self._is_beyond) or (end < known_end and not self._driver.is_held):
             raise StoreError(
                 f"the log ends at {end}, the Raft node knows it up to {known_end}: start the broker again; it compares "
                 "its log with the leader's"
             )
-        self._truncate_to, self._opened_end = None, end
+        self._truncate_to, self._opened_end = known_end if end > known_end else None, end
+        self._is_beyond = end > known_end
         self._opened_term = self._asked_term if parts.role.is_master else None
         self._showing = Showing(follower, self._clock, self.tables.confirmed) if follower is not None else None
         self._has_begun_term = self._is_serving = False
@@ -252,28 +263,6 @@ class RaftGroup:
                  start_of(state).value)  # fmt: skip
 
     # -- what comes in -----------------------------------------------------------------------------------------------
-
-    def take_message(self, body: bytes | memoryview, host: str) -> None:
-        """Take the body of a request 9120 from ``host`` (an IP address)."""
-        self._admit(self.gate.take(body, host), None)
-
-    def take_bytes(self, body: bytes | memoryview, host: str) -> None:
-        """Take the body of a request 9121: a message with bytes of the log. Raises ProtocolViolation."""
-        envelope, data = envelope_and_bytes(body)
-        self._admit(self.gate.take(envelope, host, data), data)
-
-    def _admit(self, taken: Message | Refused, data: bytes | memoryview | None) -> None:
-        if isinstance(taken, Refused):
-            self.on_problem(taken.text)
-            return
-        self.peers.note_heard(taken)
-        if self.driver is None:
-            return
-        if data is None:
-            self._inbox.add(taken)
-        elif isinstance(taken, AppendRequest):
-            check_bytes(taken, data)
-            self._inbox.add(Part(taken, bytes(data)))
 
     def tick(self) -> None:
         """Have the driver look at the clock, at the end of this turn. Call it every TICK_MS."""
@@ -322,7 +311,7 @@ class RaftGroup:
             driver.poll(self._now_ms())
         self._release()
         if self._parts is not None:
-            self._failing_disk.tick(driver, self._parts.store)
+            self._disk_watch.tick(driver, self._parts.store)
         self._joining.advance(driver, self._log.request_sync)
 
     @property
@@ -346,9 +335,20 @@ class RaftGroup:
             return
         view, store = driver.node.log, parts.store
         if store.physical_max_offset > view.end and self._follower is None:
-            driver.appended(store.physical_max_offset)
+            self._propose(driver, store.physical_max_offset)
         if store.synced_offset > view.synced_end:
             driver.synced(store.synced_offset, view.truncation_count)
+
+    def _propose(self, driver: RaftDriver, end: int) -> None:
+        """Tell the core of the leader's own records. A node that leads no more drops what came after that."""
+        try:
+            driver.appended(end)
+        except RaftRefusedError as error:
+            if driver.node.leadership is None:
+                self._is_beyond = True
+                self._truncate(driver.node.log.end)
+                text = f"{error}: its records from offset {driver.node.log.end} on are dropped with its role"
+                self._problems.note(text, "deposed")
 
     def _release(self) -> None:
         """Tell the driver what the store has deleted."""
@@ -359,7 +359,7 @@ class RaftGroup:
                 driver.released(begin)
 
     def _note_founded(self) -> None:
-        if self.gate.founded is None and self.node.log.memberships:
+        if not self.gate.founded and self.node.log.memberships:
             self.gate.founded = founding_id(self.node.log.memberships[0].membership)
 
     # -- the role that follows ---------------------------------------------------------------------------------------
@@ -395,7 +395,7 @@ class RaftGroup:
             why = self._what_it_is()
         discards_log = self._joining.discards_log
         if discards_log:
-            why = f"{node.replica.node_id} gets the log of {self.settings.name} anew, as a new replica"
+            why = f"{node.replica.node_id} {self._joining.why_discarded} (Raft group {self.settings.name})"
         self._change_role(RoleChange(role, why, truncate_to, discards_log))
 
     def _truncate(self, end: int) -> None:
@@ -454,9 +454,12 @@ class RaftGroup:
 
     def node_report(self) -> NodeReport:
         """Return what this node says about itself to others that found the group or join it."""
-        founded = public_id(self.gate.founded) if self.gate.founded is not None else ""
         report = own_report(
-            self._config, self.settings, founded, self.history_of(self._start_history), is_master=self._was_master
+            self._config,
+            self.settings,
+            self.gate.founded,
+            self.history_of(self._start_history),
+            is_master=self._was_master,
         )
         return report if self._parts is None else with_log(report, self._parts.store)
 
@@ -483,10 +486,8 @@ class RaftGroup:
             self._joining.offered(snapshot, self.leader_address, self._parts.store, self._follower)
 
     def forget(self) -> None:
-        """Be a new replica from the next parts on: log and state are discarded."""
+        """Be another replica from the next parts on: log and state are another one's."""
         self.driver = None
-        self.gate.founded = None
-        self._joining.forget()
         self._founders.forget()
 
     def _begin_anew(self, why: str) -> None:

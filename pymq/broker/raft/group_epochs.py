@@ -18,10 +18,10 @@ from pymq.raft.state import Epoch
 from pymq.store.disk.json_table import JsonTable
 
 
-def group_history(before: EpochHistory, view: LogView, founded: bytes) -> EpochHistory:
+def group_history(before: EpochHistory, view: LogView, founded: str) -> EpochHistory:
     """Return the history of the log of ``view``, whose plain group had the history ``before``.
 
-    ``founded`` is the founding id.
+    ``founded`` is the founding id, in hex.
     """
     founded_epoch = view.position(view.memberships[0].end).epoch
     of_group = [epoch for epoch in view.epochs if epoch.number > founded_epoch]
@@ -34,8 +34,8 @@ def group_history(before: EpochHistory, view: LogView, founded: bytes) -> EpochH
     return EpochHistory((*entries[:1], *entries[1:][-(ENTRIES_MAX - 1) :]))
 
 
-def _id(founded: bytes, epoch: Epoch) -> str:
-    return xxh3_64_hexdigest(founded + f"{epoch.number}@{epoch.start}".encode())
+def _id(founded: str, epoch: Epoch) -> str:
+    return xxh3_64_hexdigest(f"{founded} {epoch.number}@{epoch.start}".encode())
 
 
 class GroupEpochFile(EpochFile):

@@ -8,20 +8,24 @@ import random
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pymq.broker.handlers.closed_status import closed_status_routes
 from pymq.broker.handlers.raft import RaftHandlers
+from pymq.broker.raft.answer_proof import AnswerProof
 from pymq.broker.raft.broker_log import BrokerLog
 from pymq.broker.raft.driver import TICK_MS
 from pymq.broker.raft.founders import Founders
 from pymq.broker.raft.gate import MessageGate
 from pymq.broker.raft.group import RaftGroup
 from pymq.broker.raft.group_tables import GroupTables
-from pymq.broker.raft.joining import Joining, JoiningMark
+from pymq.broker.raft.joining import Joining
+from pymq.broker.raft.joining_mark import JoiningMark
+from pymq.broker.raft.log_reader import LogReader
 from pymq.broker.raft.members import GroupSettings, check_addresses, group_warnings, read_group
 from pymq.broker.raft.peers import Peers
 from pymq.broker.raft.run_record import RUN_RECORD_FILE, RunRecord
+from pymq.broker.raft.secret_file import SecretFile, open_secret
 from pymq.broker.raft.state_files import RaftStateFile
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import RoleRecord
@@ -44,7 +48,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+SECRET_LOOK_TICKS = 20  # the file of the secret is read again after so many
 HAND_OVER_S = 2.0  # how long an orderly stop waits for another leader
+
+
+class OpenSettings(NamedTuple):
+    """A member's group, with what its settings point to. ``hosts``: node id -> its IP addresses."""
+
+    settings: GroupSettings
+    hosts: Mapping[str, Sequence[str]]
+    secret: SecretFile
 
 
 class RaftHosting:
@@ -52,8 +65,7 @@ class RaftHosting:
 
     def __init__(
         self,
-        settings: GroupSettings,
-        hosts: Mapping[str, Sequence[str]],
+        members: OpenSettings,
         *,
         config: BrokerConfig,
         clock: Clock,
@@ -67,16 +79,23 @@ class RaftHosting:
         was_master: bool,
         member_gate: Gate | None,
     ) -> None:
-        """``hosts``: node id -> its IP addresses. See :class:`RaftGroup` for ``on_serve`` and ``was_master``.
+        """See :class:`RaftGroup` for ``on_serve`` and ``was_master``.
 
         ``member_gate``: proves members while the broker is closed; None on a broker that isn't secured.
         """
-        self.settings = settings
+        self.settings = settings = members.settings
         self._clients = make_client(), make_client()
-        gate = MessageGate(cluster=config.broker_cluster_name, group=settings.name, node_id=settings.self_id, rng=rng)
-        gate.hosts = hosts
+        self._secret = secret = members.secret
+        gate = MessageGate(
+            cluster=config.broker_cluster_name, group=settings.name, node_id=settings.self_id,
+            secrets=lambda: secret.secrets, rng=rng,
+        )  # fmt: skip
+        proof = make_answer_proof(config, members, rng)
+        gate.hosts = members.hosts
         root, store_host = config.store_path_root_dir, pack_host(config.broker_ip1, config.listen_port)
         self._mark = JoiningMark(files, root)
+        reader = LogReader(network, proof)
+        self._joining = Joining(self._mark, reader, clock, run_in_thread)
         self._make_tables: Callable[[], GroupTables] = lambda: GroupTables(
             files=files,
             root=root,
@@ -93,7 +112,7 @@ class RaftHosting:
             rng=rng,
             gate=gate,
             peers=self._peers(gate, clock),
-            founders=lambda own: Founders(settings, network=network, clock=clock, own_report=own),
+            founders=lambda own: Founders(settings, network=network, clock=clock, own_report=own, proof=proof),
             state_file=RaftStateFile(files, root, rng),
             tables=self._make_tables(),
             broker_log=lambda truncate: BrokerLog(clock, store_host, truncate),
@@ -101,12 +120,15 @@ class RaftHosting:
             is_changing=lambda: switch.is_changing,
             on_serve=on_serve,
             was_master=was_master,
-            joining=Joining(self._mark, network),
+            joining=self._joining,
             run_record=RunRecord(files, root),
+            answer_proof=proof,
+            log_reader=reader,
         )
         routes = raft_routes(RaftHandlers(self.group, config.broker_name))
         self.dispatcher = Dispatcher([*routes, *closed_status_routes(config, self.group)], "broker", gate=member_gate)
         self._jobs: JobRunner | None = None
+        self._tick_count = 0
 
     def _peers(self, gate: MessageGate, clock: Clock) -> Peers:
         messages, log_bytes = self._clients
@@ -115,15 +137,24 @@ class RaftHosting:
         return peers
 
     async def prepare(self) -> None:
-        """Discard a log that was being copied when the last run ended. The store must not be open. Raises OSError."""
-        if self._mark.is_set:
-            await self.discard()
+        """Finish what the last run had begun with the log. The store must not be open. Raises OSError, StoreError."""
+        await asyncio.to_thread(self._mark.recover)
+        self._note_former_group()
 
     async def discard(self) -> None:
-        """Discard the log and the node's state; the next parts begin as a new replica. Raises OSError."""
+        """Set the log and the node's state aside, or put them back; the next parts are another replica's.
+
+        Raises OSError, StoreError.
+        """
         self.group.forget()
-        await asyncio.to_thread(self._mark.discard)
+        await asyncio.to_thread(self._joining.change)
+        self._note_former_group()
         self.group.tables = self._make_tables()
+
+    def _note_former_group(self) -> None:
+        """A node whose log is set aside is in its group: it founds no other one."""
+        if self._mark.has_former:
+            self.group.gate.founded = self._mark.former_group()
 
     @property
     def is_running(self) -> bool:
@@ -132,8 +163,18 @@ class RaftHosting:
 
     def start(self, server: Server) -> None:
         """Begin to tick."""
-        self._jobs = JobRunner([Job("Raft", TICK_MS, self.group.tick)], server.schedule_turn_end, server.turns)
+        self._jobs = JobRunner([Job("Raft", TICK_MS, self._tick)], server.schedule_turn_end, server.turns)
         self._jobs.start()
+
+    def _tick(self) -> None:
+        self._tick_count += 1
+        if self._tick_count % SECRET_LOOK_TICKS == 0:
+            if self._secret.look():
+                log.warning("the secret of Raft group %s has changed: %s", self.settings.name, self._secret.path)
+                self.group.gate.sessions.forget_keys()
+            if self._secret.problem:
+                self.group.on_problem(self._secret.problem)
+        self.group.tick()
 
     async def hand_over(self) -> None:
         """Let another node lead, if this one does, before its broker stops."""
@@ -161,6 +202,11 @@ class RaftHosting:
             await client.close()
 
 
+def make_answer_proof(config: BrokerConfig, members: OpenSettings, rng: random.Random) -> AnswerProof:
+    """Return what proves a broker's answers."""
+    return AnswerProof(config.broker_cluster_name, members.settings.name, lambda: members.secret.secrets, rng)
+
+
 async def listen_as_member(settings: GroupSettings, server: Server, config: BrokerConfig) -> None:
     """Listen on the port of ``dLegerPeers``, where that is another one. Raises UsageError."""
     own = settings.own
@@ -181,14 +227,19 @@ def member_record(settings: GroupSettings) -> tuple[RoleRecord, Role]:
     return record, record.role
 
 
-async def open_settings(config: BrokerConfig) -> tuple[GroupSettings, dict[str, list[str]]]:
-    """Return the group of the settings, and the IP addresses of its members. Raises ConfigError."""
+async def open_settings(config: BrokerConfig, files: Files, rng: random.Random) -> OpenSettings:
+    """Return the group of the settings. Raises ConfigError.
+
+    ``rng`` draws the secret of a group that has none.
+    """
     settings = read_group(config)
     hosts = {member.host: await _resolve(member.host) for member in settings.members}
     check_addresses(settings.members, lambda host: hosts[host])
     for warning in group_warnings(settings):
         log.warning("%s", warning)
-    return settings, {member.node: hosts[member.host] for member in settings.members}
+    secret = open_secret(files, config, settings, rng.randbytes)
+    log.info("members of %s prove each other by the secret in %s", settings.name, secret.path)
+    return OpenSettings(settings, {member.node: hosts[member.host] for member in settings.members}, secret)
 
 
 async def _resolve(host: str) -> list[str]:

@@ -1,85 +1,31 @@
 """Joining: a new replica gets the group's log (§7), and a replica that is too far behind becomes a new one.
 
-A log is only ever copied into an empty directory. So a follower that needs a snapshot discards its log with its state
-file, draws a new disk id, and joins as a node with an empty disk does: as a learner. What it had is below the leader's
-log begin, so it is confirmed. A mark is on the disk before the first byte and until the state with the snapshot is
-saved: a start that finds it discards the directory again, so a crash in between counts as an empty disk.
+A log is only ever copied into an empty directory. So a follower that needs a snapshot sets its log aside with its state
+file, draws a new disk id, and joins as a node with an empty disk does: as a learner. It does so once the leader has
+proven that it has a log from there on. Without a copy that goes on, the former log is put back: the node is what it
+was. :mod:`pymq.broker.raft.joining_mark` has the steps on the disk.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import closing
-
-import msgspec
+from functools import partial
 
 from pymq.broker.raft.driver import RaftDriver
-from pymq.broker.raft.state_files import RAFT_STATE_FILE
-from pymq.broker.raft.table_files import TABLES_FILE
-from pymq.broker.raft.table_records import TABLE_KINDS
+from pymq.broker.raft.joining_mark import JoiningMark
+from pymq.broker.raft.log_reader import LogReader
+from pymq.broker.upkeep.flusher import Result, RunInThread
+from pymq.clock import Clock
 from pymq.errors import StoreError
 from pymq.raft.messages import Snapshot
-from pymq.store.disk.fs import Files, make_directory
-from pymq.store.replica.epoch_table import EPOCH_HISTORY_FILE
 from pymq.store.store import Follower, MessageStore
-from pymq.wire.bodies_replication import ReadLogRequest
-from pymq.wire.codes import RequestCode, ResponseCode
-from pymq.wire.command import Command, request
-from pymq.wire.streams import Network
 
 log = logging.getLogger(__name__)
 
 PIECE_BYTES = 1 << 20
-ASK_TIMEOUT_MS = 5000
-_MARK = "raftJoining"
-_KEPT = frozenset({"config", "lock", "divergent", "audit"})  # of the broker's directory
-# Files in config/ that say something about the log.
-_ABOUT_THE_LOG = (
-    RAFT_STATE_FILE, TABLES_FILE, EPOCH_HISTORY_FILE, "timercheck", "timermetrics", *TABLE_KINDS,
-)  # fmt: skip
-
-
-class JoiningMark:
-    """The mark of the broker directory ``root``. Its methods raise OSError."""
-
-    def __init__(self, files: Files, root: str) -> None:
-        self._files = files
-        self._root = root
-        self._path = f"{root}/config/{_MARK}"
-
-    @property
-    def is_set(self) -> bool:
-        return self._files.exists(self._path)
-
-    def set(self) -> None:
-        make_directory(self._files, f"{self._root}/config")
-        with closing(self._files.open(self._path, create=True)) as file:
-            file.sync()
-        self._files.sync_dir(f"{self._root}/config")
-
-    def remove(self) -> None:
-        self._files.remove(self._path)
-        self._files.sync_dir(f"{self._root}/config")
-
-    def discard(self) -> None:
-        """Make the directory one without a log. No store may be open in it. The mark stays until a log is there."""
-        self.set()
-        for name in (*_ABOUT_THE_LOG, *(f"{name}.bak" for name in _ABOUT_THE_LOG)):
-            path = f"{self._root}/config/{name}"
-            if self._files.exists(path):
-                self._files.remove(path)
-        self._files.sync_dir(f"{self._root}/config")
-        for name in self._files.listdir(self._root):
-            path = f"{self._root}/{name}"
-            if name in _KEPT:
-                continue
-            if self._files.is_dir(path):
-                self._files.remove_tree(path)
-            else:
-                self._files.remove(path)
-        self._files.sync_dir(self._root)
-        log.warning("%s has no log now: it joins its Raft group with a new disk id", self._root)
+PROBE_BYTES = 512  # that a leader must prove to have before a log is set aside
+PUT_BACK_MS = 30_000  # without a byte; then the former log is put back
 
 
 class SnapshotFetch:
@@ -90,14 +36,16 @@ class SnapshotFetch:
         snapshot: Snapshot,
         *,
         address: str,
-        network: Network,
+        reader: LogReader,
         store: MessageStore,
         follower: Follower,
+        on_progress: Callable[[], None],
         on_failure: Callable[[str], None],
     ) -> None:
         self.snapshot = snapshot
         self._address = address
-        self._network = network
+        self._reader = reader
+        self._on_progress = on_progress
         self._store = store
         self._follower = follower
         self._on_failure = on_failure
@@ -126,36 +74,39 @@ class SnapshotFetch:
         start = self._follower.end
         if start < self.snapshot.last.end:
             size = min(PIECE_BYTES, self.snapshot.last.end - start)
-            body = msgspec.json.encode(ReadLogRequest(start=start, size_bytes=size))
-            ask = request(RequestCode.PYMQ_READ_LOG, None, body)
-            self._network.ask(self._address, ask, self._answered, ASK_TIMEOUT_MS)
+            self._reader.ask(self._address, start, size, self._take, self._fail)
 
-    def _answered(self, answer: Command | str) -> None:
+    def _take(self, data: memoryview | bytes) -> None:
         if self._is_closed:
             return
-        if isinstance(answer, str) or answer.code != ResponseCode.SUCCESS or not answer.body:
-            self._fail(answer if isinstance(answer, str) else f"code {answer.code}: {answer.remark}")
-            return
         try:
-            self._follower.append(self._follower.end, answer.body)
+            self._follower.append(self._follower.end, data)
+            self._on_progress()
             self._ask()
         except StoreError as error:
             self._fail(str(error))
 
     def _fail(self, why: str) -> None:
+        if self._is_closed:
+            return
         self._is_closed = True
         self._on_failure(f"the log up to {self.snapshot.last.end} can't be copied from {self._address}: {why}")
 
 
 class Joining:
-    """A replica's way to the group's log. ``discards_log``: its broker is to discard the log it has, and begin anew."""
+    """A replica's way to its group's log. ``discards_log``: the broker closes its parts, then :meth:`change` comes."""
 
-    def __init__(self, mark: JoiningMark, network: Network) -> None:
+    def __init__(self, mark: JoiningMark, reader: LogReader, clock: Clock, run_in_thread: RunInThread) -> None:
         self.discards_log = False
+        self.why_discarded = ""
         self.on_problem: Callable[[str], None] = lambda text: None
         self._mark = mark
-        self._network = network
+        self._reader = reader
+        self._clock = clock
+        self._run_in_thread = run_in_thread
         self._fetch: SnapshotFetch | None = None
+        self._is_probing = self._puts_back = False
+        self._progress_ms = clock.monotonic_ms()
 
     @property
     def is_copying(self) -> bool:
@@ -166,14 +117,15 @@ class Joining:
         if self._fetch is not None:
             return
         if follower.end > 0:
-            self.discards_log = True
+            self._probe(snapshot, address)
             return
         fetch = SnapshotFetch(
             snapshot,
             address=address,
-            network=self._network,
+            reader=self._reader,
             store=store,
             follower=follower,
+            on_progress=self._note_progress,
             on_failure=self._failed,
         )
         try:
@@ -183,32 +135,79 @@ class Joining:
         except (OSError, StoreError) as error:
             self._failed(str(error))
 
+    def _probe(self, snapshot: Snapshot, address: str) -> None:
+        """Ask for the first bytes of the snapshot before the own log is set aside."""
+        if self._is_probing or self.discards_log:
+            return
+        self._is_probing = True
+        size_bytes = min(PROBE_BYTES, snapshot.last.end - snapshot.begin)
+        self._reader.ask(address, snapshot.begin, size_bytes, self._probed, partial(self._not_there, address))
+
+    def _probed(self, data: memoryview | bytes) -> None:
+        self._is_probing = False
+        self._discard("gets the group's log anew, as a new replica; its own is set aside")
+
+    def _not_there(self, address: str, why: str) -> None:
+        self._is_probing = False
+        self.on_problem(f"the log stays: {address} offers another one, and does not show it: {why}")
+
+    def change(self) -> None:
+        """Set the log aside, drop an unfinished copy, or put the former log back. No store is open. Raises OSError."""
+        if self._puts_back and self._mark.has_former:
+            self._mark.put_back()
+        else:
+            self._mark.discard()
+        self._fetch, self.discards_log, self._puts_back = None, False, False
+        self._note_progress()
+
+    def _note_progress(self) -> None:
+        self._progress_ms = self._clock.monotonic_ms()
+
+    def _discard(self, why: str) -> None:
+        self.discards_log, self.why_discarded = True, why
+
+    def _put_back_when_stuck(self) -> None:
+        waited_ms = self._clock.monotonic_ms() - self._progress_ms
+        if waited_ms >= PUT_BACK_MS and not self.discards_log and self._mark.has_former:
+            self._puts_back = True
+            self._discard(f"takes its former log again: no byte of another one came for {waited_ms // 1000} s")
+
     def advance(self, driver: RaftDriver, request_sync: Callable[[], None]) -> None:
         """Install the snapshot once it is on the disk; remove the mark once the state with it is. Raises OSError."""
         fetch = self._fetch
+        if not driver.node.log.memberships and (fetch is None or not fetch.is_whole):
+            self._put_back_when_stuck()
         if fetch is None:
             return
         if driver.node.log.memberships:
             if not driver.is_held:
                 self._mark.remove()
                 self._fetch = None
+                self._run_in_thread(self._drop_former, self._dropped)
         elif fetch.is_on_disk:
             if not driver.install(fetch.snapshot):
                 self._failed(f"the snapshot that ends at {fetch.snapshot.last.end} is of no use any more")
         elif fetch.is_whole:
             request_sync()
 
+    def _drop_former(self) -> int:
+        self._mark.drop_former()
+        return 0
+
+    def _dropped(self, result: Result) -> None:
+        try:
+            result.result()
+        except OSError as error:  # the next start tries again
+            self.on_problem(f"the former log, which nobody needs any more, can't be removed: {error}")
+
     def interrupt(self) -> None:
         """The store is closed: what was being copied begins anew."""
         if self._fetch is not None:
             self._failed("the copy of the log was interrupted")
 
-    def forget(self) -> None:
-        """The log was discarded."""
-        self._fetch, self.discards_log = None, False
-
     def _failed(self, why: str) -> None:
         self.on_problem(why)
         if self._fetch is not None:
             self._fetch.close()
-        self._fetch, self.discards_log = None, True
+        self._fetch = None
+        self._discard("copies the group's log from its begin")

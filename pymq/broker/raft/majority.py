@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from pymq.broker.replication.master.sync_mode import LateReply, Slaves, SyncMode
+from pymq.broker.replication.master.sync_mode import LateReply, Slaves, SyncMode, unsure_reply
 from pymq.broker.replication.roles.role import Role
 from pymq.config import BrokerConfig
 from pymq.store.store import MessageStore
 from pymq.wire.bodies_replication import SlaveState
-from pymq.wire.codes import ResponseCode
 
 
 class GroupView(Protocol):
@@ -104,11 +103,12 @@ class MajorityMode(SyncMode):
         return self.group.confirm_offset
 
     def late_reply(self) -> LateReply:
-        return LateReply(
-            ResponseCode.FLUSH_SLAVE_TIMEOUT,
-            f"the message is in the leader's log, but no majority of {self.group.voter_count} voters confirmed it "
-            f"within {self.timeout_ms} ms (slaveTimeout): it appears once one does; see `pymq broker status`",
+        return unsure_reply(
+            f"no majority of {self.group.voter_count} voters confirmed it within {self.timeout_ms} ms (slaveTimeout)"
         )
+
+    def given_up_reply(self, why: str, *, keeps_log: bool) -> LateReply:
+        return unsure_reply(why)
 
     def _reason(self) -> tuple[tuple[object, ...], str] | None:
         why = self.group.why_no_writes

@@ -50,6 +50,11 @@ class Member(NamedTuple):
         return format_address(self.host, self.port)
 
     @property
+    def is_local(self) -> bool:
+        """True when its own machine alone reaches it."""
+        return _is_loopback(self.host)
+
+    @property
     def broker_id(self) -> int:
         """The brokerId under which it registers as a follower; as the leader it has 0."""
         return broker_id_of(self.node)
@@ -82,6 +87,11 @@ class GroupSettings:
     def majority(self) -> int:
         """The number of members that an election or a send needs."""
         return len(self.members) // 2 + 1
+
+    @property
+    def is_local(self) -> bool:
+        """True when all members are on one machine, and no other machine reaches them."""
+        return all(member.is_local for member in self.members)
 
     def member(self, node: str) -> Member:
         """Return the member with the id ``node``, which must be one."""
@@ -170,7 +180,7 @@ def group_warnings(group: GroupSettings) -> list[str]:
             f"{count - majority}, as one of {count - 1} does, and waits for one disk more; use {count + 1}"
             + (f" or {count - 1}" if count > MEMBER_COUNT_MIN else "")
         )
-    local = [member for member in group.members if _is_loopback(member.host)]
+    local = [member for member in group.members if member.is_local]
     if local and len(local) < count:
         found.append(
             f"{PEERS_KEY}: {local[0].node} at {local[0].address} is reached from its own machine alone, and other "

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import Protocol
 
-from pymq.broker.raft.gate import MessageGate
+from pymq.broker.raft.gate import Greeting, MessageGate
 from pymq.broker.raft.members import GroupSettings
 from pymq.broker.raft.outgoing import Part
 from pymq.clock import Clock
@@ -51,6 +51,7 @@ class Peers:
     def __init__(
         self, group: GroupSettings, gate: MessageGate, clock: Clock, messages: Teller, log_bytes: Teller
     ) -> None:
+        self.own = Replica(group.self_id, "")  # who says Hello
         self._addresses = {member.node: member.address for member in group.others}
         self._gate = gate
         self._clock = clock
@@ -75,7 +76,16 @@ class Peers:
         if address is not None:
             if isinstance(message, _QUESTIONS):
                 self._asked_ms.setdefault(message.to.node_id, self._clock.monotonic_ms())
-            self._messages.tell(address, request(RequestCode.PYMQ_RAFT_MESSAGE, None, self._gate.encode(message)))
+            if (body := self._gate.encode(message)) is not None:
+                self._tell(address, body)
+
+    def welcome(self, greeting: Greeting) -> None:
+        """Answer a Hello. The answer goes to the node's address, wherever the Hello came from."""
+        if address := self._addresses.get(greeting.hello.sender.node_id):
+            self._tell(address, self._gate.welcome(self.own, greeting.hello, greeting.session))
+
+    def _tell(self, address: str, body: bytes) -> None:
+        self._messages.tell(address, request(RequestCode.PYMQ_RAFT_MESSAGE, None, body))
 
     def wake(self, to: Replica) -> None:
         self._waiting[to] = None
@@ -130,7 +140,8 @@ class Peers:
         """
         now_ms = self._clock.monotonic_ms()
         for node, address in self._addresses.items():
-            self._messages.has_room(address)
+            if self._messages.has_room(address) and self._gate.sessions.needs_hello(node):
+                self._tell(address, self._gate.hello(self.own, node))
             heard_ms = min(self._heard_ms[node], self._asked_ms.get(node, now_ms))
             if now_ms - max(heard_ms, self._tried_ms[node]) > SILENT_MS_MAX:
                 self._tried_ms[node] = now_ms
@@ -157,6 +168,8 @@ class Peers:
             if part is None:
                 return True
             envelope = self._gate.encode(part.request, part.data)
+            if envelope is None:
+                continue
             body = b"".join((LENGTH.pack(len(envelope)), envelope, part.data))
             self._expect_answer(to.node_id, len(body))
             self._log_bytes.tell(address, request(RequestCode.PYMQ_RAFT_APPEND, None, body))

@@ -17,17 +17,23 @@ class RecentProblems:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._came_ms: dict[str, int] = {}
+        self._came: dict[str, tuple[str, int]] = {}  # kind, or text -> text, and when it came (ms)
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, kind: str = "") -> None:
+        """Note a problem. Of one ``kind`` the newest text counts alone: strangers may make up texts without end."""
         now_ms = self._clock.monotonic_ms()
-        came_ms = self._came_ms.pop(text, None)
+        _, came_ms = self._came.pop(kind or text, (text, None))
         if came_ms is None or came_ms < now_ms - PROBLEM_SHOWN_MS:
             log.warning("%s", text)
-        self._came_ms[text] = now_ms
-        if len(self._came_ms) > PROBLEMS_MAX:
-            del self._came_ms[next(iter(self._came_ms))]
+        self._came[kind or text] = text, now_ms
+        if len(self._came) > PROBLEMS_MAX:
+            del self._came[next(iter(self._came))]
+
+    def over(self, kind: str) -> None:
+        """What had this kind is over."""
+        if kind in self._came:
+            log.warning("this is over: %s", self._came.pop(kind)[0])
 
     def texts(self) -> list[str]:
         since_ms = self._clock.monotonic_ms() - PROBLEM_SHOWN_MS
-        return [text for text, came_ms in self._came_ms.items() if came_ms >= since_ms]
+        return [text for text, came_ms in self._came.values() if came_ms >= since_ms]

@@ -22,6 +22,7 @@ from xxhash import xxh3_64_hexdigest
 from pymq.errors import StoreError, StoreUnavailableError, UsageError
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
+from pymq.raft.core import TERM_MAX
 from pymq.raft.state import Epoch, Kind, Membership, MembershipEntry, RaftState, Replica
 from pymq.store.disk.fs import Files, make_directory, sync_if_there
 
@@ -119,6 +120,28 @@ class RaftStateFile:
             return self._begin(fresh)
         self._saved = state
         return within(state, log_end)
+
+    def read(self) -> RaftState:
+        """Return the state of a node that is stopped. Raises StoreError, StoreUnavailableError."""
+        state = self._load()
+        assert state is not None
+        return state
+
+    def set_term(self, term: int) -> RaftState:
+        """Set the term of a node that is stopped, without a vote in it; return its state.
+
+        It is safe when all members are stopped, and get the same term: no vote of a later one is left anywhere. Raises
+        UsageError for a term in which the node's bytes can't be.
+        """
+        state = self.read()
+        newest = state.epochs[-1].number if state.epochs else 0
+        if not newest <= term < TERM_MAX:
+            raise UsageError(
+                f"term {term}: the newest bytes are of term {newest}, allowed are {newest} to {TERM_MAX - 1}"
+            )
+        changed = replace(state, term=term, vote=None)
+        self._put(encode(changed))
+        return changed
 
     def _draw(self) -> str:
         return f"{self._rng.getrandbits(DISK_ID_BITS):016x}"

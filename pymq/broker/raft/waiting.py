@@ -15,6 +15,7 @@ from typing import Protocol
 
 import msgspec
 
+from pymq.broker.raft.answer_proof import AnswerProof
 from pymq.broker.raft.founders import Founders, own_report, with_log
 from pymq.broker.raft.founding import NodeReport, Verdict
 from pymq.broker.raft.members import GroupSettings
@@ -71,6 +72,7 @@ class WaitingMember:
         clock: Clock,
         parts: Callable[[], ServingParts | None],
         become_node: Callable[[str], None],
+        answer_proof: AnswerProof,
     ) -> None:
         """``parts`` returns the present parts, None while there are none; ``become_node`` closes them after this turn,
         because of its argument, and starts the node.
@@ -81,7 +83,10 @@ class WaitingMember:
         self._clock = clock
         self._parts = parts
         self._become_node = become_node
-        self._founders = Founders(settings, network=network, clock=clock, own_report=self.node_report)
+        self.answer_proof = answer_proof
+        self._founders = Founders(
+            settings, network=network, clock=clock, own_report=self.node_report, proof=answer_proof
+        )
         self._fence = 0
         self._next_fence_ms = clock.monotonic_ms()
         self._seen_fence = 0  # a master's, and since when

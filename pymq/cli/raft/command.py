@@ -1,4 +1,4 @@
-"""``pymq raft``: status, transfer, add, remove."""
+"""``pymq raft``: status, transfer, add, remove; secret and term, on a member's machine."""
 
 from __future__ import annotations
 
@@ -184,6 +184,54 @@ def remove(
     done = _carry_out(namesrv, lambda admin: work.plan_remove(admin, name, node), run, dry_run, output)
     if done is not None:
         print_line(f"{done['broker']} is {', '.join(done['after'])} now")
+
+
+@app.command(epilog=examples("pymq raft secret /etc/pymq/raft.secret", "pymq raft secret /etc/pymq/raft.secret --next"))
+def secret(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file for raftSecretFile.")],
+    change: Annotated[
+        bool, typer.Option("--next", help="Take the next of the three steps that replace the file's secret.")
+    ] = False,
+) -> None:
+    """Make the file with the secret by which the members of a group prove each other, or replace the secret in it.
+
+    Members notice a change within 1 s, and accept each other after each step. The secret is never printed.
+    """
+    import random
+
+    from pymq.cli.raft import files
+    from pymq.store.disk.fs import RealFiles
+
+    done = files.change_secret if change else files.make_secret
+    print_line(done(RealFiles(), file, random.SystemRandom()))
+
+
+@app.command(
+    epilog=examples(
+        "pymq raft term ~/.pymq/shard-a-n0", "pymq raft term ~/.pymq/shard-a-n0 --set 12", "pymq raft term DIR -o json"
+    )
+)
+def term(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="Data directory of a member that is stopped.")],
+    wanted: Annotated[
+        int | None,
+        typer.Option("--set", metavar="TERM", min=0, help="Set this term. Stop all members, and set the same on each."),
+    ] = None,
+    yes: ConfirmOption = False,
+    output: OutputOption = OutputFormat.table,
+) -> None:
+    """Show the term on a stopped member's disk, or set it: the way back from a term that no election can have reached.
+
+    With members that run, a member could vote twice in one term.
+    """
+    from pymq.cli.raft import files
+    from pymq.store.disk.fs import RealFiles
+
+    if wanted is not None and not yes:
+        confirm(f"Are all members stopped, and will each get term {wanted}?")
+    record = files.stored_term(RealFiles(), directory, wanted).record()
+    if not print_data(record, output):
+        print_fields({key.replace("_", " "): value for key, value in record.items()})
 
 
 def _carry_out(

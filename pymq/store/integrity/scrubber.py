@@ -51,7 +51,7 @@ class Scrubber:
 
     def __init__(self, log: CommitLog, digests: Digests) -> None:
         self._log = log
-        self._digests = digests
+        self.digests = digests
         self._next_offset = 0
         self.found: dict[int, int] = {}  # damaged places: physical offset of begin -> of end
         self.bytes_read = 0
@@ -61,7 +61,7 @@ class Scrubber:
         """The next piece to read; None at the end of a pass: the next call begins a new one."""
         offset = max(self._next_offset, self._log.min_offset)
         segment = self._log.find(offset)
-        if segment is None or not segment.sealed or segment.end > self._digests.next_offset:
+        if segment is None or not segment.sealed or segment.end > self.digests.next_offset:
             self._next_offset = 0
             self.pass_count += 1
             return None
@@ -75,9 +75,7 @@ class Scrubber:
         return ScrubPiece(segment, at, size, wanted)
 
     def _wanted(self, segment: Segment, at: int, size: int) -> bytes:
-        return bytes(
-            self._digests.table.get(segment.start, at // BLOCK_SIZE_BYTES, -(-(at + size) // BLOCK_SIZE_BYTES))
-        )
+        return bytes(self.digests.table.get(segment.start, at // BLOCK_SIZE_BYTES, -(-(at + size) // BLOCK_SIZE_BYTES)))
 
     def finish(self, piece: ScrubPiece) -> None:
         """Take over what a piece found, unless its segment was deleted meanwhile."""
@@ -88,7 +86,7 @@ class Scrubber:
         start = segment.start + piece.at
         if piece.error is None and not piece.is_suspect:
             if piece.actual != piece.wanted:
-                self._digests.set_checked(segment, piece.at, piece.actual)
+                self.digests.set_checked(segment, piece.at, piece.actual)
             return
         try:
             damaged, unproven = self._look_again(piece)
@@ -104,11 +102,11 @@ class Scrubber:
         """(damaged bytes, bytes without a digest that hold no record) of a piece. Raises OSError."""
         segment, at = piece.segment, piece.at
         data = segment.read(at, piece.size)
-        doubts = self._digests.check(segment, data, at)
+        doubts = self.digests.check(segment, data, at)
         gaps: list[Span] = []
         if UNKNOWN in split_digests(piece.wanted):
             gaps = uncovered(segment, at, piece.size)
-            self._digests.set_checked(segment, at, _without(block_digests(data), gaps, at))
+            self.digests.set_checked(segment, at, _without(block_digests(data), gaps, at))
         return doubts.damaged if doubts is not None else [], [(segment.start + a, segment.start + b) for a, b in gaps]
 
     def _note_damage(self, start: int, end: int, why: str) -> None:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import random
 
+from pymq.broker.raft.answer_proof import AnswerProof
 from pymq.broker.raft.gate import MessageGate
 from pymq.broker.raft.leader_watch import LeaderWatch
 from pymq.broker.raft.members import GroupSettings, Member
+from pymq.broker.raft.secret_file import Secrets
 from pymq.clock import ManualClock
 from pymq.raft.node import RaftNode
 from pymq.raft.state import Membership
+
+SECRETS = Secrets(bytes(range(32)))
+
+
+def answer_proof(secrets: Secrets = SECRETS) -> AnswerProof:
+    """Return what proves the answers of a member of ``shard-a``."""
+    return AnswerProof("DefaultCluster", "shard-a", lambda: secrets, random.Random(1))
+
 
 MEMBERS = tuple(Member(f"n{number}", "10.0.0.1", 10911 + 10 * number) for number in range(3))
 
@@ -20,7 +30,9 @@ class OneNode:
     def __init__(self, raft: RaftNode, clock: ManualClock | None = None) -> None:
         self.settings = GroupSettings("shard-a", raft.replica.node_id, MEMBERS)
         self.node = raft
-        self.gate = MessageGate(cluster="east", group="shard-a", node_id="n0", rng=random.Random(1))
+        self.gate = MessageGate(
+            cluster="east", group="shard-a", node_id="n0", secrets=lambda: SECRETS, rng=random.Random(1)
+        )
         self.watch = LeaderWatch("shard-a", clock or ManualClock())
         self.watch.look(raft)
         self.trouble = ""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
+from pymq.broker.raft.secret_file import SECRET_SIZE_BYTES, Secrets, write_secrets
 from pymq.client import Admin
 from pymq.errors import PymqError
 from pymq.store.disk.fs import RealFiles
@@ -85,10 +86,18 @@ class RaftProcesses:
 
     def start(self, node: str) -> None:
         settings = {**self._settings, "dLegerGroup": NAME, "dLegerPeers": self.peers, "dLegerSelfId": node}
+        if self.hosts:
+            settings["raftSecretFile"] = self._secret_file()
         flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         where = ["--name", NAME, "--namesrv", self.namesrv, "--port", str(self.ports[node])]
         where += self._listening(self.address(node))
         self._begin(node, "broker", *where, "--store", str(self.root(node)), *flags)
+
+    def _secret_file(self) -> str:
+        path = str(self.directory / "raft.secret")
+        if not Path(path).exists():
+            write_secrets(RealFiles(), path, Secrets(os.urandom(SECRET_SIZE_BYTES)))
+        return path
 
     def _listening(self, address: str) -> list[str]:
         return ["--host", address.partition(":")[0], "--insecure"] if self.hosts else []

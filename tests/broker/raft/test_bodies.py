@@ -18,6 +18,7 @@ from pymq.broker.raft.bodies import (
     MEMBER_COUNT_MAX,
     NODE_ID_LENGTH_MAX,
     BodyError,
+    Seal,
     decode_envelope,
     decode_message,
     encode_message,
@@ -32,16 +33,19 @@ from pymq.wire.ha import OFFSET_MAX
 
 N0, N1 = Replica("n0", "00aa"), Replica("n1", "11bb")
 GROUP = Membership(((N0, Kind.VOTER), (N1, Kind.LEARNER)))
-KEY = founding_id(GROUP)
+KEY = bytes(range(32))
+FOUNDING_ID = founding_id(GROUP)
 VOTE = VoteRequest(N0, N1, 7, Position(5, 4096), is_transfer=False)
 APPEND = AppendRequest(
     N0, N1, 7, Position(5, 100), (Piece(5, 100, 150), Piece(7, 150, 400)), (MembershipEntry(400, GROUP),), 90
 )
-OFFER = SnapshotOffer(N0, N1, 7, Snapshot(0, Position(7, 400), (Epoch(5, 0), Epoch(7, 150)), ()))
+ENTRIES = (MembershipEntry(0, GROUP),)
+OFFER = SnapshotOffer(N0, N1, 7, Snapshot(0, Position(7, 400), (Epoch(5, 0), Epoch(7, 150)), ENTRIES))
 
 
-def body(message: Message, founded: bytes | None = KEY, number: int = 1) -> bytes:
-    return encode_message(message, cluster="c", group="g", session="0" * 16, number=number, founded=founded)
+def body(message: Message, key: bytes = KEY, number: int = 1, data: bytes = b"") -> bytes:
+    seal = Seal(FOUNDING_ID, "0" * 16, "1" * 16, 3, 0, number, key)
+    return encode_message(message, seal, cluster="c", group="g", data=data)
 
 
 def back(raw: bytes) -> Message:
@@ -51,20 +55,26 @@ def back(raw: bytes) -> Message:
 def test_golden_bytes() -> None:
     """Members of one version after another must understand each other."""
     assert body(VOTE) == GOLDEN_VOTE
-    assert body(VOTE, None) == GOLDEN_VOTE.replace(GOLDEN_PROOF, b"")
     assert back(GOLDEN_VOTE) == VOTE and is_proven(decode_envelope(GOLDEN_VOTE), KEY)
-    assert body(APPEND, None) == GOLDEN_APPEND
+    assert body(APPEND) == GOLDEN_APPEND
     assert back(GOLDEN_APPEND) == APPEND
 
 
-GOLDEN_PROOF = b"d9b863f1824440a119184195b03c9f7ee9f0f6eda467827f97237ad44737594b"
+FOUND = b"937ed7f29a5e1bc0a88135d97bace0d2"
 GOLDEN_VOTE = (
-    b'{"version":1,"cluster":"c","group":"g","session":"0000000000000000","number":1,"proof":"' + GOLDEN_PROOF + b'",'
+    b'{"version":2,"cluster":"c","group":"g","founding_id":"'
+    + FOUND
+    + b'","session":"0000000000000000","to_session":"1111111111111111","welcome":3,'
+    b'"lane":0,"number":1,"proof":"bb00b64472e4417f2ed7a609b08c3e6365bf315d4cfb4a749eea09e6655095d3",'
     b'"kind":"VoteRequest","message":{"sender":["n0","00aa"],"to":["n1","11bb"],"term":7,"last":[5,4096],'
     b'"is_transfer":false}}'
 )
 GOLDEN_APPEND = (
-    b'{"version":1,"cluster":"c","group":"g","session":"0000000000000000","number":1,"proof":"","kind":"AppendRequest",'
+    b'{"version":2,"cluster":"c","group":"g","founding_id":"'
+    + FOUND
+    + b'","session":"0000000000000000","to_session":"1111111111111111","welcome":3,'
+    b'"lane":0,"number":1,"proof":"874206c96950c360084c08e629282d112670e850941efd2439fd96b293bb8a1b",'
+    b'"kind":"AppendRequest",'
     b'"message":{"sender":["n0","00aa"],"to":["n1","11bb"],"term":7,"previous":[5,100],"pieces":[[5,100,150],'
     b'[7,150,400]],"memberships":[[400,{"members":[[["n0","00aa"],"voter"],[["n1","11bb"],"learner"]]}]],'
     b'"confirm_offset":90}}'
@@ -77,13 +87,15 @@ def test_every_kind_of_message_has_a_body() -> None:
         for name, kind in vars(messages).items()
         if isinstance(kind, type) and issubclass(kind, Message) and kind is not Message
     }
-    assert set(KINDS) == kinds and len(kinds) >= 17
+    assert set(KINDS) == kinds | {"Hello", "Welcome"} and len(kinds) >= 17
 
 
 def made(rng: random.Random, hint: Any) -> Any:
     """Return a value of one field's type, within the limits."""
     if hint is bool:
         return rng.random() < 0.5
+    if hint is str:
+        return f"{rng.getrandbits(128):032x}"
     if hint is Replica:
         return Replica(f"n{rng.randrange(2**31)}", f"{rng.getrandbits(64):016x}")
     if hint is Position:
@@ -130,7 +142,15 @@ def members(count: int) -> Membership:
         replace(VOTE, term=EPOCH_MAX, last=Position(EPOCH_MAX, OFFSET_MAX)),
         replace(VOTE, sender=Replica("n" + "1" * (NODE_ID_LENGTH_MAX - 1), "d" * DISK_ID_LENGTH_MAX)),
         found(members(MEMBER_COUNT_MAX)),
-        offer(*(Epoch(n, n) for n in range(LIST_COUNT_MAX))),
+        replace(
+            OFFER,
+            term=LIST_COUNT_MAX,
+            snapshot=replace(
+                OFFER.snapshot,
+                last=Position(LIST_COUNT_MAX - 1, OFFSET_MAX),
+                epochs=tuple(Epoch(n, n) for n in range(LIST_COUNT_MAX)),
+            ),
+        ),
         replace(VOTE, to=Replica("n1", "")),
     ],
 )
@@ -153,6 +173,14 @@ def pieces(*parts: tuple[int, int, int]) -> AppendRequest:
         (replace(VOTE, sender=Replica("n" + "1" * NODE_ID_LENGTH_MAX, "d")), "is no id of a node"),
         (replace(VOTE, sender=Replica("n0", "")), "its sender has no disk id"),
         (replace(VOTE, to=Replica("n1", "d" * (DISK_ID_LENGTH_MAX + 1))), "to: a disk id of 33 characters"),
+        (replace(VOTE, to=Replica("n1", "\x1b[2J")), r"to: '\\x1b\[2J' is no id of a disk"),
+        (replace(OFFER, term=6), "a snapshot that ends in epoch 7, of 7, by a leader of term 6"),
+        (replace(OFFER, snapshot=replace(OFFER.snapshot, last=Position(6, 400))), "ends in epoch 6, of 7"),
+        (replace(OFFER, snapshot=replace(OFFER.snapshot, memberships=())), "without the memberships in it"),
+        (
+            replace(OFFER, snapshot=replace(OFFER.snapshot, memberships=(MembershipEntry(401, GROUP),))),
+            "a snapshot to 400 without the memberships in it",
+        ),
         (Found(N0, N1, 1, N0, Position(0, 0), members(MEMBER_COUNT_MAX + 1)), "a membership of 65 replicas"),
         (Found(N0, N1, 1, N0, Position(0, 0), Membership(GROUP.members * 2)), "two replicas of one node"),
         (
@@ -197,10 +225,14 @@ def test_a_body_has_a_limit() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        (b'"version":1', b'"version":2', "version 2, this broker speaks 1"),
+        (b'"version":2', b'"version":1', "version 1, this broker speaks 2"),
         (b'"kind":"VoteRequest"', b'"kind":"Message"', "'Message' is no kind of message"),
         (b'"kind":"VoteRequest"', b'"kind":"Heartbeat"', "not a Heartbeat"),
-        (b'"number":1', b'"number":0', "number"),
+        (b'"number":1', b'"number":-1', "number"),
+        (b'"welcome":3', b'"welcome":-1', "welcome"),
+        (b'"lane":0', b'"lane":2', "lane"),
+        (b'"founding_id":"9', b'"founding_id":"', "founding_id"),
+        (b'"proof":"', b'"proof":"0', "proof"),
         (b'"session":"0', b'"session":"x', "session"),
         (b'"cluster":"c"', b'"cluster":""', "cluster"),
         (b'"term":7', b'"term":"7"', "term"),
@@ -218,7 +250,7 @@ def test_other_texts_are_refused(old: bytes, new: bytes, why: str) -> None:
 def test_any_bytes_are_a_message_or_a_reason() -> None:
     """Bytes of a real message, changed at any places, never raise anything else."""
     rng = random.Random(9)
-    texts = [body(VOTE), body(APPEND), body(OFFER, None)]
+    texts = [body(VOTE), body(APPEND), body(OFFER)]
     parts = [b"", b'"', b"-", b"9" * 30, b"[", b"{", b"null", b"1e400", b"\xff", b"\\ud800", b"true", b"\0"]
     taken = 0
     for _ in range(4000):
@@ -251,6 +283,10 @@ def test_the_proof_covers_all_of_a_body() -> None:
         (b'"cluster":"c"', b'"cluster":"d"'),
         (b'"group":"g"', b'"group":"h"'),
         (b'"session":"0', b'"session":"1'),
+        (FOUNDING_ID.encode(), FOUNDING_ID[::-1].encode()),
+        (b'"to_session":"1', b'"to_session":"2'),
+        (b'"welcome":3', b'"welcome":4'),
+        (b'"lane":0', b'"lane":1'),
         (b'"number":1', b'"number":2'),
         (b'"term":7', b'"term":8'),
         (b"4096", b"4097"),
@@ -265,9 +301,7 @@ def test_the_proof_covers_all_of_a_body() -> None:
 
 
 def test_groups_have_founding_ids_of_their_own() -> None:
-    assert founding_id(GROUP) == KEY and len(KEY) == 32
+    assert founding_id(GROUP) == FOUNDING_ID and len(FOUNDING_ID) == 32
     other = Membership(((N0, Kind.VOTER), (Replica("n1", "11bc"), Kind.LEARNER)))
-    assert founding_id(other) != KEY != founding_id(Membership(((N0, Kind.VOTER), (N1, Kind.VOTER))))
-    assert not is_proven(decode_envelope(body(VOTE, founding_id(other))), KEY)
-    assert not is_proven(decode_envelope(body(VOTE, None)), KEY)
+    assert founding_id(other) != FOUNDING_ID != founding_id(Membership(((N0, Kind.VOTER), (N1, Kind.VOTER))))
     assert msgspec.json.encode(GROUP) == b'{"members":[[["n0","00aa"],"voter"],[["n1","11bb"],"learner"]]}'

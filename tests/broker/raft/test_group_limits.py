@@ -11,11 +11,13 @@ import pytest
 from pymq.broker.metadata.table_saver import run_inline
 from pymq.broker.raft.broker_log import BrokerLog
 from pymq.broker.raft.founders import Founders
-from pymq.broker.raft.gate import MessageGate, Refused
+from pymq.broker.raft.gate import MessageGate
 from pymq.broker.raft.group import RaftGroup
 from pymq.broker.raft.group_status import IN_SYNC_LAG_BYTES_MAX, follower_states
 from pymq.broker.raft.group_tables import GroupTables
-from pymq.broker.raft.joining import Joining, JoiningMark
+from pymq.broker.raft.joining import Joining
+from pymq.broker.raft.joining_mark import JoiningMark
+from pymq.broker.raft.log_reader import LogReader
 from pymq.broker.raft.members import GroupSettings, parse_peers
 from pymq.broker.raft.outgoing import Part
 from pymq.broker.raft.peers import SILENT_MS_MAX, SLOW_LINK_BYTES_PER_MS, Peers
@@ -25,7 +27,7 @@ from pymq.broker.raft.showing import DISPATCH_BYTES_MAX, Showing
 from pymq.broker.raft.state_files import RaftStateFile
 from pymq.broker.replication.dispatch_pace import DISPATCH_BYTES, DISPATCH_INTERVAL_MS
 from pymq.broker.replication.epoch_history import EpochHistory
-from pymq.broker.replication.roles.role import Role
+from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.clock import ManualClock
 from pymq.config import BrokerConfig
 from pymq.raft.core import ELECTION_TICKS
@@ -43,6 +45,7 @@ from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore
 from pymq.wire.command import Command
+from tests.broker.raft.groups import SECRETS, answer_proof
 from tests.broker.raft.test_replicated_bytes import Leader
 from tests.store.support import SMALL
 
@@ -72,7 +75,7 @@ class Wire:
 
 
 def make_gate() -> MessageGate:
-    return MessageGate(cluster="c", group="shard-a", node_id="n0", rng=random.Random(1))
+    return MessageGate(cluster="c", group="shard-a", node_id="n0", secrets=lambda: SECRETS, rng=random.Random(1))
 
 
 def make_peers(clock: ManualClock) -> tuple[Peers, Wire]:
@@ -103,7 +106,7 @@ def make_group(follower: Any = None) -> RaftGroup:
         rng=random.Random(1),
         gate=make_gate(),
         peers=peers,
-        founders=lambda own: Founders(SETTINGS, network=network, clock=clock, own_report=own),
+        founders=lambda own: Founders(SETTINGS, network=network, clock=clock, own_report=own, proof=answer_proof()),
         state_file=RaftStateFile(files, "/s", random.Random(1)),
         tables=GroupTables(
             files=files, root="/s", segment_bytes=1 << 20, clock=clock, store_host=b"", run_in_thread=run_inline
@@ -113,8 +116,10 @@ def make_group(follower: Any = None) -> RaftGroup:
         is_changing=lambda: False,
         on_serve=lambda: None,
         was_master=False,
-        joining=Joining(JoiningMark(files, "/s"), network),
+        joining=Joining(JoiningMark(files, "/s"), LogReader(network, answer_proof()), clock, run_inline),
         run_record=RunRecord(files, "/s"),
+        answer_proof=answer_proof(),
+        log_reader=LogReader(network, answer_proof()),
     )
     parts: Any = SimpleNamespace(role=Role(1), store=store)
     group.attach(
@@ -177,6 +182,7 @@ def test_log_bytes_without_an_answer_get_a_new_connection(is_answered: bool) -> 
     request = AppendRequest(US, THEM, 1, NOWHERE, (Piece(1, 0, len(data)),), (), 0)
     waiting = [Part(request, data)]
     peers.next_part = lambda to: waiting.pop() if waiting else None
+    peers._gate.sessions._to("n1").session = "5" * 16
     peers.wake(THEM)
     peers.pump()
     if is_answered:
@@ -230,10 +236,44 @@ def test_who_is_gone_gets_no_leadership() -> None:
     assert group.best_successor() == ""
 
 
+def test_records_of_a_deposed_leader_end_with_its_role() -> None:
+    """One line, and no error of each turn: the core takes no record of a node that leads no more."""
+    group = make_group()
+    changes: list[RoleChange] = []
+    group._change_role = changes.append
+    parts: Any = group._parts
+    store, end = parts.store, group.node.log.end
+    store.stage(
+        "T", 0, body=b"late", properties=b"", tags_code=0, born_timestamp_ms=0, born_host=b"\x7f\0\0\x01\0\0\0\x01"
+    )
+    store.commit()
+    assert store.physical_max_offset > end
+    for _ in range(3):
+        group.end_turn()
+    assert {change.truncate_to for change in changes} == {end}
+    texts = [text for text in group.problems() if "are dropped with its role" in text]
+    assert len(texts) == 1 and "n0 is no leader" in texts[0]
+    group.detach()
+    parts.role = Role(1)
+    attached: Any = SimpleNamespace(role=Role(1), store=store)
+    group.attach(
+        attached,
+        follower=store.follow(),
+        history=EpochHistory(),
+        was_clean=True,
+        commit=lambda: None,
+        request_sync=lambda: None,
+        check_writes=lambda: None,
+    )
+    changes.clear()
+    group.end_turn()
+    assert [change.truncate_to for change in changes] == [end], "also when its role was changing already"
+
+
 def test_a_node_names_its_newest_problems() -> None:
     group = make_group()
     for number in range(PROBLEMS_MAX + 1):
-        group._admit(Refused("format", f"problem {number}"), None)
+        group.on_problem(f"problem {number}")
     assert group.problems()[1:] == [f"problem {number}" for number in range(1, PROBLEMS_MAX + 1)]
 
 

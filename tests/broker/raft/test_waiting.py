@@ -5,6 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+
+from pymq.broker.raft.answer_proof import REPORT
 from pymq.broker.raft.founders import ASK_PERIOD_MS, encode_report
 from pymq.broker.raft.founding import NodeReport
 from pymq.broker.raft.members import GroupSettings, parse_peers
@@ -23,7 +26,9 @@ from pymq.broker.replication.roles.role_file import RoleRecord
 from pymq.clock import ManualClock
 from pymq.config import BrokerConfig
 from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.wire.bodies_raft import ReportRequest
 from pymq.wire.command import Command
+from tests.broker.raft.groups import answer_proof
 
 PEERS = parse_peers("n0-10.0.0.1:40911;n1-10.0.0.2:40911;n2-10.0.0.3:40911")
 HISTORY = EpochHistory((EpochEntry(1, 0, "a" * 16),))
@@ -61,6 +66,7 @@ class PlainBroker:
             clock=group.clock,
             parts=lambda: None if self.waiting.has_left else self,
             become_node=self.become_node,
+            answer_proof=answer_proof(),
         )
 
     @property
@@ -107,7 +113,9 @@ class PlainGroup:
             on_answer("the connection was refused")
             return
         report = self.overruling.get(broker.node) or broker.report
-        on_answer(SimpleNamespace(code=0, body=encode_report(report)))
+        challenge = msgspec.json.decode(command.body, type=ReportRequest).challenge
+        reply = answer_proof().reply(challenge, REPORT, encode_report(report))
+        on_answer(reply.to_command(command))
 
     def run(self, duration_ms: int) -> None:
         for _ in range(duration_ms // TICK_MS):

@@ -12,12 +12,16 @@ from pymq.broker.raft import hosting
 from pymq.broker.raft.driver import TICK_MS
 from pymq.broker.raft.group import RaftGroup
 from pymq.broker.raft.run_record import BOOT_ID_PATH
+from pymq.broker.raft.secret_file import write_secrets
 from pymq.config import BrokerConfig
 from pymq.raft.node import RaftNode
 from pymq.store.disk.fs import make_directory
 from pymq.store.disk.memory_fs import MemoryFiles
+from tests.broker.raft.groups import SECRETS
 from tests.simulation.broker_node import PORT, ROOT, SimBroker, SimJobRunner
 from tests.simulation.timeline import MS
+
+SECRET_PATH = "/etc/pymq/raft.secret"
 
 
 class RaftJobRunner(SimJobRunner):
@@ -59,6 +63,7 @@ def group_settings(name: str, group: int, node_count: int, number: int) -> dict[
         "dLegerGroup": name,
         "dLegerPeers": peers,
         "dLegerSelfId": f"n{number}",
+        "raftSecretFile": SECRET_PATH,
     }
 
 
@@ -89,7 +94,7 @@ class RaftBroker(SimBroker):
         return str(self._settings["dLegerSelfId"])
 
     def start(self) -> None:
-        self._write_boot_id()
+        self._write_machine_files()
         super().start()
 
     def _make_broker(self, config: BrokerConfig, rng: random.Random) -> Broker:
@@ -101,13 +106,15 @@ class RaftBroker(SimBroker):
         if self.process.is_alive:
             self.on_turn(self)
 
-    def _write_boot_id(self) -> None:
+    def _write_machine_files(self) -> None:
         files = self.disk.files
         fault, files.fault = files.fault, None  # it is no file on a disk
         make_directory(files, BOOT_ID_PATH.rpartition("/")[0])
         with closing(files.open(BOOT_ID_PATH, create=True)) as file:
             file.truncate(0)
             file.pwrite(0, b"boot-%d" % self._boot_count)
+        make_directory(files, SECRET_PATH.rpartition("/")[0])
+        write_secrets(files, SECRET_PATH, SECRETS)
         files.fault = fault
 
     def lose_power(self) -> None:

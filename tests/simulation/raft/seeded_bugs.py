@@ -45,7 +45,7 @@ BUGS = (
     Bug("a divergent tail is not truncated",
         Text(BrokerLog.truncate, "if self.store.physical_max_offset > end:", "if False:"), ("seed 3",)),
     Bug("a node with an empty disk votes as the old one", Seam(RaftStateFile._draw, gives("disk")), ("seed 1",)),
-    Bug("a leader whose log is read-only leads on", Seam(FailingDisk.tick, does_nothing), ("fsync 6",)),
+    Bug("a leader whose log is read-only leads on", Seam(FailingDisk.tick, does_nothing), ("fsync 9",)),
     Bug("a log with a hole counts as whole",
         Text(recovery._end_at_damage, "if end is None:", "if True:"), ("lying 3",)),
     Bug("bytes count before they are synced",

@@ -59,10 +59,28 @@ class NoSlaves:
 
 
 class LateReply(NamedTuple):
-    """The answer to a sender whose message is stored, but not confirmed in time."""
+    """The answer to a sender whose message is not confirmed in time, or will not be awaited any more.
+
+    ``is_stored``: it is in the log for good, and clients may take the answer for a success.
+    """
 
     code: int
     remark: str
+    is_stored: bool = True
+
+
+def unsure_reply(why: str) -> LateReply:
+    """Return the answer for a message that another broker may keep or have truncated.
+
+    Clients send again on this code (Java: DefaultMQProducer.retryResponseCodes), and take FLUSH_SLAVE_TIMEOUT for a
+    success. RocketMQ's DLedger answers so as well (Java: DLedgerCommitLog, IN_SYNC_REPLICAS_NOT_ENOUGH and
+    OS_PAGE_CACHE_BUSY; SendMessageProcessor.handlePutMessageResult). SERVICE_NOT_AVAILABLE says that nothing is stored.
+    """
+    return LateReply(
+        ResponseCode.SYSTEM_ERROR,
+        f"it is not known whether the message stays stored: {why}; send it again",
+        is_stored=False,
+    )
 
 
 class SyncMode:
@@ -139,6 +157,15 @@ class SyncMode:
             f"the message is stored, but {needed} of {count} slaves in sync did not confirm it within "
             f"{self.timeout_ms} ms (slaveTimeout): it appears once they do; see `pymq broker status`",
         )
+
+    def given_up_reply(self, why: str, *, keeps_log: bool) -> LateReply:
+        """Return the answer for a message whose slaves can't be awaited because of ``why``.
+
+        It is in this log. A master that becomes a slave truncates what its new master lacks.
+        """
+        if not keeps_log:
+            return unsure_reply(why)
+        return LateReply(ResponseCode.FLUSH_SLAVE_TIMEOUT, f"the message is stored, but not confirmed by slaves: {why}")
 
     def check(self) -> None:
         """Open or close the store to writes. Call it after each commit and from time to time."""

@@ -271,7 +271,7 @@ def test_a_failing_disk_leaves_alone_what_waits_for_slaves_only() -> None:
 def test_a_stop_answers_waiting_sends() -> None:
     world, _ = opened()
     peer = commit_one(world, 1)
-    world.parts.messages.waiting_answers.give_up("the broker stops")
+    world.parts.messages.waiting_answers.give_up("the broker stops", keeps_log=True)
     (frame,) = peer.frames
     assert frame.code == ResponseCode.FLUSH_SLAVE_TIMEOUT and frame.ext and "the broker stops" in (frame.remark or "")
     world.parts.close()
@@ -466,7 +466,7 @@ def test_any_interleaving_answers_each_send_once_and_never_too_early(seed: int) 
         course.step(number)
         course.check()
     course.commit()
-    course.world.parts.messages.waiting_answers.give_up("the test is over")
+    course.world.parts.messages.waiting_answers.give_up("the test is over", keeps_log=True)
     while course.threads.waiting:
         course.threads.run_one()
     assert sorted(frame.opaque for frame in course.peer.frames) == sorted(course.promises), "each is answered once"
