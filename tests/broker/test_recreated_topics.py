@@ -7,6 +7,7 @@ import pytest
 from pymq.model import pop
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.model.transactions import COMMIT
+from pymq.store.store import GetStatus
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from pymq.wire.headers.send import ConsumerSendMsgBackHeader
@@ -72,6 +73,17 @@ def test_a_deleted_group_s_hand_outs_end() -> None:
     p.wait(5000)
     assert p.pop(invisible_ms=1000).bodies == [b"m"], "from the topic itself, as the group begins again"
     assert not [name for name in p.world.parts.metadata.topics.all() if "+" in name]
+
+
+def test_an_offset_of_the_old_topic_behind_the_new_end_goes_on_at_the_begin() -> None:
+    world = with_topic()
+    for _ in range(5):
+        send(world, b"old")
+    assert world.parts.store.get("T", 1, 20, 32, 1 << 20).next_offset == 5, "as RocketMQ does"
+    made_again(world)
+    send(world, b"new")
+    result = world.parts.store.get("T", 1, 5, 32, 1 << 20)
+    assert (result.status, result.next_offset) == (GetStatus.OFFSET_OVERFLOW_BADLY, 0)
 
 
 @pytest.mark.parametrize("properties", ["DELAY\x012\x02", "TIMER_DELAY_MS\x013000\x02"])

@@ -12,7 +12,7 @@ from pymq.store.queue.batch_queue import BatchQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.queue.queue_view import QueueView
 from pymq.store.read.batch_reading import get_batches
-from pymq.store.read.reading import Accept, GetResult, Pace, RecordPrefilter, get_messages
+from pymq.store.read.reading import Accept, GetResult, GetStatus, Pace, RecordPrefilter, get_messages
 from pymq.store.read.time_lookup import offset_by_time
 from pymq.store.read.windows import WindowReader
 from pymq.store.settings import StoreSettings
@@ -44,16 +44,21 @@ class StoreReader:
         """Messages from ``offset`` on. ``tag_codes``: signed 32-bit hashes, None for all.
 
         ``accept`` sees each record, or only those that ``prefilter`` leaves. ``pace`` may end a filtered read early.
-        Raises CorruptRecordError when the first message to return is damaged.
+        Behind the end of a topic that was made again, the reader goes on at its begin. Raises CorruptRecordError when
+        the first message to return is damaged.
         """
         queue = self._queues.get(topic, queue_id)
         if isinstance(queue, BatchQueue):
-            return get_batches(
+            result = get_batches(
                 queue, self._windows, self.settings, offset, count_max, bytes_max, tag_codes, accept, pace
             )
-        return get_messages(
-            queue, self._windows, self.settings, offset, count_max, bytes_max, tag_codes, accept, prefilter, pace
-        )
+        else:
+            result = get_messages(
+                queue, self._windows, self.settings, offset, count_max, bytes_max, tag_codes, accept, prefilter, pace
+            )
+        if result.status is GetStatus.OFFSET_OVERFLOW_BADLY and self._queues.deleted_end(topic):
+            result.next_offset = result.min_offset  # the offset is of the topic's time before it was made again
+        return result
 
     def record_at(self, physical_offset: int) -> memoryview:
         """The record that begins at a physical offset.
