@@ -14,7 +14,7 @@ from pymq.proxy.checks import check_client_id
 from pymq.proxy.protocol.messages import HeartbeatResponse, NotifyClientTerminationResponse, TelemetryCommand
 from pymq.proxy.protocol.names import Code
 from pymq.proxy.refusals import ProxyRefusal
-from pymq.proxy.sessions import Session, Sessions
+from pymq.proxy.sessions import Session, Sessions, check_owner
 from pymq.proxy.settings import GroupRules, answer_settings, check_settings
 
 log = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ class Clients:
         session = Session(call.client_id, settings, call.language, call.version or "", now_ms, call.user, stream)
         known = self._sessions.find(call.client_id)
         if known is not None:
-            _check_owner(known, call)
+            check_owner(known, call.user)
             session.joined = known.joined
         if not self._sessions.put(session):
             raise ProxyRefusal(Code.TOO_MANY_REQUESTS, f"this server has {len(self._sessions)} clients: use another")
@@ -153,17 +153,8 @@ class Clients:
 
     def _known(self, call: Call) -> Session:
         client_id = check_client_id(call.client_id)
-        session = self._sessions.find(client_id)
+        session = self._sessions.touch(client_id, call.user, self._clock.monotonic_ms())
         if session is None:
             text = f"client {client_id} has sent no settings: open a Telemetry stream first"
             raise ProxyRefusal(Code.UNRECOGNIZED_CLIENT_TYPE, text)
-        _check_owner(session, call)
-        self._sessions.touch(client_id, self._clock.monotonic_ms())
         return session
-
-
-def _check_owner(session: Session, call: Call) -> None:
-    """Raises ProxyRefusal when another user sent the settings of this client id."""
-    if session.user != call.user:
-        text = f"client {call.client_id} belongs to another user than {call.user}: take another client id"
-        raise ProxyRefusal(Code.FORBIDDEN, text)

@@ -44,7 +44,7 @@ class Pulling:
         """Yield the status, the messages, and the offset to go on at."""
         try:
             check_client_id(call.client_id)
-            self._sessions.touch(call.client_id, self._clock.monotonic_ms())
+            self._sessions.touch(call.client_id, call.user, self._clock.monotonic_ms())
             queue, group = _queue(request), check_group(request.group.name)
             order = Pull(
                 queue,

@@ -103,7 +103,7 @@ class Receiving:
     async def _order(self, call: Call, request: Any) -> tuple[Receive, GroupRules]:
         check_client_id(call.client_id)
         now_ms = self._clock.monotonic_ms()
-        session = self._sessions.touch(call.client_id, now_ms)
+        session = self._sessions.touch(call.client_id, call.user, now_ms)
         if session is None and len(self._strangers) < SESSION_COUNT_MAX:
             self._strangers[call.client_id] = now_ms
         timeout_ms = duration_ms(session.settings.request_timeout) if session is not None else 0
@@ -210,9 +210,12 @@ class Receiving:
         return ChangeInvisibleDurationResponse(status=status_ok(), receipt_handle=encode_handle(renewed))
 
     async def forward_message_to_dead_letter_queue(self, call: Call, request: Any) -> Any:
-        """Give a message up."""
+        """Give a message up: the one that the handle names, whatever place in the log a client has written into it."""
         topic, group = check_topic(request.topic.name), check_group(request.group.name)
         handle = await self._current(group, request.receipt_handle)
+        held = self._held.find(group, request.receipt_handle)
+        if held is None or held.topic != topic:  # this server did not give it out
+            await self._backend.check_place(topic, group, handle)
         await self._backend.to_dead_letters(topic, group, handle, request.message_id)
         self._held.release(group, request.receipt_handle)
         return ForwardMessageToDeadLetterQueueResponse(status=status_ok())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pymq.proxy.protocol.names import ClientType
+from pymq.proxy.protocol.names import ClientType, Code
+from pymq.proxy.refusals import ProxyRefusal
 
 SILENT_MS_MAX = 120_000  # without a heartbeat
 SESSION_COUNT_MAX = 100_000
@@ -67,10 +68,14 @@ class Sessions:
         self._by_id[session.client_id] = session
         return True
 
-    def touch(self, client_id: str, now_ms: int) -> Session | None:
-        """Note a sign of life. Return the session; None for a client that sent no settings."""
+    def touch(self, client_id: str, user: str, now_ms: int) -> Session | None:
+        """Note a sign of life. Return the session; None for a client that sent no settings.
+
+        ``user``: who makes the call. Raises ProxyRefusal (FORBIDDEN) when another one sent the settings.
+        """
         session = self._by_id.get(client_id)
         if session is not None:
+            check_owner(session, user)
             session.seen_ms = now_ms
         return session
 
@@ -84,3 +89,10 @@ class Sessions:
         for each in found:
             del self._by_id[each.client_id]
         return found
+
+
+def check_owner(session: Session, user: str) -> None:
+    """Raises ProxyRefusal (FORBIDDEN) when another user sent the settings of this client id."""
+    if session.user != user:
+        text = f"client {session.client_id} belongs to another user than {user}: take another client id"
+        raise ProxyRefusal(Code.FORBIDDEN, text)
