@@ -13,7 +13,7 @@ from pymq.model.message_types import DELAY
 from pymq.model.properties import encode_properties, properties_text
 from pymq.model.record import encode_batch_entry
 from pymq.proxy.backend import Backend, TransactionPlace
-from pymq.proxy.bodies import Body, of_one_mark, stored_body
+from pymq.proxy.bodies import REQUEST_INFLATED_BYTES_MAX, Body, of_one_mark, stored_body
 from pymq.proxy.calls import Call, common_status, status_of, status_ok
 from pymq.proxy.checks import BODY_BYTES_MAX, MIXED, check_messages, check_topic, check_type
 from pymq.proxy.conversion import properties_of
@@ -48,14 +48,16 @@ class Publishing:
         topic = drafts[0].topic
         queues = await self._backend.queues_to_write(topic)
         wanted = await self._backend.topic_type(topic)
+        left_bytes = REQUEST_INFLATED_BYTES_MAX
         for draft in drafts:
             check_type(draft.kind, topic, wanted)
             if draft.encoding == Encoding.GZIP:
-                draft.body, draft.body_flags = await stored_body(draft.body)
+                (draft.body, draft.body_flags), inflated_bytes = await stored_body(draft.body, left_bytes)
+                left_bytes -= inflated_bytes
         if len(drafts) == 1:
             return answer_to_one(await self._send(drafts[0], queues))
         if _is_batch(drafts):
-            result = await self._backend.send(self._batch(drafts), _queue_of(queues, drafts[0]))
+            result = await self._backend.send(await self._batch(drafts), _queue_of(queues, drafts[0]))
             return answer_to_all([_entry(result)])
         entries: list[Any] = []
         for draft in drafts:
@@ -89,9 +91,9 @@ class Publishing:
             self._begin(draft.topic, result)
         return result
 
-    def _batch(self, drafts: list[Draft]) -> Outgoing:
+    async def _batch(self, drafts: list[Draft]) -> Outgoing:
         """Return a batch. Raises ProxyRefusal for one that no broker takes."""
-        contents, flags = of_one_mark([Body(each.body, each.body_flags) for each in drafts])
+        contents, flags = await of_one_mark([Body(each.body, each.body_flags) for each in drafts])
         entries = [
             encode_batch_entry(content, encode_properties(properties_of(each)))
             for content, each in zip(contents, drafts, strict=True)

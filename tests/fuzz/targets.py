@@ -48,8 +48,7 @@ from pymq.net import tls
 from pymq.net.address_server import named_by
 from pymq.net.http import HEAD_SIZE_MAX_BYTES
 from pymq.proxy.http2.frames import Http2Error
-from pymq.proxy.rpc.wire import GrpcError, MessageParser
-from pymq.proxy.rpc.wire import inflate as grpc_inflate
+from pymq.proxy.rpc.wire import GrpcError, Inflation, MessageParser
 from pymq.raft.messages import AppendRequest, Piece
 from pymq.raft.state import Position, Replica
 from pymq.security.acl_file import read_plain_acl, read_user_table
@@ -331,14 +330,14 @@ def http2(raw: bytes) -> None:
 def grpc_messages(raw: bytes) -> None:
     """A stream of gRPC's messages, each of which may be compressed."""
     size = PIECES[raw[0] % len(PIECES)] if raw else 1
-    whole, parts = MessageParser(1 << 16), MessageParser(1 << 16)
+    whole, parts = MessageParser(1 << 16, 1 << 16), MessageParser(1 << 16, 1 << 16)
     whole.feed(raw[1:1000])
     for at in range(1, len(raw[:1000]), size):
         parts.feed(raw[at : min(at + size, 1000)])
     assert whole.found == parts.found and whole.is_complete == parts.is_complete
     for is_compressed, message in whole.found:
         if is_compressed:
-            grpc_inflate(message, b"gzip", 1 << 16)
+            Inflation(message, b"gzip", 1 << 16).inflate_all()
 
 
 SECRET = Secret("a secret of the fuzzer")

@@ -227,8 +227,9 @@ def test_a_client_id_of_another_user_receives_nothing(broker: TestBroker, gateke
         settings.subscription.group.name = OWNER_GROUP
         stream = await owner.settle(settings)
         thief = RawClient(intruder.address, "owner", **signed_metadata("intruder", "intruder-secret"))
-        code, found = await thief.received(MINE, OWN_GROUP, 10.0)
-        assert (code, found) == (Code.FORBIDDEN, [])
+        frames = [each async for each in thief.receive_call(thief.receiving(MINE, OWN_GROUP))]
+        assert [each.WhichOneof("content") for each in frames] == ["status", "delivery_timestamp"]
+        assert frames[0].status.code == Code.FORBIDDEN
         pulling = m.PullMessageRequest(group=m.Resource(name=OWN_GROUP), batch_size=1)
         pulling.message_queue.topic.name = MINE
         pulling.message_queue.broker.name = BROKER
