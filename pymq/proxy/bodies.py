@@ -26,6 +26,7 @@ ZLIB_HEAD = b"\x78\x9c"
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # deflated, no name, no time, any system
 GZIP_TAIL_BYTES = 8
+DEFLATE_RATIO_MAX = 1032  # more is not possible
 INFLATED_BYTES_MAX = 16 * 1024 * 1024  # of a body; a larger one is refused, or left to its reader
 REQUEST_INFLATED_BYTES_MAX = 32 * 1024 * 1024  # of all bodies of a request
 _GZIP_WINDOW, _ZLIB_WINDOW = 31, 15  # of zlib.decompressobj

@@ -54,7 +54,8 @@ log = logging.getLogger(__name__)
 
 KEPT_FACTOR = 2  # a found message is there as it came, and decoded
 ACK_COUNT_MAX = 4096  # of a request
-ACKS_PER_TURN = 64  # of the event loop
+ACKS_PER_TURN = 64  # of the event loop, of each request with more than one receive gives
+LARGE_ACKS_AT_ONCE = 4  # such requests; the others wait
 GIVE_BACK_MS = 1000  # after which a message comes again that nobody took
 _ONE_ACKED = AckMessageResponse(
     status=status_ok(), entries=[AckMessageResultEntry(status=status_ok())]
@@ -70,6 +71,7 @@ class Receiving:
         self._held = held
         self._waits = waits
         self._clock = clock
+        self._large_acks = asyncio.Semaphore(LARGE_ACKS_AT_ONCE)
         self._tasks: set[asyncio.Task[Any]] = set()
         # Under way, by the group and the handle given out.
         self._renewals: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -181,11 +183,14 @@ class Receiving:
         if len(entries) > ACK_COUNT_MAX:
             text = f"the request acknowledges {len(entries)} messages, the limit is {ACK_COUNT_MAX}: send several"
             raise ProxyRefusal(Code.BAD_REQUEST, text)
+        if len(entries) <= BATCH_SIZE_MAX:
+            return answer_to_acks([_entry(*await self._ack(topic, group, each)) for each in entries])
         answers = []
-        for number, each in enumerate(entries):
-            if number % ACKS_PER_TURN == ACKS_PER_TURN - 1:
-                await asyncio.sleep(0)  # others have their turn, also when no entry waits for a broker
-            answers.append(_entry(*await self._ack(topic, group, each)))
+        async with self._large_acks:
+            for number, each in enumerate(entries):
+                if number % ACKS_PER_TURN == ACKS_PER_TURN - 1:
+                    await asyncio.sleep(0)  # others have their turn, also when no entry waits for a broker
+                answers.append(_entry(*await self._ack(topic, group, each)))
         return answer_to_acks(answers)
 
     async def _ack(self, topic: str, group: str, entry: Any) -> tuple[str, str, PymqError | None]:

@@ -48,6 +48,8 @@ from pymq.net import tls
 from pymq.net.address_server import named_by
 from pymq.net.http import HEAD_SIZE_MAX_BYTES
 from pymq.proxy.http2.frames import Http2Error
+from pymq.proxy.protocol.messages import SendMessageRequest
+from pymq.proxy.rpc.field_count import count_fields, shape_of
 from pymq.proxy.rpc.wire import GrpcError, Inflation, MessageParser
 from pymq.raft.messages import AppendRequest, Piece
 from pymq.raft.state import Position, Replica
@@ -340,6 +342,13 @@ def grpc_messages(raw: bytes) -> None:
             Inflation(message, b"gzip", 1 << 16).inflate_all()
 
 
+def grpc_fields(raw: bytes) -> None:
+    """The fields of a request are counted whatever it is, up to the limit, and none is decoded."""
+    count = count_fields(raw, SEND_SHAPE, 1_000)
+    assert 0 <= count <= 1_000 + max(len(raw), 1)
+
+
+SEND_SHAPE = shape_of(SendMessageRequest.DESCRIPTOR)
 SECRET = Secret("a secret of the fuzzer")
 WIRE = (ProtocolViolation,)
 TARGETS = {
@@ -383,6 +392,7 @@ TARGETS = {
         Target("address-server", address_server, (UnreachableError,), seeds.http_answers),
         Target("http2", http2, (Http2Error,), seeds.http2_streams),
         Target("grpc-messages", grpc_messages, (GrpcError,), seeds.grpc_messages),
+        Target("grpc-fields", grpc_fields, (ValueError,), seeds.grpc_fields),
         Target("tls", tls_records, (ssl.SSLError,), seeds.tls_records),
         Target("acl-file", read_plain_acl, (UsageError,), seeds.acl_files),
         Target("auth-json", read_user_table, (UsageError,), seeds.auth_files),

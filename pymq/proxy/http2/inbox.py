@@ -31,7 +31,7 @@ class Inbox:
     def receive(self, data: bytes) -> None:
         """Keep what came."""
         self.size_bytes += len(data)
-        if self._piece:
+        if self._piece or self._later:
             self._later.append(data)
         else:
             self._piece = data

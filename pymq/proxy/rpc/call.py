@@ -71,6 +71,7 @@ class RpcCall:
         "_parser",
         "_room",
         "_running",
+        "_served_bytes",
         "_waiter",
         "blocked_s",
         "context",
@@ -125,6 +126,7 @@ class RpcCall:
         self.room_bytes = 0  # of large requests, that this one has
         self.waiting_bytes = 0  # of a whole request that waits for room
         self.blocked_s = 0.0  # since when its answer waits for the client; 0: it does not
+        self._served_bytes = 0  # of kept_bytes, for a request that is served
         self._owner = owner
         self._encoding = encoding
         self._room = room
@@ -178,11 +180,12 @@ class RpcCall:
         while True:
             while self._parser.found:
                 request = await self._parsed(*self._parser.found.popleft())
-                self.leave_room()
                 if not self._parser.found:
                     self._owner.took(self)
                 yield request
                 del request  # not kept while the stream is idle
+                self.leave_room()
+                self._keep_served(-self._served_bytes)
             if self.is_input_over:
                 if not self._parser.is_complete:
                     raise GrpcError(GrpcCode.INTERNAL, "the stream ends within a message")
@@ -199,9 +202,13 @@ class RpcCall:
             if not self.room_bytes:
                 await self._enter_room(size_bytes)
             await self._check_fields(data)
-        if not self.method.takes_stream:
-            self._owner.keep(self, WORK_FACTOR * size_bytes)
+        self._keep_served(WORK_FACTOR * size_bytes)
         return self._decoded(data)
+
+    def _keep_served(self, size_bytes: int) -> None:
+        """Count what a request takes that is served."""
+        self._served_bytes += size_bytes
+        self._owner.keep(self, size_bytes)
 
     def _decoded(self, data: bytes) -> Any:
         try:
@@ -233,8 +240,7 @@ class RpcCall:
         if count > FIELDS_MAX:
             text = f"the request has more than {FIELDS_MAX} fields, the limit: send less at once"
             raise GrpcError(GrpcCode.RESOURCE_EXHAUSTED, text)
-        if not self.method.takes_stream:
-            self._owner.keep(self, FIELD_BYTES * count)
+        self._keep_served(FIELD_BYTES * count)
 
     async def _enter_room(self, size_bytes: int) -> None:
         self._owner.wait_for_room(self, begins=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, cast
@@ -18,6 +18,7 @@ from pymq.model.hosts import format_address
 from pymq.proxy.http2.connection import Http2Connection
 from pymq.proxy.http2.frames import ErrorCode, Http2Error, Setting
 from pymq.proxy.rpc.call import RpcCall
+from pymq.proxy.rpc.cancelling import cancel_some
 from pymq.proxy.rpc.connection_account import ConnectionAccount
 from pymq.proxy.rpc.connection_owner import ConnectionOwner
 from pymq.proxy.rpc.heads import ANSWER_HEAD, NOT_GRPC, OK, trailers_of
@@ -90,8 +91,7 @@ class RpcConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._http = Http2Connection(self, _SETTINGS, CONNECTION_WINDOW_BYTES, REFUSED_METADATA_BYTES_MAX)
-        self._is_reading = True
-        self._is_choked = False  # the client does not read
+        self._is_reading, self._is_choked = True, False  # choked: the client does not read
         self._is_leaving = self._has_called = False
         self._reset_count = 0  # calls that the client gave up lately
         self._is_flush_due = False
@@ -491,7 +491,10 @@ class RpcConnection(asyncio.Protocol):
         return self._http.inbox_bytes + unread_bytes
 
     def _drop_all(self) -> None:
+        tasks = deque(call.task for call in self.calls.values() if call.task is not None)
         for call in list(self.calls.values()):
-            self._drop(call)
+            call.is_open = False
+            self._forget(call)
         self._http.drop_input()
-        self.held_bytes()
+        self._account.measure()
+        cancel_some(tasks)
