@@ -59,10 +59,14 @@ class Publishing:
         topic = drafts[0].topic
         queues = await self._backend.queues_to_write(topic)
         wanted = await self._backend.topic_type(topic)
+        packed = []
         for draft in drafts:
             check_type(draft.kind, topic, wanted)
-        packed = [draft for draft in drafts if draft.encoding == Encoding.GZIP]
+            if draft.encoding == Encoding.GZIP:
+                packed.append(draft)
         if not packed:
+            if len(drafts) == 1:
+                return answer_to_one(await self._send(drafts[0], queues))
             return await self._send_all(drafts, queues)
         grown_bytes = await self._inflate(host_of(call.peer), packed)
         try:

@@ -163,8 +163,9 @@ class Http2Connection:
                 if not inbox.take_preface():
                     return False
                 self._has_preface = True
+            take = inbox.take
             for _ in range(frames_max):
-                frame = inbox.take()
+                frame = take()
                 if frame is None:
                     return False
                 self._handle(*frame)

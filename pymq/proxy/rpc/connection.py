@@ -29,7 +29,7 @@ from pymq.proxy.rpc.wire import GrpcCode, GrpcError, frame_message
 log = logging.getLogger(__name__)
 
 FRAMES_PER_TURN = 32
-FRAMES_PER_STEP = 4  # between two looks at the time
+FRAMES_PER_STEP = 8  # between two looks at the time
 SLICE_S = 0.005  # that a connection works in one turn
 STREAMS_MAX = 2_048  # calls of a connection at the same time; a client's library holds further ones back
 REFUSED_METADATA_BYTES_MAX = 256 * 1024  # a call with more than that closes its connection
@@ -44,7 +44,8 @@ ANSWER_S_MAX = 60.0  # that an answer waits for a client that takes nothing of i
 STALL_S_MAX = 2.0  # the same, while the memory budget has no room
 RESETS_MAX = 4_096  # calls that a client gives up at once: twice as many as it can have
 RESETS_PER_TICK = 256  # more that it may give up each second
-CALL_BYTES = 8 * 1024  # that a call takes beside its metadata, request and answers. Measured: 6 to 11 KiB of streams
+CALL_BYTES, STREAM_BYTES = 3 * 1024, 10 * 1024  # that a call takes beside metadata, request and answers. Measured
+NOTED_BYTES = 4 * 1024
 
 _PING = b"pymqpymq"
 _SETTINGS = {
@@ -92,9 +93,8 @@ class RpcConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._http = Http2Connection(self, _SETTINGS, CONNECTION_WINDOW_BYTES, REFUSED_METADATA_BYTES_MAX)
         self._is_reading, self._is_choked = True, False  # choked: the client does not read
-        self._is_leaving = self._has_called = False
+        self._is_leaving = self._has_called = self._is_flush_due = False
         self._reset_count = 0  # calls that the client gave up lately
-        self._is_flush_due = False
         self._account = ConnectionAccount(server.budget, self._buffered_bytes)
         self._withheld: Counter[int] = Counter()  # of streams' receive windows: not released while too many bytes wait
         self._answers = WaitingAnswers()
@@ -102,8 +102,7 @@ class RpcConnection(asyncio.Protocol):
         self._pinged_s = self._stalled_s = 0.0
 
     @property
-    def peer(self) -> str:
-        """The client's "host:port"."""
+    def peer(self) -> str:  # see CallOwner
         return self.address
 
     def now_s(self) -> float:
@@ -207,7 +206,8 @@ class RpcConnection(asyncio.Protocol):
         if not self._has_called:
             self._has_called = True
             self._server.called(self)
-        self.keep(call, CALL_BYTES + size_bytes)
+        call.kept_bytes = size_bytes + (STREAM_BYTES if call.method.takes_stream else CALL_BYTES)
+        self._account.kept += call.kept_bytes
         if is_ended:
             call.end_input()
         if call.method.admit is not None:
@@ -268,8 +268,7 @@ class RpcConnection(asyncio.Protocol):
                 raise Http2Error(ErrorCode.ENHANCE_YOUR_CALM, text)
 
     def window_opened(self, stream_id: int) -> None:
-        """Let calls that could not send try again: that of one stream now, all others a part after the other."""
-        self._answers.opened(stream_id)
+        self._answers.opened(stream_id)  # that of one stream now, all others a part after the other
 
     def took(self, call: RpcCall) -> None:
         """See CallOwner."""
@@ -284,7 +283,8 @@ class RpcConnection(asyncio.Protocol):
         if call.stream_id in self.calls:
             call.kept_bytes += size_bytes
             self._account.kept += size_bytes
-            self._account.note()
+            if size_bytes > NOTED_BYTES:  # of smaller ones the next turn hears
+                self._account.note()
 
     def wait_for_room(self, call: RpcCall, *, begins: bool) -> None:
         """See CallOwner. Of a client whose requests wait, no more are taken than its windows allow."""
@@ -392,8 +392,9 @@ class RpcConnection(asyncio.Protocol):
         self._release(call)
         call.leave_room()
         self._account.kept -= call.kept_bytes
-        call.kept_bytes = 0
-        self._account.note()
+        call.kept_bytes, call.context = 0, None  # which may refer to the call: no garbage is left to search for
+        if self._account.counted:
+            self._account.note()
         if call.unread_bytes:
             self._http.release_window(call.stream_id, call.unread_bytes)
         self._busy_s = self.now_s()
@@ -487,8 +488,7 @@ class RpcConnection(asyncio.Protocol):
         return self._account.measure()
 
     def _buffered_bytes(self) -> int:
-        unread_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
-        return self._http.inbox_bytes + unread_bytes
+        return self._http.inbox_bytes + (0 if self._transport is None else self._transport.get_write_buffer_size())
 
     def _drop_all(self) -> None:
         tasks = deque(call.task for call in self.calls.values() if call.task is not None)
