@@ -167,4 +167,5 @@ class RpcServer(ConnectionTable[RpcConnection]):
         self._violation_log.tick()
         has_room = self.budget.has_room()
         for connection in list(self.connections):
+            connection.held_bytes()  # of small changes the budget has not heard
             connection.tick(now_s, has_room=has_room)
