@@ -200,7 +200,7 @@ class RpcCall:
         size_bytes = len(data)
         if size_bytes > SMALL_BYTES_MAX:
             if not self.room_bytes:
-                # Large commands of streams are served one by one: what they say is copied, and told to brokers.
+                # Large commands of streams are served one by one: what they say is copied, and goes on to brokers.
                 await self._enter_room(self._room.size_bytes_max if self.method.takes_stream else size_bytes)
             await self._check_fields(data)
         self._keep_served(WORK_FACTOR * size_bytes)
