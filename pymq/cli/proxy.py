@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pymq.config.tls import TlsConfig
     from pymq.net.client import Sign
     from pymq.net.in_process import Accept
+    from pymq.net.limits import ServerLimits
+    from pymq.net.memory_budget import MemoryBudget
     from pymq.net.tls import ServerTls
     from pymq.proxy.server import ProxyServer
     from pymq.security.audit import Audit
@@ -232,16 +234,20 @@ async def serving_proxy(
     in_process: Mapping[str, Accept] | None = None,
     outgoing: Tls | None = None,
     signature_age_s: int | None = None,
+    limits: ServerLimits | None = None,
+    budget: MemoryBudget | None = None,
 ) -> AsyncIterator[ProxyServer]:
     """Serves while the block runs; yields the server. ``sign``: in place of the credentials of the command's options;
     ``in_process``: brokers of this process, by address; ``outgoing``: TLS of connections to servers, None: the
-    environment's; ``signature_age_s``: how far the time that a client signs may be from now.
+    environment's; ``signature_age_s``: how far the time that a client signs may be from now; ``limits``: of
+    connections; ``budget``: the process's, None: the port has one of its own.
 
     Raises UsageError when the port is in use.
     """
     from pymq.cli.servers import port_problem
     from pymq.client.instance import ClientInstance
     from pymq.client.tls import tls_context
+    from pymq.net.limits import make_budget
     from pymq.proxy.client_backend import ClientBackend
     from pymq.proxy.server import ProxyServer
     from pymq.proxy.service import ProxyService
@@ -252,7 +258,8 @@ async def serving_proxy(
     instance.remoting.in_process.update(in_process or {})
     backend = ClientBackend(instance, tls_context(outgoing, instance.clock))
     age_ms = None if signature_age_s is None else signature_age_s * 1000
-    server = ProxyServer(ProxyService(backend, instance.clock), tls, gatekeeper, audit, age_ms)
+    service = ProxyService(backend, instance.clock, budget or make_budget())
+    server = ProxyServer(service, tls, gatekeeper, audit, age_ms, limits)
     instance.start()
     try:
         try:
@@ -286,6 +293,7 @@ async def proxy_beside(port: int | None, signature_age_s: int | None, broker: Br
 
     from pymq.cli.options import split_addresses
     from pymq.errors import UsageError
+    from pymq.net.limits import server_limits
     from pymq.net.server import Connection
     from pymq.security.credentials import Credentials
 
@@ -311,7 +319,10 @@ async def proxy_beside(port: int | None, signature_age_s: int | None, broker: Br
             accepting,
             outgoing_tls(broker.config),
             signature_age_s,
+            server_limits(broker.config),
+            broker.budget,
         ) as server:
+            broker.config.add_listener(lambda _: server.rpc.take_limits(server_limits(broker.config)))
             yield server.address
 
 

@@ -62,13 +62,23 @@ class ConnectionTable(Generic[ConnectionT]):
         self.accepted_count += 1
         if takes_reserved(transport):
             return "descriptors"
-        if len(self.connections) >= self.limits.connection_count_max:
+        host = connection.host
+        if len(self.connections) >= self.limits.connection_count_max and not self.make_room(None):
             return "connection-count"
-        if self._per_host[connection.host] >= self.limits.connection_count_per_host_max:
+        is_full = self._per_host[host] >= self.limits.connection_count_per_host_max
+        if (is_full or not self.budget.hosts.has_room(host)) and not self.make_room(host):
             return "connection-count-per-host"
         self.connections.add(connection)
-        self._per_host[connection.host] += 1
+        self._per_host[host] += 1
+        self.budget.hosts.opened(host)
         return None
+
+    def make_room(self, host: str | None) -> bool:
+        """Close a connection of ``host``, None: of the host with most, for a new one. Return False when none may go.
+
+        A server whose connections are of use from their first byte on closes none.
+        """
+        return False
 
     def forget(self, connection: ConnectionT) -> None:
         """Remove a closed connection and call ``on_disconnect``."""
@@ -78,6 +88,7 @@ class ConnectionTable(Generic[ConnectionT]):
         self._per_host[connection.host] -= 1
         if not self._per_host[connection.host]:
             del self._per_host[connection.host]
+        self.budget.hosts.closed(connection.host)
         if self._on_disconnect is not None:
             self._on_disconnect(connection)
         self.budget.forget(connection)

@@ -25,6 +25,7 @@ from pymq.net.tls import ServerTls
 log = logging.getLogger(__name__)
 
 CONNECTION_COUNT_MAX = 32
+CONNECTION_COUNT_PER_HOST_MAX = 16
 HEAD_SIZE_MAX_BYTES = 8 * 1024  # request line and headers
 REQUEST_TIME_MAX_S = 5.0
 ANSWER_TIME_MAX_S = 60.0
@@ -50,10 +51,12 @@ class Page:
 class HttpLimits:
     """Limits on clients.
 
-    At the connection limit a new one replaces the longest open one that has not sent a request.
+    At the connection limit a new one replaces the longest open one that has not sent a request; at that of its host,
+    one of that host.
     """
 
     connection_count_max: int = CONNECTION_COUNT_MAX
+    connection_count_per_host_max: int = CONNECTION_COUNT_PER_HOST_MAX
     request_time_max_s: float = REQUEST_TIME_MAX_S
     answer_time_max_s: float = ANSWER_TIME_MAX_S
 
@@ -135,18 +138,32 @@ class HttpServer:
     def _make_protocol(self) -> asyncio.StreamReaderProtocol:
         return asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=HEAD_SIZE_MAX_BYTES), self._accept)
 
+    def _has_room(self, host: str) -> bool:
+        """Return whether a host may open one more connection, perhaps in place of one that has not sent a request."""
+        limits, is_full = self._limits, len(self._serving) >= self._limits.connection_count_max
+        of_host = [task for task, (_, answering) in self._serving.items() if answering.host == host]
+        if len(of_host) >= limits.connection_count_per_host_max or not self._budget.hosts.has_room(host):
+            replaced = next((task for task in self._asking if task in of_host), None)
+        elif is_full:
+            replaced = next(iter(self._asking), None)
+        else:
+            return True
+        if replaced is None:
+            return False
+        self.refused_count += 1
+        self.end(replaced)
+        return True
+
     def _count_refused(self, reason: str, address: str, text: str) -> None:
         self.refused_count += 1
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        is_reserved = takes_reserved(writer.transport)
-        if is_reserved or len(self._serving) >= self._limits.connection_count_max:
-            self.refused_count += 1
-            if is_reserved or not self._asking:
-                writer.transport.abort()
-                return
-            self.end(next(iter(self._asking)))
         answering = _Answering(self, writer, self._budget)
+        if takes_reserved(writer.transport) or not self._has_room(answering.host):
+            self.refused_count += 1
+            writer.transport.abort()
+            return
+        self._budget.hosts.opened(answering.host)
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer, answering))
         answering.task = task
         self._serving[task] = writer, answering
@@ -160,6 +177,7 @@ class HttpServer:
         if serving is not None:
             writer, answering = serving
             answering.release()
+            self._budget.hosts.closed(answering.host)
             task.cancel()
             writer.transport.abort()
 

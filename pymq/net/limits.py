@@ -10,6 +10,8 @@ from pymq.net.machine import memory_bytes
 from pymq.net.memory_budget import LIMIT_DEFAULT_BYTES, MemoryBudget
 from pymq.wire.command import FRAME_SIZE_MAX_BYTES
 
+# After a frame of this size a server looks at the time, as after some small ones: it may be a batch of thousands.
+STEP_BYTES = 64 * 1024
 ADDRESS_SHARE = 2  # one address gets at most this part of the connections that descriptors allow: a half
 MEMORY_SHARE = 4  # what clients make a server hold is at most this part of the machine's memory: a quarter
 

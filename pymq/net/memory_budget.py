@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from pymq.errors import Refusal
+from pymq.net.host_counts import HostCounts
 from pymq.wire.codes import ResponseCode
 
 MIB = 1024 * 1024
@@ -26,6 +27,8 @@ REGISTRATIONS = "registrations"
 HELD_ANSWERS = "held_answers"
 HA_STREAMS = "ha_streams"
 METRICS_PAGES = "metrics_pages"
+GRPC_CALLS = "grpc_calls"
+GRPC_CLIENTS = "grpc_clients"
 KINDS = (
     UNFINISHED_FRAMES,
     WAITING_FRAMES,
@@ -36,6 +39,8 @@ KINDS = (
     HELD_ANSWERS,
     HA_STREAMS,
     METRICS_PAGES,
+    GRPC_CALLS,
+    GRPC_CLIENTS,
 )
 
 # Connections are closed until an eighth of the limit is free. With less, every few KiB would begin the search again.
@@ -66,6 +71,7 @@ class MemoryBudget:
 
     def __init__(self, limit_bytes: int = LIMIT_DEFAULT_BYTES) -> None:
         self.limit_bytes = limit_bytes
+        self.hosts = HostCounts()  # of the process's connections
         self.held = dict.fromkeys(KINDS, 0)
         self.total_bytes = 0
         self.refused_count = 0

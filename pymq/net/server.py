@@ -24,7 +24,7 @@ from pymq.net.asks import Asks
 from pymq.net.buffer_account import BufferAccount
 from pymq.net.connection_table import ConnectionTable
 from pymq.net.freed_memory import FreedMemory
-from pymq.net.limits import ServerLimits
+from pymq.net.limits import STEP_BYTES, ServerLimits
 from pymq.net.listener import Listeners
 from pymq.net.memory_budget import MemoryBudget
 from pymq.net.rounds import HEAVY_S, NEW, PIECE_BYTES, READ_S_PER_BYTE, ROUND_S, SLICE_S, STEP_FRAMES, Rounds, is_prompt
@@ -279,7 +279,7 @@ class Connection(asyncio.Protocol):
                 self._pause_reading()
                 return
             if fast_path is not None and fast_path(self, payload):
-                if i != look_at:
+                if i != look_at and len(payload) < STEP_BYTES:
                     continue
             elif waits_for_memory and server.budget.closing_bytes:  # an answer may be large
                 self._hold(frames[i:])

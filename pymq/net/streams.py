@@ -37,6 +37,8 @@ class SocketStream(asyncio.Protocol):
         """``budget`` counts what a peer that opened the connection has not read; None for one that was opened here."""
         self.peer_address = ""
         self.host = ""
+        self._budget = budget
+        self._is_counted = False  # by the budget, as a connection of its host
         self._buffers = BufferAccount(budget, HA_STREAMS) if budget is not None else None
         self._handler = handler
         self._on_lost = on_lost
@@ -103,10 +105,18 @@ class SocketStream(asyncio.Protocol):
         if endpoint is not None:
             endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)  # type: ignore[attr-defined]
-        if self._is_closing or (self._buffers is not None and takes_reserved(transport)):
+        if self._is_closing or (self._budget is not None and not self._is_admitted(self._budget, transport)):
             transport.close()
         else:
             self._handler.opened(self)
+
+    def _is_admitted(self, budget: MemoryBudget, transport: asyncio.BaseTransport) -> bool:
+        """Count a stream that a peer has opened. Return False when its host has too many connections."""
+        if takes_reserved(transport) or not budget.hosts.has_room(self.host):
+            return False
+        budget.hosts.opened(self.host)
+        self._is_counted = True
+        return True
 
     def data_received(self, data: bytes) -> None:
         if not self._is_closing:
@@ -138,6 +148,9 @@ class SocketStream(asyncio.Protocol):
         self._is_closing = True
         if self._buffers is not None:
             self._buffers.release()
+        if self._budget is not None and self._is_counted:
+            self._is_counted = False
+            self._budget.hosts.closed(self.host)
         self._transport = None
         self._on_lost(self)
         self._handler.closed(why)

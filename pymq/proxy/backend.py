@@ -114,8 +114,16 @@ class Backend(Protocol):
         """Let a message come again after ``invisible_ms`` from now. Return its new handle."""
         ...
 
+    async def check_place(self, topic: str, group: str, handle: Handle) -> None:
+        """Check that the record at a handle's place in the log is the message that the handle names.
+
+        A client can write any place into a handle, and this server may read records that the client may not. Raises
+        ProxyRefusal (INVALID_RECEIPT_HANDLE), with the same text for a record that is another one and for none.
+        """
+        ...
+
     async def to_dead_letters(self, topic: str, group: str, handle: Handle, message_id: str) -> None:
-        """Move a message to the group's dead letters."""
+        """Move the message at a handle's place to the group's dead letters, whichever message that is."""
         ...
 
     async def end_transaction(

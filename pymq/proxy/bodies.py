@@ -17,7 +17,7 @@ from pymq.model.compression import (
     inflated_size_max,
 )
 from pymq.proxy.checks import BODY_BYTES_MAX
-from pymq.proxy.inflating import inflated_by
+from pymq.proxy.inflating import in_thread, inflated_by
 from pymq.proxy.protocol.names import Code, Encoding
 from pymq.proxy.refusals import ProxyRefusal
 
@@ -26,6 +26,9 @@ ZLIB_HEAD = b"\x78\x9c"
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # deflated, no name, no time, any system
 GZIP_TAIL_BYTES = 8
+DEFLATE_RATIO_MAX = 1032  # more is not possible
+INFLATED_BYTES_MAX = 16 * 1024 * 1024  # of a body; a larger one is refused, or left to its reader
+REQUEST_INFLATED_BYTES_MAX = 32 * 1024 * 1024  # of all bodies of a request
 _GZIP_WINDOW, _ZLIB_WINDOW = 31, 15  # of zlib.decompressobj
 GZIP_ONLY = ("NODE_JS", "HTTP")  # languages whose clients inflate nothing but gzip; Node's call themselves HTTP
 INFLATES_NOTHING = ("RUST",)
@@ -38,9 +41,12 @@ class Body(NamedTuple):
     mark: int
 
 
-async def stored_body(content: bytes) -> Body:
-    """Return a body that a client says is compressed as it is stored, with its flags. Raises ProxyRefusal."""
-    return await inflated_by(_checked, content)
+async def stored_body(content: bytes, left_bytes: int = REQUEST_INFLATED_BYTES_MAX) -> tuple[Body, int]:
+    """Return a body that a client says is compressed as it is stored, with its flags; and its inflated size.
+
+    ``left_bytes``: to which it may inflate beside the other bodies of its request. Raises ProxyRefusal.
+    """
+    return await inflated_by(_checked, content, left_bytes)
 
 
 async def given_body(content: bytes, sys_flag: int, language: str) -> Body:
@@ -54,17 +60,23 @@ async def given_body(content: bytes, sys_flag: int, language: str) -> Body:
     return await inflated_by(_readable, content, sys_flag, as_gzip)
 
 
-def of_one_mark(bodies: list[Body]) -> tuple[list[bytes], int]:
+async def of_one_mark(bodies: list[Body]) -> tuple[list[bytes], int]:
     """Return the contents of bodies that are stored together, and their common flags: all are compressed, or none."""
     if not any(each.mark for each in bodies):
         return [each.content for each in bodies], 0
+    if all(each.mark for each in bodies):
+        return [each.content for each in bodies], ZLIB_FLAGS
+    return await in_thread(lambda: _compressed(bodies))
+
+
+def _compressed(bodies: list[Body]) -> tuple[list[bytes], int]:
     return [each.content if each.mark else compress_body(each.content)[0] for each in bodies], ZLIB_FLAGS
 
 
-def _checked(content: bytes) -> Body:
-    """Return a body that is said to be compressed in zlib's format. Raises ProxyRefusal."""
+def _checked(content: bytes, left_bytes: int) -> tuple[Body, int]:
+    """Return a body that is said to be compressed in zlib's format, and its inflated size. Raises ProxyRefusal."""
     is_gzip = content.startswith(GZIP_MAGIC)
-    size_max = max(inflated_size_max(len(content)), BODY_BYTES_MAX)
+    size_max = min(max(inflated_size_max(len(content), INFLATED_BYTES_MAX), BODY_BYTES_MAX), max(left_bytes, 0))
     inflater = zlib.decompressobj(_GZIP_WINDOW if is_gzip else _ZLIB_WINDOW)
     try:
         inflated = inflater.decompress(content, size_max + 1)
@@ -77,6 +89,10 @@ def _checked(content: bytes) -> Body:
     if not inflater.eof or inflater.unused_data:
         text = "the message's compressed body ends early, or has bytes behind its end"
         raise ProxyRefusal(Code.MESSAGE_CORRUPTED, text)
+    return _as_stored(content, inflated, is_gzip=is_gzip), len(inflated)
+
+
+def _as_stored(content: bytes, inflated: bytes, *, is_gzip: bool) -> Body:
     if len(inflated) > inflated_size_max(len(content)):
         return Body(inflated, 0)  # as it is, consumers would refuse to inflate it
     if not is_gzip:
@@ -90,7 +106,7 @@ def _checked(content: bytes) -> Body:
 def _readable(content: bytes, sys_flag: int, as_gzip: bool) -> Body:
     """Return a compressed body as gzip, or inflated; one that can't be inflated as it is, for its reader to judge."""
     try:
-        inflated = decompress_body(content, sys_flag)
+        inflated = decompress_body(content, sys_flag, INFLATED_BYTES_MAX)
     except (InflateError, InflatedSizeError):
         return Body(content, Encoding.GZIP)
     if not as_gzip:

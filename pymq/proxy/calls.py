@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,10 +10,15 @@ from pymq.errors import PymqError
 from pymq.proxy.protocol.messages import Status
 from pymq.proxy.protocol.names import Code
 from pymq.proxy.refusals import code_of, text_of
+from pymq.security.gatekeeper import ProvenCall
 
 CLIENT_ID = "x-mq-client-id"
 LANGUAGE = "x-mq-language"
 VERSION = "x-mq-client-version"
+
+
+def _ignore(size_bytes: int) -> None:
+    """Where no budget counts."""
 
 
 @dataclass(slots=True)
@@ -27,6 +32,8 @@ class Call:
     left_ms: float | None = None
     peer: str = ""
     user: str = ""
+    proven: ProvenCall | None = None  # None where nobody checks users
+    keep: Callable[[int], None] = _ignore  # counts bytes that are kept until the call's end
 
     @property
     def client_id(self) -> str:

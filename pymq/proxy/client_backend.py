@@ -18,8 +18,10 @@ from pymq.client.sender import Deadline, Sender
 from pymq.client.subscription import explained
 from pymq.errors import NoQueueError, PymqError, RefusedError, UnreachableError
 from pymq.model import pop, sysflag
+from pymq.model.inner_batch import is_inner_batch
 from pymq.model.message import MessageQueue, PullResult, SendResult
 from pymq.model.message_types import NORMAL, TYPE_ATTRIBUTE
+from pymq.model.properties import RETRY_TOPIC
 from pymq.model.record import MalformedRecordError, decode_record
 from pymq.model.route import BrokerData
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
@@ -48,6 +50,7 @@ from pymq.wire.headers.pop import (
     ChangeInvisibleTimeHeader,
     PopMessageHeader,
 )
+from pymq.wire.headers.pull import ViewMessageHeader
 from pymq.wire.headers.send import ConsumerSendMsgBackHeader, RecallMessageAnswer, RecallMessageHeader
 from pymq.wire.headers.transaction import CheckTransactionHeader, EndTransactionHeader
 from pymq.wire.reply import Reply
@@ -63,6 +66,7 @@ ALL_QUEUES = -1
 FROM_END = 1
 TO_DEAD_LETTERS = -1
 _WITH_TRANSACTIONS = ("TRANSACTION", MIXED)
+NOT_THAT_MESSAGE = "the receipt handle names a place in the log at which its message is not"
 _NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND)
 
 
@@ -228,8 +232,20 @@ class ClientBackend:
         )
         return handle._replace(receipt=receipt)
 
+    async def check_place(self, topic: str, group: str, handle: Handle) -> None:
+        """Check that the record at a handle's place in the log is the message that the handle names.
+
+        Raises ProxyRefusal (INVALID_RECEIPT_HANDLE).
+        """
+        header = ViewMessageHeader(offset=handle.log_offset, topic=handle.topic(group, topic))
+        address = await self._address(topic, handle.receipt.broker_name)
+        command = request(RequestCode.VIEW_MESSAGE_BY_ID, header)
+        answer = await self._instance.remoting.invoke(address, command, CALL_TIMEOUT_S)
+        if answer.code != ResponseCode.SUCCESS or not is_named_by(handle, topic, group, answer.body):
+            raise ProxyRefusal(Code.INVALID_RECEIPT_HANDLE, NOT_THAT_MESSAGE)
+
     async def to_dead_letters(self, topic: str, group: str, handle: Handle, message_id: str) -> None:
-        """Move a message to the group's dead letters."""
+        """Move the message at a handle's place to the group's dead letters, whichever message that is."""
         header = ConsumerSendMsgBackHeader(
             offset=handle.log_offset,
             group=group,
@@ -356,6 +372,23 @@ class ClientBackend:
         if answer.code != ResponseCode.SUCCESS:
             raise RefusedError(answer.code, answer.remark)
         return list(decode_cluster_info(answer.body).broker_addr_table.values())
+
+
+def is_named_by(handle: Handle, topic: str, group: str, record: bytes) -> bool:
+    """Return whether a record is the message that a handle of ``group`` for ``topic`` names: its queue and offset.
+
+    Two pairs of a group and a topic can share a retry topic: the record's own origin decides.
+    """
+    try:
+        found = decode_record(record)
+    except MalformedRecordError:
+        return False
+    if handle.receipt.retry_flag != pop.NORMAL and found.properties.get(RETRY_TOPIC, topic) != topic:
+        return False
+    if (found.topic, found.queue_id) != (handle.topic(group, topic), handle.queue_id):
+        return False
+    # A record of several messages has the place of its first one; the broker tells the caller what it does with them.
+    return found.queue_offset == handle.offset or is_inner_batch(found)
 
 
 def _broker_of_recall(recall_handle: str) -> str:

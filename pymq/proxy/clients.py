@@ -8,36 +8,45 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from pymq.clock import Clock
+from pymq.model.hosts import host_of
 from pymq.proxy.backend import Backend
 from pymq.proxy.calls import Call, status_ok
 from pymq.proxy.checks import check_client_id
 from pymq.proxy.protocol.messages import HeartbeatResponse, NotifyClientTerminationResponse, TelemetryCommand
 from pymq.proxy.protocol.names import Code
 from pymq.proxy.refusals import ProxyRefusal
-from pymq.proxy.sessions import Session, Sessions
-from pymq.proxy.settings import GroupRules, answer_settings, check_settings
+from pymq.proxy.sessions import Session, Sessions, check_owner
+from pymq.proxy.settings import GroupRules, answer_settings, check_settings, settings_size
 
 log = logging.getLogger(__name__)
 
 # A client that reads no answers gets no further ones beyond these.
 UNREAD_COMMANDS_MAX = 64
+UNREAD_COMMANDS_BYTES_MAX = 4 * 1024 * 1024  # of them together; one of any size is taken
+NAME_LENGTH_MAX = 64  # of a client's language and version
 
 
 class Stream:
     """The server's side of a Telemetry stream. Thousands are open and idle: a queue of asyncio would take 3 KB each."""
 
-    __slots__ = ("_commands", "_is_ended", "_waiter")
+    __slots__ = ("_commands", "_is_ended", "_size_bytes", "_waiter")
 
     def __init__(self) -> None:
         self._commands: list[Any] = []
+        self._size_bytes = 0
         self._is_ended = False
         self._waiter: asyncio.Future[None] | None = None
 
     def send(self, command: Any) -> bool:
         """Send a command. Return False when the client reads none."""
-        if len(self._commands) >= UNREAD_COMMANDS_MAX:
+        size_bytes = command.ByteSize()
+        is_full = (
+            self._size_bytes + size_bytes > UNREAD_COMMANDS_BYTES_MAX or len(self._commands) >= UNREAD_COMMANDS_MAX
+        )
+        if self._commands and is_full:
             return False
         self._commands.append(command)
+        self._size_bytes += size_bytes
         self._wake()
         return True
 
@@ -57,7 +66,9 @@ class Stream:
                 return None
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        return self._commands.pop(0)
+        command = self._commands.pop(0)
+        self._size_bytes -= command.ByteSize()
+        return command
 
 
 class Clients:
@@ -101,8 +112,12 @@ class Clients:
     def end_streams(self) -> None:
         """End all streams of clients that sent settings."""
         for session in self._sessions.all():
-            if isinstance(session.stream, Stream):
-                session.stream.end()
+            self.end_stream(session)
+
+    def end_stream(self, session: Session) -> None:
+        """End the stream of a client, if it is open."""
+        if isinstance(session.stream, Stream):
+            session.stream.end()
 
     async def telemetry(self, call: Call, commands: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Yield what a client gets: the answers to its settings, and what the server asks it.
@@ -132,6 +147,7 @@ class Clients:
                 stream.send(await self._settle(call, command.settings, stream))
             elif kind is not None:
                 self._on_answer(call, command)
+            del command  # not kept while the stream is idle
 
     async def _settle(self, call: Call, settings: Any, stream: Stream) -> Any:
         """Note a client's settings, and return the answer."""
@@ -141,29 +157,32 @@ class Clients:
         if group:
             settings.subscription.fifo = rules.is_orderly  # the session keeps these settings: the answer takes 3 KB
         now_ms = self._clock.monotonic_ms()
-        session = Session(call.client_id, settings, call.language, call.version or "", now_ms, call.user, stream)
+        session = Session(
+            call.client_id,
+            settings,
+            call.language[:NAME_LENGTH_MAX],
+            (call.version or "")[:NAME_LENGTH_MAX],
+            now_ms,
+            host=host_of(call.peer),
+            size_bytes=settings_size(settings) + len(call.client_id),
+            user=call.user,
+            stream=stream,
+        )
         known = self._sessions.find(call.client_id)
         if known is not None:
-            _check_owner(known, call)
+            check_owner(known, call.user)
             session.joined = known.joined
         if not self._sessions.put(session):
             raise ProxyRefusal(Code.TOO_MANY_REQUESTS, f"this server has {len(self._sessions)} clients: use another")
+        if self._sessions.find(call.client_id) is not session:
+            raise ProxyRefusal(Code.TOO_MANY_REQUESTS, "the settings of this server's clients take too much memory")
         self._on_settled(session)
         return TelemetryCommand(status=status_ok(), settings=answer)
 
     def _known(self, call: Call) -> Session:
         client_id = check_client_id(call.client_id)
-        session = self._sessions.find(client_id)
+        session = self._sessions.touch(client_id, call.user, self._clock.monotonic_ms())
         if session is None:
             text = f"client {client_id} has sent no settings: open a Telemetry stream first"
             raise ProxyRefusal(Code.UNRECOGNIZED_CLIENT_TYPE, text)
-        _check_owner(session, call)
-        self._sessions.touch(client_id, self._clock.monotonic_ms())
         return session
-
-
-def _check_owner(session: Session, call: Call) -> None:
-    """Raises ProxyRefusal when another user sent the settings of this client id."""
-    if session.user != call.user:
-        text = f"client {call.client_id} belongs to another user than {call.user}: take another client id"
-        raise ProxyRefusal(Code.FORBIDDEN, text)

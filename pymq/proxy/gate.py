@@ -20,7 +20,7 @@ from pymq.proxy.calls import Call
 from pymq.proxy.protocol.names import Code
 from pymq.proxy.refusals import ProxyRefusal
 from pymq.security.audit import Audit
-from pymq.security.gatekeeper import Gatekeeper
+from pymq.security.gatekeeper import Gatekeeper, ProvenCall
 from pymq.security.signature import Secret
 from pymq.wire.codes import ResponseCode
 
@@ -89,25 +89,46 @@ class Gate:
         self._clock = clock
         self._age_max_ms = age_max_ms
 
-    def check(self, name: str, call: Call, request: Any) -> None:
-        """Check a call of the method ``name``, and note its user.
+    def admit(self, name: str, call: Call) -> None:
+        """Prove who makes a call of the method ``name``, by its metadata: nothing of its request is read so far.
 
-        Raises ProxyRefusal: UNAUTHORIZED, FORBIDDEN, or TOO_MANY_REQUESTS beyond a limit of the user or its address.
+        Raises ProxyRefusal: UNAUTHORIZED, or TOO_MANY_REQUESTS beyond a limit of the address.
         """
         if self._gatekeeper is None:
             return
-        needs = NEEDS[name](request)
         shown = _SIGNED.match(call.metadata.get(AUTHORIZATION, ""))
         user, signature = shown.groups() if shown is not None else ("", "")
         try:
             if user and self._age_max_ms is not None:
                 check_age(call.metadata.get(DATE_TIME, ""), self._clock.now_ms(), self._age_max_ms)
-            check_signed(self._gatekeeper, call, user, signature, needs, request.ByteSize())
+            call.proven = prove(self._gatekeeper, call, user, signature)
         except ProxyRefusal as error:
-            if self._audit is not None and error.code in (Code.UNAUTHORIZED, Code.FORBIDDEN):
-                self._audit.note_call(name, user, call.peer, needs, error.code, str(error))
+            self._note(name, user, call, (), error)
             raise
         call.user = user
+
+    def check(self, name: str, call: Call, request: Any) -> None:
+        """Check what an admitted call of the method ``name`` asks for.
+
+        Raises ProxyRefusal: UNAUTHORIZED, FORBIDDEN, or TOO_MANY_REQUESTS beyond a limit of the user or its address.
+        """
+        if self._gatekeeper is None:
+            return
+        if call.proven is None:
+            self.admit(name, call)
+            assert call.proven is not None
+        needs = NEEDS[name](request)
+        try:
+            self._gatekeeper.check_call(call.proven, needs, request.ByteSize())
+        except Refusal as error:
+            code = Code.TOO_MANY_REQUESTS if error.code == ResponseCode.SYSTEM_BUSY else Code.FORBIDDEN
+            refusal = ProxyRefusal(code, str(error))
+            self._note(name, call.user, call, needs, refusal)
+            raise refusal from error
+
+    def _note(self, name: str, user: str, call: Call, needs: Iterable[Need], error: ProxyRefusal) -> None:
+        if self._audit is not None and error.code in (Code.UNAUTHORIZED, Code.FORBIDDEN):
+            self._audit.note_call(name, user, call.peer, needs, error.code, str(error))
 
 
 def check_age(signed_time: str, now_ms: int, age_max_ms: int) -> None:
@@ -122,24 +143,19 @@ def check_age(signed_time: str, now_ms: int, age_max_ms: int) -> None:
         raise ProxyRefusal(Code.UNAUTHORIZED, text)
 
 
-def check_signed(
-    gatekeeper: Gatekeeper, call: Call, user: str, signature: str, needs: Iterable[Need], size_bytes: int
-) -> None:
-    """Check who sent a call: ``user`` with ``signature`` (hexadecimal), or nobody. Raises ProxyRefusal."""
+def prove(gatekeeper: Gatekeeper, call: Call, user: str, signature: str) -> ProvenCall:
+    """Return who makes a call: ``user`` with ``signature`` (hexadecimal), or nobody. Raises ProxyRefusal."""
     content = call.metadata.get(DATE_TIME, "").encode()
-    known = False
 
     def is_proven(secret: Secret) -> bool:
-        nonlocal known
-        known = bool(content) and secret.has_signed(content, _base64(signature))
-        return known
+        return bool(content) and secret.has_signed(content, _base64(signature))
 
     try:
-        gatekeeper.check_signed(user, is_proven, needs, call.peer, size_bytes)
+        return gatekeeper.prove_call(user, is_proven, call.peer)
     except Refusal as error:
         if error.code == ResponseCode.SYSTEM_BUSY:
             raise ProxyRefusal(Code.TOO_MANY_REQUESTS, str(error)) from error
-        raise ProxyRefusal(Code.FORBIDDEN if known else Code.UNAUTHORIZED, str(error)) from error
+        raise ProxyRefusal(Code.UNAUTHORIZED, str(error)) from error
 
 
 def _base64(signature: str) -> bytes:

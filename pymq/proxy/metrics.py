@@ -35,10 +35,10 @@ class ProxyMetrics:
     """All figures of a proxy."""
 
     metrics = PROXY_METRICS
-    budget: MemoryBudget | None = None
 
     def __init__(self, server: ProxyServer) -> None:
         self._server = server
+        self.budget: MemoryBudget | None = server.service.budget
 
     def labels(self) -> dict[str, str]:
         return {"node_id": self._server.address, "node_type": NODE_TYPE}

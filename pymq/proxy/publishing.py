@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from pymq.client.outgoing import Outgoing
 from pymq.clock import Clock
 from pymq.errors import PymqError
 from pymq.model import sysflag
+from pymq.model.hosts import host_of
 from pymq.model.message import MessageQueue, SendResult, SendStatus
 from pymq.model.message_types import DELAY
 from pymq.model.properties import encode_properties, properties_text
 from pymq.model.record import encode_batch_entry
 from pymq.proxy.backend import Backend, TransactionPlace
-from pymq.proxy.bodies import Body, of_one_mark, stored_body
+from pymq.proxy.bodies import (
+    DEFLATE_RATIO_MAX,
+    INFLATED_BYTES_MAX,
+    REQUEST_INFLATED_BYTES_MAX,
+    Body,
+    of_one_mark,
+    stored_body,
+)
 from pymq.proxy.calls import Call, common_status, status_of, status_ok
 from pymq.proxy.checks import BODY_BYTES_MAX, MIXED, check_messages, check_topic, check_type
 from pymq.proxy.conversion import properties_of
@@ -22,6 +31,7 @@ from pymq.proxy.protocol.messages import RecallMessageResponse, SendMessageRespo
 from pymq.proxy.protocol.names import Code, Encoding, MessageType
 from pymq.proxy.queue_choice import queue_of_group
 from pymq.proxy.refusals import ProxyRefusal
+from pymq.proxy.rpc.request_room import RequestRoom
 from pymq.proxy.transactions import OpenTransactions
 
 _STATUS = {
@@ -41,6 +51,7 @@ class Publishing:
         self._backend = backend
         self._transactions = transactions
         self._clock = clock
+        self._room = RequestRoom(REQUEST_INFLATED_BYTES_MAX)  # for bodies that are inflated at the same time
 
     async def send_message(self, call: Call, request: Any) -> Any:
         """Store one message, or several: as a batch in one queue, where they can be one, else one after the other."""
@@ -48,14 +59,47 @@ class Publishing:
         topic = drafts[0].topic
         queues = await self._backend.queues_to_write(topic)
         wanted = await self._backend.topic_type(topic)
+        packed = []
         for draft in drafts:
             check_type(draft.kind, topic, wanted)
             if draft.encoding == Encoding.GZIP:
-                draft.body, draft.body_flags = await stored_body(draft.body)
+                packed.append(draft)
+        if not packed:
+            if len(drafts) == 1:
+                return answer_to_one(await self._send(drafts[0], queues))
+            return await self._send_all(drafts, queues)
+        grown_bytes = await self._inflate(host_of(call.peer), packed)
+        try:
+            return await self._send_all(drafts, queues)
+        finally:
+            self._room.leave(grown_bytes)
+
+    async def _inflate(self, host: str, packed: list[Draft]) -> int:
+        """Make of compressed bodies what is stored. Return how many bytes of room those take that are stored inflated.
+
+        Raises ProxyRefusal.
+        """
+        wanted_bytes = sum([min(DEFLATE_RATIO_MAX * len(draft.body), INFLATED_BYTES_MAX) for draft in packed])
+        taken_bytes = await self._room.enter(host, min(wanted_bytes, REQUEST_INFLATED_BYTES_MAX))
+        left_bytes, grown_bytes = REQUEST_INFLATED_BYTES_MAX, 0
+        try:
+            for draft in packed:
+                (draft.body, draft.body_flags), inflated_bytes = await stored_body(draft.body, left_bytes)
+                left_bytes -= inflated_bytes
+                grown_bytes += 0 if draft.body_flags else inflated_bytes
+                await asyncio.sleep(0)  # others have their turn
+        except BaseException:
+            self._room.leave(taken_bytes)
+            raise
+        grown_bytes = min(grown_bytes, taken_bytes)
+        self._room.leave(taken_bytes - grown_bytes)
+        return grown_bytes
+
+    async def _send_all(self, drafts: list[Draft], queues: list[MessageQueue]) -> Any:
         if len(drafts) == 1:
             return answer_to_one(await self._send(drafts[0], queues))
         if _is_batch(drafts):
-            result = await self._backend.send(self._batch(drafts), _queue_of(queues, drafts[0]))
+            result = await self._backend.send(await self._batch(drafts), _queue_of(queues, drafts[0]))
             return answer_to_all([_entry(result)])
         entries: list[Any] = []
         for draft in drafts:
@@ -89,9 +133,9 @@ class Publishing:
             self._begin(draft.topic, result)
         return result
 
-    def _batch(self, drafts: list[Draft]) -> Outgoing:
+    async def _batch(self, drafts: list[Draft]) -> Outgoing:
         """Return a batch. Raises ProxyRefusal for one that no broker takes."""
-        contents, flags = of_one_mark([Body(each.body, each.body_flags) for each in drafts])
+        contents, flags = await of_one_mark([Body(each.body, each.body_flags) for each in drafts])
         entries = [
             encode_batch_entry(content, encode_properties(properties_of(each)))
             for content, each in zip(contents, drafts, strict=True)

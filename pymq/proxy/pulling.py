@@ -23,7 +23,7 @@ from pymq.proxy.protocol.messages import (
     UpdateOffsetResponse,
 )
 from pymq.proxy.protocol.names import Code, OffsetPolicy
-from pymq.proxy.receiving import no_message, subscription_of
+from pymq.proxy.receiving import KEPT_FACTOR, no_message, subscription_of
 from pymq.proxy.refusals import ProxyRefusal
 from pymq.proxy.sessions import Sessions
 from pymq.proxy.waits import Waits
@@ -44,7 +44,7 @@ class Pulling:
         """Yield the status, the messages, and the offset to go on at."""
         try:
             check_client_id(call.client_id)
-            self._sessions.touch(call.client_id, self._clock.monotonic_ms())
+            self._sessions.touch(call.client_id, call.user, self._clock.monotonic_ms())
             queue, group = _queue(request), check_group(request.group.name)
             order = Pull(
                 queue,
@@ -58,16 +58,19 @@ class Pulling:
         except PymqError as error:
             yield PullMessageResponse(status=status_of(error))
             return
+        next_offset = order.offset if found is None else found.next_offset
         if found is not None and found.status == PullStatus.OFFSET_ILLEGAL:
             text = f"offset {order.offset} is not stored: the queue has {found.min_offset} to {found.max_offset}"
             yield PullMessageResponse(status=Status(code=Code.ILLEGAL_OFFSET, message=text))
         else:
             messages = found.messages() if found is not None else []
+            found = None  # its bytes are as large as the messages
+            call.keep(KEPT_FACTOR * sum([each.size_bytes for each in messages]))
             yield PullMessageResponse(status=status_ok() if messages else no_message())
             for each in messages:
                 body = await given_body(each.body, each.sys_flag, call.language)
                 yield PullMessageResponse(message=message_of(each, queue.topic, body=body))
-        yield PullMessageResponse(next_offset=order.offset if found is None else found.next_offset)
+        yield PullMessageResponse(next_offset=next_offset)
 
     async def _pull(self, client_id: str, order: Pull) -> PullResult | None:
         """Return what is found within the time; None when the proxy stops meanwhile."""

@@ -79,7 +79,8 @@ def decode_odd_handle(text: str) -> Handle:
 def check_in_time(handle: Handle, now_ms: int) -> Handle:
     """Return the handle. Raises ProxyRefusal when its time is over."""
     if now_ms >= handle.end_ms:
-        text = f"the receipt handle is over for {now_ms - handle.end_ms} ms: the message comes again"
+        # It begins as RocketMQ's proxy 5.3.3 says it: programs compare the text.
+        text = f"receipt handle is expired: its time is over for {now_ms - handle.end_ms} ms, the message comes again"
         raise ProxyRefusal(Code.INVALID_RECEIPT_HANDLE, text)
     return handle
 

@@ -34,7 +34,7 @@ from pymq.proxy.protocol.messages import (
     ReceiveMessageResponse,
     Status,
 )
-from pymq.proxy.protocol.names import Code, FilterType
+from pymq.proxy.protocol.names import Code, FilterType, code_name
 from pymq.proxy.receipts import (
     AUTO_RENEW_INVISIBLE_MS,
     Handle,
@@ -46,12 +46,16 @@ from pymq.proxy.receipts import (
     prolonged,
 )
 from pymq.proxy.refusals import ProxyRefusal
-from pymq.proxy.sessions import SESSION_COUNT_MAX, SILENT_MS_MAX, Sessions
+from pymq.proxy.sessions import Sessions
 from pymq.proxy.settings import DEFAULT_REQUEST_TIMEOUT_MS, GroupRules
 from pymq.proxy.waits import Waits
 
 log = logging.getLogger(__name__)
 
+KEPT_FACTOR = 2  # a found message is there as it came, and decoded
+ACK_COUNT_MAX = 4096  # of a request
+ACKS_PER_TURN = 64  # of the event loop, of each request with more than one receive gives
+LARGE_ACKS_AT_ONCE = 4  # such requests; the others wait
 GIVE_BACK_MS = 1000  # after which a message comes again that nobody took
 _ONE_ACKED = AckMessageResponse(
     status=status_ok(), entries=[AckMessageResultEntry(status=status_ok())]
@@ -67,8 +71,7 @@ class Receiving:
         self._held = held
         self._waits = waits
         self._clock = clock
-        # Clients that receive without having sent settings, as some do after a restart: when each received last.
-        self._strangers: dict[str, int] = {}
+        self._large_acks = asyncio.Semaphore(LARGE_ACKS_AT_ONCE)
         self._tasks: set[asyncio.Task[Any]] = set()
         # Under way, by the group and the handle given out.
         self._renewals: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -84,6 +87,7 @@ class Receiving:
             yield ReceiveMessageResponse(delivery_timestamp=timestamp_of(self._clock.now_ms()))
             return
         given_count = 0
+        call.keep(KEPT_FACTOR * sum([each.message.size_bytes for each in found]))
         try:
             yield ReceiveMessageResponse(status=status_ok() if found else no_message())
             is_renewed, language = request.auto_renew, call.language
@@ -102,11 +106,11 @@ class Receiving:
 
     async def _order(self, call: Call, request: Any) -> tuple[Receive, GroupRules]:
         check_client_id(call.client_id)
-        now_ms = self._clock.monotonic_ms()
-        session = self._sessions.touch(call.client_id, now_ms)
-        if session is None and len(self._strangers) < SESSION_COUNT_MAX:
-            self._strangers[call.client_id] = now_ms
-        timeout_ms = duration_ms(session.settings.request_timeout) if session is not None else 0
+        session = self._sessions.touch(call.client_id, call.user, self._clock.monotonic_ms())
+        if session is None:
+            text = f"client {call.client_id} has sent no settings: open a Telemetry stream first"
+            raise ProxyRefusal(Code.INTERNAL_SERVER_ERROR, text)
+        timeout_ms = duration_ms(session.settings.request_timeout)
         asked_ms = duration_ms(request.long_polling_timeout) if request.HasField("long_polling_timeout") else None
         wait_ms = polling_ms(asked_ms, call.left_ms, timeout_ms or DEFAULT_REQUEST_TIMEOUT_MS, call.version)
         topic = check_topic(request.message_queue.topic.name)
@@ -176,7 +180,18 @@ class Receiving:
             raise ProxyRefusal(Code.BAD_REQUEST, "the request names no message to acknowledge")
         if len(entries) == 1:
             return answer_to_ack(*await self._ack(topic, group, entries[0]))
-        return answer_to_acks([_entry(*await self._ack(topic, group, each)) for each in entries])
+        if len(entries) > ACK_COUNT_MAX:
+            text = f"the request acknowledges {len(entries)} messages, the limit is {ACK_COUNT_MAX}: send several"
+            raise ProxyRefusal(Code.BAD_REQUEST, text)
+        if len(entries) <= BATCH_SIZE_MAX:
+            return answer_to_acks([_entry(*await self._ack(topic, group, each)) for each in entries])
+        answers = []
+        async with self._large_acks:
+            for number, each in enumerate(entries):
+                if number % ACKS_PER_TURN == ACKS_PER_TURN - 1:
+                    await asyncio.sleep(0)  # others have their turn, also when no entry waits for a broker
+                answers.append(_entry(*await self._ack(topic, group, each)))
+        return answer_to_acks(answers)
 
     async def _ack(self, topic: str, group: str, entry: Any) -> tuple[str, str, PymqError | None]:
         """Acknowledge a message. Return its id, its handle, and why it was not acknowledged, None when it was."""
@@ -210,9 +225,12 @@ class Receiving:
         return ChangeInvisibleDurationResponse(status=status_ok(), receipt_handle=encode_handle(renewed))
 
     async def forward_message_to_dead_letter_queue(self, call: Call, request: Any) -> Any:
-        """Give a message up."""
+        """Give a message up: the one that the handle names, whatever place in the log a client has written into it."""
         topic, group = check_topic(request.topic.name), check_group(request.group.name)
         handle = await self._current(group, request.receipt_handle)
+        held = self._held.find(group, request.receipt_handle)
+        if held is None or held.topic != topic:  # this server did not give it out
+            await self._backend.check_place(topic, group, handle)
         await self._backend.to_dead_letters(topic, group, handle, request.message_id)
         self._held.release(group, request.receipt_handle)
         return ForwardMessageToDeadLetterQueueResponse(status=status_ok())
@@ -236,14 +254,7 @@ class Receiving:
     # -- renewal ---------------------------------------------------------------------------------------------------
 
     async def renew_due(self) -> None:
-        """Renew the receipts that end soon, and give back what clients hold that are gone without a word."""
-        oldest_ms = self._clock.monotonic_ms() - SILENT_MS_MAX
-        for client_id, seen_ms in list(self._strangers.items()):
-            is_known = self._sessions.find(client_id) is not None
-            if is_known or seen_ms <= oldest_ms:
-                del self._strangers[client_id]
-                if not is_known:
-                    self.give_back_client(client_id)
+        """Renew the receipts that end soon."""
         due = list(self._held.due(self._clock.now_ms()))
         for held in due:
             self._renewals[held.group, held.given] = self._spawn(self._renew(held))
@@ -310,8 +321,12 @@ def _entry(message_id: str, receipt_handle: str, error: PymqError | None) -> Any
 
 
 def answer_to_acks(entries: list[Any]) -> Any:
-    """Return the answer to a request to acknowledge messages, with the result of each."""
-    return AckMessageResponse(status=common_status([entry.status for entry in entries]), entries=entries)
+    """Return the answer to a request to acknowledge messages, with the result of each.
+
+    Its own text is the name of its code, as with RocketMQ's proxy 5.3.3: programs compare it. Entries say more.
+    """
+    code = common_status([entry.status for entry in entries]).code
+    return AckMessageResponse(status=Status(code=code, message=code_name(code)), entries=entries)
 
 
 def answer_to_ack(message_id: str, receipt_handle: str, error: PymqError | None) -> Any:

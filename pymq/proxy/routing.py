@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from pymq.proxy.protocol.names import Code, Permission
 from pymq.proxy.refusals import ProxyRefusal
 
 ANY_QUEUE = -1
+REPEATED_BYTES_MAX = 2 * 1024 * 1024  # clients read answers of 4 MiB
 _TYPES = {name: [number] for number, name in TYPE_NAMES.items()} | {MIXED: list(TYPE_NAMES)}
 _UNSPECIFIED = [0]
 
@@ -36,11 +38,14 @@ class Routing:
         types = _TYPES.get(await self._backend.topic_type(topic), _UNSPECIFIED)
         answer = QueryRouteResponse(status=status_ok())
         for broker, data in _brokers(route):
+            permissions = queue_permissions(data)
             for broker_id in sorted(broker.broker_addrs):
-                for queue_id, permission in enumerate(queue_permissions(data)):
+                _check_size(request, len(answer.message_queues) + len(permissions))
+                for queue_id, permission in enumerate(permissions):
                     queue = _queue(request, broker, broker_id, queue_id, permission)
                     queue.accept_message_types.extend(types)
                     answer.message_queues.append(queue)
+                await asyncio.sleep(0)  # others have their turn between two brokers
         return answer
 
     async def query_assignment(self, call: Call, request: Any) -> Any:
@@ -54,6 +59,7 @@ class Routing:
             if not data.readable or not broker.broker_addrs:
                 continue
             queue_ids = range(data.read_queue_nums) if rules.is_orderly else (ANY_QUEUE,)
+            _check_size(request, len(answer.assignments) + len(queue_ids))
             for queue_id in queue_ids:
                 queue = _queue(request, broker, min(broker.broker_addrs), queue_id, Permission.READ_WRITE)
                 answer.assignments.append(Assignment(message_queue=queue))
@@ -79,6 +85,15 @@ def queue_permissions(data: QueueData) -> list[int]:
     only_read = [Permission.READ] * (read - both)
     only_write = [Permission.WRITE] * (write - both)
     return [*only_read, *only_write, *[Permission.READ_WRITE] * both]
+
+
+def _check_size(request: Any, queue_count: int) -> None:
+    """Raises ProxyRefusal when each queue of the answer would repeat too much of the request."""
+    size_bytes = request.topic.ByteSize() + request.endpoints.ByteSize()
+    if queue_count * size_bytes > REPEATED_BYTES_MAX:
+        text = f"the topic and endpoints of the request have {size_bytes} bytes, and the answer would repeat them for "
+        text += f"{queue_count} queues; the limit is {REPEATED_BYTES_MAX} bytes: name fewer addresses"
+        raise ProxyRefusal(Code.BAD_REQUEST, text)
 
 
 def _queue(request: Any, broker: BrokerData, broker_id: int, queue_id: int, permission: int) -> Any:

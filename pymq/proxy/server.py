@@ -6,10 +6,12 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from pymq.errors import PymqError
 from pymq.model.hosts import format_address
+from pymq.net.limits import ServerLimits
 from pymq.net.ticker import Ticker
 from pymq.net.tls import ServerTls
 from pymq.proxy.calls import Call, status_of
@@ -20,7 +22,7 @@ from pymq.proxy.protocol.messages import SERVICE
 from pymq.proxy.protocol.names import Code
 from pymq.proxy.refusals import code_of
 from pymq.proxy.rpc import health, reflection
-from pymq.proxy.rpc.call import RpcCall, RpcMethod
+from pymq.proxy.rpc.call import REQUEST_BYTES_MAX, SMALL_BYTES_MAX, RpcCall, RpcMethod
 from pymq.proxy.rpc.server import RpcServer
 from pymq.proxy.rpc.wire import GrpcCode, GrpcError
 from pymq.proxy.service import ProxyService
@@ -31,6 +33,15 @@ log = logging.getLogger(__name__)
 
 TICK_MS = 1_000
 DRAIN_S = 5.0  # for calls that are under way at a stop
+# Of a request, in bytes. Calls that are not named have SMALL_BYTES_MAX.
+COMMAND_BYTES_MAX = 2 * 1024 * 1024  # settings, or the stacks of a client's threads
+ROUTE_BYTES_MAX = 4 * 1024  # each queue of the answer repeats a part of it
+REQUEST_BYTES = {
+    "SendMessage": REQUEST_BYTES_MAX,
+    "AckMessage": 1024 * 1024,
+    "QueryRoute": ROUTE_BYTES_MAX,
+    "QueryAssignment": ROUTE_BYTES_MAX,
+}
 
 Unary = Callable[[Call, Any], Awaitable[Any]]
 Streaming = Callable[[Call, Any], AsyncIterator[Any]]
@@ -46,17 +57,19 @@ class ProxyServer:
         gatekeeper: Gatekeeper | None = None,
         audit: Audit | None = None,
         signature_age_ms: int | None = None,
+        limits: ServerLimits | None = None,
     ) -> None:
         """``gatekeeper`` None: everybody may do everything. ``audit`` hears of refusals.
 
-        ``signature_age_ms``: how far the time that a client signs may be from now; None: any will do.
+        ``signature_age_ms``: how far the time that a client signs may be from now; None: any will do. ``limits``: of
+        connections.
         """
         self.service = service
         self.address = ""
         self.calls: Counter[tuple[str, int]] = Counter()  # that ended, by method and code
         self._gate = Gate(gatekeeper, audit, service.clock, signature_age_ms)
         self._health = health.Health([SERVICE])
-        self.rpc = RpcServer(self._methods(), tls)
+        self.rpc = RpcServer(self._methods(), tls, clock=service.clock, limits=limits, budget=service.budget)
         self._ticker = Ticker(lambda: TICK_MS, self._tick)
         self._ticking: asyncio.Task[None] | None = None
 
@@ -76,7 +89,9 @@ class ProxyServer:
         self._health.end()
         self.service.end_waits()
         await self.rpc.stop(DRAIN_S)
-        await self.service.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                await self.service.stop()
 
     def _tick(self) -> None:
         if self._ticking is None or self._ticking.done():
@@ -109,7 +124,12 @@ class ProxyServer:
         methods["ReceiveMessage"] = self._stream("ReceiveMessage", service.receiving.receive_message)
         methods["PullMessage"] = self._stream("PullMessage", service.pulling.pull_message)
         methods["Telemetry"] = RpcMethod(
-            self._telemetry, messages.TelemetryCommand, takes_stream=True, gives_stream=True
+            self._telemetry,
+            messages.TelemetryCommand,
+            takes_stream=True,
+            gives_stream=True,
+            request_bytes_max=COMMAND_BYTES_MAX,
+            admit=self._admit_telemetry,
         )
         described = reflection.Reflection([SERVICE, health.SERVICE, reflection.SERVICE, reflection.OLD_SERVICE])
         return {
@@ -121,10 +141,19 @@ class ProxyServer:
     def _unary(self, name: str, handler: Unary) -> RpcMethod:
         answer_class = getattr(messages, f"{name}Response")
 
+        def admit(rpc: RpcCall) -> list[Any] | None:
+            try:
+                call = _new_call(rpc)
+                check_client_id(call.client_id)
+                self._gate.admit(name, call)
+            except PymqError as error:
+                self.calls[name, code_of(error)] += 1
+                return [answer_class(status=status_of(error))]
+            return None
+
         async def serve(rpc: RpcCall, request: Any) -> Any:
             try:
                 call = _call(rpc)
-                check_client_id(call.client_id)
                 self._gate.check(name, call, request)
                 answer = await handler(call, request)
             except PymqError as error:
@@ -132,33 +161,52 @@ class ProxyServer:
             self.calls[name, answer.status.code] += 1
             return answer
 
-        return RpcMethod(serve, getattr(messages, f"{name}Request"))
+        size_max = REQUEST_BYTES.get(name, SMALL_BYTES_MAX)
+        return RpcMethod(serve, getattr(messages, f"{name}Request"), request_bytes_max=size_max, admit=admit)
 
     def _stream(self, name: str, handler: Streaming) -> RpcMethod:
         answer_class = getattr(messages, f"{name}Response")
 
-        async def serve(rpc: RpcCall, request: Any) -> AsyncIterator[Any]:
+        def refused(error: PymqError) -> list[Any]:
+            self.calls[name, code_of(error)] += 1
+            last = [answer_class(delivery_timestamp=self.service.now())] if name == "ReceiveMessage" else []
+            return [answer_class(status=status_of(error)), *last]
+
+        def admit(rpc: RpcCall) -> list[Any] | None:
             try:
-                call = _call(rpc)
+                self._gate.admit(name, _new_call(rpc))
+            except PymqError as error:
+                return refused(error)
+            return None
+
+        async def serve(rpc: RpcCall, request: Any) -> AsyncIterator[Any]:
+            call = _call(rpc)
+            try:
                 self._gate.check(name, call, request)
             except PymqError as error:
-                self.calls[name, code_of(error)] += 1
-                yield answer_class(status=status_of(error))
-                if name == "ReceiveMessage":
-                    yield answer_class(delivery_timestamp=self.service.now())
+                for answer in refused(error):
+                    yield answer
                 return
             async for each in handler(call, request):
                 if each.HasField("status"):
                     self.calls[name, each.status.code] += 1
                 yield each
 
-        return RpcMethod(serve, getattr(messages, f"{name}Request"), gives_stream=True)
+        request_class = getattr(messages, f"{name}Request")
+        return RpcMethod(serve, request_class, gives_stream=True, request_bytes_max=SMALL_BYTES_MAX, admit=admit)
+
+    def _admit_telemetry(self, rpc: RpcCall) -> None:
+        try:
+            self._gate.admit("Telemetry", _new_call(rpc))
+        except PymqError as error:
+            raise _grpc_error(error) from error
 
     async def _telemetry(self, rpc: RpcCall, commands: AsyncIterator[Any]) -> AsyncIterator[Any]:
         async def checked(call: Call) -> AsyncIterator[Any]:
             async for command in commands:
                 self._gate.check("Telemetry", call, command)
                 yield command
+                del command  # not kept while the stream is idle
 
         try:
             call = _call(rpc)
@@ -166,11 +214,23 @@ class ProxyServer:
                 yield command
                 del command  # not kept while the stream is idle
         except PymqError as error:
-            raise GrpcError(_TELEMETRY_CODES.get(code_of(error), GrpcCode.INVALID_ARGUMENT), str(error)) from error
+            raise _grpc_error(error) from error
+
+
+def _new_call(rpc: RpcCall) -> Call:
+    """Return what the handlers know of a call, which is kept until its request has come."""
+    call = rpc.context = Call(rpc.metadata, None, rpc.peer)
+    return call
 
 
 def _call(rpc: RpcCall) -> Call:
-    return Call(rpc.metadata, rpc.left_ms(), rpc.peer)
+    call: Call = rpc.context
+    call.left_ms, call.keep = rpc.left_ms(), rpc.keep
+    return call
+
+
+def _grpc_error(error: PymqError) -> GrpcError:
+    return GrpcError(_TELEMETRY_CODES.get(code_of(error), GrpcCode.INVALID_ARGUMENT), str(error))
 
 
 _TELEMETRY_CODES = {

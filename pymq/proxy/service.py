@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from pymq.clock import Clock
+from pymq.net.memory_budget import MemoryBudget
 from pymq.proxy.backend import BEAT_MS, Backend
 from pymq.proxy.clients import Clients
 from pymq.proxy.conversion import timestamp_of
@@ -20,16 +22,20 @@ from pymq.proxy.sessions import Session, Sessions
 from pymq.proxy.transactions import OpenTransactions
 from pymq.proxy.waits import Waits
 
+log = logging.getLogger(__name__)
+
 
 class ProxyService:
     """Serves the clients of one proxy from ``backend``."""
 
-    def __init__(self, backend: Backend, clock: Clock) -> None:
+    def __init__(self, backend: Backend, clock: Clock, budget: MemoryBudget | None = None) -> None:
+        """``budget``: the process's memory, by default one of its own."""
         self._backend = backend
         self.clock = clock
+        self.budget = budget or MemoryBudget()
         self._beat_at_ms = 0
         self._publishing: asyncio.Task[None] | None = None
-        self.sessions = Sessions()
+        self.sessions = Sessions(self.budget)
         self.held = HeldMessages()
         self.transactions = OpenTransactions()
         self.routing = Routing(backend)
@@ -41,6 +47,7 @@ class ProxyService:
         self.questions = Questions(self.sessions, clock)
         backend.hear_operators(self.questions.ask)
         self.clients = Clients(backend, self.sessions, clock, self._left, self._settled, self.questions.answered)
+        self.sessions.on_evicted = self._evicted
 
     def now(self) -> Any:
         """Return the present as a Timestamp."""
@@ -63,10 +70,10 @@ class ProxyService:
 
     async def stop(self) -> None:
         """Finish what is under way. Clients keep what they hold: any other proxy settles it."""
-        await self.receiving.stop()
         if self._publishing is not None:
             self._publishing.cancel()
             await asyncio.gather(self._publishing, return_exceptions=True)
+        await self.receiving.stop()
 
     def _beat(self) -> None:
         for session in self.sessions.all():
@@ -76,8 +83,10 @@ class ProxyService:
 
     def _publish(self) -> None:
         """Let brokers know the topics of connected producers."""
+        if self._publishing is not None and not self._publishing.done():
+            return
         topics = {topic for session in self.sessions.all() for topic in session.published_topics}
-        if topics and (self._publishing is None or self._publishing.done()):
+        if topics:
             work = self._backend.publish_for(topics, self.orphans.ask)
             self._publishing = asyncio.get_running_loop().create_task(work)
 
@@ -87,6 +96,12 @@ class ProxyService:
             self._backend.join(session)
         elif session.published_topics:
             self._publish()
+
+    def _evicted(self, session: Session) -> None:
+        """End the stream of a client whose settings take too much memory."""
+        log.warning("client %s is forgotten: the settings of clients take too much memory", session.client_id[:200])
+        self.clients.end_stream(session)
+        self._left(session)
 
     def _left(self, session: Session) -> None:
         """Settle what a client leaves behind."""

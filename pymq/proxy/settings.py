@@ -19,6 +19,8 @@ PRODUCER_BACKOFF_FACTOR = 2.0
 RETRY_STEPS_S = (1, 5, 10, 30, *range(60, 660, 60), 1200, 1800, 3600, 7200)
 DEFAULT_REQUEST_TIMEOUT_MS = 3000
 SETTINGS_BYTES_MAX = 1024 * 1024  # they are kept as long as the client is there
+SETTINGS_ENTRIES_MAX = 16_384  # topics, subscriptions, addresses and steps of a backoff
+ENTRY_BYTES = 512  # that an entry takes beside its text
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,10 @@ def check_settings(settings: Any) -> str:
     if settings.ByteSize() > SETTINGS_BYTES_MAX:
         text = f"the settings have {settings.ByteSize()} bytes, the limit is {SETTINGS_BYTES_MAX}: use several clients"
         raise ProxyRefusal(Code.BAD_REQUEST, text)
+    count = entry_count(settings)
+    if count > SETTINGS_ENTRIES_MAX:
+        text = f"the settings have {count} entries, the limit is {SETTINGS_ENTRIES_MAX}: use several clients"
+        raise ProxyRefusal(Code.BAD_REQUEST, text)
     match settings.WhichOneof("pub_sub"):
         case "publishing":
             for topic in settings.publishing.topics:
@@ -48,6 +54,21 @@ def check_settings(settings: Any) -> str:
             return check_group(settings.subscription.group.name)
         case _:
             raise ProxyRefusal(Code.UNRECOGNIZED_CLIENT_TYPE, "the settings name neither publishing nor a subscription")
+
+
+def entry_count(settings: Any) -> int:
+    """Return how many repeated parts a client's settings have."""
+    return (
+        len(settings.access_point.addresses)
+        + len(settings.backoff_policy.customized_backoff.next)
+        + len(settings.publishing.topics)
+        + len(settings.subscription.subscriptions)
+    )
+
+
+def settings_size(settings: Any) -> int:
+    """Return how many bytes a client's settings take in memory, about."""
+    return int(settings.ByteSize()) + ENTRY_BYTES * entry_count(settings)
 
 
 def answer_settings(settings: Any, rules: GroupRules) -> Any:

@@ -17,7 +17,7 @@ from pymq.security.policies import PORT_POLICY
 from pymq.security.sender_limits import UNKNOWN_USER, SenderLimits
 from pymq.security.signature import ACCESS_KEY, Secret, signed_fields
 from pymq.wire.access import Access
-from pymq.wire.codes import VERSION_5_3_3
+from pymq.wire.codes import VERSION_5_3_3, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer
 from pymq.wire.header import Header
@@ -58,6 +58,14 @@ class Admitted(NamedTuple):
     def may_publish(self, topic: str) -> bool:
         """Return whether the same user, with the same secret, may publish to ``topic`` now."""
         return self.gatekeeper.guard.may(self.identity, Action.PUB, topic, self.address)
+
+
+class ProvenCall(NamedTuple):
+    """Who makes a call of another protocol, and the guard that proved it."""
+
+    guard: Guard
+    identity: Identity
+    address: Address
 
 
 class Gatekeeper:
@@ -133,16 +141,15 @@ class Gatekeeper:
             return True
         return False
 
-    def check_signed(
-        self, name: str, is_proven: Callable[[Secret], bool], needs: Iterable[Need], peer_address: str, size_bytes: int
-    ) -> None:
-        """Check a call of another protocol than RocketMQ's remoting. Raises Refusal, as :meth:`admit` and Admitted.
+    def prove_call(self, name: str, is_proven: Callable[[Secret], bool], peer_address: str) -> ProvenCall:
+        """Return who makes a call of another protocol than RocketMQ's remoting, before its request is read.
 
         ``name`` is the user's, ``is_proven`` compares a secret with what the call shows, ``peer_address``: "host:port".
+        Raises Refusal, as :meth:`admit`.
         """
         guard, address, limits = self.guard, self._addresses[peer_address], self.limits
         if limits is not None:
-            limits.check_address(address, size_bytes)
+            limits.check_address(address, 0)
             if limits.failed_proofs.has_blocked and name:
                 limits.failed_proofs.check(address, self._known(name))
         try:
@@ -154,9 +161,21 @@ class Gatekeeper:
             raise
         if limits is not None:
             limits.failed_proofs.note_proven(address, identity.name)
+        return ProvenCall(guard, identity, address)
+
+    def check_call(self, proven: ProvenCall, needs: Iterable[Need], size_bytes: int) -> None:
+        """Check what a proven call asks for. Raises Refusal, as :meth:`admit` and Admitted."""
+        guard, limits = self.guard, self.limits
+        identity: Identity | None = proven.identity
+        if guard is not proven.guard:  # users and rules have changed since
+            identity = guard.users.still(proven.identity, proven.address)
+        if identity is None:
+            text = f"User:{proven.identity.name} is not found, or has another secret now."
+            raise Refusal(ResponseCode.NO_PERMISSION, text)
         if limits is not None and limits.is_on:
+            limits.check_address_bytes(proven.address, size_bytes)
             limits.check_user(identity, size_bytes, None)
-        guard.check_needs(identity, needs, address)
+        guard.check_needs(identity, needs, proven.address)
 
     def _known(self, name: str) -> str:
         """Return the name of a user as failed proofs are counted by it."""

@@ -169,6 +169,11 @@ class SenderLimits:
         settings = self._settings
         if settings is not None and (rate := settings.address_requests_per_second_max):
             self._take(self._addresses, _key(address), 1, rate, f"address {address}", "addressRequestsPerSecondMax")
+        self.check_address_bytes(address, size_bytes)
+
+    def check_address_bytes(self, address: Address, size_bytes: int) -> None:
+        """Raises Refusal(SYSTEM_BUSY) when ``address`` sends more bytes than it may."""
+        settings = self._settings
         if settings is not None and (rate := settings.address_bytes_per_second_max):
             who = f"address {address}"
             self._take(self._address_bytes, _key(address), size_bytes, rate, who, "addressBytesPerSecondMax")

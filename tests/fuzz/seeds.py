@@ -21,6 +21,7 @@ from pymq.model.compression import NAMES, compress_body
 from pymq.model.record import MalformedRecordError, decode_batch, decode_records
 from pymq.model.tables import DataVersion, TopicConfig
 from pymq.model.timers import RecallHandle
+from pymq.proxy.protocol.messages import SendMessageRequest
 from pymq.proxy.rpc.wire import frame_message
 from pymq.raft.messages import AppendRequest, Found, Piece, Snapshot, SnapshotOffer, VoteRequest
 from pymq.raft.state import Epoch, Kind, Membership, MembershipEntry, Position, RaftState, Replica
@@ -254,6 +255,16 @@ def http2_streams() -> list[bytes]:
             client.close_connection()
         found.append(b"\x03" + client.data_to_send())
     return found
+
+
+def grpc_fields() -> list[bytes]:
+    """A request to send, and one that is nothing but empty messages."""
+    request = SendMessageRequest()
+    message = request.messages.add(body=b"body")
+    message.topic.name = "T"
+    message.user_properties["k"] = "v"
+    message.system_properties.keys.extend(["a", "b"])
+    return [request.SerializeToString(), b"\x0a\x00" * 50]
 
 
 def grpc_messages() -> list[bytes]:

@@ -48,8 +48,9 @@ from pymq.net import tls
 from pymq.net.address_server import named_by
 from pymq.net.http import HEAD_SIZE_MAX_BYTES
 from pymq.proxy.http2.frames import Http2Error
-from pymq.proxy.rpc.wire import GrpcError, MessageParser
-from pymq.proxy.rpc.wire import inflate as grpc_inflate
+from pymq.proxy.protocol.messages import SendMessageRequest
+from pymq.proxy.rpc.field_count import count_fields, shape_of
+from pymq.proxy.rpc.wire import GrpcError, Inflation, MessageParser
 from pymq.raft.messages import AppendRequest, Piece
 from pymq.raft.state import Position, Replica
 from pymq.security.acl_file import read_plain_acl, read_user_table
@@ -332,16 +333,23 @@ def http2(raw: bytes) -> None:
 def grpc_messages(raw: bytes) -> None:
     """A stream of gRPC's messages, each of which may be compressed."""
     size = PIECES[raw[0] % len(PIECES)] if raw else 1
-    whole, parts = MessageParser(1 << 16), MessageParser(1 << 16)
+    whole, parts = MessageParser(1 << 16, 1 << 16), MessageParser(1 << 16, 1 << 16)
     whole.feed(raw[1:1000])
     for at in range(1, len(raw[:1000]), size):
         parts.feed(raw[at : min(at + size, 1000)])
     assert whole.found == parts.found and whole.is_complete == parts.is_complete
     for is_compressed, message in whole.found:
         if is_compressed:
-            grpc_inflate(message, b"gzip", 1 << 16)
+            Inflation(message, b"gzip", 1 << 16).inflate_all()
 
 
+def grpc_fields(raw: bytes) -> None:
+    """The fields of a request are counted whatever it is, up to the limit, and none is decoded."""
+    count = count_fields(raw, SEND_SHAPE, 1_000)
+    assert 0 <= count <= 1_000 + max(len(raw), 1)
+
+
+SEND_SHAPE = shape_of(SendMessageRequest.DESCRIPTOR)
 SECRET = Secret("a secret of the fuzzer")
 WIRE = (ProtocolViolation,)
 TARGETS = {
@@ -385,6 +393,7 @@ TARGETS = {
         Target("address-server", address_server, (UnreachableError,), seeds.http_answers),
         Target("http2", http2, (Http2Error,), seeds.http2_streams),
         Target("grpc-messages", grpc_messages, (GrpcError,), seeds.grpc_messages),
+        Target("grpc-fields", grpc_fields, (ValueError,), seeds.grpc_fields),
         Target("tls", tls_records, (ssl.SSLError,), seeds.tls_records),
         Target("acl-file", read_plain_acl, (UsageError,), seeds.acl_files),
         Target("auth-json", read_user_table, (UsageError,), seeds.auth_files),

@@ -140,12 +140,12 @@ class Victim:
         *,
         descriptor_count: int | None = None,
         log_level: str = "warning",
+        serves_grpc: bool = False,
         **settings: str,
     ) -> None:
         """``settings`` holds broker settings by RocketMQ's names; ``descriptor_count`` limits the process's files."""
-        self.process = StandaloneProcess(
-            directory, settings=settings, arguments=["--metrics-port", "0", "--log-level", log_level]
-        )
+        arguments = ["--metrics-port", "0", "--log-level", log_level, *(["--grpc-port", "0"] if serves_grpc else [])]
+        self.process = StandaloneProcess(directory, settings=settings, arguments=arguments)
         if descriptor_count is not None:
             limited = ["/bin/sh", "-c", f'ulimit -n {descriptor_count}; exec "$@"', "sh"]
             self.process._command[:0] = limited

@@ -196,6 +196,19 @@ def test_over_the_limit_the_longest_idle_connection_is_closed() -> None:
     serve(talk, HttpLimits(connection_count_max=2))
 
 
+def test_over_the_limit_of_an_address_one_of_its_own_is_closed() -> None:
+    async def talk(server: HttpServer, port: int, pages: Pages) -> None:
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        await until(lambda: server.open_count == 2)
+        assert PIECES[0] in await get(port, "/short")
+        assert await rest(idle[0][0]) == b"", "the longest idle one of the address made room"
+        assert server.refused_count == 1
+        for _, writer in idle:
+            writer.close()
+
+    serve(talk, HttpLimits(connection_count_max=9, connection_count_per_host_max=2))
+
+
 def test_over_the_limit_new_connections_are_closed_while_all_others_read() -> None:
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
         reading = [await asyncio.open_connection("127.0.0.1", port, limit=1024) for _ in range(2)]

@@ -17,7 +17,7 @@ from pymq.net.runtime import new_event_loop
 from pymq.proxy.client_backend import ClientBackend
 from pymq.proxy.protocol import messages as m
 from pymq.proxy.protocol.messages import SERVICE
-from pymq.proxy.protocol.names import Code, FilterType
+from pymq.proxy.protocol.names import ClientType, Code, FilterType
 from pymq.proxy.server import ProxyServer
 from pymq.proxy.service import ProxyService
 from pymq.security.gatekeeper import Gatekeeper
@@ -39,6 +39,7 @@ class RawClient:
         self.channel = grpc.aio.insecure_channel(address, _OWN_CONNECTION)
         self.metadata = [("x-mq-client-id", client_id), ("x-mq-language", "PYTHON")] if client_id else []
         self.metadata += list(metadata.items())
+        self._stream: Any = None  # of Telemetry: a client that receives has sent settings
 
     async def close(self) -> None:
         await self.channel.close()
@@ -107,6 +108,7 @@ class RawClient:
 
     async def received(self, topic: str, group: str, timeout_s: float, **fields: Any) -> tuple[int, list[Any]]:
         """Return the code and the messages of one receive; checks the order of its frames."""
+        await self.introduce(group)
         frames = [each async for each in self.receive_call(self.receiving(topic, group, **fields), timeout_s)]
         kinds = [each.WhichOneof("content") for each in frames]
         assert kinds[0] == "status" and kinds[-1] == "delivery_timestamp", kinds
@@ -128,12 +130,20 @@ class RawClient:
         request.invisible_duration.seconds = invisible_ms // 1000
         return await self.call("ChangeInvisibleDuration", request)
 
+    async def introduce(self, group: str) -> None:
+        """Send the settings of a simple consumer, if the client has sent none so far."""
+        if self._stream is None and self.metadata:  # else it has no client id
+            settings = m.Settings(client_type=ClientType.SIMPLE_CONSUMER)
+            settings.subscription.group.name = group
+            await self.settle(settings)
+
     async def settle(self, settings: Any) -> Any:
         """Open a Telemetry stream with these settings, and return it once they are answered."""
         stream = self.telemetry()
         await stream.write(m.TelemetryCommand(settings=settings))
         answer = await stream.read()
         assert answer.WhichOneof("command") == "settings"
+        self._stream = stream
         return stream
 
     def telemetry(self) -> Any:

@@ -80,6 +80,9 @@ class ModelBroker:
     async def ack(self, topic: str, group: str, handle: Handle) -> None:
         await self._ask(handle, lambda: self._ack(handle))
 
+    async def check_place(self, topic: str, group: str, handle: Handle) -> None:
+        """Every handle of the simulation names its message."""
+
     async def to_dead_letters(self, topic: str, group: str, handle: Handle, message_id: str) -> None:
         await self._ask(handle, lambda: self._ack(handle))
 
@@ -279,7 +282,7 @@ class World:
 
     def beat(self, client: Client) -> None:
         now_ms = self.clock.monotonic_ms()
-        if self.sessions.touch(client.client_id, now_ms) is None:
+        if self.sessions.touch(client.client_id, "", now_ms) is None:
             self.sessions.put(Session(client.client_id, Settings(), "", "", now_ms))
 
     def receive(self, client: Client) -> None:

@@ -23,7 +23,7 @@ LARGE = bytes(number * number % 251 for number in range(90_000))  # compressed, 
 
 
 def stored(content: bytes) -> Body:
-    return asyncio.run(bodies.stored_body(content))
+    return asyncio.run(bodies.stored_body(content))[0]
 
 
 def given(content: bytes, flags: int, language: str) -> Body:
@@ -56,6 +56,22 @@ def test_a_body_that_consumers_would_not_inflate_is_stored_inflated_up_to_the_li
     assert code(gzip.compress(bytes(BODY_BYTES_MAX + 1))) == Code.MESSAGE_BODY_TOO_LARGE
 
 
+def test_a_body_inflates_no_farther_than_its_request_may() -> None:
+    packed = zlib.compress(bytes(100_000))
+    assert asyncio.run(bodies.stored_body(packed, 100_000)) == (Body(packed, ZLIB_FLAGS), 100_000)
+    for left_bytes in (99_999, 0, -5):
+        with pytest.raises(ProxyRefusal) as caught:
+            asyncio.run(bodies.stored_body(packed, left_bytes))
+        assert caught.value.code == Code.MESSAGE_BODY_TOO_LARGE
+
+
+def test_a_stored_body_that_inflates_too_far_is_left_to_its_reader() -> None:
+    at_the_limit, beyond = (zlib.compress(bytes(bodies.INFLATED_BYTES_MAX + more) + LARGE * more) for more in (0, 1))
+    # Its ratio is over 200, so clients would not inflate it either; what counts here is that nobody does.
+    assert given(beyond, ZLIB_FLAGS, "RUST") == Body(beyond, Encoding.GZIP)
+    assert len(at_the_limit) < bodies.INFLATED_BYTES_MAX
+
+
 @pytest.mark.parametrize(
     "content",
     [TEXT, b"\x1f\x8b", gzip.compress(TEXT)[:-1], gzip.compress(TEXT) + b"x", zlib.compress(TEXT)[:-1], b"\x78\x9cno"],
@@ -66,8 +82,9 @@ def test_a_body_that_is_not_what_it_is_said_to_be_is_refused(content: bytes) -> 
 
 def test_bodies_that_are_stored_together_have_one_mark() -> None:
     packed = Body(zlib.compress(TEXT), ZLIB_FLAGS)
-    assert bodies.of_one_mark([Body(b"a", 0), Body(b"b", 0)]) == ([b"a", b"b"], 0)
-    contents, flags = bodies.of_one_mark([Body(b"a", 0), packed])
+    assert asyncio.run(bodies.of_one_mark([Body(b"a", 0), Body(b"b", 0)])) == ([b"a", b"b"], 0)
+    assert asyncio.run(bodies.of_one_mark([packed, packed])) == ([packed.content] * 2, ZLIB_FLAGS)
+    contents, flags = asyncio.run(bodies.of_one_mark([Body(b"a", 0), packed]))
     assert flags == ZLIB_FLAGS
     assert [decompress_body(each, flags) for each in contents] == [b"a", TEXT]
 

@@ -137,7 +137,7 @@ def test_only_the_member_itself_answers() -> None:
         sessions, stream = Sessions(), Stream()
         settings = m.Settings()
         settings.subscription.group.name = GROUP
-        sessions.put(Session("client", settings, "", "", 0, "owner", stream))
+        sessions.put(Session("client", settings, "", "", 0, user="owner", stream=stream))
         asked = Questions(sessions, ManualClock())
         header = ConsumerRunningInfoHeader(consumer_group=GROUP, client_id="client", jstack_enable=True)
         asking = asyncio.create_task(asked.ask(request(RequestCode.GET_CONSUMER_RUNNING_INFO, header), ""))

@@ -58,7 +58,16 @@ def test_users_sign_their_calls_to_a_port_of_the_broker(tmp_path: Path) -> None:
             stream = await owner.settle(settings_of(ClientType.SIMPLE_CONSUMER))
             (message,) = await owner.receive(TOPIC, GROUP)
             assert message.body == b"signed"
+            forward = m.ForwardMessageToDeadLetterQueueRequest(group=m.Resource(name=GROUP), topic=message.topic)
+            handle = message.system_properties.receipt_handle
+            forward.receipt_handle = f"{handle.rpartition(' ')[0]} 1"  # no record begins there
+            answer = await owner.call("ForwardMessageToDeadLetterQueue", forward)
+            assert answer.status.code == Code.INVALID_RECEIPT_HANDLE
             assert await owner.ack(GROUP, message) == Code.OK
+            assert (await owner.send(TOPIC, b"given up")).status.code == Code.OK
+            (message,) = await owner.receive(TOPIC, GROUP)
+            forward.receipt_handle = message.system_properties.receipt_handle
+            assert (await owner.call("ForwardMessageToDeadLetterQueue", forward)).status.code == Code.OK
             assert (await reader.send(TOPIC)).status.code == Code.FORBIDDEN
             assert (await nobody.send(TOPIC)).status.code == Code.UNAUTHORIZED
             refused = await heard.send(TOPIC)

@@ -79,14 +79,16 @@ def test_unknown_topics_and_missing_names_have_their_codes(broker: TestBroker) -
         assert (await nobody.call("QueryRoute", unknown)).status.code == Code.CLIENT_ID_REQUIRED
         assert (await nobody.received("GrpcServer", "GroupOne", 9.0))[0] == Code.CLIENT_ID_REQUIRED
         await nobody.close()
-        heartbeat = await client.call("Heartbeat", m.HeartbeatRequest(client_type=ClientType.PRODUCER))
+        stranger = RawClient(client.address, "stranger")
+        heartbeat = await stranger.call("Heartbeat", m.HeartbeatRequest(client_type=ClientType.PRODUCER))
         assert heartbeat.status.code == Code.UNRECOGNIZED_CLIENT_TYPE
+        await stranger.close()
         assert (await client.received("GrpcServer", "Group One", 9.0))[0] == Code.ILLEGAL_CONSUMER_GROUP
         assert (await client.received("GrpcServer", "GroupOne", 2.0))[0] == Code.BAD_REQUEST, "a deadline too near"
         short = m.Duration(seconds=9)
         code, _ = await client.received("GrpcServer", "GroupOne", 9.0, invisible_duration=short)
         assert code == Code.ILLEGAL_INVISIBLE_TIME
-        assert len(server.service.sessions) == 0
+        assert [each.client_id for each in server.service.sessions.all()] == ["client"]
 
     with_client(broker, work)
 

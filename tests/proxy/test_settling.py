@@ -12,11 +12,14 @@ pytest.importorskip("grpc")
 import grpc
 
 from pymq.client import Admin
-from pymq.proxy import receiving, waits
+from pymq.proxy import waits
+from pymq.proxy.checks import INVISIBLE_MS_MAX, INVISIBLE_MS_MIN
 from pymq.proxy.protocol import messages as m
 from pymq.proxy.protocol.names import ClientType, Code
 from pymq.proxy.receipts import AUTO_RENEW_INVISIBLE_MS
+from pymq.proxy.receiving import ACK_COUNT_MAX
 from pymq.proxy.server import ProxyServer
+from pymq.proxy.settings import duration_of
 from pymq.testing.broker import TestBroker
 from tests.proxy.harness import RawClient, create_group, create_topic, until, until_routed, with_client
 
@@ -146,6 +149,7 @@ def test_the_receipts_of_a_slow_listener_are_renewed_and_given_back_when_it_leav
         assert len(server.service.held) == 0
         await server.service.receiving.drain()
         await advance(broker, 10)
+        await client.settle(settings)
         assert b"left" in [each.body for each in await client.receive(TOPIC, "GrpcSettlingC")]
         stream.cancel()
 
@@ -157,6 +161,7 @@ def test_a_receive_that_its_client_cancels_gives_back_what_comes(broker: TestBro
 
     async def work(client: RawClient, server: ProxyServer) -> None:
         request = client.receiving("GrpcSettlingCancelled", "GrpcSettlingD")
+        await client.introduce(request.group.name)
         call = client.receive_call(request)
         reading = asyncio.ensure_future(call.read())
         waiting = server.service.waits
@@ -186,6 +191,7 @@ def test_a_stop_ends_parked_receives_and_streams_with_an_answer(broker: TestBrok
         settings = m.Settings(client_type=ClientType.SIMPLE_CONSUMER)
         settings.subscription.group.name = "GrpcSettlingE"
         stream = await client.settle(settings)
+        await client.introduce("GrpcSettlingE")
         call = client.receive_call(client.receiving("GrpcSettlingStop", "GrpcSettlingE"))
         first = asyncio.ensure_future(call.read())
 
@@ -253,22 +259,70 @@ def test_a_client_has_a_limited_number_of_receives_that_wait(
     with_client(broker, work)
 
 
-def test_a_client_without_settings_is_served_and_gives_back_when_it_falls_silent(
-    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_without_settings_is_refused_at_once_as_with_rocketmq(broker: TestBroker) -> None:
+    """RocketMQ's proxy 5.3.3 fails at the settings that it doesn't have, before it looks at anything else."""
     create_topic(broker, "GrpcSettlingStranger")
 
     async def work(client: RawClient, server: ProxyServer) -> None:
-        await client.send("GrpcSettlingStranger", b"held")
-        assert len(await client.receive("GrpcSettlingStranger", "GrpcSettlingG", auto_renew=True)) == 1
-        await server.service.tick()
-        assert len(server.service.held) == 1
-        monkeypatch.setattr(receiving, "SILENT_MS_MAX", 0)
-        await server.service.tick()
-        assert len(server.service.held) == 0
-        await server.service.receiving.drain()
-        await advance(broker, 10)
-        (again,) = await client.receive("GrpcSettlingStranger", "GrpcSettlingG")
-        assert again.system_properties.delivery_attempt == 2
+        await client.send("GrpcSettlingStranger", b"waits")
+        for topic in ("GrpcSettlingStranger", "no such topic!"):
+            frames = [each async for each in client.receive_call(client.receiving(topic, "GrpcSettlingG"))]
+            assert [each.WhichOneof("content") for each in frames] == ["status", "delivery_timestamp"]
+            assert frames[0].status.code == Code.INTERNAL_SERVER_ERROR
+            assert "has sent no settings" in frames[0].status.message
+        await client.introduce("GrpcSettlingG")
+        (found,) = await client.receive("GrpcSettlingStranger", "GrpcSettlingG")
+        assert found.system_properties.delivery_attempt == 1
+
+    with_client(broker, work)
+
+
+def test_refusals_have_the_texts_that_programs_compare(broker: TestBroker) -> None:
+    """Those of RocketMQ's proxy 5.3.3: GrpcValidator, AbstractProcessor and AckMessageActivity."""
+    create_topic(broker, "GrpcSettlingTexts")
+
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        await client.introduce("GrpcSettlingT")
+        for invisible_ms, text in (
+            (INVISIBLE_MS_MIN - 1, "the invisibleTime is too small. min is 10000"),
+            (INVISIBLE_MS_MAX + 1, "the invisibleTime is too large. max is 43200000"),
+        ):
+            request = client.receiving(
+                "GrpcSettlingTexts", "GrpcSettlingT", invisible_duration=duration_of(invisible_ms)
+            )
+            frames = [each async for each in client.receive_call(request)]
+            assert (frames[0].status.code, frames[0].status.message) == (Code.ILLEGAL_INVISIBLE_TIME, text)
+        await client.send("GrpcSettlingTexts", b"over")
+        (found,) = await client.receive("GrpcSettlingTexts", "GrpcSettlingT")
+        await advance(broker, 11)
+        changed = await client.change("GrpcSettlingT", found, 1000)
+        assert changed.status.code == Code.INVALID_RECEIPT_HANDLE
+        assert changed.status.message.startswith("receipt handle is expired")
+        request = m.AckMessageRequest(group=m.Resource(name="GrpcSettlingT"), topic=found.topic)
+        entry = request.entries.add(receipt_handle=found.system_properties.receipt_handle)
+        answer = await client.call("AckMessage", request)
+        assert (answer.status.code, answer.status.message) == (Code.INVALID_RECEIPT_HANDLE, "INVALID_RECEIPT_HANDLE")
+        assert answer.entries[0].status.message.startswith("receipt handle is expired")
+        request.entries.add(receipt_handle=forged_handle(broker))
+        assert entry
+        answer = await client.call("AckMessage", request)
+        assert (answer.status.code, answer.status.message) == (Code.MULTIPLE_RESULTS, "MULTIPLE_RESULTS")
+
+    with_client(broker, work)
+
+
+def forged_handle(broker: TestBroker) -> str:
+    return f"0 {broker.clock.now_ms()} 10000 0 0 broker-a 0 0 0"
+
+
+def test_a_request_acknowledges_so_many_messages_at_most(broker: TestBroker) -> None:
+    async def work(client: RawClient, _: ProxyServer) -> None:
+        request = m.AckMessageRequest(group=m.Resource(name="GrpcSettlingB"), topic=m.Resource(name=TOPIC))
+        for _number in range(ACK_COUNT_MAX):
+            request.entries.add(receipt_handle="forged")
+        answer = await client.call("AckMessage", request)
+        assert (answer.status.code, len(answer.entries)) == (Code.INTERNAL_SERVER_ERROR, ACK_COUNT_MAX)
+        request.entries.add(receipt_handle="forged")
+        assert (await client.call("AckMessage", request)).status.code == Code.BAD_REQUEST
 
     with_client(broker, work)

@@ -19,9 +19,7 @@ from pymq.proxy.http2.frames import (
     END_STREAM,
     HAS_PRIORITY,
     HEAD,
-    HEAD_BYTES,
     PAYLOAD_BYTES_MAX,
-    PREFACE,
     STREAM_ID_MASK,
     WINDOW_BYTES,
     WINDOW_BYTES_MAX,
@@ -33,6 +31,7 @@ from pymq.proxy.http2.frames import (
     check_size,
     pack_frame,
 )
+from pymq.proxy.http2.inbox import Inbox
 
 CONTINUATIONS_MAX = 64  # of one block of fields
 RESETS_KEPT_MAX = 256  # streams that this side ended first: what their clients had sent before is no mistake
@@ -53,17 +52,20 @@ class Http2Owner(Protocol):
     def stream_reset(self, stream_id: int) -> None:
         """Hear that a stream is over, by the client's will or because of its mistake."""
 
-    def window_opened(self) -> None:
-        """Hear that more may be sent than before."""
+    def window_opened(self, stream_id: int) -> None:
+        """Hear that more may be sent than before on a stream; 0: on all."""
 
 
 class _Stream:
-    """An open stream. Windows in bytes: ``send_window`` is for answers, ``receive_window`` for requests."""
+    """An open stream. Windows in bytes: that for requests is ``receive_window``.
 
-    __slots__ = ("is_ended", "left_bytes", "receive_window", "released", "send_window")
+    That for answers is the initial one of all streams and ``send_change``, so one number changes it for all.
+    """
 
-    def __init__(self, send_window: int, receive_window: int, left_bytes: int | None, is_ended: bool) -> None:
-        self.send_window = send_window
+    __slots__ = ("is_ended", "left_bytes", "receive_window", "released", "send_change")
+
+    def __init__(self, receive_window: int, left_bytes: int | None, is_ended: bool) -> None:
+        self.send_change = 0
         self.receive_window = receive_window
         self.released = 0  # of the receive window, and not announced yet
         self.left_bytes = left_bytes  # of its content-length; None for none
@@ -85,6 +87,7 @@ class Http2Connection:
         "_inbox",
         "_initial_receive_window",
         "_initial_send_window",
+        "_largest_change",
         "_output",
         "_owner",
         "_receive_window",
@@ -115,10 +118,11 @@ class Http2Connection:
         self._receive_window_bytes = self._receive_window = window_bytes
         self._released = 0
         self._send_window = self._initial_send_window = WINDOW_BYTES
+        self._largest_change = 0  # of a stream's window for answers, or more
         self._decoder = FieldDecoder(fields_bytes_max)
         self._streams: dict[int, _Stream] = {}
         self._ended: dict[int, None] = {}  # streams that this side ended first, the oldest first
-        self._inbox = b""
+        self._inbox = Inbox()
         self._output: list[bytes] = []
         self._has_preface = self._has_settings = False
         self._block: bytearray | None = None  # of fields that are not whole
@@ -136,7 +140,7 @@ class Http2Connection:
     @property
     def inbox_bytes(self) -> int:
         """The size of what came and is not handled."""
-        return len(self._inbox)
+        return self._inbox.size_bytes
 
     @property
     def has_preface(self) -> bool:
@@ -145,37 +149,31 @@ class Http2Connection:
 
     def receive(self, data: bytes) -> None:
         """Keep what came."""
-        self._inbox = self._inbox + data if self._inbox else data
+        self._inbox.receive(data)
+
+    def drop_input(self) -> None:
+        """Forget what came and is not handled: the connection is over."""
+        self._inbox.clear()
 
     def work(self, frames_max: int) -> bool:
         """Handle whole frames, so many at most. Return whether there may be more. Raises Http2Error."""
-        inbox, at, count, end = self._inbox, 0, 0, len(self._inbox)
+        inbox = self._inbox
         try:
             if not self._has_preface:
-                if not inbox.startswith(PREFACE[: len(inbox)]):
-                    raise Http2Error(ErrorCode.PROTOCOL_ERROR, "it does not begin as HTTP/2 does")
-                if end < len(PREFACE):
+                if not inbox.take_preface():
                     return False
-                self._has_preface, at = True, len(PREFACE)
-            while count < frames_max and end - at >= HEAD_BYTES:
-                length, flags, stream_id = HEAD.unpack_from(inbox, at)
-                kind, length = length & 0xFF, length >> 8
-                if length > PAYLOAD_BYTES_MAX:
-                    text = f"a frame has {length} bytes, the limit is {PAYLOAD_BYTES_MAX}"
-                    raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, text)
-                behind = at + HEAD_BYTES + length
-                if behind > end:
-                    break
-                payload = inbox[at + HEAD_BYTES : behind]
-                at, count = behind, count + 1
-                self._handle(kind, flags, stream_id & STREAM_ID_MASK, payload)
+                self._has_preface = True
+            take = inbox.take
+            for _ in range(frames_max):
+                frame = take()
+                if frame is None:
+                    return False
+                self._handle(*frame)
         except Http2Error as error:
-            self._inbox = b""
+            inbox.clear()
             self.go_away(error.code, str(error))
             raise
-        if at:
-            self._inbox = inbox[at:] if at < end else b""
-        return count == frames_max and bool(self._inbox)
+        return bool(inbox.size_bytes)
 
     def _handle(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
         if self._block is not None and (kind != frames.CONTINUATION or stream_id != self._block_id):
@@ -259,9 +257,7 @@ class Http2Connection:
         left_bytes = None if length is None else int(length)
         if is_ended and left_bytes:
             raise StreamError(ErrorCode.PROTOCOL_ERROR, "a request ends before its content-length")
-        self._streams[stream_id] = _Stream(
-            self._initial_send_window, self._initial_receive_window, left_bytes, is_ended
-        )
+        self._streams[stream_id] = _Stream(self._initial_receive_window, left_bytes, is_ended)
         self._owner.request_received(stream_id, found, self._decoder.size_bytes, is_ended)
 
     def _data(self, flags: int, stream_id: int, payload: bytes) -> None:
@@ -316,18 +312,23 @@ class Http2Connection:
         if flags & ACK:
             check_size("the answer to SETTINGS", payload, 0)
             return
+        before = self._initial_send_window
         for name, value in frames.parse_settings(payload):
             if name == Setting.MAX_FRAME_SIZE:
                 self.frame_bytes_max = value
             elif name == Setting.INITIAL_WINDOW_SIZE:
-                more = value - self._initial_send_window
-                self._initial_send_window = value
-                for stream in self._streams.values():
-                    stream.send_window += more
-                    if stream.send_window > WINDOW_BYTES_MAX:
-                        raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "a stream's window is over the limit")
-                self._owner.window_opened()
+                self._set_initial_window(value)
+        if self._initial_send_window > before:
+            self._owner.window_opened(0)
         self._output.append(_SETTINGS_TAKEN)
+
+    def _set_initial_window(self, size_bytes: int) -> None:
+        """Change the windows of all streams for answers, at no cost for each. Raises Http2Error."""
+        self._initial_send_window = size_bytes
+        if size_bytes + self._largest_change > WINDOW_BYTES_MAX:  # the largest one may be of a stream that is over
+            self._largest_change = max([0, *[stream.send_change for stream in self._streams.values()]])
+            if size_bytes + self._largest_change > WINDOW_BYTES_MAX:
+                raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "a stream's window is over the limit")
 
     def _push_promise(self, flags: int, stream_id: int, payload: bytes) -> None:
         raise Http2Error(ErrorCode.PROTOCOL_ERROR, "a client can't push")
@@ -354,16 +355,18 @@ class Http2Connection:
             stream = self._streams.get(stream_id)
             if stream is None:
                 return
-            stream.send_window += more
-            if stream.send_window > WINDOW_BYTES_MAX:
-                raise StreamError(ErrorCode.FLOW_CONTROL_ERROR, "a stream's window is over the limit")
+            stream.send_change += more
+            if stream.send_change > self._largest_change:
+                if self._initial_send_window + stream.send_change > WINDOW_BYTES_MAX:
+                    raise StreamError(ErrorCode.FLOW_CONTROL_ERROR, "a stream's window is over the limit")
+                self._largest_change = stream.send_change
         else:
             if not more:
                 raise Http2Error(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE adds nothing")
             self._send_window += more
             if self._send_window > WINDOW_BYTES_MAX:
                 raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "the connection's window is over the limit")
-        self._owner.window_opened()
+        self._owner.window_opened(stream_id)
 
     def _check_known(self, stream_id: int) -> None:
         if not stream_id or stream_id > self.last_stream_id or not stream_id % 2:
@@ -379,7 +382,7 @@ class Http2Connection:
     def window_of(self, stream_id: int) -> int:
         """Return how many bytes of data may be sent on a stream now; 0 for one that is over."""
         stream = self._streams.get(stream_id)
-        return 0 if stream is None else min(stream.send_window, self._send_window)
+        return 0 if stream is None else min(self._initial_send_window + stream.send_change, self._send_window)
 
     def send_fields(self, stream_id: int, block: bytes, *, is_end: bool = False) -> None:
         """Send an encoded block of fields. ``is_end``: nothing follows on the stream. No word on one that is over."""
@@ -403,7 +406,7 @@ class Http2Connection:
     def send_data(self, stream_id: int, data: bytes) -> None:
         """Send data that the windows have room for, of ``frame_bytes_max`` at most."""
         size = len(data)
-        self._streams[stream_id].send_window -= size
+        self._streams[stream_id].send_change -= size
         self._send_window -= size
         self._output.append(HEAD.pack(size << 8, 0, stream_id))
         self._output.append(data)
@@ -415,7 +418,7 @@ class Http2Connection:
             stream is None
             or not stream.is_ended
             or self._says_no_table
-            or size > stream.send_window
+            or size > self._initial_send_window + stream.send_change
             or size > self._send_window
             or size > PAYLOAD_BYTES_MAX
         ):

@@ -21,6 +21,7 @@ HEAD_BYTES = HEAD.size
 PAYLOAD_BYTES_MAX = 16 * 1024  # what every peer takes; PyMQ takes no more
 PAYLOAD_BYTES_LIMIT = 2**24 - 1
 WINDOW_BYTES_MAX = 2**31 - 1
+SETTINGS_COUNT_MAX = 64  # of one frame; HTTP/2 has 6
 WINDOW_BYTES = 65_535  # before any setting
 STREAM_ID_MASK = 2**31 - 1
 
@@ -95,6 +96,9 @@ def parse_settings(payload: bytes) -> list[tuple[int, int]]:
     """Return the settings of a frame, unknown ones too. Raises Http2Error for values that no peer may have."""
     if len(payload) % _SETTING.size:
         raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, f"SETTINGS has {len(payload)} bytes, no multiple of 6")
+    if len(payload) > SETTINGS_COUNT_MAX * _SETTING.size:
+        text = f"SETTINGS has {len(payload) // _SETTING.size} values, the limit is {SETTINGS_COUNT_MAX}: send less"
+        raise Http2Error(ErrorCode.ENHANCE_YOUR_CALM, text)
     found = list(_SETTING.iter_unpack(payload))
     for name, value in found:
         if name == Setting.ENABLE_PUSH and value > 1:

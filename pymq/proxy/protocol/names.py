@@ -48,6 +48,14 @@ class Code:
     FAILED_TO_CONSUME_MESSAGE: Final = 60000
 
 
+_CODE_NAMES: Final = {number: name for name, number in vars(Code).items() if name.isupper()}
+
+
+def code_name(code: int) -> str:
+    """Return the name of a code in the protocol's definition; its number for one that is unknown."""
+    return _CODE_NAMES.get(code, str(code))
+
+
 class MessageType:
     """What a message is, and what a topic takes."""
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Collection
 from typing import Any
 
 from pymq.proxy.protocol.messages import HealthCheckRequest, HealthCheckResponse
-from pymq.proxy.rpc.call import RpcCall, RpcMethod
+from pymq.proxy.rpc.call import SMALL_BYTES_MAX, RpcCall, RpcMethod
 from pymq.proxy.rpc.wire import GrpcCode, GrpcError
 
 SERVICE = "grpc.health.v1.Health"
@@ -24,8 +24,12 @@ class Health:
     def methods(self) -> dict[bytes, RpcMethod]:
         """Return what serves the calls of the service."""
         return {
-            b"/grpc.health.v1.Health/Check": RpcMethod(self._check, HealthCheckRequest),
-            b"/grpc.health.v1.Health/Watch": RpcMethod(self._watch, HealthCheckRequest, gives_stream=True),
+            b"/grpc.health.v1.Health/Check": RpcMethod(
+                self._check, HealthCheckRequest, request_bytes_max=SMALL_BYTES_MAX
+            ),
+            b"/grpc.health.v1.Health/Watch": RpcMethod(
+                self._watch, HealthCheckRequest, gives_stream=True, request_bytes_max=SMALL_BYTES_MAX
+            ),
         }
 
     def end(self) -> None:

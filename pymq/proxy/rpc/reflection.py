@@ -18,6 +18,7 @@ from pymq.proxy.rpc.call import RpcCall, RpcMethod
 from pymq.proxy.rpc.wire import GrpcCode
 
 SERVICE = "grpc.reflection.v1.ServerReflection"
+REQUEST_BYTES_MAX = 4 * 1024  # the answer repeats it
 OLD_SERVICE = "grpc.reflection.v1alpha.ServerReflection"  # the same messages, and what many tools ask for
 
 
@@ -29,7 +30,13 @@ class Reflection:
 
     def methods(self) -> dict[bytes, RpcMethod]:
         """Return what serves the calls of the service."""
-        method = RpcMethod(self._info, ServerReflectionRequest, takes_stream=True, gives_stream=True)
+        method = RpcMethod(
+            self._info,
+            ServerReflectionRequest,
+            takes_stream=True,
+            gives_stream=True,
+            request_bytes_max=REQUEST_BYTES_MAX,
+        )
         return {f"/{name}/ServerReflectionInfo".encode(): method for name in (SERVICE, OLD_SERVICE)}
 
     async def _info(self, _: RpcCall, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:

@@ -58,23 +58,27 @@ def frame_message(data: bytes) -> bytes:
 class MessageParser:
     """Cuts messages out of the bytes of one call, as ``(is_compressed, message)``."""
 
-    __slots__ = ("_buffer", "_size_max", "found")
+    __slots__ = ("_buffer", "_count_max", "_size_max", "found")
 
-    def __init__(self, size_max: int) -> None:
+    def __init__(self, size_max: int, count_max: int) -> None:
+        """``count_max``: of messages that nobody has taken; 1 for a call that has one request."""
         self.found: deque[tuple[bool, bytes]] = deque()
         self._buffer = bytearray()
         self._size_max = size_max
+        self._count_max = count_max
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes. Raises GrpcError for a message over the limit, as soon as its prefix is there."""
-        buffer = self._buffer
-        if not buffer and len(data) >= PREFIX.size:
+        buffer, found = self._buffer, self.found
+        if not buffer and len(data) >= PREFIX.size and len(found) < self._count_max:
             is_compressed, size = PREFIX.unpack_from(data)
             if len(data) == PREFIX.size + size <= self._size_max:  # one whole message, as most are
-                self.found.append((bool(is_compressed), data[PREFIX.size :]))
+                found.append((bool(is_compressed), data[PREFIX.size :]))
                 return
         buffer += data
         while len(buffer) >= PREFIX.size:
+            if len(found) >= self._count_max:
+                raise _too_many(self._count_max)
             is_compressed, size = PREFIX.unpack_from(buffer)
             if size > self._size_max:
                 text = f"the message has {size} bytes, the limit is {self._size_max}: send less at once"
@@ -82,7 +86,7 @@ class MessageParser:
             end = PREFIX.size + size
             if len(buffer) < end:
                 return
-            self.found.append((bool(is_compressed), bytes(memoryview(buffer)[PREFIX.size : end])))
+            found.append((bool(is_compressed), bytes(memoryview(buffer)[PREFIX.size : end])))
             del buffer[:end]
 
     @property
@@ -91,24 +95,54 @@ class MessageParser:
         return not self._buffer
 
 
-def inflate(data: bytes, encoding: bytes, size_max: int) -> bytes:
-    """Return a compressed message's content. Raises GrpcError: unknown encoding, damaged, or over the limit."""
-    window = ENCODINGS.get(encoding)
-    if window is None:
-        known = ", ".join(name.decode() for name in ENCODINGS)
-        text = f"the encoding {encoding.decode('ascii', 'replace')!r:.40} is not known here: use {known}, or none"
-        raise GrpcError(GrpcCode.UNIMPLEMENTED, text)
-    stream = zlib.decompressobj(window)
-    try:
-        content = stream.decompress(data, size_max)
-    except zlib.error as error:
-        raise GrpcError(GrpcCode.INTERNAL, f"the message can't be inflated: {error}") from None
-    if stream.unconsumed_tail:
-        text = f"the message has more than {size_max} bytes when inflated, the limit: send less at once"
-        raise GrpcError(GrpcCode.RESOURCE_EXHAUSTED, text)
-    if not stream.eof:
+def _too_many(count_max: int) -> GrpcError:
+    if count_max == 1:
+        return GrpcError(GrpcCode.INTERNAL, "the call has more than one request: send one")
+    text = f"{count_max} requests of the call wait to be read, the limit: wait for answers"
+    return GrpcError(GrpcCode.RESOURCE_EXHAUSTED, text)
+
+
+class Inflation:
+    """A compressed message's content, piece by piece, so that its size is known before it is there."""
+
+    def __init__(self, data: bytes, encoding: bytes, size_max: int) -> None:
+        """Raises GrpcError for an unknown encoding."""
+        window = ENCODINGS.get(encoding)
+        if window is None:
+            known = ", ".join(name.decode() for name in ENCODINGS)
+            text = f"the encoding {encoding.decode('ascii', 'replace')!r:.40} is not known here: use {known}, or none"
+            raise GrpcError(GrpcCode.UNIMPLEMENTED, text)
+        self._stream = zlib.decompressobj(window)
+        self._left = data
+        self._size_max = size_max
+        self._content = b""
+
+    def inflate(self, more_bytes: int) -> bytes | None:
+        """Return the content, None when it has more than ``more_bytes`` beside what is inflated: call it again.
+
+        Raises GrpcError for damaged content, and for content over the limit.
+        """
+        room = self._size_max - len(self._content)
+        try:
+            piece = self._stream.decompress(self._left, min(more_bytes, room + 1))
+        except zlib.error as error:
+            raise GrpcError(GrpcCode.INTERNAL, f"the message can't be inflated: {error}") from None
+        self._left = self._stream.unconsumed_tail
+        self._content = self._content + piece if self._content else piece
+        if len(piece) > room:
+            text = f"the message has more than {self._size_max} bytes when inflated, the limit: send less at once"
+            raise GrpcError(GrpcCode.RESOURCE_EXHAUSTED, text)
+        if self._stream.eof:
+            return self._content
+        if len(piece) == more_bytes:
+            return None
         raise GrpcError(GrpcCode.INTERNAL, "the message can't be inflated: its end is missing")
-    return content
+
+    def inflate_all(self) -> bytes:
+        """Return the content. Raises GrpcError as :meth:`inflate`."""
+        content = self.inflate(self._size_max + 1)
+        assert content is not None
+        return content
 
 
 def parse_timeout_ms(text: bytes) -> float:

@@ -53,7 +53,7 @@ class RecordingOwner:
     def stream_reset(self, stream_id: int) -> None:
         self.reset.append(stream_id)
 
-    def window_opened(self) -> None:
+    def window_opened(self, stream_id: int) -> None:
         self.openings += 1
 
     def give(self, data: bytes) -> bytes:

@@ -32,6 +32,7 @@ from pymq.proxy.http2.frames import (
     PADDED,
     PAYLOAD_BYTES_MAX,
     PREFACE,
+    SETTINGS_COUNT_MAX,
     WINDOW_BYTES,
     WINDOW_BYTES_MAX,
     ErrorCode,
@@ -135,6 +136,10 @@ CONNECTION_ERRORS: dict[str, tuple[bytes, ErrorCode]] = {
         + pack_window_update(1, WINDOW_BYTES_MAX - WINDOW_BYTES)
         + pack_settings({Setting.INITIAL_WINDOW_SIZE: WINDOW_BYTES + 1}),
         ErrorCode.FLOW_CONTROL_ERROR,
+    ),
+    "more SETTINGS than there can be": (
+        pack_frame(frames.SETTINGS, 0, 0, bytes(6 * (SETTINGS_COUNT_MAX + 1))),
+        ErrorCode.ENHANCE_YOUR_CALM,
     ),
     "PUSH_PROMISE": (OPEN + pack_frame(frames.PUSH_PROMISE, END_HEADERS, 1, bytes(4)), ErrorCode.PROTOCOL_ERROR),
     "PING of a stream": (pack_frame(frames.PING, 0, 1, bytes(8)), ErrorCode.PROTOCOL_ERROR),
@@ -303,11 +308,67 @@ def test_windows_of_answers() -> None:
     assert owner.http.window_of(1) == WINDOW_BYTES - PAYLOAD_BYTES_MAX, "the connection's"
     owner.give(pack_window_update(0, 100_000))
     assert owner.http.window_of(1) == 100_010 - PAYLOAD_BYTES_MAX
-    assert owner.openings == 3
+    assert owner.openings == 2, "a smaller window opens nothing"
     owner.http.send_fields(1, TRAILERS, is_end=True)
     assert owner.http.window_of(1) == 0
     owner.http.send_fields(1, TRAILERS)
     assert len(parsed(owner.http.take_output())) == 1, "a stream that is over gets no word"
+
+
+def test_as_many_settings_as_the_limit_count() -> None:
+    owner = RecordingOwner().greet()
+    owner.give(
+        pack_frame(frames.SETTINGS, 0, 0, pack_settings({Setting.INITIAL_WINDOW_SIZE: 7})[9:] * SETTINGS_COUNT_MAX)
+    )
+    owner.give(WHOLE)
+    assert owner.http.window_of(1) == 7
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(
+                st.just("initial"), st.just(0), st.sampled_from([0, 1, 10, WINDOW_BYTES, 2**30, WINDOW_BYTES_MAX])
+            ),
+            st.tuples(st.just("more"), st.integers(0, 3), st.sampled_from([1, 10, 2**30, WINDOW_BYTES_MAX])),
+            st.tuples(st.just("reset"), st.integers(0, 3), st.just(0)),
+            st.tuples(st.just("send"), st.integers(0, 3), st.integers(1, 100)),
+        ),
+        max_size=40,
+    )
+)
+def test_windows_are_those_of_a_plain_count(steps: list[tuple[str, int, int]]) -> None:
+    """A change of all windows costs nothing for each stream; a plain count of each stream's window gives the same."""
+    owner = RecordingOwner().greet()
+    owner.give(pack_window_update(0, WINDOW_BYTES_MAX - WINDOW_BYTES))
+    for number in range(4):
+        owner.give(pack_frame(frames.HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, REQUEST))
+    initial, windows, left = WINDOW_BYTES, dict.fromkeys((1, 3, 5, 7), WINDOW_BYTES), WINDOW_BYTES_MAX
+    for kind, number, size in steps:
+        stream_id = 2 * number + 1
+        if kind == "initial":
+            windows = {each: window + size - initial for each, window in windows.items()}
+            initial = size
+            if any(window > WINDOW_BYTES_MAX for window in windows.values()):
+                with pytest.raises(Http2Error):
+                    owner.give(pack_settings({Setting.INITIAL_WINDOW_SIZE: size}))
+                return
+            owner.give(pack_settings({Setting.INITIAL_WINDOW_SIZE: size}))
+        elif kind == "more" and stream_id in windows:
+            windows[stream_id] += size
+            found = resets(owner.give(pack_window_update(stream_id, size)))
+            if windows[stream_id] > WINDOW_BYTES_MAX:
+                assert found == [(stream_id, ErrorCode.FLOW_CONTROL_ERROR)]
+                del windows[stream_id]
+        elif kind == "reset" and stream_id in windows:
+            owner.give(pack_frame(frames.RST_STREAM, 0, stream_id, bytes(4)))
+            del windows[stream_id]
+        elif kind == "send" and windows.get(stream_id, 0) >= size:
+            owner.http.send_data(stream_id, bytes(size))
+            windows[stream_id] -= size
+            left -= size
+        for each in (1, 3, 5, 7):
+            assert owner.http.window_of(each) == (min(windows[each], left) if each in windows else 0)
 
 
 def test_an_answer_goes_at_once_or_in_parts() -> None:

@@ -22,12 +22,12 @@ from pymq.proxy.rpc.call import RpcCall, RpcMethod
 from pymq.proxy.rpc.connection import (
     FRAMES_PER_TURN,
     IDLE_S_MAX,
-    METADATA_BYTES_MAX,
     PING_AFTER_S,
     PING_TIMEOUT_S,
     REFUSED_METADATA_BYTES_MAX,
     RpcConnection,
 )
+from pymq.proxy.rpc.opening import METADATA_BYTES_MAX
 from pymq.proxy.rpc.server import RpcServer
 from pymq.proxy.rpc.wire import PREFIX, GrpcCode, GrpcError, frame_message
 
@@ -55,6 +55,9 @@ class FakeTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         self.is_paused = False
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def close(self) -> None:
         self.is_closed = True
 
@@ -65,7 +68,7 @@ class Pair:
     """A connection of a server, and its client."""
 
     def __init__(self, methods: dict[bytes, RpcMethod], **limits: Any) -> None:
-        self.server = RpcServer(methods, **limits)
+        self.server = RpcServer(methods, **{"work_s": lambda: 0.0, **limits})  # work takes no time here
         self.connection = RpcConnection(self.server)
         self.transport = FakeTransport()
         self.connection.connection_made(self.transport)
@@ -177,7 +180,7 @@ def test_what_is_wrong_with_a_call_ends_it_alone(caplog: pytest.LogCaptureFixtur
             pair.ask(b"/S/Fails", request()): (GrpcCode.INTERNAL, "ValueError: see the server's log"),
             pair.ask(b"/S/Refuses", request()): (GrpcCode.NOT_FOUND, "no 100 %25"),
             pair.ask(b"/S/Echo"): (GrpcCode.INTERNAL, "the call has 0 whole requests: send one"),
-            pair.ask(b"/S/Echo", 2 * request()): (GrpcCode.INTERNAL, "the call has 2 whole requests: send one"),
+            pair.ask(b"/S/Echo", 2 * request()): (GrpcCode.INTERNAL, "the call has more than one request: send one"),
             pair.ask(b"/S/Echo", request()[:-1]): (GrpcCode.INTERNAL, "the call has 0 whole requests: send one"),
             pair.ask(b"/S/Echo", frame_message(b"\xff")): (GrpcCode.INTERNAL, "the request is no Status"),
             pair.ask(b"/S/Echo", request(), grpc_timeout=b"0S"): (
@@ -197,7 +200,7 @@ def test_what_is_wrong_with_a_call_ends_it_alone(caplog: pytest.LogCaptureFixtur
         await pair.settle()
         (head,) = [each for each in pair.events if isinstance(each, ResponseReceived) and each.stream_id == other]
         assert dict(head.headers)[b":status"] == b"415"
-        assert not pair.connection.calls and not pair.connection._held_bytes
+        assert not pair.connection.calls and not pair.connection._account.held
 
     run(work)
     assert "a bug" in caplog.text
@@ -342,24 +345,24 @@ def test_deadlines_silence_and_idleness_end_calls_and_connections() -> None:
         pair = Pair({b"/S/Waits": RpcMethod(waits, Status)})
         stream, other = pair.ask(b"/S/Waits", request(), grpc_timeout=b"5S"), pair.ask(b"/S/Waits", request())
         now_s = pair.connection.now_s()
-        pair.connection.tick(now_s + 4)
+        pair.connection.tick(now_s + 4, has_room=True)
         assert len(pair.connection.calls) == 2
-        pair.connection.tick(now_s + 5)
+        pair.connection.tick(now_s + 5, has_room=True)
         await pair.settle()
         assert pair.status(stream) == (GrpcCode.DEADLINE_EXCEEDED, "the call's deadline is over")
         assert list(pair.connection.calls) == [other]
-        pair.connection.tick(now_s + PING_AFTER_S + 1)
+        pair.connection.tick(now_s + PING_AFTER_S + 1, has_room=True)
         await pair.settle()
         assert any(isinstance(each, PingReceived) for each in pair.events)
-        pair.connection.tick(now_s + PING_AFTER_S + PING_TIMEOUT_S + 2)
+        pair.connection.tick(now_s + PING_AFTER_S + PING_TIMEOUT_S + 2, has_room=True)
         assert not pair.transport.is_closed, "the client has answered"
-        pair.connection.tick(now_s + 2 * (PING_AFTER_S + PING_TIMEOUT_S))
-        pair.connection.tick(now_s + 3 * (PING_AFTER_S + PING_TIMEOUT_S))
+        pair.connection.tick(now_s + 2 * (PING_AFTER_S + PING_TIMEOUT_S), has_room=True)
+        pair.connection.tick(now_s + 3 * (PING_AFTER_S + PING_TIMEOUT_S), has_room=True)
         assert pair.transport.is_closed, "and does so no more"
         idle = Pair(ECHO)
-        idle.connection.tick(idle.connection.now_s() + IDLE_S_MAX - 1)
+        idle.connection.tick(idle.connection.now_s() + IDLE_S_MAX - 1, has_room=True)
         assert not idle.transport.is_closed
-        idle.connection.tick(idle.connection.now_s() + IDLE_S_MAX)
+        idle.connection.tick(idle.connection.now_s() + IDLE_S_MAX, has_room=True)
         assert idle.transport.is_closed
 
     run(work)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from pymq.proxy.rpc.wire import (
     GrpcCode,
     GrpcError,
+    Inflation,
     MessageParser,
     Metadata,
     encode_text,
     frame_message,
-    inflate,
     parse_timeout_ms,
 )
 
@@ -25,7 +25,7 @@ from pymq.proxy.rpc.wire import (
 @given(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(0, 300), max_size=8))
 def test_messages_are_the_same_however_they_are_cut(messages: list[bytes], cuts: list[int]) -> None:
     data = b"".join(map(frame_message, messages))
-    parser = MessageParser(40)
+    parser = MessageParser(40, 9)
     bounds = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     for first, last in pairwise(bounds):
         parser.feed(data[first:last])
@@ -34,9 +34,9 @@ def test_messages_are_the_same_however_they_are_cut(messages: list[bytes], cuts:
 
 
 def test_a_message_over_the_limit_is_refused_by_its_prefix() -> None:
-    MessageParser(40).feed(frame_message(bytes(40)))
+    MessageParser(40, 9).feed(frame_message(bytes(40)))
     with pytest.raises(GrpcError, match="the message has 41 bytes, the limit is 40") as caught:
-        MessageParser(40).feed(frame_message(bytes(41))[:5])
+        MessageParser(40, 9).feed(frame_message(bytes(41))[:5])
     assert caught.value.code is GrpcCode.RESOURCE_EXHAUSTED
 
 
@@ -57,17 +57,17 @@ def test_timeouts_that_cannot_be_read(text: bytes) -> None:
 def test_compressed_messages_are_inflated_up_to_the_limit() -> None:
     content = b"a" * 5000
     for encoding, data in ((b"gzip", gzip.compress(content)), (b"deflate", zlib.compress(content))):
-        assert inflate(data, encoding, 5000) == content
+        assert Inflation(data, encoding, 5000).inflate_all() == content
         for wrong, limit, code in (
             (data, 4999, GrpcCode.RESOURCE_EXHAUSTED),
             (data[:-5], 5001, GrpcCode.INTERNAL),
             (b"no " + data, 5000, GrpcCode.INTERNAL),
         ):
             with pytest.raises(GrpcError) as caught:
-                inflate(wrong, encoding, limit)
+                Inflation(wrong, encoding, limit).inflate_all()
             assert caught.value.code is code
     with pytest.raises(GrpcError, match=r"'snappy' is not known here: use gzip, deflate, or none"):
-        inflate(content, b"snappy", 5000)
+        Inflation(content, b"snappy", 5000)
 
 
 def test_texts_of_statuses_are_printable_ascii() -> None:

@@ -1,0 +1,97 @@
+"""Clients' sessions: whose they are, and what they may take of the memory budget."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("google.protobuf")
+
+from pymq.net.memory_budget import GRPC_CLIENTS, MemoryBudget
+from pymq.proxy.clients import UNREAD_COMMANDS_BYTES_MAX, UNREAD_COMMANDS_MAX, Stream
+from pymq.proxy.protocol import messages as m
+from pymq.proxy.protocol.names import Code
+from pymq.proxy.refusals import ProxyRefusal
+from pymq.proxy.sessions import SESSION_BYTES, SETTINGS_SHARE, Session, Sessions
+from pymq.proxy.settings import ENTRY_BYTES, SETTINGS_ENTRIES_MAX, check_settings, settings_size
+
+LIMIT_BYTES = 400_000  # of which sessions get a quarter
+
+
+def session(client_id: str, host: str, size_bytes: int, *, is_open: bool = True) -> Session:
+    stream = Stream() if is_open else None
+    return Session(client_id, m.Settings(), "", "", 0, host=host, size_bytes=size_bytes, stream=stream)
+
+
+def test_sessions_count_in_the_budget_until_they_are_forgotten() -> None:
+    budget = MemoryBudget(LIMIT_BYTES)
+    sessions = Sessions(budget)
+    sessions.put(session("a", "h", 1_000))
+    sessions.put(session("a", "h", 3_000))
+    assert budget.held[GRPC_CLIENTS] == sessions.size_bytes == 3_000 + SESSION_BYTES
+    sessions.put(session("b", "i", 1_000))
+    sessions.remove("a")
+    assert len(sessions.silent(10**9)) == 1
+    assert budget.held[GRPC_CLIENTS] == 0 and len(sessions) == 0
+    assert sessions.remove("a") is None
+
+
+def test_beyond_their_share_those_of_the_greediest_host_go() -> None:
+    budget = MemoryBudget(LIMIT_BYTES)
+    sessions, gone = Sessions(budget), list[str]()
+    sessions.on_evicted = lambda each: gone.append(each.client_id)
+    for number in range(5):
+        sessions.put(session(f"honest-{number}", f"host-{number}", 2_000))
+    sessions.put(session("left", "greedy", 10_000, is_open=False))
+    sessions.put(session("small", "greedy", 1_000))
+    for number in range(3):
+        sessions.put(session(f"large-{number}", "greedy", 19_000))
+    assert gone == [] and sessions.size_bytes <= LIMIT_BYTES // SETTINGS_SHARE
+    sessions.put(session("last", "greedy", 19_500))
+    assert gone[0] == "left", "one that has no stream goes first"
+    assert gone[1:] == ["last"][: len(gone) - 1], "then the largest"
+    assert sessions.size_bytes <= LIMIT_BYTES // SETTINGS_SHARE
+    assert all(sessions.find(f"honest-{number}") is not None for number in range(5))
+    assert budget.held[GRPC_CLIENTS] == sessions.size_bytes
+
+
+def test_a_session_belongs_to_its_user() -> None:
+    sessions = Sessions()
+    sessions.put(Session("c", m.Settings(), "", "", 0, user="owner"))
+    assert sessions.touch("c", "owner", 5) is not None
+    with pytest.raises(ProxyRefusal) as caught:
+        sessions.touch("c", "other", 9)
+    assert caught.value.code == Code.FORBIDDEN
+    found = sessions.find("c")
+    assert found is not None and found.seen_ms == 5
+    assert sessions.touch("d", "other", 9) is None
+
+
+def test_settings_have_so_many_entries_at_most() -> None:
+    settings = m.Settings()
+    for _ in range(SETTINGS_ENTRIES_MAX):
+        settings.publishing.topics.add(name="T")
+    assert check_settings(settings) == ""
+    assert settings_size(settings) == settings.ByteSize() + ENTRY_BYTES * SETTINGS_ENTRIES_MAX
+    settings.publishing.topics.add(name="T")
+    with pytest.raises(ProxyRefusal) as caught:
+        check_settings(settings)
+    assert caught.value.code == Code.BAD_REQUEST
+
+
+def command(size_bytes: int) -> object:
+    found = m.TelemetryCommand()
+    found.verify_message_command.message.body = bytes(size_bytes)
+    return found
+
+
+def test_a_stream_keeps_so_much_for_a_client_that_reads_nothing() -> None:
+    stream = Stream()
+    assert stream.send(command(2 * UNREAD_COMMANDS_BYTES_MAX)), "one of any size is taken"
+    assert not stream.send(command(1))
+    many = Stream()
+    assert all(many.send(command(10)) for _ in range(UNREAD_COMMANDS_MAX))
+    assert not many.send(command(10))
+    large = Stream()
+    assert large.send(command(UNREAD_COMMANDS_BYTES_MAX // 2)) and not large.send(
+        command(UNREAD_COMMANDS_BYTES_MAX // 2)
+    )
