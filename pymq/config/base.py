@@ -28,6 +28,8 @@ V = TypeVar("V", str, int, bool)
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 _METADATA_KEY = "setting"
+# Keys that RocketMQ changes at run time for nobody, among them its configBlackList.
+_NEVER_AT_RUNTIME = re.compile(r"[pP]ath|configBlackList|rocketmqHome")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,7 @@ class Config:
         known = self.settings()
         parsed: dict[str, Value] = {}
         for name, text in values.items():
-            if name in self.IGNORED and name not in known:
+            if name in self.IGNORED and name not in known and not _NEVER_AT_RUNTIME.search(name):
                 continue  # as in a file: RocketMQ's tools set them on all brokers alike
             row = self._changeable(name)
             if "\\u" in text:
