@@ -12,6 +12,7 @@ from pymq.broker.messages.messages import Messages
 from pymq.broker.metadata.config_tables import ConfigTables
 from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.metadata.table_saver import ending_turns
+from pymq.broker.metadata.topics_made_again import TopicsMadeAgain
 from pymq.broker.pop.parts import PopParts
 from pymq.broker.pop.topic_routes import TopicRoutes
 from pymq.broker.raft.follower_side import FollowerSide
@@ -277,6 +278,14 @@ class BrokerParts:
             budget=budget,
             hasten_job=hasten_job,
         )
+        if role.is_master:
+            TopicsMadeAgain(
+                topics=self.metadata.topics,
+                clients=self.metadata.clients,
+                cursors=self.metadata.cursors,
+                store=store,
+                wake_pulls=self.requests.wake_queue,
+            )
         known_retention = KnownRetention(config_tables.table(RETENTION_FILE))
         self.upkeep = Upkeep(
             config=config, clock=clock, store=store, known_retention=known_retention, run_in_thread=run_in_thread

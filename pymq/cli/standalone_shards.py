@@ -20,7 +20,7 @@ from pymq.client.admin import Admin
 from pymq.config import load_namesrv_config
 from pymq.errors import PymqError, StoppedError, UsageError
 from pymq.model.route import MASTER_ID
-from pymq.net.runtime import StopSignals
+from pymq.net.runtime import ENDS_WITH_INPUT, StopSignals
 
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
@@ -50,9 +50,10 @@ class ShardProcesses:
             with broker.log_path.open("ab") as output:
                 self._processes[broker.name] = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-m", "pymq", "broker", "-c", str(broker.config_path)),
-                    stdin=asyncio.subprocess.DEVNULL,
+                    stdin=asyncio.subprocess.PIPE,  # held open: when this process is killed, they end as well
                     stdout=output,
                     stderr=output,
+                    env={**os.environ, ENDS_WITH_INPUT: "1"},
                 )
 
     def pid(self, broker: ShardBroker) -> int:

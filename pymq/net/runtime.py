@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -48,6 +49,11 @@ def begin_serving(turns: TurnWatch) -> None:
     turns.start()
 
 
+# In the environment of a child whose standard input is a pipe of its parent: it ends with it, however that ends.
+ENDS_WITH_INPUT = "PYMQ_ENDS_WITH_INPUT"
+_STDIN = 0
+
+
 class StopSignals:
     """Catches SIGINT and SIGTERM inside the ``with``: records the first; a second one has its usual effect.
 
@@ -63,9 +69,13 @@ class StopSignals:
         self._before: dict[signal.Signals, Any] = {}
         for each in (signal.SIGINT, signal.SIGTERM):
             self._before[each] = signal.signal(each, self._take)
+        self._watches_input = ENDS_WITH_INPUT in os.environ
+        if self._watches_input:
+            self._loop.add_reader(_STDIN, self._look_at_input)
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._stop_watching()
         self._give_back()
 
     @property
@@ -92,6 +102,18 @@ class StopSignals:
         if working.cancelled():
             raise StoppedError("a signal stopped it before the start was over")
         return working.result()
+
+    def _look_at_input(self) -> None:
+        """Take the end of the standard input, which the parent holds open, for a SIGTERM."""
+        if not os.read(_STDIN, 4096):
+            self._stop_watching()
+            if not self._came:
+                self._take(signal.SIGTERM, None)
+
+    def _stop_watching(self) -> None:
+        if self._watches_input:
+            self._watches_input = False
+            self._loop.remove_reader(_STDIN)
 
     def _take(self, number: int, _: object) -> None:
         self._came = True

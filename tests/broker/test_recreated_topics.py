@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pymq.model import pop
+from pymq.model.record import decode_records
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.model.transactions import COMMIT
 from pymq.store.store import GetStatus
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
+from pymq.wire.header import encode_header
 from pymq.wire.headers.send import ConsumerSendMsgBackHeader
+from tests.broker.handlers.test_clients import beat
 from tests.broker.handlers.test_pop import Popping
 from tests.broker.handlers.test_send import send, with_topic
 from tests.broker.transactions.driver import TransactionProducer, run_round, world_with_topic
@@ -86,6 +91,31 @@ def test_an_offset_of_the_old_topic_behind_the_new_end_goes_on_at_the_begin() ->
     assert (result.status, result.next_offset) == (GetStatus.OFFSET_OVERFLOW_BADLY, 0)
 
 
+@pytest.mark.parametrize("is_parked", [False, True])
+def test_a_connected_group_begins_again_where_the_new_topic_has_as_many_messages(is_parked: bool) -> None:
+    world = with_topic()
+    caller = Caller(world)
+    caller.ok(Code.HEART_BEAT, beat(group="g", topic="T"))
+    for _ in range(20):
+        send(world, b"old")
+    if is_parked:
+        assert caller.ask(Code.PULL_MESSAGE, **pull_fields(20, suspend=True)) is None
+    made_again(world)
+    for _ in range(30):
+        send(world, b"new")
+    world.parts.end_turn()
+    reply = caller.peer.answers.pop() if is_parked else caller.ask(Code.PULL_MESSAGE, **pull_fields(20))
+    assert reply is not None and reply.code == ResponseCode.PULL_OFFSET_MOVED
+    assert encode_header(reply.ext)["nextBeginOffset"] == "0"  # type: ignore[arg-type]
+    for queue_id, offset in ((1, 0), (2, 0)):
+        assert world.parts.metadata.cursors.query("g", "T", queue_id) == offset
+    reply = caller.ask(Code.PULL_MESSAGE, **pull_fields(0))
+    assert reply is not None and reply.code == 0 and len(decode_records(reply.body)) == 30
+    Caller(world).ok(Code.UPDATE_AND_CREATE_TOPIC, **create_fields())
+    reply = caller.ask(Code.PULL_MESSAGE, **pull_fields(5))
+    assert reply is not None and reply.code == 0, "a change of settings is no new topic"
+
+
 @pytest.mark.parametrize("properties", ["DELAY\x012\x02", "TIMER_DELAY_MS\x013000\x02"])
 def test_delayed_messages_of_the_old_topic_are_dropped(properties: str) -> None:
     world = with_topic()
@@ -118,6 +148,21 @@ def test_an_open_transaction_is_not_committed_to_the_new_topic(is_fast: bool) ->
     run_round(producer.world)
     assert not producer.asked() and len(producer.world.parts.messages.transactions.halves) == 0
     assert producer.world.messages("T", 1) == []
+
+
+def pull_fields(offset: int, *, suspend: bool = False) -> dict[str, Any]:
+    return {
+        "consumerGroup": "g", "topic": "T", "queueId": 1, "queueOffset": offset, "maxMsgNums": 32,
+        "sysFlag": 6 if suspend else 4, "commitOffset": 0, "suspendTimeoutMillis": 15_000, "subscription": "*",
+        "subVersion": 0, "expressionType": "TAG",
+    }  # fmt: skip
+
+
+def create_fields() -> dict[str, Any]:
+    return {
+        "topic": "T", "defaultTopic": "TBW102", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6,
+        "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
+    }  # fmt: skip
 
 
 def settle(world: World) -> None:

@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -113,3 +114,28 @@ def test_a_leader_is_killed_and_all_ends_together(tmp_path: Path) -> None:
     for broker in ready["brokers"]:
         with pytest.raises(ProcessLookupError):
             os.kill(broker["pid"], 0)
+
+
+def test_brokers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    words = ["standalone", "--shards", "1", "--dir", str(tmp_path), "--namesrv-port", "0", "--port", "0", "--json"]
+    with subprocess.Popen([sys.executable, "-m", "pymq", *words], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        process.kill()
+    pids = {broker["pid"] for broker in ready["brokers"]}
+    deadline_s = time.monotonic() + DEADLINE_S
+    try:
+        while pids := {pid for pid in pids if is_running(pid)}:
+            assert time.monotonic() < deadline_s, f"still there: {pids}"
+            time.sleep(0.05)
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+
+
+def is_running(pid: int) -> bool:
+    """True for a process that has not ended; one that has is left to whoever inherits it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
