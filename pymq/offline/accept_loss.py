@@ -59,7 +59,7 @@ class AcceptedLoss:
             "messages_lost": self.lost_count,
             "lost_messages": list(self.lost),
             "log_goes_on_at": self.log_end,
-            "missing_tables": list(self.tables),
+            "missing_tables": dict(self.tables),
         }
 
 

@@ -84,6 +84,7 @@ CHANGE_NOTHING_THERE = {
         "cluster clients",
         "cluster shards",
         "raft status",
+        "raft secret",
         "context list",
         "context show",
         "config show",

@@ -14,6 +14,8 @@ from pymq.raft.core import TERM_MAX
 from pymq.raft.state import Epoch, Kind, Membership, MembershipEntry, RaftState, Replica
 from pymq.store.disk.fs import RealFiles
 
+from .schemas import assert_documented
+
 N0, N1 = Replica("n0", "00aa"), Replica("n1", "11bb")
 STATE = RaftState(
     N0, TERM_MAX, N1, (), 400, (Epoch(1, 0), Epoch(7, 300)), (MembershipEntry(0, Membership(((N0, Kind.VOTER),))),)
@@ -57,6 +59,9 @@ def state_of(member: Path) -> RaftState:
 def test_a_stored_term_is_shown_and_set(member: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = json.loads(run(capsys, "term", str(member), "-o", "json")[1])
     assert shown == {"node": "n0", "disk_id": "00aa", "term": TERM_MAX, "term_min": 7, "voted_for": "n1"}
+    assert_documented("raft term", shown)
+    code, _, error = run(capsys, "term", str(member), "--set", "9", "--dry-run")
+    assert code == 0 and "9 would be set" in error
     assert run(capsys, "term", str(member), "--set", "9")[0] != 0, "it asks first"
     assert state_of(member) == STATE
     assert run(capsys, "term", str(member), "--set", "9", "--yes")[0] == 0

@@ -200,8 +200,8 @@ BUGS = (
     Bug("bytes that a killed process left unsynced are trusted",
         Seam(CommitLog.distrust, lambda real, log, offset: real(log, sys.maxsize)), ("restarts", "recovery")),
     Bug("records behind a hole are kept",
-        Text(recovery._Run._after_damage, "if end.offset >= self._durable_offset:",
-             "if end.offset >= self._durable_offset and later.offset <= end.offset:"),
+        Text(recovery._Run._after_damage, "        if not is_synced:\n",
+             "        if not is_synced and later.offset <= end.offset:\n"),
         ("batches", "many-queues")),
     # -- abort file and checkpoint
     Bug("no abort file", Seam(AbortFile.write, does_nothing), ("singles",)),

@@ -218,6 +218,7 @@ def term(
         typer.Option("--set", metavar="TERM", min=0, help="Set this term. Stop all members, and set the same on each."),
     ] = None,
     yes: ConfirmOption = False,
+    dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Show the term on a stopped member's disk, or set it: the way back from a term that no election can have reached.
@@ -227,11 +228,13 @@ def term(
     from pymq.cli.raft import files
     from pymq.store.disk.fs import RealFiles
 
-    if wanted is not None and not yes:
+    if wanted is not None and not yes and not dry_run:
         confirm(f"Are all members stopped, and will each get term {wanted}?")
-    record = files.stored_term(RealFiles(), directory, wanted).record()
+    record = files.stored_term(RealFiles(), directory, None if dry_run else wanted).record()
     if not print_data(record, output):
         print_fields({key.replace("_", " "): value for key, value in record.items()})
+        if dry_run and wanted is not None:
+            print_note(f"nothing was changed: this is a dry run, and {wanted} would be set")
 
 
 def _carry_out(

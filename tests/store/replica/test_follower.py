@@ -40,15 +40,13 @@ from tests.store.test_golden_stores import SETTINGS, check_all, check_keys, open
 
 SEGMENT_BYTES = SMALL["segment_size_bytes"]
 TOPICS = ["T", "Other", SCHEDULE_TOPIC, "%RETRY%" + "g" * 150]  # the last one makes version 2 records
-PROPERTIES = (b"", b"TAGS\x01A\x02", b"KEYS\x01a b\x02UNIQ_KEY\x01u\x02", b"DELAY\x012\x02", b"X\x01nul\0\x02")
+PROPERTIES = (b"", b"TAGS\x01A\x02", b"KEYS\x01a b\x02UNIQ_KEY\x01u\x02", b"DELAY\x012\x02", b"X\x01y\x02")
 MESSAGES = st.lists(
     st.tuples(
         st.sampled_from(TOPICS),
         st.integers(0, 2),
         st.binary(max_size=700),
-        st.sampled_from(
-            [b"", b"TAGS\x01A\x02", b"KEYS\x01a b\x02UNIQ_KEY\x01u\x02", b"DELAY\x012\x02", b"X\x01nul\0\x02"]
-        ),
+        st.sampled_from(PROPERTIES),
         st.sampled_from([0, 0, 0, 0x4, 0xC]),  # transaction states
         st.sampled_from([BORN, BORN, bytes(20)]),
     ),
