@@ -33,7 +33,7 @@ from pymq.store.index.entry_proof import Prover
 from pymq.store.index.index_file import IndexFile
 from pymq.store.index.index_files import IndexFiles
 from pymq.store.integrity.digests import Digests
-from pymq.store.lifecycle import log_extent, recovery
+from pymq.store.lifecycle import log_extent, recovery, unreadable
 from pymq.store.lifecycle.checkpointer import Checkpointer
 from pymq.store.lifecycle.expiry import Expiry
 from pymq.store.lifecycle.queue_recovery import QueueRecovery
@@ -200,9 +200,10 @@ BUGS = (
     Bug("bytes that a killed process left unsynced are trusted",
         Seam(CommitLog.distrust, lambda real, log, offset: real(log, sys.maxsize)), ("restarts", "recovery")),
     Bug("records behind a hole are kept",
-        Text(recovery._Run._after_damage, "        if not is_synced:\n",
-             "        if not is_synced and later.offset <= end.offset:\n"),
+        Text(recovery._Run._after_damage, "if not is_synced:",
+             "if not is_synced and later.offset <= end.offset:"),
         ("batches", "many-queues")),
+    Bug("a torn record counts as a whole one", Seam(unreadable.are_whole, gives(True)), ("batches", "many-queues")),
     # -- abort file and checkpoint
     Bug("no abort file", Seam(AbortFile.write, does_nothing), ("singles",)),
     Bug("the abort file is removed before the last sync",
