@@ -166,7 +166,9 @@ class FastSends:
             raw += b"\x02"
         # The last property of that name counts, as in the plain parser.
         at = raw.rfind(_UNIQUE)
-        if raw.count(b"_") > (at >= 0) and has_broker_word(raw):  # UNIQ_KEY has the only underscore of most messages
+        # UNIQ_KEY has the only underscore of most messages.
+        underscore = properties.find("_")
+        if underscore >= 0 and (at < 0 or underscore != properties.rfind("_")) and has_broker_word(properties):
             return False
         if at >= 0:
             unique_key = raw[at + 9 : raw.find(b"\x02", at)]

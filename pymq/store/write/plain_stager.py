@@ -113,7 +113,7 @@ class PlainStager:
         queue_offset = queue.units.message_end + queue.pending_count
         properties = b"%bINNER_NUM\x01%d\x02INNER_BASE\x01%d\x02" % (properties, count, queue_offset)
         body_size, properties_size = len(body), len(properties)
-        if properties_size > PROPERTIES_SIZE_MAX_BYTES or b"\0" in properties:
+        if properties_size > PROPERTIES_SIZE_MAX_BYTES or 0 in properties:
             check_properties(properties)
         size = queue.overhead_bytes + body_size + properties_size
         at = log.staged_end
@@ -174,7 +174,7 @@ class PlainStager:
         else:
             raise store.unavailable_error()
         body_size, properties_size = len(body), len(properties)
-        if properties_size > PROPERTIES_SIZE_MAX_BYTES or b"\0" in properties:
+        if properties_size > PROPERTIES_SIZE_MAX_BYTES or 0 in properties:
             check_properties(properties)
         size = queue.overhead_bytes + body_size + properties_size
         at = log.staged_end
@@ -232,7 +232,11 @@ class PlainStager:
             uniform = self._encode_uniform(queue, entries, shared, sys_flag, born_timestamp_ms, born_host, store_ms)
             if uniform is not None:
                 own = uniform.own + shared
-                if len(uniform.offsets) > count_max or _is_unusual(own, (*unusual, b"\0")) or has_broker_word(own):
+                if (
+                    len(uniform.offsets) > count_max
+                    or _is_unusual(own, (*unusual, b"\0"))
+                    or has_broker_word(own.decode("latin-1"))
+                ):
                     return None
                 owns: list[bytes] | None = None
                 if _KEYS in uniform.own or _UNIQUE not in shared:
@@ -264,7 +268,11 @@ class PlainStager:
                     return None
                 body = entries[at + BATCH_ENTRY_BODY_AT : body_end]
                 own = entries[own_at:stop]
-                if (own_size and own[-1] != _SEPARATOR) or b"\0" in own or (may_be_brokers and has_broker_word(own)):
+                if (
+                    (own_size and own[-1] != _SEPARATOR)
+                    or b"\0" in own
+                    or (may_be_brokers and has_broker_word(own.decode("latin-1")))
+                ):
                     return None
                 if body_size != last_body_size:
                     last_body_size, body_head = body_size, middle + body_size.to_bytes(4, "big")

@@ -20,7 +20,7 @@ def check_properties(properties: bytes) -> None:
             f"the properties take {len(properties)} bytes, the limit is {PROPERTIES_SIZE_MAX_BYTES}: shorten keys, "
             "tags or properties"
         )
-    if b"\0" in properties:
+    if 0 in properties:
         raise DoesNotFitError(
             f"the properties have a NUL at byte {properties.index(0)}, which no name and no value may have: leave it "
             "out, or put the bytes into the body"

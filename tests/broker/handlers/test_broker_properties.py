@@ -36,7 +36,7 @@ OWN = {"UNIQ_KEY": "ABC123", "MSG_REGION": "DefaultRegion", "TRACE_ON": "true", 
 
 @pytest.mark.parametrize("name", sorted(BROKER_ONLY | RETRY_ONLY))
 def test_each_name_has_a_word_that_is_looked_for(name: str) -> None:
-    assert has_broker_word(f"{name}\x01x\x02".encode())
+    assert has_broker_word(f"{name}\x01x\x02")
     assert "_" in name  # the fast path looks no further where UNIQ_KEY has the only one
 
 
