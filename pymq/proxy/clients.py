@@ -92,7 +92,10 @@ class Clients:
         self._on_answer = on_answer
 
     async def heartbeat(self, call: Call, request: Any) -> Any:
-        """Note that a client is alive."""
+        """Note that a client is alive, also one that has to send settings first."""
+        client_id = check_client_id(call.client_id)
+        if self._sessions.find(client_id) is None:
+            self._sessions.strangers.heard(client_id, call.user, self._clock.monotonic_ms())
         self._known(call)
         return HeartbeatResponse(status=status_ok())
 

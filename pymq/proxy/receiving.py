@@ -107,10 +107,10 @@ class Receiving:
     async def _order(self, call: Call, request: Any) -> tuple[Receive, GroupRules]:
         check_client_id(call.client_id)
         session = self._sessions.touch(call.client_id, call.user, self._clock.monotonic_ms())
-        if session is None:
+        if session is None and not self._sessions.strangers.knows(call.client_id, call.user):
             text = f"client {call.client_id} has sent no settings: open a Telemetry stream first"
             raise ProxyRefusal(Code.INTERNAL_SERVER_ERROR, text)
-        timeout_ms = duration_ms(session.settings.request_timeout)
+        timeout_ms = duration_ms(session.settings.request_timeout) if session is not None else 0
         asked_ms = duration_ms(request.long_polling_timeout) if request.HasField("long_polling_timeout") else None
         wait_ms = polling_ms(asked_ms, call.left_ms, timeout_ms or DEFAULT_REQUEST_TIMEOUT_MS, call.version)
         topic = check_topic(request.message_queue.topic.name)
@@ -254,7 +254,9 @@ class Receiving:
     # -- renewal ---------------------------------------------------------------------------------------------------
 
     async def renew_due(self) -> None:
-        """Renew the receipts that end soon."""
+        """Renew the receipts that end soon, and give back what clients without settings hold that fell silent."""
+        for client_id in self._sessions.strangers.silent(self._clock.monotonic_ms()):
+            self.give_back_client(client_id)
         due = list(self._held.due(self._clock.now_ms()))
         for held in due:
             self._renewals[held.group, held.given] = self._spawn(self._renew(held))

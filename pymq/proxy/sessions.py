@@ -13,6 +13,7 @@ from pymq.proxy.refusals import ProxyRefusal
 
 SILENT_MS_MAX = 120_000  # without a heartbeat
 SESSION_COUNT_MAX = 100_000
+STRANGER_COUNT_MAX = 10_000
 SESSION_BYTES = 2 * 1024  # that a session takes beside its settings
 SETTINGS_SHARE = 4  # sessions get at most this part of the memory budget: a quarter
 
@@ -51,6 +52,39 @@ class Session:
         return [topic.name for topic in self.settings.publishing.topics]
 
 
+class Strangers:
+    """Clients that are alive by their heartbeats, but have sent no settings.
+
+    Python's and Go's clients are such for 5 to 10 minutes after a restart of the server: they send their settings on a
+    timer only. A client id belongs to the user whose heartbeat came first, until it falls silent.
+    """
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, tuple[str, int]] = {}  # user, and when it was heard last
+
+    def heard(self, client_id: str, user: str, now_ms: int) -> None:
+        """Note a heartbeat. Beyond the limit a further client stays unknown."""
+        known = self._by_id.get(client_id)
+        if known[0] == user if known is not None else len(self._by_id) < STRANGER_COUNT_MAX:
+            self._by_id[client_id] = (user, now_ms)
+
+    def knows(self, client_id: str, user: str) -> bool:
+        """Whether this user's client has sent heartbeats."""
+        known = self._by_id.get(client_id)
+        return known is not None and known[0] == user
+
+    def silent(self, now_ms: int) -> list[str]:
+        """Forget those that were silent for too long, and return their client ids."""
+        found = [each for each, (_, seen_ms) in self._by_id.items() if now_ms - seen_ms >= SILENT_MS_MAX]
+        for each in found:
+            del self._by_id[each]
+        return found
+
+    def remove(self, client_id: str) -> None:
+        """Forget a client that has sent settings meanwhile."""
+        self._by_id.pop(client_id, None)
+
+
 class Sessions:
     """All sessions, by client id.
 
@@ -60,6 +94,7 @@ class Sessions:
 
     def __init__(self, budget: MemoryBudget | None = None) -> None:
         self.on_evicted: Callable[[Session], None] = _ignore  # is called for each session that had to go
+        self.strangers = Strangers()
         self._budget = budget or MemoryBudget()
         self._by_id: dict[str, Session] = {}
         self._by_host: dict[str, dict[str, Session]] = {}
@@ -87,6 +122,7 @@ class Sessions:
         if session.client_id not in self._by_id and len(self._by_id) >= SESSION_COUNT_MAX:
             return False
         self.remove(session.client_id)
+        self.strangers.remove(session.client_id)
         self._by_id[session.client_id] = session
         self._by_host.setdefault(session.host, {})[session.client_id] = session
         self._count(session, session.size_bytes + SESSION_BYTES)

@@ -11,7 +11,15 @@ from pymq.proxy.clients import UNREAD_COMMANDS_BYTES_MAX, UNREAD_COMMANDS_MAX, S
 from pymq.proxy.protocol import messages as m
 from pymq.proxy.protocol.names import Code
 from pymq.proxy.refusals import ProxyRefusal
-from pymq.proxy.sessions import SESSION_BYTES, SETTINGS_SHARE, Session, Sessions
+from pymq.proxy.sessions import (
+    SESSION_BYTES,
+    SETTINGS_SHARE,
+    SILENT_MS_MAX,
+    STRANGER_COUNT_MAX,
+    Session,
+    Sessions,
+    Strangers,
+)
 from pymq.proxy.settings import ENTRY_BYTES, SETTINGS_ENTRIES_MAX, check_settings, settings_size
 
 LIMIT_BYTES = 400_000  # of which sessions get a quarter
@@ -95,3 +103,32 @@ def test_a_stream_keeps_so_much_for_a_client_that_reads_nothing() -> None:
     assert large.send(command(UNREAD_COMMANDS_BYTES_MAX // 2)) and not large.send(
         command(UNREAD_COMMANDS_BYTES_MAX // 2)
     )
+
+
+def test_a_client_known_by_its_heartbeats_belongs_to_the_first_user_until_it_is_silent() -> None:
+    strangers = Strangers()
+    strangers.heard("a", "owner", 0)
+    strangers.heard("a", "other", SILENT_MS_MAX)
+    assert strangers.knows("a", "owner") and not strangers.knows("a", "other") and not strangers.knows("b", "owner")
+    strangers.heard("b", "owner", 1)
+    assert strangers.silent(SILENT_MS_MAX - 1) == []
+    assert strangers.silent(SILENT_MS_MAX) == ["a"]
+    assert not strangers.knows("a", "owner") and strangers.knows("b", "owner")
+
+
+def test_the_number_of_clients_known_by_their_heartbeats_is_limited() -> None:
+    strangers = Strangers()
+    for number in range(STRANGER_COUNT_MAX + 1):
+        strangers.heard(f"client{number}", "", 0)
+    assert strangers.knows(f"client{STRANGER_COUNT_MAX - 1}", "")
+    assert not strangers.knows(f"client{STRANGER_COUNT_MAX}", "")
+    strangers.remove("client0")
+    strangers.heard("late", "", 0)
+    assert strangers.knows("late", "")
+
+
+def test_a_client_that_sends_settings_is_no_stranger_any_more() -> None:
+    sessions = Sessions()
+    sessions.strangers.heard("a", "", 0)
+    sessions.put(session("a", "h", 1_000))
+    assert not sessions.strangers.knows("a", "") and sessions.strangers.silent(10**9) == []

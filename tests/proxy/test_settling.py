@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ pytest.importorskip("grpc")
 import grpc
 
 from pymq.client import Admin
-from pymq.proxy import waits
+from pymq.proxy import sessions, waits
 from pymq.proxy.checks import INVISIBLE_MS_MAX, INVISIBLE_MS_MIN
 from pymq.proxy.protocol import messages as m
 from pymq.proxy.protocol.names import ClientType, Code
@@ -273,6 +274,38 @@ def test_a_client_without_settings_is_refused_at_once_as_with_rocketmq(broker: T
         await client.introduce("GrpcSettlingG")
         (found,) = await client.receive("GrpcSettlingStranger", "GrpcSettlingG")
         assert found.system_properties.delivery_attempt == 1
+
+    with_client(broker, work)
+
+
+def test_a_client_that_only_sends_heartbeats_is_served_and_gives_back_when_it_falls_silent(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's and Go's clients are such after a restart."""
+    create_topic(broker, "GrpcSettlingBeats")
+
+    async def work(client: RawClient, server: ProxyServer) -> None:
+        async def received() -> list[Any]:
+            request = client.receiving("GrpcSettlingBeats", "GrpcSettlingH", auto_renew=True)
+            frames = [each async for each in client.receive_call(request)]
+            assert frames[0].status.code == Code.OK
+            return [each.message for each in frames if each.HasField("message")]
+
+        await client.send("GrpcSettlingBeats", b"held")
+        beat = await client.call("Heartbeat", m.HeartbeatRequest(client_type=ClientType.SIMPLE_CONSUMER))
+        assert beat.status.code == Code.UNRECOGNIZED_CLIENT_TYPE
+        assert len(await received()) == 1
+        await server.service.tick()
+        assert len(server.service.held) == 1
+        monkeypatch.setattr(sessions, "SILENT_MS_MAX", 0)
+        await server.service.tick()
+        assert len(server.service.held) == 0
+        monkeypatch.undo()
+        await server.service.receiving.drain()
+        await advance(broker, 10)
+        await client.call("Heartbeat", m.HeartbeatRequest(client_type=ClientType.SIMPLE_CONSUMER))
+        (again,) = await received()
+        assert again.system_properties.delivery_attempt == 2
 
     with_client(broker, work)
 
