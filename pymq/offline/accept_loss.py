@@ -87,8 +87,8 @@ def accept_loss(directory: Directory, files: Files, new_epoch_id: str, *, is_con
     """
     log, root = directory.log, directory.root
     saved = SavedTables(files, root)
-    result = AcceptedLoss(root, lost_segments(log) if log.segments or not saved.missing() else [])
-    result.tables = {name: CONSEQUENCES[name] for name in saved.missing()}
+    tables = {name: CONSEQUENCES[name] for name in saved.missing()}
+    result = AcceptedLoss(root, lost_segments(log) if log.segments or not tables else [], tables=tables)
     if is_confirmed and result.tables:
         saved.forget(list(result.tables))
     if not result.segments:

@@ -65,8 +65,6 @@ class Publishing:
             if draft.encoding == Encoding.GZIP:
                 packed.append(draft)
         if not packed:
-            if len(drafts) == 1:
-                return answer_to_one(await self._send(drafts[0], queues))
             return await self._send_all(drafts, queues)
         grown_bytes = await self._inflate(host_of(call.peer), packed)
         try:

@@ -25,6 +25,7 @@ from pymq.errors import StoreUnavailableError
 from pymq.offline import accept_loss as offline_loss
 from pymq.store.disk import checkpoint, fs
 from pymq.store.disk.abort_file import AbortFile
+from pymq.store.disk.fs import put_file
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
 from pymq.store.dispatch.unit_mender import UnitMender
@@ -136,9 +137,9 @@ def _reads_on(real: Real, window: scanner.Window, *args: Any, stop: int | None =
     real(window, *args)
 
 
-def _keeps_no_backup(real: Real, table: JsonTable, path: str, raw: bytes) -> None:
-    if path != table._backup_path:
-        real(table, path, raw)
+def _keeps_no_backup(real: Real, files: fs.Files, path: str, content: bytes) -> None:
+    if not path.endswith(".bak"):
+        real(files, path, content)
 
 
 BUGS = (
@@ -334,14 +335,13 @@ BUGS = (
     Bug("index slots are not rebuilt", Seam(IndexFile._fill_slots_plain, gives(0)), ("wide-index", "keys")),
     Bug("the index forgets UNIQ_KEY", Text(index_lookup._has_key, 'b"UNIQ_KEY"', 'b"UNIQ_KEX"'), ("keys",)),
     # -- tables and deletions
-    Bug("the table is not synced before its rename", Text(JsonTable._put, "file.sync()", "pass"), ("tables",)),
+    Bug("the table is not synced before its rename", Text(put_file, "file.sync()", "pass"), ("tables",)),
     Bug("the table's directory is not synced",
-        Text(JsonTable.save, "self._put(self._path, raw)\n            self._files.sync_dir(self._directory)",
-             "self._put(self._path, raw)"),
+        Text(JsonTable.save, "self._path, raw)\n            self._files.sync_dir(self._directory)", "self._path, raw)"),
         ("tables",)),
     Bug("the table is overwritten in place",
-        Text(JsonTable._put, 'temporary = path + ".tmp"', "temporary = path"), ("tables",)),
-    Bug("no backup of a table", Seam(JsonTable._put, _keeps_no_backup), ("flips:table",)),
+        Text(put_file, 'temporary = f"{path}.tmp"', "temporary = path"), ("tables",)),
+    Bug("no backup of a table", Seam(put_file, _keeps_no_backup), ("flips:table",)),
     Bug("a deletion is not saved", Seam(DeletedTopics.raise_to, does_nothing),
         ("deleted-topics", "mixed52", "mixed93")),
     Bug("deleted records come back in a rebuild",

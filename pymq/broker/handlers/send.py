@@ -337,7 +337,6 @@ class SendHandlers:
     def _enriched(self, text: str | None, topic: TopicConfig) -> tuple[bytes, str]:
         """Return the raw properties with what the broker adds, and the message's unique key. Raises Refusal."""
         raw = (text or "").encode()
-        self._check_unserved(raw)
         unique = find_property(raw, b"UNIQ_KEY")
         if unique is None:
             unique_key = self._ids.next_id()

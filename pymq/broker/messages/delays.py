@@ -196,7 +196,8 @@ class DelayService:
         queue_text = message.properties.get(props.REAL_QUEUE_ID, "")
         topic = self._topics.get(topic_name)
         origin = message.properties.get(props.RETRY_TOPIC, topic_name)  # of a message that was given back
-        is_deleted = message.physical_offset < max(map(self._store.deletions.end, (topic_name, origin)))
+        covers = self._store.deletions.covers
+        is_deleted = any(covers(name, message.physical_offset) for name in (topic_name, origin))
         if topic is None or is_deleted or not queue_text.isdigit():
             self.dropped_count += 1
             log.warning("the delayed message at %d was dropped: topic %r is gone", message.queue_offset, topic_name)

@@ -239,7 +239,7 @@ class ReviveLog:
             raise ValueError(f"it names {len(distances)} messages, 1 to {pop.MESSAGES_PER_CHECK_POINT_MAX} can be")
         if len(set(distances)) < len(distances):
             raise ValueError("it names a message twice")
-        if message.physical_offset < self._store.deletions.end(record.topic):
+        if self._store.deletions.covers(record.topic, message.physical_offset):
             self.check_points.pass_record(message.queue_id, message.queue_offset)
             return  # of a topic that was deleted, and perhaps made again
         self._cursors.bind_to_log(record.group, record.topic)

@@ -156,8 +156,7 @@ class Sessions:
         if not outgoing.session:
             return None
         if not outgoing.key:
-            about = (self._node_id, node, self.own, outgoing.session, outgoing.welcome)
-            content = b"".join((_SESSION_LABEL, self._place, msgspec.json.encode(about)))
+            content = self._session_content(self._node_id, node, self.own, outgoing.session, outgoing.welcome)
             outgoing.key = hmac.digest(self._secrets().first, content, "sha256")
         outgoing.numbers[lane] += 1
         return outgoing.session, outgoing.welcome, outgoing.numbers[lane], outgoing.key
@@ -179,13 +178,7 @@ class Sessions:
         """Return the keys that prove a message of this session: one for each secret."""
         return self._keys_for(
             (node, session, welcome),
-            lambda: b"".join(
-                (
-                    _SESSION_LABEL,
-                    self._place,
-                    msgspec.json.encode((node, self._node_id, session, self.own, welcome)),
-                )
-            ),
+            lambda: self._session_content(node, self._node_id, session, self.own, welcome),
         )
 
     def why_replayed(self, node: str, session: str, welcome: int, lane: int, number: int) -> str:
@@ -203,6 +196,11 @@ class Sessions:
 
     def _to(self, node: str) -> _Outgoing:
         return self._outgoing.setdefault(node, _Outgoing())
+
+    def _session_content(self, sender: str, receiver: str, session: str, to_session: str, welcome: int) -> bytes:
+        """Return what the key of one way of a session is made of, beside the secret."""
+        about = msgspec.json.encode((sender, receiver, session, to_session, welcome))
+        return b"".join((_SESSION_LABEL, self._place, about))
 
     def _keys_for(self, name: tuple[object, ...], content: Callable[[], bytes]) -> list[bytes]:
         """Return the keys with this name, one for each secret, made of the content at its first use."""

@@ -8,7 +8,6 @@ has to finish, so a crash in each step leaves the former log or the new one, and
 from __future__ import annotations
 
 import logging
-from contextlib import closing
 from threading import Lock
 
 from pymq.broker.raft.bodies import founding_id
@@ -16,7 +15,7 @@ from pymq.broker.raft.state_files import RAFT_STATE_FILE, decode
 from pymq.broker.raft.table_files import TABLES_FILE
 from pymq.broker.raft.table_records import TABLE_KINDS
 from pymq.errors import StoreError
-from pymq.store.disk.fs import Files, make_directory
+from pymq.store.disk.fs import Files, make_directory, put_file
 from pymq.store.replica.epoch_table import EPOCH_HISTORY_FILE
 
 log = logging.getLogger(__name__)
@@ -71,8 +70,9 @@ class JoiningMark:
             self._write(COPY)
 
     def remove(self) -> None:
-        """The copy is installed: the former log is of no use any more. :meth:`drop_former` removes it."""
-        self._remove_mark()
+        """One log is in its place: a start has nothing to finish. :meth:`drop_former` removes another one."""
+        self._files.remove(self._path)
+        self._files.sync_dir(f"{self._root}/config")
 
     def drop_former(self) -> None:
         """Remove a former log that nobody needs. It may take long, so another thread may do it."""
@@ -117,7 +117,7 @@ class JoiningMark:
 
     def _move_back(self) -> None:
         self._move(self._former, self._root)
-        self._remove_mark()
+        self.remove()
         self._drop_former()
         log.warning("the former log of %s is back", self._root)
 
@@ -162,15 +162,7 @@ class JoiningMark:
 
     def _write(self, phase: str) -> None:
         make_directory(self._files, f"{self._root}/config")
-        with closing(self._files.open(f"{self._path}.tmp", create=True)) as file:
-            file.truncate(0)
-            file.pwrite(0, phase.encode())
-            file.sync()
-        self._files.replace(f"{self._path}.tmp", self._path)
-        self._files.sync_dir(f"{self._root}/config")
-
-    def _remove_mark(self) -> None:
-        self._files.remove(self._path)
+        put_file(self._files, self._path, phase.encode())
         self._files.sync_dir(f"{self._root}/config")
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 from pymq.broker.raft.founding import LastStop, why_lost
-from pymq.store.disk.fs import Files, make_directory
+from pymq.store.disk.fs import Files, make_directory, put_file
 
 BOOT_ID_PATH = "/proc/sys/kernel/random/boot_id"  # Linux; another one after each start of the machine
 RUN_RECORD_FILE = "raftRun"
@@ -63,9 +61,5 @@ class RunRecord:
 
     def _save(self, words: list[str]) -> None:
         make_directory(self._files, self._directory)
-        with closing(self._files.open(f"{self._path}.tmp", create=True)) as file:
-            file.truncate(0)
-            file.pwrite(0, f"{' '.join(words)}\n".encode())
-            file.sync()
-        self._files.replace(f"{self._path}.tmp", self._path)
+        put_file(self._files, self._path, f"{' '.join(words)}\n".encode())
         self._files.sync_dir(self._directory)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import closing
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from pymq.config.raft import PEERS_KEY, SECRET_FILE_KEY
 from pymq.errors import ConfigError
 from pymq.file_modes import FILE_MODE, is_open_to_others
 from pymq.security.local_secret import absolute_path, local_path, make_once
-from pymq.store.disk.fs import Files
+from pymq.store.disk.fs import Files, put_file
 
 SECRET_SIZE_BYTES = 32
 FILE_BYTES_MAX = 4096
@@ -148,8 +147,4 @@ def secret_path(config: BrokerConfig, group: GroupSettings) -> str:
 
 def write_secrets(files: Files, path: str, secrets: Secrets) -> None:
     """Write a file of secrets, for its owner alone. Raises OSError."""
-    with closing(files.open(f"{path}.tmp", create=True)) as file:
-        file.truncate(0)
-        file.pwrite(0, encode_secrets(secrets))
-        file.sync()
-    files.replace(f"{path}.tmp", path)
+    put_file(files, path, encode_secrets(secrets))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import random
-from contextlib import closing
 from dataclasses import replace
 from typing import Annotated
 
@@ -24,12 +23,11 @@ from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
 from pymq.raft.core import TERM_MAX
 from pymq.raft.state import Epoch, Kind, Membership, MembershipEntry, RaftState, Replica
-from pymq.store.disk.fs import Files, make_directory, sync_if_there
+from pymq.store.disk.fs import Files, make_directory, put_file, sync_if_there
 
 RAFT_STATE_FILE = "raftState.json"
 FORMAT = 1
 DISK_ID_BITS = 64  # as 16 hex digits
-_TEMPORARY = ".tmp"
 
 log = logging.getLogger(__name__)
 
@@ -169,12 +167,7 @@ class RaftStateFile:
         self._saved = state
 
     def _put(self, raw: bytes) -> None:
-        temporary = self.path + _TEMPORARY
-        with closing(self._files.open(temporary, create=True)) as file:
-            file.truncate(0)
-            file.pwrite(0, raw)
-            file.sync()
-        self._files.replace(temporary, self.path)
+        put_file(self._files, self.path, raw)
         self._files.sync_dir(self._directory)
 
     def _load(self) -> RaftState | None:

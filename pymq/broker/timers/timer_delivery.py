@@ -142,7 +142,7 @@ class TimerDelivery:
 
     def _is_deleted(self, message: StoredMessage, topic: str) -> bool:
         """Return True for a message of a topic that was deleted since, and perhaps made again."""
-        if message.physical_offset >= self._store.deletions.end(topic):
+        if not self._store.deletions.covers(topic, message.physical_offset):
             return False
         self.dropped_count += 1
         self._log.write("dropped", f"a timer message at {message.physical_offset} was dropped: {topic!r} was deleted")

@@ -150,7 +150,7 @@ class TransactionChecks:
             self._transactions.halves.remove(half)
             log.error("the half message at %d can't be read, its transaction is lost: %s", half.queue_offset, error)
             return None
-        if message.physical_offset < self._store.deletions.end(half.topic):
+        if self._store.deletions.covers(half.topic, message.physical_offset):
             self._transactions.end(message, Outcome.DISCARDED)
             log.warning("the transaction %s ended: its topic %s was deleted", message.message_id, half.topic)
             return None

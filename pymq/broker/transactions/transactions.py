@@ -207,7 +207,7 @@ class Transactions:
         """
         topic_name, queue_id = target_of(message) or ("", 0)
         topic = self._topics.require(topic_name)
-        if message.physical_offset < self._store.deletions.end(topic_name):
+        if self._store.deletions.covers(topic_name, message.physical_offset):
             raise Refusal(
                 ResponseCode.TOPIC_NOT_EXIST,
                 f"topic {topic_name} was deleted after the half message was sent: roll the transaction back, and send "

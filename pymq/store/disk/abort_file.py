@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pymq.store.disk.fs import Files, lacked_room
+from pymq.store.disk.disk_errors import lacked_room
+from pymq.store.disk.fs import Files
 
 
 class AbortFile:

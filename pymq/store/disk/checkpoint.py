@@ -10,7 +10,8 @@ import struct
 from dataclasses import dataclass, replace
 from zlib import crc32
 
-from pymq.store.disk.fs import Files, lacked_room
+from pymq.store.disk.disk_errors import lacked_room
+from pymq.store.disk.fs import Files
 
 CHECKPOINT_SIZE_BYTES = 4096
 _NUMBERS = struct.Struct(">qqqqq")

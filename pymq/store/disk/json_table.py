@@ -18,7 +18,7 @@ from zlib import crc32
 
 from pymq.errors import StoreError, StoreUnavailableError
 from pymq.model import fastjson
-from pymq.store.disk.fs import Files
+from pymq.store.disk.fs import Files, put_file
 from pymq.store.disk.json_text import json_pieces
 
 log = logging.getLogger(__name__)
@@ -154,13 +154,13 @@ class JsonTable:
                 return
             try:
                 if self._rejected is not None:
-                    self._put(self._path + ".bad", self._rejected)
+                    put_file(self._files, self._path + ".bad", self._rejected)
                     self._files.sync_dir(self._directory)
                     self._rejected = None
                 # Each rename replaces a complete file, so one sync of the directory at the end is enough.
                 if self._written is not None:
-                    self._put(self._backup_path, self._written)
-                self._put(self._path, raw)
+                    put_file(self._files, self._backup_path, self._written)
+                put_file(self._files, self._path, raw)
                 self._files.sync_dir(self._directory)
             except OSError as error:
                 raise StoreUnavailableError(
@@ -170,17 +170,6 @@ class JsonTable:
             self._written = raw
         if self._saved is not None:
             self._saved.note(self._name)
-
-    def _put(self, path: str, raw: bytes) -> None:
-        temporary = path + ".tmp"
-        file = self._files.open(temporary, create=True)
-        try:
-            file.truncate(0)
-            file.pwrite(0, raw)
-            file.sync()
-        finally:
-            file.close()
-        self._files.replace(temporary, path)
 
 
 def _encode(table: Mapping[str, Any]) -> bytes:

@@ -8,7 +8,8 @@ from threading import Lock
 
 from pymq.clock import Clock
 from pymq.store.disk.checkpoint import Checkpoint
-from pymq.store.disk.fs import Files, lacked_room, make_directory
+from pymq.store.disk.disk_errors import lacked_room
+from pymq.store.disk.fs import Files, make_directory
 from pymq.store.index.index_doubts import find_doubt, next_offset
 from pymq.store.index.index_file import IndexFile, index_file_size
 from pymq.store.log.commit_log import CommitLog

@@ -6,7 +6,7 @@ from threading import Lock
 
 from pymq.clock import Clock
 from pymq.errors import StoreUnavailableError
-from pymq.store.disk import fs
+from pymq.store.disk import disk_errors, fs
 from pymq.store.disk.checkpoint import Checkpoint, CheckpointFile, Durable
 from pymq.store.index.index_service import IndexService
 from pymq.store.integrity.digests import Digests
@@ -166,9 +166,9 @@ class Checkpointer:
                     self.newest = checkpoint
                 self.problem = None
             except OSError as error:
-                if fs.lacked_handles(error):
-                    raise fs.no_handles_error(self._path, error) from error
-                self._log.broken = fs.failed_sync_text(error.filename or self._path, error)
+                if disk_errors.lacked_handles(error):
+                    raise disk_errors.no_handles_error(self._path, error) from error
+                self._log.broken = disk_errors.failed_sync_text(error.filename or self._path, error)
                 raise StoreUnavailableError(self._log.broken) from error
 
     def _take_noted(self) -> tuple[_Written, bool]:

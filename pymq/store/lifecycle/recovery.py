@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from pymq.errors import StoreError
 from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.store.disk.checkpoint import Checkpoint
-from pymq.store.disk.fs import lacked_room
+from pymq.store.disk.disk_errors import lacked_room
 from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
 from pymq.store.index.keyed_records import KeyColumns
 from pymq.store.lifecycle.lost_end import damaged_end

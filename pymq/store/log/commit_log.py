@@ -20,7 +20,8 @@ from pymq.errors import (
 )
 from pymq.model.layout import BLANK_SIZE_BYTES
 from pymq.model.record import encode_blank
-from pymq.store.disk.fs import Buffer, File, Files, failed_sync_text, lacked_handles, lacked_room, no_handles_error
+from pymq.store.disk.disk_errors import failed_sync_text, lacked_handles, lacked_room, no_handles_error
+from pymq.store.disk.fs import Buffer, File, Files
 from pymq.store.log.cold_file import ColdFile, ColdFiles
 from pymq.store.log.opening import open_segments
 from pymq.store.log.segment import Guard, Segment

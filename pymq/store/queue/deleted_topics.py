@@ -40,6 +40,10 @@ class DeletedTopics:
         """Records of the topic below this physical offset are deleted; 0 when none are."""
         return self._ends.get(topic, 0)
 
+    def covers(self, topic: str, physical_offset: int) -> bool:
+        """Return True for a record of the topic that is deleted, though the topic may be there again."""
+        return physical_offset < self.end(topic)
+
     def raise_to(self, ends: Mapping[str, int]) -> None:
         """Count all records of topics below these physical offsets as deleted. Durable.
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from xxhash import xxh3_64_digest
 
-from pymq.store.disk.fs import Files, make_directory
+from pymq.store.disk.fs import Files, make_directory, put_file
 
 SUMS_FILE = "queues"  # in the directory of digests
 _MAGIC = b"PYMQUNI\x02"
@@ -105,15 +105,7 @@ class SumsFile:
         parts[0] = _HEADER.pack(_MAGIC, queue_offset, unit_count, *file_sizes, count)
         content = b"".join(parts)
         make_directory(self._files, self._directory)
-        temporary = self.path + ".tmp"
-        file = self._files.open(temporary, create=True)
-        try:
-            file.truncate(0)
-            file.pwrite(0, content + xxh3_64_digest(content))
-            file.sync()
-        finally:
-            file.close()
-        self._files.replace(temporary, self.path)
+        put_file(self._files, self.path, content + xxh3_64_digest(content))
         self._files.sync_dir(self._directory)
 
     def remove(self) -> None:
