@@ -122,7 +122,7 @@ class MessageRequests:
         self._writer = messages.writer
         self._schedule_turn_end = schedule_turn_end
         stager = store.plain_stager()
-        targets = SendTargets(metadata.topics, stager, stats)
+        targets = SendTargets(metadata.topics, stager, stats, checks_types=config.topic_message_type_check)
         transactions = messages.transactions
         self.fast_acks = FastAcks(
             config=config,

@@ -14,7 +14,7 @@ from pymq.model.properties import TAGS, find_property
 from pymq.model.record import StoredMessage
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import request
-from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader
+from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader, beyond_default
 
 # A suspended pull is answered at most 15 s after its suspension ends (spec: long poll); later it counts as lost.
 SUSPEND_SLACK_S = 15.0
@@ -64,6 +64,7 @@ async def pull_once(
         subscription=subscription.expression if carries_subscription else None,
         expression_type=subscription.expression_type,
         max_msg_bytes=bytes_max,
+        pymq_max_msg_nums=beyond_default(count_max),
     )
     address = await instance.routes.read_address(queue, broker_id)
     timeout_s = suspend_ms / 1000 + SUSPEND_SLACK_S if suspend_ms else PULL_TIMEOUT_S

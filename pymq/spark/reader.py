@@ -30,7 +30,7 @@ from pymq.spark.selection import SQL92
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
 from pymq.wire.header import decode_header
-from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader
+from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader, beyond_default
 
 if TYPE_CHECKING:
     from pymq.spark.plugin_filter import PluginFilter
@@ -280,6 +280,7 @@ class RangeReader:
             subscription=subscription,
             expression_type=kind,
             max_msg_bytes=settings.pull_size_max_bytes,
+            pymq_max_msg_nums=beyond_default(ask.stop - ask.start),
         )
         return request(RequestCode.PULL_MESSAGE, header)
 

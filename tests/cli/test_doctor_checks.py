@@ -256,6 +256,20 @@ def test_missing_permissions_are_found() -> None:
     assert (write_only.severity, write_only.subject) == (Severity.NOTE, "orders on broker-a")
 
 
+def test_types_that_the_broker_does_not_check_are_a_warning() -> None:
+    state = cluster(broker())
+    assert state.brokers[0].config is not None and state.brokers[0].topics is not None
+    for name, kind in (("d", "DELAY"), ("a", "FIFO"), ("c", "FIFO"), ("b", "NORMAL"), ("m", "MIXED")):
+        state.brokers[0].topics[name] = TopicConfig(topic_name=name, attributes={"message.type": kind})
+    assert not list(permissions.check_types(state)), "RocketMQ's brokers have no such setting"
+    state.brokers[0].config[permissions.TYPE_CHECK] = "false"
+    found = only(permissions.check_types(state))
+    assert (found.severity, found.values) == (Severity.WARNING, {"topics": ["a", "b", "c", "d"]})
+    assert "a, b, c, …" in found.text
+    state.brokers[0].config[permissions.TYPE_CHECK] = "true"
+    assert not list(permissions.check_types(state))
+
+
 def test_members_that_subscribe_differently_are_a_problem() -> None:
     differing = group(differing={"orders": {"A": 1, "B": 2}})
     found = only(groups.check_subscriptions(cluster(groups=[differing])))

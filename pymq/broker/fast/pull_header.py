@@ -117,6 +117,7 @@ class PullHeads:
             subscription=header.subscription,
             expression_type=header.expression_type,
             max_msg_bytes=header.max_msg_bytes,
+            pymq_max_msg_nums=header.pymq_max_msg_nums,
         )
         return PullHead(code, opaque, header, flag)
 

@@ -207,7 +207,7 @@ class FastSends:
         unique_key: bytes,
         is_json: bool,
     ) -> bool:
-        target = self._targets.get((ext.b, ext.e)) or self._targets.taking(ext.b, ext.e, raw)
+        target = self._targets.get((ext.b, ext.e)) or self._targets.find(ext.b, ext.e)
         code = 0
         at = raw.rfind(_TAGS)
         if at >= 0:

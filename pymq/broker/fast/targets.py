@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pymq.model.inner_batch import has_batch_queues
-from pymq.model.message_types import message_type, wanted_type
+from pymq.model.message_types import wanted_type
 from pymq.model.names import RETRY_PREFIX, is_send_forbidden
 from pymq.model.properties import REAL_QUEUE_ID, REAL_TOPIC
 from pymq.model.tables import PERM_WRITE
@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 
 
 class Target:
-    """One queue, the meter of its topic, and the one type of messages that the topic takes; None for any."""
+    """One queue, and the meter of its topic."""
 
-    __slots__ = ("_real", "meter", "queue", "wanted")
+    __slots__ = ("_real", "meter", "queue")
 
-    def __init__(self, queue: ConsumeQueue, meter: Meter, wanted: str | None = None) -> None:
+    def __init__(self, queue: ConsumeQueue, meter: Meter) -> None:
         self.queue = queue
         self.meter = meter
-        self.wanted = wanted
         self._real = b""
 
     @property
@@ -51,17 +50,19 @@ class InnerTarget:
 class SendTargets:
     """Targets by topic and queue id."""
 
-    def __init__(self, topics: TopicManager, stager: PlainStager, stats: StatsManager) -> None:
+    def __init__(
+        self, topics: TopicManager, stager: PlainStager, stats: StatsManager, *, checks_types: bool = False
+    ) -> None:
+        """``checks_types``: topics with a ``message.type`` are left to the plain path, which checks messages."""
         self._topics = topics
+        self._checks_types = checks_types
         self._stager = stager
         self._stats = stats
         self._known: dict[tuple[str, int], Target] = {}
         self._queue_counts: dict[str, int] = {}  # of topics that take plain sends
-        self._known_typed: dict[tuple[str, int], Target] = {}
         self._known_inner: dict[tuple[str, int], InnerTarget] = {}
         self._waiting: dict[str, ConsumeQueue] = {}
         self.get = self._known.get
-        self.get_typed = self._known_typed.get
         self.get_inner = self._known_inner.get
         topics.add_listener(self._forget)
 
@@ -75,29 +76,6 @@ class SendTargets:
         if queue is None:
             return None
         target = self._known[topic_name, queue_id] = Target(queue, self._stats.put_meter(topic_name))
-        return target
-
-    def of_any_type(self, topic_name: str, queue_id: int) -> Target | None:
-        """Return the target if it takes plain sends, perhaps of one type of messages only."""
-        place = topic_name, queue_id
-        return self.get(place) or self.get_typed(place) or self.find(*place) or self.find_typed(*place)
-
-    def taking(self, topic_name: str, queue_id: int, properties: bytes) -> Target | None:
-        """Return the target if it takes plain sends, and a message with these properties."""
-        target = self.of_any_type(topic_name, queue_id)
-        is_other = target is not None and target.wanted is not None and target.wanted != message_type(properties)
-        return None if is_other else target
-
-    def find_typed(self, topic_name: str, queue_id: int) -> Target | None:
-        """Do as :meth:`find` for a topic that takes one type of messages, and cache it for :attr:`get_typed`."""
-        topic = self._topics.get(topic_name)
-        wanted = wanted_type(topic.attributes) if topic is not None else None
-        if wanted is None or not self._is_plain(topic_name, queue_id, holds_batches=False, wanted=wanted):
-            return None
-        queue = self._stager.queue(topic_name, queue_id)
-        if queue is None:
-            return None
-        target = self._known_typed[topic_name, queue_id] = Target(queue, self._stats.put_meter(topic_name), wanted)
         return target
 
     def find_inner(self, topic_name: str, queue_id: int) -> InnerTarget | None:
@@ -117,7 +95,7 @@ class SendTargets:
             self._waiting[topic_name] = queue
         return queue
 
-    def _is_plain(self, topic_name: str, queue_id: int, *, holds_batches: bool, wanted: str | None = None) -> bool:
+    def _is_plain(self, topic_name: str, queue_id: int, *, holds_batches: bool) -> bool:
         topic = self._topics.get(topic_name)
         return (
             topic is not None
@@ -125,13 +103,12 @@ class SendTargets:
             and 0 <= queue_id < topic.queue_count
             and not is_send_forbidden(topic_name)
             and not topic_name.startswith(RETRY_PREFIX)
-            and wanted_type(topic.attributes) == wanted
+            and not (self._checks_types and wanted_type(topic.attributes))
             and has_batch_queues(topic.attributes) == holds_batches
         )
 
     def _forget(self, changed: list[str]) -> None:
         self._known.clear()
         self._queue_counts.clear()
-        self._known_typed.clear()
         self._known_inner.clear()
         self._waiting.clear()

@@ -68,7 +68,7 @@ class FastTimerPuts:
         staged. Raises StoreError.
         """
         topic, config = ext.b, self._config
-        target = self._targets.get((topic, ext.e)) or self._targets.taking(topic, ext.e, raw)
+        target = self._targets.get((topic, ext.e)) or self._targets.find(topic, ext.e)
         wheel = self._targets.waiting_queue(TIMER_TOPIC)
         at = raw.find(b"TIMER_")
         end = raw.find(b"\x02", at) + 1

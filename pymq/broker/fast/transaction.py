@@ -69,7 +69,7 @@ class FastHalves:
         None when the plain path must decide, and nothing is staged. Raises StoreError.
         """
         topic, queue_id, transactions = ext.b, ext.e, self._transactions
-        target = self._targets.get((topic, queue_id)) or self._targets.taking(topic, queue_id, raw)
+        target = self._targets.get((topic, queue_id)) or self._targets.find(topic, queue_id)
         at = raw.find(_TRUE)
         if (
             target is None
@@ -167,7 +167,9 @@ class FastEnds:
 
     def _end(self, kept: KeptHalf, wanted: int) -> bool:
         """End the transaction; False when the plain path must. Raises StoreError; then it stays open."""
-        target = self._targets.of_any_type(kept.half.topic, kept.queue_id)
+        target = self._targets.get((kept.half.topic, kept.queue_id)) or self._targets.find(
+            kept.half.topic, kept.queue_id
+        )
         if target is None:
             return False
         if wanted == ROLLBACK:

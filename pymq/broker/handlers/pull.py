@@ -218,6 +218,7 @@ class PullHandlers:
             header.max_msg_nums,
             header.max_msg_bytes,
             message_filter,
+            header.pymq_max_msg_nums,
         )
 
     def _read_counted(self, header: PullMessageHeader, message_filter: MessageFilter) -> ReadOutcome:

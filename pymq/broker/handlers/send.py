@@ -105,7 +105,7 @@ class SendHandlers:
         self._check_room(len(request.body) + len(properties))
         reconsume_times = header.reconsume_times or 0
         name = topic.topic_name
-        _check_type(topic, properties)
+        self._check_type(topic, properties)
         if _HALF in properties and is_half(properties):
             is_retry = reconsume_times > 0 and self._writer.delay_level(properties) > 0
             if not is_retry:  # else it is a copy of a message that was committed
@@ -332,7 +332,15 @@ class SendHandlers:
                 )
             if is_half(properties):
                 raise _half_in_batch(i)
-            _check_type(topic, properties)
+            self._check_type(topic, properties)
+
+    def _check_type(self, topic: TopicConfig, properties: bytes) -> None:
+        """Check the message against the type that its topic takes. Raises Refusal(MESSAGE_ILLEGAL)."""
+        if not self._config.topic_message_type_check:
+            return
+        wanted = wanted_type(topic.attributes)
+        if wanted is not None and (problem := type_problem(topic.topic_name, wanted, properties)):
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, problem)
 
     def _enriched(self, text: str | None, topic: TopicConfig) -> tuple[bytes, str]:
         """Return the raw properties with what the broker adds, and the message's unique key. Raises Refusal."""
@@ -428,13 +436,6 @@ def _check_origin(request: Command, properties: bytes) -> None:
         f"the property {RETRY_TOPIC} names topic {name[:TOPIC_LENGTH_MAX]}, which {request.sender.name} may not read: "
         "send the copy without it, or get the permission SUB",
     )
-
-
-def _check_type(topic: TopicConfig, properties: bytes) -> None:
-    """Check the message against the type that its topic takes. Raises Refusal(MESSAGE_ILLEGAL)."""
-    wanted = wanted_type(topic.attributes)
-    if wanted is not None and (problem := type_problem(topic.topic_name, wanted, properties)):
-        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, problem)
 
 
 def _half_in_batch(number: int) -> Refusal:

@@ -10,6 +10,7 @@ from pymq.config import BrokerConfig
 from pymq.errors import PymqError
 from pymq.store.store import GetResult, GetStatus, MessageStore, Pace
 from pymq.wire.codes import ResponseCode
+from pymq.wire.headers.pull import PULL_COUNT_MAX
 
 # A read that evaluates an expression ends after this time, wherever it is: the consumer pulls on from there.
 EVALUATION_MS = 10
@@ -41,20 +42,28 @@ class Reader:
         self._clock = clock
 
     def read(
-        self, topic: str, queue_id: int, offset: int, count: int, size_bytes: int | None, message_filter: MessageFilter
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count: int,
+        size_bytes: int | None,
+        message_filter: MessageFilter,
+        wide_count: int | None = None,
     ) -> ReadOutcome:
-        """Return up to ``count`` matching messages from ``offset`` on.
+        """Return up to ``count`` matching messages from ``offset`` on, and no more than the broker's limit.
 
-        The first message is returned at any size. ``size_bytes`` is the client's limit, capped by the broker's.
+        ``wide_count`` stands in for both when the client says that it takes more (``pymq_max_msg_nums``). The first
+        message is returned at any size. ``size_bytes`` is the client's limit, capped by the broker's.
         """
         config = self._config
         limit = config.max_transfer_bytes
         if size_bytes is not None and size_bytes > 0:
             limit = min(size_bytes, limit)
         codes, accept, prefilter = message_filter[:3]
-        count = max(1, min(count, config.max_transfer_count))
+        count = min(count, config.max_transfer_count) if wide_count is None else min(wide_count, PULL_COUNT_MAX)
         pace = None if accept is None else self._pace(message_filter)
-        result = self._store.get(topic, queue_id, offset, count, limit, codes, accept, prefilter, pace)
+        result = self._store.get(topic, queue_id, offset, max(1, count), limit, codes, accept, prefilter, pace)
         return ReadOutcome(response_code(result.status, offset), result)
 
     def any_accepted(self, topic: str, queue_id: int, offset: int, message_filter: MessageFilter) -> bool:

@@ -1,4 +1,4 @@
-"""Check of permissions: may clients write and read?"""
+"""Checks of what clients may do: write, read, and send messages of other types than their topics'."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 from pymq.cli.doctor.finding import Finding, note, unknown, warning
 from pymq.cli.doctor.state import ClusterState
+from pymq.model.message_types import wanted_type
 from pymq.model.names import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from pymq.model.tables import PERM_READ, PERM_READ_WRITE, PERM_WRITE
 
+TYPE_CHECK = "enableTopicMessageTypeCheck"
+_SHOWN_TOPICS = 3
 _BITS = ((PERM_WRITE, "write"), (PERM_READ, "read"))
 _UNSENT = (DLQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX)  # topics that applications don't use by themselves
 
@@ -36,3 +39,21 @@ def check_permissions(state: ClusterState) -> Iterator[Finding]:
                     f"if that is not wanted: pymq topic update {name} --perm RW",
                     permission=config.perm,
                 )
+
+
+def check_types(state: ClusterState) -> Iterator[Finding]:
+    """Brokers of RocketMQ check no types and have no such setting, so nothing is found of them."""
+    for broker in state.masters:
+        if (broker.config or {}).get(TYPE_CHECK) != "false":
+            continue
+        typed = sorted(name for name, config in (broker.topics or {}).items() if wanted_type(config.attributes))
+        if typed:
+            shown = ", ".join(typed[:_SHOWN_TOPICS]) + (", …" if len(typed) > _SHOWN_TOPICS else "")
+            yield warning(
+                broker.label,
+                f"clients may send messages of any type over remoting ({TYPE_CHECK}=false), also to topics with a "
+                f"message.type: {shown}",
+                f"if only messages of that type may come: set {TYPE_CHECK}=true in broker.conf and start the broker "
+                "again",
+                topics=typed,
+            )

@@ -29,6 +29,7 @@ OWN_CHECKS = (
     Check("disk", "Do brokers have room on their disks?", machines.check_disks),
     Check("files", "Do brokers have file descriptors left?", machines.check_files),
     Check("permission", "May clients write and read?", permissions.check_permissions),
+    Check("types", "Are messages of the type that their topic names?", permissions.check_types),
     Check("masters", "Does every group of brokers have one master?", replication.check_masters),
     Check("replication", "Is everything replicated as it should be?", replication.check_replication),
     Check("subscriptions", "Do the members of each group subscribe alike?", groups.check_subscriptions),

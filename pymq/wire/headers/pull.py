@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from pymq.wire.header import Header, Int32, Int64
 
+# What a broker gives a client at most, however many it asks for (RocketMQ: maxTransferCountOnMessageInMemory).
+PULL_COUNT_DEFAULT = 32
+# What a broker of PyMQ gives a reader that says that it takes so many.
+PULL_COUNT_MAX = 1024
+
 
 class PullMessageHeader(Header, kw_only=True, frozen=True):
-    """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361)."""
+    """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361).
+
+    ``pymq_max_msg_nums``: what PyMQ's readers take, beyond the broker's limit. Brokers of RocketMQ ignore it.
+    """
 
     consumer_group: str
     topic: str
@@ -20,6 +28,12 @@ class PullMessageHeader(Header, kw_only=True, frozen=True):
     subscription: str | None = None
     expression_type: str | None = None
     max_msg_bytes: Int32 | None = None
+    pymq_max_msg_nums: Int32 | None = None
+
+
+def beyond_default(count: int) -> int | None:
+    """Return what to say in ``pymq_max_msg_nums`` to get up to ``count`` messages; None when nothing need be said."""
+    return count if count > PULL_COUNT_DEFAULT else None
 
 
 class PullMessageAnswer(Header, kw_only=True, frozen=True):

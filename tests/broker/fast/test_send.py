@@ -26,9 +26,9 @@ TOPIC = "T"
 QUEUES = 4
 
 
-def opened(kind: str | None = None) -> World:
-    """Return a broker with the topic; ``kind``: the type of messages that it takes."""
-    world = World()
+def opened(kind: str | None = None, **settings_: Any) -> World:
+    """Return a broker with the topic; ``kind``: its ``message.type``."""
+    world = World(**settings_)
     header = {"a": "PG", "b": TOPIC, "c": "TBW102", "d": str(QUEUES), "e": "0", "f": "0", "g": "1", "h": "0", "i": ""}
     peer = FakePeer()
     broker_dispatcher(world.parts).dispatch(peer, Command(310, ext=header, body=b"makes the topic"))
@@ -206,7 +206,7 @@ def test_unusual_sends_are_declined() -> None:
     assert not send_both_ways(payload_of(ordinary(), b""))[0]
 
 
-def test_a_topic_that_gets_a_type_or_loses_its_permission_or_queues_is_asked_again() -> None:
+def test_a_topic_that_loses_its_permission_or_queues_is_asked_again() -> None:
     world = opened()
     payload = payload_of(ordinary(e="3"), b"body")
     assert world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
@@ -216,11 +216,6 @@ def test_a_topic_that_gets_a_type_or_loses_its_permission_or_queues_is_asked_aga
     assert not world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
     world.parts.metadata.topics.put([msgspec.structs.replace(topic, read_queue_nums=2, write_queue_nums=2)])
     assert not world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
-    for kind, takes in (("NORMAL", True), ("FIFO", False), ("TRANSACTION", False), ("MIXED", True)):
-        world.parts.metadata.topics.put([msgspec.structs.replace(topic, attributes={"message.type": kind})])
-        for _ in range(2):  # the second one finds what the first one kept
-            assert world.parts.requests.fast_sends(FakePeer(), payload) == takes  # type: ignore[arg-type]
-    world.parts.messages.writer.commit()
     world.parts.metadata.topics.put([topic])
     world.config.broker_permission = 4
     assert not world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
@@ -296,8 +291,15 @@ def test_a_topic_of_delayed_messages_takes_them_on_the_fast_path() -> None:
     payload = payload_of(ordinary(i="UNIQ_KEY\x01a\x02TIMER_DELAY_SEC\x01600\x02"), b"body")
     took, fast, plain = send_both_ways(payload, "DELAY")
     assert took and fast == plain and len(fast[3]) == 1
-    assert not send_both_ways(payload, "NORMAL")[0]
-    assert not send_both_ways(payload_of(ordinary(), b"body"), "DELAY")[0]
+
+
+def test_with_the_check_of_types_a_topic_of_one_type_is_left_to_the_plain_path() -> None:
+    payload = payload_of(ordinary(), b"body")
+    for kind, takes in (("NORMAL", False), ("FIFO", False), ("MIXED", True), ("UNSPECIFIED", True)):
+        world = opened(kind, enableTopicMessageTypeCheck="true")
+        for _ in range(2):  # the second one finds what the first one kept
+            assert world.parts.requests.fast_sends(FakePeer(), payload) == takes  # type: ignore[arg-type]
+        world.parts.messages.writer.commit()
 
 
 def test_a_topic_of_one_type_takes_the_same_on_both_paths() -> None:

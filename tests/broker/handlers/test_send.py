@@ -379,7 +379,15 @@ def test_a_send_makes_no_retry_or_dead_letter_topic_of_an_unknown_group(world: W
 # -- topics with a type ------------------------------------------------------------------------------------------
 
 
-def test_a_topic_takes_only_messages_of_its_type(world: World) -> None:
+def test_a_topic_takes_all_messages_whatever_its_type(world: World) -> None:
+    topic = TopicConfig(topic_name="F", read_queue_nums=4, write_queue_nums=4, attributes={"message.type": "FIFO"})
+    world.parts.metadata.topics.put([topic])
+    send(world, topic="F", properties="UNIQ_KEY\x01A\x02")
+    assert len(world.messages("F", 1)) == 1
+
+
+def test_with_the_check_of_types_a_topic_takes_only_messages_of_its_type() -> None:
+    world = World(enableTopicMessageTypeCheck="true")
     topic = TopicConfig(topic_name="F", read_queue_nums=4, write_queue_nums=4, attributes={"message.type": "FIFO"})
     world.parts.metadata.topics.put([topic])
     send(world, topic="F", properties="UNIQ_KEY\x01A\x02__SHARDINGKEY\x01k\x02")

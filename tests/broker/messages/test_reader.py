@@ -9,6 +9,7 @@ from pymq.broker.messages.reader import response_code
 from pymq.model.javahash import tags_code
 from pymq.model.record import decode_records
 from pymq.store.read.reading import GetStatus
+from pymq.wire.headers.pull import PULL_COUNT_DEFAULT, PULL_COUNT_MAX
 from tests.broker.world import World
 
 
@@ -53,6 +54,24 @@ def test_limits(count: int, size_bytes: int | None, found: int) -> None:
     assert code == 0 and result.count == len(messages) == found
     assert [message.queue_offset for message in messages] == list(range(2, 2 + found))
     assert result.next_offset == 2 + found and result.size_bytes == sum(map(len, result.chunks))
+
+
+@pytest.mark.parametrize(("wide", "found"), [(1, 1), (12, 12), (0, 1), (-1, 1), (5000, 18)])
+def test_a_reader_that_says_so_gets_more_than_the_limit(wide: int, found: int) -> None:
+    world = filled()
+    world.config.change_at_runtime({"maxTransferBytesOnMessageInMemory": "1000000"})
+    _, result = world.parts.messages.reader.read("T", 0, 2, 32, None, MessageFilter(), wide)
+    assert result.count == found
+
+
+def test_a_client_gets_as_many_messages_as_rocketmq_gives() -> None:
+    world = World()
+    for number in range(PULL_COUNT_MAX + 3):
+        world.put("T", b"%d" % number)
+    read = world.parts.messages.reader.read
+    assert world.config.max_transfer_count == PULL_COUNT_DEFAULT == 32
+    assert read("T", 0, 0, 1000, None, MessageFilter()).result.count == PULL_COUNT_DEFAULT
+    assert read("T", 0, 0, 1000, None, MessageFilter(), PULL_COUNT_MAX + 1).result.count == PULL_COUNT_MAX
 
 
 def test_limits_follow_a_change_at_run_time() -> None:
