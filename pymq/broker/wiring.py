@@ -87,6 +87,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             writer=messages.writer,
         ),
         offsets=OffsetHandlers(
+            clock=parts.clock,
             store=store,
             topics=topics,
             groups=groups,

@@ -29,7 +29,7 @@ class QueueOffsets:
     async def min_offset(self, queue: MessageQueue) -> int:
         """Returns the first offset that is still stored."""
         header = QueueOffsetHeader(topic=queue.topic, queue_id=queue.queue_id)
-        return await self._ask(RequestCode.GET_MIN_OFFSET, header, queue)
+        return max(0, await self._ask(RequestCode.GET_MIN_OFFSET, header, queue))  # -1: an empty batch queue
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """Returns the offset that the next message will get."""

@@ -205,7 +205,8 @@ class RemoteCluster:
             headers = [QueueOffsetHeader(topic=queue.topic, queue_id=queue.queue_id) for queue in queues]
             asks = [(queue.addresses, request(code, each)) for queue, each in zip(queues, headers, strict=True)]
             ends.append([_offset_in(_checked(answer)) for answer in self._ask_each(asks)])
-        return {queue: Bounds(*both) for queue, both in zip(queues, zip(*ends, strict=True), strict=True)}
+        # The least offset of an empty batch queue is -1.
+        return {queue: Bounds(max(0, low), high) for queue, low, high in zip(queues, *ends, strict=True)}
 
     def offset_by_time(self, queue: Queue, time_ms: int) -> int:
         """See :class:`ClusterView`."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pymq.errors import Refusal
+from pymq.model.inner_batch import has_batch_queues
 from pymq.model.record import decode_record
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
@@ -24,11 +25,17 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.cursors import CursorManager
     from pymq.broker.metadata.groups import GroupManager
     from pymq.broker.metadata.topics import TopicManager
+    from pymq.clock import Clock
     from pymq.store.store import MessageStore
 
 # A queue is young while its first message is at most this far behind the log's end: a new group then starts at that
 # message. Java asks whether the message is still "in memory" (40 % of the machine's).
 YOUNG_QUEUE_BYTES = 4 * 1024 * 1024 * 1024
+# A client asks for a group's offset, then for the queue's end, to start there. A message that comes between the two
+# questions belongs to the group: the second answer is the end at the first one, on the same connection and this soon.
+END_KEPT_MS = 5000
+END_KEPT_COUNT_MAX = 10_000
+NO_OFFSET = -1  # the least offset of a batch queue that never had a message, as RocketMQ has it
 
 
 class OffsetHandlers:
@@ -37,6 +44,7 @@ class OffsetHandlers:
     def __init__(
         self,
         *,
+        clock: Clock,
         store: MessageStore,
         topics: TopicManager,
         groups: GroupManager,
@@ -54,6 +62,9 @@ class OffsetHandlers:
         self._cursors = cursors
         self._epoch_start = epoch_start
         self._is_fenced = is_fenced
+        self._clock = clock
+        # (client, topic, queue) -> when it asked, ms, and the queue's end then
+        self._kept_ends: dict[tuple[str, str, int], tuple[int, int]] = {}
 
     def query(self, request: Command, header: QueryConsumerOffsetHeader, peer: Peer) -> Reply:
         """Return the committed offset.
@@ -66,6 +77,7 @@ class OffsetHandlers:
             return Reply(ext=OffsetAnswer(offset=offset))
         if header.set_zero_if_not_found is not False and self._is_young(header.topic, header.queue_id):
             return Reply(ext=OffsetAnswer(offset=0))
+        self._keep_end(peer, header)
         raise Refusal(
             ResponseCode.QUERY_NOT_FOUND,
             f"group {header.consumer_group} has committed nothing in {header.topic} queue {header.queue_id} yet: "
@@ -117,11 +129,18 @@ class OffsetHandlers:
     def max_offset(self, request: Command, header: QueueOffsetHeader, peer: Peer) -> Reply:
         """Return the offset of the queue's next message; 0 for an unknown topic, as Java answers."""
         _check_queue_id(header.queue_id)
-        return Reply(ext=OffsetAnswer(offset=self._store.max_offset(header.topic, header.queue_id)))
+        asked_ms, end = self._kept_ends.pop((peer.address, header.topic, header.queue_id), (0, NO_OFFSET))
+        if end == NO_OFFSET or self._clock.monotonic_ms() - asked_ms > END_KEPT_MS:
+            end = self._store.max_offset(header.topic, header.queue_id)
+        return Reply(ext=OffsetAnswer(offset=end))
 
     def min_offset(self, request: Command, header: QueueOffsetHeader, peer: Peer) -> Reply:
         """Return the offset of the first message that is still there."""
         _check_queue_id(header.queue_id)
+        if not self._store.max_offset(header.topic, header.queue_id):
+            topic = self._topics.get(header.topic)
+            if topic is not None and has_batch_queues(topic.attributes):
+                return Reply(ext=OffsetAnswer(offset=NO_OFFSET))
         return Reply(ext=OffsetAnswer(offset=self._store.min_offset(header.topic, header.queue_id)))
 
     def earliest_time(self, request: Command, header: QueueOffsetHeader, peer: Peer) -> Reply:
@@ -131,6 +150,12 @@ class OffsetHandlers:
         first = self._store.min_offset(topic, queue_id)
         is_empty = first >= self._store.max_offset(topic, queue_id)
         return Reply(ext=TimestampAnswer(timestamp=-1 if is_empty else self._store.store_time(topic, queue_id, first)))
+
+    def _keep_end(self, peer: Peer, header: QueryConsumerOffsetHeader) -> None:
+        if len(self._kept_ends) >= END_KEPT_COUNT_MAX:
+            del self._kept_ends[next(iter(self._kept_ends))]
+        end = self._store.max_offset(header.topic, header.queue_id)
+        self._kept_ends[peer.address, header.topic, header.queue_id] = self._clock.monotonic_ms(), end
 
     def _is_young(self, topic: str, queue_id: int) -> bool:
         if self._store.min_offset(topic, queue_id) > 0:

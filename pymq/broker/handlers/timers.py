@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pymq.errors import CorruptRecordError, Refusal
+from pymq.errors import Refusal
 from pymq.model import timers
-from pymq.model.names import TIMER_TOPIC
-from pymq.model.properties import PRODUCER_GROUP, REAL_TOPIC, TAGS, TIMER_DELIVER_MS, UNIQ_KEY, encode_properties
-from pymq.model.record import decode_record
+from pymq.model.properties import PRODUCER_GROUP, TAGS, TIMER_DELIVER_MS, UNIQ_KEY, encode_properties
 from pymq.model.timers import RecallHandle
 from pymq.store.disk.timer_checkpoint import encode_timer_check
 from pymq.wire.bodies_client import encode_body
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from pymq.store.store import MessageStore
 
 _BODY = b"0"
-_FOUND_MAX = 64
 
 
 class TimerHandlers:
@@ -60,7 +57,8 @@ class TimerHandlers:
         """Store that the message is not to be delivered.
 
         Raises Refusal: NO_PERMISSION while recalls are switched off, TOPIC_NOT_EXIST, ILLEGAL_OPERATION for a handle
-        that is unreadable, of another topic or broker, of a message that is due or that this broker doesn't have.
+        that is unreadable, of another topic or broker, or of a time that is over or too far. A handle of a message that
+        was never stored is taken too, as RocketMQ's brokers take it: what it takes back never comes.
         """
         if not self._config.recall_message_enable:
             raise Refusal(
@@ -122,29 +120,7 @@ class TimerHandlers:
                 f"recall failed, timestamp invalid: it is {left_ms} ms ahead, the limit is timerMaxDelaySec "
                 f"({self._config.timer_max_delay_s} s)"
             )
-        if not self._is_known(handle):
-            raise _illegal(
-                f"recall failed, no timer message {handle.unique_key[:64]!r} of that topic and time is here: give the "
-                "handle that the send returned"
-            )
         return handle
-
-    def _is_known(self, handle: RecallHandle) -> bool:
-        """Return whether such a message was stored; without an index every handle counts as one of a message."""
-        if not self._config.message_index_enable:
-            return True
-        try:
-            found = self._store.find_by_key(TIMER_TOPIC, handle.unique_key, _FOUND_MAX)
-        except CorruptRecordError:
-            return True
-        slot_ms = str(timers.out_ms(handle.deliver_ms, self._config.timer_precision_ms))
-        return any(_waits(decode_record(raw).properties, handle.topic, slot_ms) for raw in found)
-
-
-def _waits(properties: dict[str, str], topic: str, slot_ms: str) -> bool:
-    """True for the properties of a timer message of that topic and slot, False for those of a recall."""
-    wanted = {REAL_TOPIC: topic, timers.OUT_MS.decode(): slot_ms, timers.DELETE_KEY.decode(): None}
-    return all(properties.get(name) == value for name, value in wanted.items())
 
 
 def _illegal(text: str) -> Refusal:

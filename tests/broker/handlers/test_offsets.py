@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from pymq.broker.handlers.offsets import END_KEPT_COUNT_MAX, END_KEPT_MS
+from pymq.broker.wiring import broker_dispatcher
 from pymq.model.tables import TopicConfig
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
@@ -38,6 +41,50 @@ def test_ends_and_times_of_a_queue(world: World) -> None:
     assert caller.header(search, **QUEUE, timestamp=start_ms + 1) == {"offset": "1"}
     assert caller.header(search, **QUEUE, timestamp=start_ms + 1000, boundaryType="UPPER") == {"offset": "1"}
     assert caller.header(search, **QUEUE, timestamp=start_ms + 10**6) == {"offset": "3"}
+
+
+def asked_ends(world: World, between: Callable[[], object], second: str = "127.0.0.1:5555") -> list[str]:
+    """Ask as a client that starts at the end: for the group's offset, then twice for the queue's end."""
+    dispatcher = broker_dispatcher(world.parts)
+    code, _ = Caller(world, dispatcher=dispatcher).refused(Code.QUERY_CONSUMER_OFFSET, consumerGroup="g", **QUEUE)
+    assert code == ResponseCode.QUERY_NOT_FOUND
+    between()
+    caller = Caller(world, second, dispatcher=dispatcher)
+    return [caller.header(Code.GET_MAX_OFFSET, **QUEUE)["offset"] for _ in range(2)]
+
+
+def test_a_message_between_both_questions_of_a_starting_group_is_not_skipped(world: World) -> None:
+    assert asked_ends(world, lambda: world.put("T")) == ["0", "1"]
+
+
+def test_another_client_gets_the_end_of_now(world: World) -> None:
+    assert asked_ends(world, lambda: world.put("T"), "127.0.0.1:6666") == ["1", "1"]
+
+
+def test_a_client_that_waits_gets_the_end_of_now(world: World) -> None:
+    def later() -> None:
+        world.put("T")
+        world.clock.advance(END_KEPT_MS + 1)
+
+    assert asked_ends(world, later) == ["1", "1"]
+
+
+def test_earlier_ends_are_kept_for_so_many_queues(world: World) -> None:
+    world.parts.metadata.topics.put(
+        [TopicConfig(topic_name="W", read_queue_nums=END_KEPT_COUNT_MAX + 1, write_queue_nums=END_KEPT_COUNT_MAX + 1)]
+    )
+    caller = Caller(world)
+    for queue_id in range(END_KEPT_COUNT_MAX + 1):
+        caller.refused(Code.QUERY_CONSUMER_OFFSET, consumerGroup="g", topic="W", queueId=queue_id)
+    for queue_id in (0, 1):
+        world.put("W", queue_id=queue_id)
+    assert [caller.header(Code.GET_MAX_OFFSET, topic="W", queueId=n)["offset"] for n in (0, 1)] == ["1", "0"]
+
+
+def test_an_empty_batch_queue_has_no_least_offset(world: World) -> None:
+    batches = TopicConfig(topic_name="B", read_queue_nums=1, write_queue_nums=1, attributes={"queue.type": "BatchCQ"})
+    world.parts.metadata.topics.put([batches])
+    assert Caller(world).header(Code.GET_MIN_OFFSET, topic="B", queueId=0) == {"offset": "-1"}
 
 
 def test_an_unknown_topic_ends_at_zero(world: World) -> None:

@@ -457,7 +457,6 @@ def test_a_refused_write_delays_and_loses_nothing() -> None:
 def test_recalls_that_are_refused() -> None:
     world = world_with_topic()
     handle = send(world, TIMER_DELAY_MS="5000", UNIQ_KEY="K")["recallHandle"]
-    other = RecallHandle("T", "broker-a", decode_handle(handle).deliver_ms, "FORGED").encode()
     for topic, text, code, words in (
         ("T", "%%%", 604, "not URL-safe base64"),
         ("T", "bm9uZQ==", 604, "version v1"),
@@ -465,7 +464,6 @@ def test_recalls_that_are_refused() -> None:
         ("T", RecallHandle("T", "broker-b", 1, "K").encode(), 604, "ask that broker"),
         ("T", RecallHandle("T", "broker-a", 1, "K").encode(), 604, "due or delivered"),
         ("T", RecallHandle("T", "broker-a", START_MS * 2, "K").encode(), 604, "timerMaxDelaySec"),
-        ("T", other, 604, "no timer message 'FORGED'"),
         ("None", handle, ResponseCode.TOPIC_NOT_EXIST, "not exist"),
     ):
         found, remark = Caller(world).refused(RequestCode.RECALL_MESSAGE, topic=topic, recallHandle=text)
@@ -473,6 +471,17 @@ def test_recalls_that_are_refused() -> None:
     world.config.recall_message_enable = False
     assert Caller(world).refused(RequestCode.RECALL_MESSAGE, topic="T", recallHandle=handle)[0] == 16
     assert "recallHandle" not in send(world, TIMER_DELAY_MS="5000")
+
+
+def test_a_recall_of_a_message_that_was_never_stored_is_taken() -> None:
+    world = world_with_topic()
+    now_ms = world.clock.now_ms()
+    handle = send(world, TIMER_DELAY_MS="5000", UNIQ_KEY="K")["recallHandle"]
+    other = RecallHandle("T", "broker-a", decode_handle(handle).deliver_ms, "NEVER").encode()
+    Caller(world).ask(RequestCode.RECALL_MESSAGE, topic="T", recallHandle=other)
+    world.parts.messages.writer.commit()
+    run(world, now_ms + 6000)
+    assert bodies(world) == [b"m"]
 
 
 def test_a_large_slot_leaves_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
