@@ -18,6 +18,8 @@ from pymq.cli.servers import (
     SetOption,
     fast_port_member,
     fast_port_text,
+    tls_member,
+    tls_text,
 )
 from pymq.cli.serving_metrics import (
     MetricsPortOption,
@@ -172,10 +174,11 @@ def _print_ready(config: BrokerConfig, address: str, metrics: str, grpc: str, as
     where = config.store_path_root_dir
     if as_json:
         ready = {"broker": address, "namesrv": config.namesrv_addr, "store": where, "pid": os.getpid()}
+        ready |= tls_member(config)
         print_json_line({**ready, **fast_port_member(config), **metrics_member(metrics), **grpc_member(grpc)})
         return
     name = f"broker {config.broker_name} (id {config.broker_id}, cluster {config.broker_cluster_name})"
     namesrv = config.namesrv_addr or "none"
     place = f"{address}{fast_port_text(config)}"
-    more = f"{metrics_text(metrics)}{grpc_text(grpc)}"
+    more = f"{metrics_text(metrics)}{grpc_text(grpc)}{tls_text(config)}"
     print(f"{name} ready on {place}; name server {namesrv}; data in {where}{more}", flush=True)

@@ -9,7 +9,7 @@ import typer
 
 from pymq.cli.lazy import CommandTable, LazyGroup, examples
 from pymq.cli.output import print_json_line
-from pymq.cli.servers import HostOption, InsecureOption, JsonOption, LogLevelOption, SetOption
+from pymq.cli.servers import HostOption, InsecureOption, JsonOption, LogLevelOption, SetOption, tls_member, tls_text
 from pymq.cli.serving_metrics import (
     MetricsPortOption,
     metrics_flags,
@@ -88,14 +88,14 @@ async def _serve(config: NamesrvConfig, as_json: bool) -> None:
             await start_namesrv(server)
             try:
                 begin_serving(server.server.turns)
-                _print_ready(server.address, metrics, as_json)
+                _print_ready(config, server.address, metrics, as_json)
                 await signals.wait()
             finally:
                 await server.stop()
 
 
-def _print_ready(address: str, metrics: str, as_json: bool) -> None:
+def _print_ready(config: NamesrvConfig, address: str, metrics: str, as_json: bool) -> None:
     if as_json:
-        print_json_line({"namesrv": address, "pid": os.getpid(), **metrics_member(metrics)})
+        print_json_line({"namesrv": address, "pid": os.getpid(), **tls_member(config), **metrics_member(metrics)})
     else:
-        print(f"name server ready on {address}{metrics_text(metrics)}", flush=True)
+        print(f"name server ready on {address}{metrics_text(metrics)}{tls_text(config)}", flush=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pymq.broker.broker import Broker
     from pymq.config import BrokerConfig, NamesrvConfig
     from pymq.config.runtime import Keeper
+    from pymq.config.tls import TlsConfig
     from pymq.namesrv.server import NameServer
     from pymq.net.memory_budget import MemoryBudget
     from pymq.net.runtime import StopSignals
@@ -174,6 +175,22 @@ def fast_port_member(config: BrokerConfig) -> dict[str, int]:
 def fast_port_text(config: BrokerConfig) -> str:
     """Return the second port as a part of a ready line; empty when the broker has none."""
     return f" and port {config.fast_listen_port}" if config.fast_listen_port > 0 else ""
+
+
+def tls_member(config: TlsConfig) -> dict[str, str]:
+    """Return which TLS the ports take, as a member of a ready object: own (a certificate that proves nothing), given,
+    off."""
+    from pymq.config.tls import DISABLED
+    from pymq.net.tls_settings import is_own
+
+    if is_own(config):
+        return {"tls": "own"}
+    return {"tls": "given" if config.tls_server_cert_path and config.tls_server_mode != DISABLED else "off"}
+
+
+def tls_text(config: TlsConfig) -> str:
+    """Return a part of a ready line for a certificate that proves nothing; empty for others and for none."""
+    return "; TLS with a certificate that proves nothing" if tls_member(config)["tls"] == "own" else ""
 
 
 async def serve_until_stopped(broker: Broker, signals: StopSignals) -> None:

@@ -19,6 +19,8 @@ from pymq.cli.servers import (
     SetOption,
     fast_port_member,
     fast_port_text,
+    tls_member,
+    tls_text,
 )
 from pymq.cli.serving_metrics import (
     MetricsPortOption,
@@ -234,8 +236,10 @@ def _print_ready(namesrv: str, broker: Broker, metrics: str, grpc: str, as_json:
     store = broker.config.store_path_root_dir
     if as_json:
         ready = {"namesrv": namesrv, "broker": broker.address, "store": store, "pid": os.getpid()}
+        ready |= tls_member(broker.config)
         print_json_line({**ready, **fast_port_member(broker.config), **metrics_member(metrics), **grpc_member(grpc)})
     else:
         place = f"{broker.address}{fast_port_text(broker.config)}"
         text = f"ready: name server {namesrv}, broker {place}, data in {store}{metrics_text(metrics)}{grpc_text(grpc)}"
+        text += tls_text(broker.config)
         print(text, flush=True)

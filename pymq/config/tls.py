@@ -21,7 +21,8 @@ class TlsConfig(Config):
     """The TLS keys of a server: ``tls.server.*`` for its own ports, ``tls.client.*`` for connections that it opens."""
 
     # fmt: off
-    tls_server_mode: str = setting("tls.server.mode", PERMISSIVE, "`permissive` takes TLS and plain connections on every port, `enforcing` only TLS, `disabled` only plain ones. Without a certificate, `permissive` takes only plain ones.", choices=(DISABLED, PERMISSIVE, ENFORCING))
+    tls_server_mode: str = setting("tls.server.mode", PERMISSIVE, "`permissive` takes TLS and plain connections on every port, `enforcing` only TLS, `disabled` only plain ones. Without a certificate, `permissive` takes TLS if `tls.test.mode.enable` says so.", choices=(DISABLED, PERMISSIVE, ENFORCING))
+    tls_test_mode_enable: bool = setting("tls.test.mode.enable", True, "With `permissive` and no certificate, make one that proves nothing, for clients that want TLS; needs the package `cryptography` ([TLS](tls.md)). A certificate that is given counts (in RocketMQ only with false).")
     tls_server_cert_path: str = setting("tls.server.certPath", "", "PEM file of the server's certificate, followed by those that lead to the CA.")
     tls_server_key_path: str = setting("tls.server.keyPath", "", "PEM file of the certificate's private key.")
     tls_server_key_password: str = setting("tls.server.keyPassword", "", "Password of that file; empty: it is not encrypted.", is_secret=True)

@@ -14,7 +14,7 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from pymq.model.hosts import format_address
+from pymq.model.hosts import format_address, host_of
 from pymq.net.descriptors import is_reserved
 from pymq.net.tls import HANDSHAKE_TIMEOUT_S, HELLO_BYTE, ServerTls, handshake_text
 
@@ -22,6 +22,10 @@ log = logging.getLogger(__name__)
 
 SILENT_COUNT_MAX = 1_000  # connections that have sent nothing so far; a further one closes the oldest of them
 SILENT_MAX_S = 30.0  # time for the first byte
+# TLS handshakes of one host at a time: each takes up to 300 KiB, and HANDSHAKE_TIMEOUT_S if the client is silent.
+# Further ones wait for their turn, and beyond HANDSHAKES_WAITING_MAX they are refused.
+HANDSHAKES_OF_HOST = 64
+HANDSHAKES_WAITING_MAX = 1_000
 SWEEP_PERIOD_S = 1.0
 ACCEPTS_PER_ROUND = 128  # of the event loop
 RETRY_S = 1.0  # after the process or the system had no descriptor left
@@ -70,6 +74,14 @@ class Listeners:
         self._open.clear()
 
 
+class _Handshakes:
+    """The TLS handshakes of one host: those that are open or wait for their turn."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.turn = asyncio.Semaphore(HANDSHAKES_OF_HOST)
+
+
 class _Gate:
     """One listening socket, and the connections that have sent nothing so far."""
 
@@ -90,6 +102,7 @@ class _Gate:
         self._on_refused = on_refused
         self._silent: dict[socket.socket, float] = {}  # -> when its time is over; the oldest first
         self._opening: set[asyncio.Task[None]] = set()
+        self._handshakes: dict[str, _Handshakes] = {}  # by host
         self._is_closed = False
         self._resume()
         self._sweeper = loop.call_later(SWEEP_PERIOD_S, self._sweep)
@@ -145,20 +158,47 @@ class _Gate:
         if not first:
             accepted.close()
         elif first == HELLO_BYTE:
-            self._open(accepted, self._tls.context.current())
+            self._begin_handshake(accepted)
         elif self._tls.is_required:
             self._refuse(accepted, "no-tls", "it does not use TLS, and tls.server.mode is enforcing")
         else:
             self._open(accepted, None)
 
-    def _open(self, accepted: socket.socket, context: ssl.SSLContext | None) -> None:
-        task = self._loop.create_task(self._connect(accepted, context))
+    def _begin_handshake(self, accepted: socket.socket) -> None:
+        host = host_of(_peer(accepted))
+        shaking = self._handshakes.setdefault(host, _Handshakes())
+        if shaking.count >= HANDSHAKES_OF_HOST + HANDSHAKES_WAITING_MAX:
+            self._refuse(accepted, "tls-handshakes", f"{shaking.count} TLS handshakes of {host} are open or waiting")
+            return
+        shaking.count += 1
+        self._open(accepted, shaking).add_done_callback(lambda _: self._end_handshake(host))
+
+    def _end_handshake(self, host: str) -> None:
+        shaking = self._handshakes[host]
+        shaking.count -= 1
+        if not shaking.count:
+            del self._handshakes[host]
+
+    def _open(self, accepted: socket.socket, shaking: _Handshakes | None) -> asyncio.Task[None]:
+        """``shaking``: None for a connection without TLS."""
+        task = self._loop.create_task(
+            self._connect(accepted, None, None) if shaking is None else self._shake_hands(accepted, shaking)
+        )
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
+        return task
 
-    async def _connect(self, accepted: socket.socket, context: ssl.SSLContext | None) -> None:
+    async def _shake_hands(self, accepted: socket.socket, shaking: _Handshakes) -> None:
+        async with shaking.turn:
+            try:
+                context = await self._tls.context.fresh()
+            except OSError as error:
+                self._refuse(accepted, "tls-certificate", f"this server's own certificate can't be made: {error}")
+            else:
+                await self._connect(accepted, context, HANDSHAKE_TIMEOUT_S)
+
+    async def _connect(self, accepted: socket.socket, context: ssl.SSLContext | None, timeout_s: float | None) -> None:
         address = _peer(accepted)
-        timeout_s = None if context is None else HANDSHAKE_TIMEOUT_S
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._loop.connect_accepted_socket(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from stat import S_IROTH
+from typing import Protocol
 
 from pymq.clock import Clock
 from pymq.errors import ConfigError
@@ -86,12 +87,24 @@ class WatchedContext:
                 log.error("TLS files changed and can't be used, the former ones stay in use: %s", error)
         return self._context
 
+    async def fresh(self) -> ssl.SSLContext:
+        """Return what :meth:`current` returns."""
+        return self.current()
+
+
+class ServerContext(Protocol):
+    """The context of a server's ports."""
+
+    async def fresh(self) -> ssl.SSLContext:
+        """Return the context for a new connection. Raises OSError."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
     """How a port takes TLS: its certificate, and whether a connection without TLS is refused."""
 
-    context: WatchedContext
+    context: ServerContext
     is_required: bool = False
     principal_rules: str = ""  # which users clients' certificates stand for
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pymq.clock import Clock
-from pymq.config.tls import DISABLED, ENFORCING, NONE, REQUIRE, TlsConfig
+from pymq.config.tls import DISABLED, ENFORCING, NONE, PERMISSIVE, REQUIRE, TlsConfig
+from pymq.net.own_certificate import OwnContext, can_be_made
 from pymq.net.tls import Identity, ServerTls, WatchedContext, client_context, server_context
 
 
@@ -30,10 +31,14 @@ def server_tls(
     ``otherwise``: the certificate in place of one that the configuration does not name; ``protocols``: see
     :func:`~pymq.net.tls.server_context`.
     """
+    if config.tls_server_mode == DISABLED:
+        return None
+    if is_own(config) and otherwise is None:
+        return ServerTls(OwnContext(clock))
     identity = otherwise
     if config.tls_server_cert_path:
         identity = Identity(config.tls_server_cert_path, config.tls_server_key_path, config.tls_server_key_password)
-    if config.tls_server_mode == DISABLED or identity is None:
+    if identity is None:
         return None
     auth = config.tls_server_need_client_auth
     context = server_context(
@@ -47,6 +52,17 @@ def server_tls(
         context,
         is_required=config.tls_server_mode == ENFORCING,
         principal_rules=config.tls_server_principal_mapping_rules,
+    )
+
+
+def is_own(config: TlsConfig) -> bool:
+    """True when a server with this configuration makes a certificate of its own, which proves nothing."""
+    return (
+        config.tls_server_mode == PERMISSIVE
+        and config.tls_test_mode_enable
+        and not config.tls_server_cert_path
+        and config.tls_server_need_client_auth == NONE
+        and can_be_made()
     )
 
 

@@ -40,15 +40,31 @@ def run_java(
     scenarios: Sequence[str] = SCENARIOS,
 ) -> ProgramOutput:
     """Run the scenarios with RocketMQ's own TLS settings, which stand in a file; ``is_plain``: without TLS."""
-    (java,) = require("java")
     lines = ["tls.test.mode.enable=false", "tls.client.authServer=true", f"tls.client.trustCertPath={trust_path}"]
     if identity is not None:
         lines += [f"tls.client.certPath={identity.cert_path}", f"tls.client.keyPath={identity.key_path}"]
+    files = certificates()
+    tls = Tls(files.ca_path, str(files.client.cert_path), str(files.client.key_path))
+    return run_with(server, client, directory, lines, tls, is_plain=is_plain, scenarios=scenarios)
+
+
+def run_with(
+    server: PymqServer,
+    client: str,
+    directory: Path,
+    lines: Sequence[str],
+    tls: Tls,
+    *,
+    is_plain: bool = False,
+    scenarios: Sequence[str] = SCENARIOS,
+) -> ProgramOutput:
+    """Run the scenarios with these lines of a TLS file; ``tls``: of what makes their topics."""
+    (java,) = require("java")
     directory.mkdir()
     tls_file = directory / "tls.properties"
     tls_file.write_text("\n".join(lines))
     prefix = f"tls-{uuid.uuid4().hex[:8]}"
-    asyncio.run(make_topics(server, [f"{prefix}-{scenario}" for scenario in scenarios]))
+    asyncio.run(make_topics(server, [f"{prefix}-{scenario}" for scenario in scenarios], tls))
     flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *own_places(directory)]
     flags += [
         f"-Drocketmq.client.logRoot={directory}/logs",
@@ -59,9 +75,7 @@ def run_java(
     return run_program([*command, *scenarios], directory)
 
 
-async def make_topics(server: PymqServer, names: list[str]) -> None:
-    files = certificates()
-    tls = Tls(files.ca_path, str(files.client.cert_path), str(files.client.key_path))
+async def make_topics(server: PymqServer, names: list[str], tls: Tls) -> None:
     async with Admin(server.namesrv, tls=tls) as admin:
         for name in names:
             await admin.topics.put(server.broker, TopicConfig(topic_name=name, read_queue_nums=4, write_queue_nums=4))
@@ -96,3 +110,16 @@ def test_java_without_tls_is_refused(tls_server: PymqServer, tmp_path: Path) -> 
     where, trusted = tmp_path / "java", certificates().ca_path
     output = run_java(tls_server, "client-5.3.3", where, trusted, None, is_plain=True, scenarios=["sync_send"])
     assert output.error("sync_send") is not None
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_java_with_tls_and_nothing_else_works_with_servers_that_were_given_no_certificate(
+    tmp_path: Path, client: str
+) -> None:
+    (tmp_path / "server").mkdir()
+    server = PymqServer(tmp_path / "server")
+    try:
+        output = run_with(server, client, tmp_path / "java", [], Tls(check_server=False))
+    finally:
+        server.stop()
+    assert {scenario: output.error(scenario) for scenario in SCENARIOS} == dict.fromkeys(SCENARIOS)

@@ -26,6 +26,8 @@ from pymq.wire.framing import FrameBuffer
 MIB = 1024 * 1024
 PROBE_OPAQUE = 0x7ABCDEF1
 DEADLINE_S = 20
+# Ports that take TLS count a connection once it has sent its first byte: tests/net/test_listener.py.
+PLAIN_KEY, PLAIN = "tls.server.mode", "disabled"
 
 
 class Hostile(NamedTuple):
@@ -389,7 +391,7 @@ class Target:
 async def attacked_name_server(**settings: str) -> AsyncIterator[Target]:
     """Start a name server; ``settings`` holds configuration values by key."""
     config = NamesrvConfig()
-    for name, text in settings.items():
+    for name, text in {PLAIN_KEY: PLAIN, **settings}.items():
         config.set(name, text, "flag")
     clock = ManualClock()
     name_server = NameServer(clock=clock, config=config)
@@ -412,6 +414,7 @@ async def attacked_broker(**settings: str) -> AsyncIterator[tuple[Target, Broker
         "maxHashSlotNum": "1000",
         "maxIndexNum": "4000",
         "mappedFileSizeConsumeQueue": "20000",
+        PLAIN_KEY: PLAIN,
         **settings,
     }
     broker = Broker(load_broker_config(None, given), clock=SystemClock(), files=MemoryFiles(), rng=random.Random(1))

@@ -195,6 +195,30 @@ def test_rubbish_after_the_first_byte_of_tls_closes_only_its_connection(run: Cal
     run(scenario, of_server())
 
 
+def test_handshakes_of_one_host_wait_for_each_other_and_are_bounded(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "HANDSHAKES_OF_HOST", 2)
+    monkeypatch.setattr(listener, "HANDSHAKES_WAITING_MAX", 3)
+
+    async def scenario(server: Server, address: str) -> None:
+        host, _, port = address.partition(":")
+        stalled = []
+        for count in range(6):  # the sixth is refused
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"\x16")
+            stalled.append(writer)
+            if count == 1:
+                assert await echo(address, None) == BODY, "plain connections don't wait"
+        await until(lambda: server.closed_for["tls-handshakes"] == 1)
+        for writer in stalled:
+            writer.close()
+        await until(lambda: server.closed_for["tls-handshake"] == 5)
+        assert await echo(address, trusting()) == BODY
+
+    run(scenario, of_server())
+
+
 def test_connections_that_say_nothing_are_bounded(run: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "SILENT_COUNT_MAX", 3)
 
