@@ -60,8 +60,10 @@ def check_sql(sql: str) -> None:
     from pymq.filter.sql92 import compile_sql
 
     try:
-        ignored_from = compile_sql(sql).ignored_from
+        expression = compile_sql(sql)
+        if expression.mistake is not None:
+            raise expression.mistake
     except ExpressionError as error:
         raise UsageError(f"--sql {sql!r} is wrong at {error}") from error
-    if ignored_from is not None:
+    if (ignored_from := expression.ignored_from) is not None:
         print_note(f"--sql: brokers ignore the text from column {ignored_from} on: {sql[ignored_from - 1 :]!r}")

@@ -7,6 +7,7 @@ from sys import getsizeof
 from typing import TYPE_CHECKING
 
 from pymq.errors import ExpressionError
+from pymq.filter.mistakes import mistake_in
 from pymq.filter.raw_properties import SEPARATOR
 from pymq.model.properties import encode_properties
 from pymq.model.sized_cache import SizedCache
@@ -23,15 +24,17 @@ class SqlExpression:
     """One compiled expression. ``ignored_from`` is the column from which trailing text is ignored, or None.
 
     ``test`` returns True, False or None (unknown) for a source (pymq.filter.raw_properties). It raises ValueError when
-    it compares a text that is not a number. RocketMQ treats None and errors as no match.
+    it compares a text that is not a number. RocketMQ treats None and errors as no match. ``mistake`` says why an
+    expression that RocketMQ takes can't mean what its author meant; brokers refuse it.
     """
 
-    __slots__ = ("_tree", "ignored_from", "test", "text")
+    __slots__ = ("_tree", "ignored_from", "mistake", "test", "text")
 
     def __init__(self, text: str, test: Callable[[bytes], bool | None], tree: Node, ignored_from: int | None) -> None:
         self.text = text
         self.test = test
         self.ignored_from = ignored_from
+        self.mistake = mistake_in(tree, text, ignored_from)
         self._tree = tree
 
     @property

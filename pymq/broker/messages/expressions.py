@@ -75,6 +75,8 @@ class Expressions:
     def _make(self, key: tuple[str, bool]) -> MessageFilter:
         text, is_bulk_ready = key
         expression = compile_sql(text)
+        if expression.mistake is not None:
+            raise ExpressionError(expression.mistake.column, expression.mistake.reason)
         if expression.ignored_from is not None:
             log.warning(
                 "SQL92 expression %s: the text from column %d is ignored, as in RocketMQ",

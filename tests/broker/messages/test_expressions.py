@@ -209,6 +209,12 @@ def test_sql_switched_off_at_run_time(world: World) -> None:
     assert len(bodies(pull(world))) == 12
 
 
+def test_an_expression_that_no_message_can_match_is_refused(world: World) -> None:
+    for _ in range(2):
+        code, remark = refusal(world, **sql("color LIKE 'r%'"))
+        assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED and "column 7" in remark and "STARTSWITH" in remark
+
+
 def test_an_ignored_end_of_an_expression_is_logged_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
