@@ -2,12 +2,13 @@
 
 An entry applies to a need when its resource covers the need's, its actions have the one that is asked for, and its
 addresses contain the sender's. A user's *custom* entries are looked at first. Only when none of them applies, its
-*default* entries count. Among the entries that apply, one that denies wins. Without an entry the answer is no.
+*default* entries count. Among the entries that apply, those with the most exact resource decide, and one of them that
+denies wins. Without an entry the answer is no.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple
@@ -87,6 +88,14 @@ class ResourcePattern(NamedTuple):
         if resource.name == EVERY_NAME:
             return False
         return resource.name.startswith(self.name) if self.match is Match.PREFIX else resource.name == self.name
+
+    @property
+    def exactness(self) -> tuple[bool, Match, int]:
+        """How exactly the pattern names a resource, in RocketMQ's order, for comparisons.
+
+        ``*`` is below all of a kind, that below a prefix, a shorter prefix below a longer one, all below a literal.
+        """
+        return self.kind is not None, self.match, len(self.name)
 
     def __str__(self) -> str:
         if self.kind is None:
@@ -200,9 +209,9 @@ class Explanation:
 def allows(policy: Policy, resource: Resource, action: Action, address: Address) -> bool:
     """True when ``policy`` allows the action from that address."""
     for _, entries in policy.levels:
-        effects = {entry.effect for entry in entries if entry.mismatch(resource, action, address) is None}
-        if effects:
-            return Effect.DENY not in effects
+        deciding = _deciding([entry for entry in entries if entry.mismatch(resource, action, address) is None])
+        if deciding:
+            return all(entry.effect is Effect.ALLOW for entry in deciding)
     return False
 
 
@@ -210,14 +219,22 @@ def explain(policy: Policy, resource: Resource, action: Action, address: Address
     """Return the same decision as :func:`allows`, rule by rule."""
     steps: list[Step] = []
     for level, entries in policy.levels:
-        looked_at = [Step(level, entry, entry.mismatch(resource, action, address)) for entry in entries]
-        steps += looked_at
-        applying = [step.entry for step in looked_at if step.mismatch is None]
-        if applying:
-            denying = [entry for entry in applying if entry.effect is Effect.DENY]
-            why = f"{level} entry: {(denying or applying)[0]}"
+        mismatches = [entry.mismatch(resource, action, address) for entry in entries]
+        deciding = _deciding([entry for entry, why_not in zip(entries, mismatches, strict=True) if why_not is None])
+        for entry, why_not in zip(entries, mismatches, strict=True):
+            outranked = None if entry in deciding else "a more exact resource goes first"
+            steps.append(Step(level, entry, why_not or outranked))
+        if deciding:
+            denying = [entry for entry in deciding if entry.effect is Effect.DENY]
+            why = f"{level} entry: {(denying or deciding)[0]}"
             return Explanation(not denying, why, tuple(steps))
     return Explanation(False, "no entry applies, and without one the answer is no", tuple(steps))
+
+
+def _deciding(applying: Sequence[Entry]) -> list[Entry]:
+    """Return those of the entries that apply whose resources are the most exact."""
+    most = max((entry.resource.exactness for entry in applying), default=None)
+    return [entry for entry in applying if entry.resource.exactness == most]
 
 
 class Policies:

@@ -93,13 +93,21 @@ BUGS = [
         Text(Users._changed, "had and", "False and"),
         (f"{_USERS}.test_the_last_administrator_stays",),
     ),
+    Bug("one allow is enough", Text(policies.allows, "return all(", "return any("), (_RULES,)),
     Bug(
-        "one allow is enough", Text(policies.allows, "Effect.DENY not in effects", "Effect.ALLOW in effects"), (_RULES,)
+        "the vaguest entry goes first",
+        Text(policies._deciding, "most = max(", "most = min("),
+        (_RULES,),
+    ),
+    Bug(
+        "all prefixes are equally exact",
+        Text(policies.ResourcePattern.exactness, "len(self.name)", "0"),
+        (_RULES,),
     ),
     Bug("without an entry the answer is yes", Text(policies.allows, "return False", "return True"), (_RULES,)),
     Bug(
         "default entries count beside custom ones",
-        Text(policies.allows, "if effects:", "if Effect.ALLOW in effects:"),
+        Text(policies.allows, "if deciding:", "if any(entry.effect is Effect.ALLOW for entry in deciding):"),
         (_RULES,),
     ),
     Bug(

@@ -48,7 +48,7 @@ def custom(*entries: Entry) -> Policy:
 def naive(policy: Policy, resource: Resource, action: Action, address: Address) -> bool:
     """The rules of docs/security-design.md in the most literal form, over texts."""
     for entries in (policy.custom, policy.default):
-        effects = []
+        found = []
         for one in entries:
             pattern = str(one.resource)
             wanted = pattern if ":" in pattern else f"{resource.kind.value}:*"
@@ -58,9 +58,11 @@ def naive(policy: Policy, resource: Resource, action: Action, address: Address) 
             networks = [ipaddress.ip_network(block.text) for block in one.sources]
             from_here = not networks or any(address in network for network in networks)
             if kind == resource.kind.value and same_name and action in one.actions and from_here:
-                effects.append(one.effect)
-        if effects:
-            return all(effect is Effect.ALLOW for effect in effects)
+                # Of a literal all characters are exact, of a prefix those before the star, "*" comes last.
+                exact = -1 if pattern == "*" else len(name) - 1 if name.endswith("*") else 1000
+                found.append((-exact, one.effect is Effect.ALLOW))
+        if found:
+            return sorted(found)[0][1]
     return False
 
 
@@ -91,7 +93,7 @@ def test_the_order_of_entries_does_not_matter(
 
 @settings(max_examples=50)
 @given(POLICIES, ENTRIES, RESOURCES, ACTIONS, ADDRESSES)
-def test_one_more_denying_entry_never_allows_anything(
+def test_one_more_denying_entry_never_allows_what_its_level_did_not(
     policy: Policy, more: Entry, resource: Resource, action: Action, address: Address
 ) -> None:
     denying = Entry(more.resource, more.actions, Effect.DENY, more.sources)
@@ -129,7 +131,19 @@ def test_actions_print_as_they_are_parsed(actions: frozenset[Action]) -> None:
         (custom(entry("Topic:orders", "Pub", sources="10.0.0.0/8")), True),
         (custom(entry("Topic:orders", "Pub", sources="10.0.1.0/24 fe80::/16")), False),
         (custom(deny("Topic:orders"), entry("Topic:*")), False),
-        (custom(entry("Topic:orders"), deny("Topic:*")), False),
+        (custom(entry("Topic:orders"), deny("Topic:*")), True),
+        (custom(entry("Topic:orders"), deny("Topic:ord*")), True),
+        (custom(entry("Topic:orders"), deny("*")), True),
+        (custom(entry("Topic:orders", "Pub"), deny("Topic:orders", "Pub Sub")), False),
+        (custom(entry("Topic:orders", "Sub"), deny("Topic:*")), False),
+        (custom(entry("Topic:orders", "Pub", sources="10.0.1.0/24"), deny("Topic:*")), False),
+        (custom(entry("Topic:orde*"), deny("Topic:ord*")), True),
+        (custom(entry("Topic:ord*"), deny("Topic:orde*")), False),
+        (custom(entry("Topic:ord*"), deny("Topic:*")), True),
+        (custom(entry("Topic:*"), deny("Topic:ord*")), False),
+        (custom(entry("Topic:*"), deny("*")), True),
+        (custom(entry("*"), deny("Topic:*")), False),
+        (Policy((deny("*"),), (entry("Topic:orders"),)), False),
         (custom(entry("Topic:*"), deny("Topic:orders", sources="10.0.1.0/24")), True),
         (Policy((), (entry("Topic:*"),)), True),
         (Policy((entry("Topic:orders", "Pub"),), (deny("Topic:*"),)), True),
@@ -225,7 +239,7 @@ def test_an_explanation_names_every_rule_and_the_one_that_decides() -> None:
     assert (found.is_allowed, found.why) == (False, "Custom entry: Deny All on Topic:ord* from 10.0.0.0/8")
     assert [str(step) for step in found.steps] == [
         "Custom: Allow All on Topic:a: another resource",
-        "Custom: Allow Pub on Topic:*: applies",
+        "Custom: Allow Pub on Topic:*: a more exact resource goes first",
         "Custom: Deny All on Topic:ord* from 10.0.0.0/8: applies",
         "Custom: Allow Get on *: another action",
     ]

@@ -36,7 +36,7 @@ SourcesOption = Annotated[
     list[str] | None,
     typer.Option("--from", metavar="ADDRESS|CIDR", help="Only from there; repeatable. Default: from everywhere."),
 ]
-DenyOption = Annotated[bool, typer.Option("--deny", help="Forbid it. One rule that forbids outweighs all that allow.")]
+DenyOption = Annotated[bool, typer.Option("--deny", help="Forbid it. Of equally exact rules it wins.")]
 DefaultOption = Annotated[
     bool, typer.Option("--default", help="A default rule: it counts where no custom rule is about the request.")
 ]
