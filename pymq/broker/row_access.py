@@ -6,11 +6,26 @@ handler finds the record and its topic.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 from pymq.broker import body_needs
-from pymq.model.access import Action
-from pymq.wire.access import any_user, cluster, group, groups, in_body, needs, peers_only, popped_topic, topic, topics
+from pymq.model.access import Action, Need, topic_need
+from pymq.model.names import reply_topic
+from pymq.wire.access import (
+    Claim,
+    any_user,
+    cluster,
+    group,
+    groups,
+    in_body,
+    needs,
+    peers_only,
+    popped_topic,
+    topic,
+    topics,
+)
+from pymq.wire.command import Command
 
 PUB: Final = Action.PUB
 SUB: Final = Action.SUB
@@ -19,8 +34,15 @@ UPDATE: Final = Action.UPDATE
 DELETE: Final = Action.DELETE
 GET: Final = Action.GET
 
+
+def _replied_topic(request: Command, header: Any, of_cluster: str) -> Iterable[Need]:
+    # The reply goes to the one client that the request names; the handler asks before it stores a copy.
+    return () if header.topic == reply_topic(of_cluster) else (topic_need(header.topic, PUB),)
+
+
 # -- Messages
 PUBLISH: Final = needs(topic(PUB))
+REPLY: Final = needs(Claim(("topic",), _replied_topic, (PUB,)))
 CONSUME: Final = needs(topic(SUB), group(SUB))
 USE_RECEIPT: Final = needs(popped_topic(SUB), group(SUB))
 USE_RECEIPTS: Final = needs(in_body(body_needs.acknowledged))

@@ -115,6 +115,11 @@ def reply_topic(cluster: str) -> str:
     return cluster + REPLY_SUFFIX
 
 
+def is_reply_topic(topic: str) -> bool:
+    """True for the name of a cluster's topic of replies."""
+    return topic.endswith(REPLY_SUFFIX)
+
+
 def is_system_topic(topic: str) -> bool:
     """True for topics that RocketMQ reserves (not retry or dead-letter topics)."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from pymq.config import NamesrvConfig
 from pymq.config.runtime import RuntimeSettings
 from pymq.model.access import Action, Need, topic_need
-from pymq.model.names import AUTO_CREATE_TOPIC
+from pymq.model.names import AUTO_CREATE_TOPIC, is_reply_topic
 from pymq.namesrv.handlers.broker import BrokerPacketHandler
 from pymq.namesrv.handlers.client import ClientPacketHandler
 from pymq.namesrv.handlers.console import ConsolePacketHandler
@@ -39,8 +39,9 @@ PEERS: Final = peers_only()
 
 
 def _routed_topic(request: Command, header: Any, cluster: str) -> tuple[Need, ...]:
-    # A producer whose topic does not exist yet asks for the route of this one, on which a topic can be made.
-    if header.topic == AUTO_CREATE_TOPIC:
+    # A producer whose topic does not exist yet asks for the route of the first one, on which a topic can be made. Every
+    # user may reply.
+    if header.topic == AUTO_CREATE_TOPIC or is_reply_topic(header.topic):
         return ()
     return (topic_need(header.topic, PUB, SUB, GET),)
 

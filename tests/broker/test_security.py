@@ -296,6 +296,17 @@ def private(path: Path, content: str) -> str:
     return str(path)
 
 
+async def has_replies(requester: Producer, consumer: PullConsumer, namesrv: str) -> None:
+    """Check that a request of the producer is answered by the user of the consumer, who may publish nothing."""
+    queue = MessageQueue("orders", "broker-a", 1)
+    asked = asyncio.ensure_future(requester.request(Message("orders", b"?"), timeout_s=30, queue=queue))
+    async with Producer("R", namesrv=namesrv, credentials=credentials("consumer")) as replier:
+        while not (found := (await consumer.pull(queue, 0, suspend_ms=1000)).messages()):
+            pass
+        await replier.reply(found[0], b"!")
+    assert (await asked).body == b"!"
+
+
 def test_a_secured_cluster_serves_proven_users_and_follows_its_file(tmp_path: Path) -> None:
     acl = tmp_path / "plain_acl.yml"
     keys: dict[str, Any] = {
@@ -341,6 +352,7 @@ def test_a_secured_cluster_serves_proven_users_and_follows_its_file(tmp_path: Pa
                 assert [message.body for message in found.messages()] == [b"0", b"1"]
                 with pytest.raises(RefusedError, match="no permission to access"):
                     await stranger.pull(queue, 0)
+                await has_replies(producer, consumer, namesrv.address)
                 await until(lambda: slave.parts is not None and slave.parts.store.max_offset("orders", 0) == 2)
                 waiting = asyncio.ensure_future(consumer.pull(queue, 2, suspend_ms=15_000))
                 await until(lambda: master.parts is not None and master.parts.requests.long_polls.count == 1)

@@ -35,6 +35,7 @@ from pymq.wire import access as wire
 from pymq.wire import dispatch, ha
 from tests.planting import Bug, Seam, Text, does_nothing, gives
 from tests.security.seeded_identity_bugs import IDENTITY_BUGS
+from tests.security.seeded_opening_bugs import OPENING_BUGS
 
 _SIGNATURE, _POLICIES, _USERS, _ROWS = "test_signature", "test_policies", "test_identities", "test_rows"
 _BROKER, _HA, _AUDIT, _LIMITS = "test_security", "test_ha_proof", "test_audit", "test_sender_limits"
@@ -43,6 +44,7 @@ _RULES = f"{_POLICIES}.test_each_rule"
 
 BUGS = [
     *IDENTITY_BUGS,
+    *OPENING_BUGS,
     Bug(
         "any signature is right",
         Seam(signature.is_signed_with, gives(True)),

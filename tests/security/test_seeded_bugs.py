@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.broker import test_security
-from tests.broker.handlers import test_auth
+from tests.broker.handlers import test_auth, test_replies
 from tests.broker.metadata import test_auth_manager
 from tests.broker.replication.master import test_ha_proof
 from tests.broker.transactions import test_check_permission
@@ -55,6 +55,7 @@ MODULES = {
         test_made_by_users,
         test_plain_acl,
         test_policies,
+        test_replies,
         test_rows,
         test_security,
         test_sender_limits,

@@ -72,7 +72,10 @@ class ReplyHandlers:
         self._store_address = unpack_address(store_host)
 
     def reply(self, request: Command, header: SendHeader, peer: Peer) -> None:
-        """Push a reply to the client that its property REPLY_TO_CLIENT names, and store it."""
+        """Push a reply to the client that its property REPLY_TO_CLIENT names, and store it.
+
+        Every user may reply, but only one that may publish to the topic has a copy stored.
+        """
         topic = self._sends.topic_for(header)
         if topic is None:
             self._sends.make_topic_first(self.reply, request, header, peer)
@@ -82,7 +85,8 @@ class ReplyHandlers:
         check_flags(header.sys_flag)
         properties = _properties(header)
         outcome = _Outcome(request, peer, queue_id)
-        if self._config.store_reply_message_enable:
+        may_store = request.sender is None or request.sender.may_publish(topic.topic_name)
+        if self._config.store_reply_message_enable and may_store:
             self._store(request, header, peer, topic, queue_id, properties, outcome)
         else:
             outcome.stored(None)

@@ -190,3 +190,30 @@ def test_a_user_s_replies_do_not_go_to_another_user_s_connection() -> None:
     named = fields(topic=TOPIC, queue_id=0, properties=PROPERTIES)
     assert known["administrator"].ask(Code.SEND_REPLY_MESSAGE_V2, b"answer", **named) is None
     assert len(known["administrator"].peer.asked) == 1 and known["producer"].peer.asked == []
+
+
+def test_every_user_may_reply_and_has_a_copy_stored_by_the_right_to_publish() -> None:
+    world = World()
+    known = callers(world)
+    known["producer"].ok(Code.HEART_BEAT, beat("me@1", "PG"))
+    named = fields(topic=TOPIC, queue_id=0, properties=PROPERTIES)
+    for name, copies in (("stranger", 0), ("administrator", 1)):
+        assert known[name].ask(Code.SEND_REPLY_MESSAGE_V2, b"answer", **named) is None
+        world.parts.messages.writer.commit()
+        assert len(known["producer"].peer.asked) == 1, "the reply does not reach its requester"
+        known["producer"].peer.asked.pop()[1](Command(0, flag=1))
+        assert [reply.code for reply in known[name].peer.answers] == [ResponseCode.SUCCESS]
+        assert len(world.messages(TOPIC)) == copies
+
+
+def test_a_reply_to_another_topic_or_a_plain_send_to_that_of_replies_needs_the_right_to_publish() -> None:
+    known = callers(World())
+    known["producer"].ok(Code.HEART_BEAT, beat("me@1", "PG"))
+    for code, topic in (
+        (Code.SEND_REPLY_MESSAGE_V2, "T"),
+        (Code.SEND_REPLY_MESSAGE_V2, "OtherCluster_REPLY_TOPIC"),
+        (Code.SEND_MESSAGE_V2, TOPIC),
+    ):
+        found = known["stranger"].refused(code, b"x", **fields(topic=topic, queue_id=0, properties=PROPERTIES))
+        assert found[0] == ResponseCode.NO_PERMISSION and f"Topic:{topic} " in found[1]
+    assert known["producer"].peer.asked == []
