@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pymq.broker.replication.peer_proof import PeerProof
 from pymq.broker.upkeep.jobs import SLOW_TICK_PERIOD_MS, Job
 from pymq.broker.wiring import broker_dispatcher
+from pymq.config.security import has_users
 from pymq.errors import ConfigError
 from pymq.model.access import ResourceKind
 from pymq.security.acl_file import LOOK_PERIOD_MS
@@ -20,8 +21,10 @@ from pymq.security.security import (
     first_administrator,
     open_audit,
     open_certificate_users,
+    open_requests,
     open_security,
     server_credentials,
+    wanted_checks,
 )
 from pymq.security.sender_limits import SenderLimits
 from pymq.wire.codes import RequestCode
@@ -62,8 +65,8 @@ class BrokerSecurity:
         self._acl = None
         self._gatekeeper: Gatekeeper | None = None
         self._on_users: list[Callable[[], None]] = []
-        if config.authentication_enabled:
-            self._gatekeeper = Gatekeeper(Guard(Users(), Policies(), self._cluster))
+        if has_users(config):
+            self._gatekeeper = Gatekeeper(Guard(Users(), Policies(), self._cluster, wanted_checks(config)))
         else:
             self._acl = open_security(config, self._cluster, credentials)
             self._gatekeeper = self._acl.gatekeeper if self._acl is not None else None
@@ -77,6 +80,7 @@ class BrokerSecurity:
         if self._gatekeeper is not None:
             self._gatekeeper.add_listener(self._changed)
             self._gatekeeper.limits = SenderLimits(clock, config)
+            self._gatekeeper.open_requests = open_requests(config)
 
     def dispatcher(self, parts: BrokerParts) -> Dispatcher:
         """Return the table of requests of a broker that serves with ``parts`` from now on.
@@ -94,7 +98,7 @@ class BrokerSecurity:
     @property
     def member_gate(self) -> Gate | None:
         """Stands before a Raft group's members while the broker is closed: users of its metadata are not known then."""
-        if self._gatekeeper is None or not self._config.authentication_enabled:
+        if self._gatekeeper is None or not has_users(self._config):
             return self._gatekeeper
         servers = [] if self._server_user is None else [self._server_user]
         return Gatekeeper(Guard(Users(servers), Policies(), self._cluster))
@@ -162,7 +166,7 @@ class BrokerSecurity:
             first = first_administrator(self._config)
             if first is None:
                 raise ConfigError(
-                    "authenticationEnabled=true, and no enabled user of type Super is there that could make others: "
+                    "requests are checked, and no enabled user of type Super is there that could make others: "
                     "set initAuthenticationUser (pymq auth init DIR prints the settings)"
                 )
             auth.ensure_administrator(first)
@@ -178,7 +182,8 @@ class BrokerSecurity:
         users = [user for user in auth.table.users if server_user is None or user.name != server_user.name]
         if server_user is not None:
             users.append(server_user)
-        self._gatekeeper.replace(Guard(Users(users), auth.table.policies, self._cluster))
+        checks = wanted_checks(self._config)
+        self._gatekeeper.replace(Guard(Users(users), auth.table.policies, self._cluster, checks))
         for listener in self._on_users:
             listener()
 

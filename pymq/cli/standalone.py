@@ -212,11 +212,13 @@ async def _serve(
 def _shared_settings(config: BrokerConfig) -> dict[str, str]:
     """Return the broker's settings that its name server shares."""
     from pymq.config.base import format_value
+    from pymq.config.security import has_users
     from pymq.config.tls import given_tls_keys
 
     keys = ["bindAddress", "insecure", "aclEnable", "plainAclFile", "authenticationEnabled", "authorizationEnabled"]
+    keys += ["authenticationWhitelist", "authorizationWhitelist"]
     shared = {key: format_value(config.get(key)) for key in keys} | given_tls_keys(config)
-    return shared | ({"authFile": config.auth_file} if config.authentication_enabled else {})
+    return shared | ({"authFile": config.auth_file} if has_users(config) else {})
 
 
 def _credentials(config: BrokerConfig) -> Credentials | None:

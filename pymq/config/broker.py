@@ -163,7 +163,7 @@ class BrokerConfig(RaftConfig, ServerConfig):
     metrics_series_max: int = setting("metricsOtelCardinalityLimit", 100_000, "Most series of one metric (RocketMQ: 50000); the oldest ones stay.", minimum=100, maximum=1_000_000, runtime=True)
 
     # Security
-    authentication_enabled: bool = setting("authenticationEnabled", False, "Check the signature of each request, by users that operators make (`pymq auth user`, mqadmin); needs authorizationEnabled.")
+    authentication_enabled: bool = setting("authenticationEnabled", False, "Check the signature of each request, by users that operators make (`pymq auth user`, mqadmin); without authorizationEnabled on loopback alone.")
     audit_log_dir: str = setting("auditLogDir", "", "Directory of the audit log, a JSON line for each change by an operator and each refusal; empty: `audit` in storePathRootDir when requests are checked, else none.")
 
     # Limits: each one stops a way to exhaust the broker
@@ -205,7 +205,7 @@ class BrokerConfig(RaftConfig, ServerConfig):
         ),
         **dict.fromkeys(
             """authenticationProvider authorizationProvider authenticationMetadataProvider authorizationMetadataProvider
-            authenticationStrategy authorizationStrategy authenticationWhitelist authorizationWhitelist""".split(),
+            authenticationStrategy authorizationStrategy""".split(),
             _CHECKED_ALWAYS,
         ),
         "migrateAuthFromV1Enabled": "users are not taken from an ACL file: make them with pymq auth user create",

@@ -17,7 +17,7 @@ from pymq.config.broker import BrokerConfig
 from pymq.config.environment import misspelled_in, settings_in, variable_of
 from pymq.config.namesrv import NamesrvConfig
 from pymq.config.replication import replication_warnings
-from pymq.config.security import check_exposure, check_where_secrets_are, is_secured
+from pymq.config.security import check_exposure, check_where_secrets_are, is_secured, missing_half, whitelist_warnings
 from pymq.config.tls import CONFIG_FILE, ENFORCING, KEY_PREFIX, REQUIRE, TlsConfig, check_tls
 from pymq.config.values import SLAVE
 from pymq.errors import ConfigError, UsageError
@@ -78,7 +78,9 @@ def _check_exposure(config: BrokerConfig | NamesrvConfig) -> None:
         is_encrypted=config.tls_server_mode == ENFORCING,
         proves_clients=config.tls_server_need_client_auth == REQUIRE,
         is_insecure=config.insecure,
+        missing=missing_half(config),
     )
+    config.warnings += whitelist_warnings(config)
 
 
 def load_tls_config(env: Mapping[str, str]) -> TlsConfig:

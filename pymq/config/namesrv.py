@@ -34,7 +34,7 @@ class NamesrvConfig(ServerConfig):
     topic_share_count_max: int = setting("maxTopicEntries", 500_000, "Most entries of topics on broker names: a topic on three of them has three.", minimum=20, maximum=100_000_000, runtime=True)
     broker_id_kept_ms: int = setting("brokerIdKeptMs", 65_000, "ms for which the id and the address of a broker that left are kept for it and its group.", minimum=0, maximum=600_000, runtime=True)
     kv_count_max: int = setting("maxKvEntries", 10_000, "Most KV entries.", minimum=1, maximum=1_000_000, runtime=True)
-    authentication_enabled: bool = setting("authenticationEnabled", False, "Check the signature of each request, by users that operators make at a broker; needs authorizationEnabled.")
+    authentication_enabled: bool = setting("authenticationEnabled", False, "Check the signature of each request, by users that operators make at a broker; without authorizationEnabled on loopback alone.")
     auth_file: str = setting("authFile", "", "A broker's file `config/auth.json`, or a copy: the users for authenticationEnabled; a change is noticed within 5 s.")
     audit_log_dir: str = setting("auditLogDir", "", "Directory of the audit log, a JSON line for each change by an operator and each refusal; empty: none.")
     runtime_settings_path: str = setting("runtimeSettingsPath", "", "File that keeps settings which `pymq config set --persist` changes; empty: none are kept.")

@@ -89,8 +89,8 @@ _BROKER_TEXT = """
 """
 _NAMESRV_TEXT = """
     aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath authenticationMetadataProvider
-    authenticationProvider authenticationStrategy authenticationWhitelist authorizationMetadataProvider
-    authorizationProvider authorizationStrategy authorizationWhitelist channelNotActiveInterval
+    authenticationProvider authenticationStrategy authorizationMetadataProvider
+    authorizationProvider authorizationStrategy channelNotActiveInterval
     clientAsyncSemaphoreValue clientCallbackExecutorThreads clientChannelMaxIdleTimeSeconds
     clientCloseSocketIfTimeout clientOnewaySemaphoreValue clientPooledByteBufAllocatorEnable
     clientRequestThreadPoolNums clientRequestThreadPoolQueueCapacity clientSocketRcvBufSize clientSocketSndBufSize

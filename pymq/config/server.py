@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pymq.config.base import setting
 from pymq.config.metrics import METRICS_LABEL
-from pymq.config.security import AUDIT_LOG_FILE_BYTES, AUDIT_LOG_FILE_COUNT
+from pymq.config.security import AUDIT_LOG_FILE_BYTES, AUDIT_LOG_FILE_COUNT, CODE_LIST
 from pymq.config.tls import TlsConfig
 
 MIB = 1024 * 1024
@@ -28,7 +28,9 @@ class ServerConfig(TlsConfig):
     acl_enable: bool = setting("aclEnable", False, "Check the signature and the permission of each request, by plainAclFile.")
     plain_acl_file: str = setting("plainAclFile", "", "RocketMQ 4.x ACL file (`plain_acl.yml`) that its owner alone can read; a change is noticed within 5 s.")
     inner_credentials_file: str = setting("innerCredentialsFile", "", "File with the accessKey and the secretKey that servers sign with among each other, which its owner alone can read.")
-    authorization_enabled: bool = setting("authorizationEnabled", False, "Check what the sender of each request may do; needs authenticationEnabled.")
+    authorization_enabled: bool = setting("authorizationEnabled", False, "Check what the sender of each request may do; without authenticationEnabled on loopback alone.")
+    authentication_whitelist: str = setting("authenticationWhitelist", "", "Request codes, separated by commas, that need no user; those that need a right are refused without one, unless authorizationWhitelist names them too.", form=CODE_LIST)
+    authorization_whitelist: str = setting("authorizationWhitelist", "", "Request codes that every user may send, whatever its rules; with authenticationWhitelist every peer.", form=CODE_LIST)
     init_authentication_user: str = setting("initAuthenticationUser", "", "The first user of type Super, made while no enabled one is there: `file:PATH`, `env:PREFIX`, or RocketMQ's JSON with username and password.", is_secret=True)
     inner_client_credentials: str = setting("innerClientAuthenticationCredentials", "", "What servers sign with among each other, in place of innerCredentialsFile: `file:PATH`, `env:PREFIX`, or RocketMQ's JSON with accessKey and secretKey.", is_secret=True)
     audit_log_file_bytes: int = setting("auditLogFileSize", AUDIT_LOG_FILE_BYTES, "Size at which a file of the audit log ends and the next one begins.", minimum=4096, maximum=1024 * MIB, is_size=True)

@@ -21,7 +21,13 @@ from pymq.net.ticker import Ticker
 from pymq.net.tls_settings import server_tls
 from pymq.security.acl_file import LOOK_PERIOD_MS
 from pymq.security.credentials import Credentials
-from pymq.security.security import open_audit, open_certificate_users, open_security, server_credentials
+from pymq.security.security import (
+    open_audit,
+    open_certificate_users,
+    open_requests,
+    open_security,
+    server_credentials,
+)
 from pymq.security.sender_limits import SenderLimits
 from pymq.wire.controller_codes import CONTROLLER_REFUSALS
 from pymq.wire.dispatch import Dispatcher
@@ -67,6 +73,7 @@ class NameServer:
         gate = self.security.gatekeeper if self.security is not None else None
         if gate is not None:
             gate.limits = SenderLimits(clock, self.config)
+            gate.open_requests = open_requests(self.config)
         open_certificate_users(self.config.tls_server_principal_mapping_rules, gate, clock)
         self.audit = open_audit(self.config, clock, "name server", EVERY_NAME)
         self.dispatcher = Dispatcher(routes, "name server", CONTROLLER_REFUSALS, gate, self.audit)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from pymq.errors import ConfigError, UsageError
 from pymq.model import fastjson
 from pymq.security.addresses import AddressRange
-from pymq.security.guard import Guard
+from pymq.security.guard import BOTH, Checks, Guard
 from pymq.security.identities import User, Users
 from pymq.security.plain_acl import parse_plain_acl, users_and_policies
 from pymq.security.policies import Policies
@@ -78,8 +78,11 @@ class AclFile:
         key: str = "plainAclFile",
         parse: Callable[[bytes], Rules] = read_plain_acl,
         first_administrator: Callable[[], User | None] = lambda: None,
+        checks: Checks = BOTH,
     ) -> None:
-        """``cluster``: the server's, see :class:`Guard`; ``server_user``: the user of servers, beside the file's.
+        """``cluster`` and ``checks``: the server's, see :class:`Guard`.
+
+        ``server_user``: the user of servers, beside the file's.
 
         ``key`` is the setting that names the file; ``first_administrator`` is asked for one when the file has none.
         """
@@ -88,6 +91,7 @@ class AclFile:
         self._parse = parse
         self._first_administrator = first_administrator
         self._cluster = cluster
+        self._checks = checks
         self._server_user = server_user
         self._read = read
         self._seen = b""  # the content at the last look
@@ -128,7 +132,7 @@ class AclFile:
         if self._server_user is not None:
             check_server_name(users, self._server_user)
             users.append(self._server_user)
-        return Guard(Users(users, rules.trusted_from), rules.policies, self._cluster)
+        return Guard(Users(users, rules.trusted_from), rules.policies, self._cluster, self._checks)
 
     def _named(self, error: UsageError) -> str:
         text = str(error)

@@ -11,7 +11,7 @@ from pymq.model.sized_cache import SizedCache
 from pymq.security.addresses import Address, parse_address
 from pymq.security.certificate_users import CertificateUsers
 from pymq.security.guard import Guard
-from pymq.security.identities import Identity, User, Users
+from pymq.security.identities import STRANGER, Identity, User, Users
 from pymq.security.made_by_users import MadeByUsers
 from pymq.security.policies import PORT_POLICY
 from pymq.security.sender_limits import UNKNOWN_USER, SenderLimits
@@ -25,6 +25,17 @@ from pymq.wire.header import Header
 ADDRESSES_LIMIT_BYTES: Final = 1024 * 1024
 
 
+class OpenRequests(NamedTuple):
+    """The request codes of RocketMQ's white lists. Requests between servers are never open."""
+
+    unproven: frozenset[int] = frozenset()  # need no user
+    free: frozenset[int] = frozenset()  # need no right
+
+    def has(self, code: int) -> bool:
+        """True for a request that one of the lists names."""
+        return code in self.unproven or code in self.free
+
+
 class Admitted(NamedTuple):
     """The proven sender of one request, and the guard that proved it (:class:`~pymq.wire.dispatch.Sender`)."""
 
@@ -32,6 +43,7 @@ class Admitted(NamedTuple):
     identity: Identity
     address: Address
     gatekeeper: Gatekeeper
+    is_free: bool = False  # its request needs no right
 
     @property
     def name(self) -> str:
@@ -41,15 +53,22 @@ class Admitted(NamedTuple):
     def is_administrator(self) -> bool:
         return self.identity.is_administrator
 
+    @property
+    def is_proven(self) -> bool:
+        return self.identity.is_proven
+
     def check(self, access: Access, request: Command, header: Header | None) -> None:
         """Raises Refusal when the sender may not send this request."""
+        if self.is_free and not access.peers_only:
+            return
         needs = self.guard.check(self.identity, access, request, header, self.address)
         if self.gatekeeper.made is not None:
             self.gatekeeper.made.check(self.identity, needs)
 
     def check_found_topic(self, access: Access, topic: str) -> None:
         """Raises Refusal when the sender may not have the record of ``topic`` that a handler found."""
-        self.guard.check_found_topic(self.identity, access, topic, self.address)
+        if not self.is_free:
+            self.guard.check_found_topic(self.identity, access, topic, self.address)
 
     def may_read(self, topic: str) -> bool:
         """Return whether the same user, with the same secret, may consume ``topic`` now."""
@@ -75,6 +94,7 @@ class Gatekeeper:
         self.guard = guard
         self._port_user: User | None = None
         self.refused_count = 0  # requests whose sender is not proven
+        self.open_requests = OpenRequests()
         self.limits: SenderLimits | None = None
         self.made: MadeByUsers | None = None  # None: users may make as many topics and groups as the broker takes
         self.certificates: CertificateUsers | None = None  # None: certificates name no user
@@ -112,6 +132,8 @@ class Gatekeeper:
         try:
             admitted = self.prove(request, peer)
         except Refusal:
+            if request.code in self.open_requests.unproven:
+                return self._admitted(self.guard, STRANGER, self._addresses[peer.address], request.code)
             self.refused_count += 1
             if limits is not None and (name := request.ext.get(ACCESS_KEY)):
                 limits.failed_proofs.note(self._addresses[peer.address], self._known(name))
@@ -128,7 +150,10 @@ class Gatekeeper:
         identity = guard.identify(request, address, self.certificate_user(peer))
         if limits is not None:
             limits.failed_proofs.note_proven(address, identity.name)
-        return Admitted(guard, identity, address, self)
+        return self._admitted(guard, identity, address, request.code)
+
+    def _admitted(self, guard: Guard, identity: Identity, address: Address, code: int) -> Admitted:
+        return Admitted(guard, identity, address, self, code in self.open_requests.free)
 
     def is_blocked(self, name: str, peer: Peer) -> bool:
         """True while requests of ``peer`` that name this user are refused for failed proofs. A fast path asks."""

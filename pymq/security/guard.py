@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from pymq.errors import Refusal
 from pymq.model.access import Action, Need, topic_need
 from pymq.security.addresses import Address
-from pymq.security.identities import Identity, User, Users
+from pymq.security.identities import STRANGER, Identity, User, Users
 from pymq.security.policies import Policies, Policy, is_peer
 from pymq.wire.access import Access
 from pymq.wire.codes import ResponseCode, request_name
@@ -19,12 +19,23 @@ DECISIONS_MAX: Final = 10_000  # a sender could name new topics without end
 Decision = tuple[object, ...]  # what an answer of check() depends on: sender, its host, row, topic, group
 
 
+class Checks(NamedTuple):
+    """What a server checks of a request; most check both."""
+
+    proof: bool = True  # that its sender is the user whose name it gives
+    rights: bool = True  # that the user may do what it asks for
+
+
+BOTH: Final = Checks()
+
+
 class Guard:
     """Decides with one state of users and policies. A change makes another guard."""
 
-    def __init__(self, users: Users, policies: Policies, cluster: str) -> None:
+    def __init__(self, users: Users, policies: Policies, cluster: str, checks: Checks = BOTH) -> None:
         """``cluster``: the server's; :data:`~pymq.model.access.EVERY_NAME` for a name server."""
         self.users = users
+        self._checks = checks
         self.policies = policies
         self._cluster = cluster
         self._allowed: set[Decision] = set()
@@ -32,14 +43,16 @@ class Guard:
     def with_user(self, user: User, policy: Policy) -> Guard:
         """Return a guard that knows one user more. Raises Refusal for a name that is there."""
         users = Users([*self.users, user], self.users.trusted_from)
-        return Guard(users, self.policies.with_policy(user.name, policy), self._cluster)
+        return Guard(users, self.policies.with_policy(user.name, policy), self._cluster, self._checks)
 
     def identify(self, request: Command, address: Address, certificate_user: str = "") -> Identity:
         """Return the sender of ``request``, whose named fields are as they arrived. Raises Refusal(NO_PERMISSION).
 
         ``certificate_user``: see :meth:`Users.authenticate`.
         """
-        return self.users.authenticate(request.ext, request.body, request.version, address, certificate_user)
+        return self.users.authenticate(
+            request.ext, request.body, request.version, address, certificate_user, must_prove=self._checks.proof
+        )
 
     def check(
         self, identity: Identity, access: Access, request: Command, header: Header | None, address: Address
@@ -66,7 +79,7 @@ class Guard:
     def may(self, identity: Identity, action: Action, topic: str, address: Address) -> bool:
         """Return whether a sender who was proven before, perhaps by another guard, may do this with ``topic``."""
         known = self.users.still(identity, address)
-        return known is not None and not self.policies.refused_need(known, (topic_need(topic, action),), address)
+        return known is not None and self._refused_need(known, (topic_need(topic, action),), address) is None
 
     def keep_allowed(self, decision: Decision) -> None:
         """Keep that a request was allowed, so that the next one of the kind need not be decided."""
@@ -80,12 +93,18 @@ class Guard:
 
     def check_needs(self, identity: Identity, needs: Iterable[Need], address: Address) -> None:
         """Raises Refusal(NO_PERMISSION) when the sender may not do what ``needs`` name."""
-        refused = self.policies.refused_need(identity, needs, address)
+        refused = self._refused_need(identity, needs, address)
         if refused is not None:
             raise Refusal(ResponseCode.NO_PERMISSION, self._remark(identity, refused, address))
 
+    def _refused_need(self, identity: Identity, needs: Iterable[Need], address: Address) -> Need | None:
+        """Return the first need that the sender is not allowed; None also where rights are not checked."""
+        return self.policies.refused_need(identity, needs, address) if self._checks.rights else None
+
     def _remark(self, identity: Identity, need: Need, address: Address) -> str:
         """Return RocketMQ's remark for a need that is not allowed."""
+        if identity is STRANGER:
+            return "username cannot be null."
         decisions = [self.policies.explain(identity, need.resource, action, address) for action in need.actions]
         is_denied = any(step.mismatch is None for decision in decisions for step in decision.steps)
         why = "the decision is deny." if is_denied else "no matched policies."

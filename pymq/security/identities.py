@@ -43,21 +43,28 @@ class User:
 class Identity:
     """The proven sender of a request: ``user`` None is an address that the global white list of a 4.x file trusts.
 
-    A trusted identity passes every check: RocketMQ's 4.x white lists mean that.
+    A trusted identity passes every check: RocketMQ's 4.x white lists mean that. ``is_proven``: something shows that the
+    request comes from the user; without that it is neither a server nor an administrator.
     """
 
     user: User | None
     is_trusted: bool = False
+    is_proven: bool = True
 
     @property
     def name(self) -> str:
         """The user's name, for logs."""
-        return self.user.name if self.user is not None else "white list"
+        if self.user is not None:
+            return self.user.name
+        return "white list" if self.is_trusted else ""
 
     @property
     def is_administrator(self) -> bool:
         """True when the user is one; a white list's address names no user."""
-        return self.user is not None and self.user.is_administrator
+        return self.user is not None and self.is_proven and self.user.is_administrator
+
+
+STRANGER: Final = Identity(None, is_proven=False)  # of a request that needs no user
 
 
 class Users:
@@ -105,14 +112,21 @@ class Users:
         return Users(users.values(), self.trusted_from)
 
     def authenticate(
-        self, ext: Mapping[str, str], body: bytes, version: int, address: Address, certificate_user: str = ""
+        self,
+        ext: Mapping[str, str],
+        body: bytes,
+        version: int,
+        address: Address,
+        certificate_user: str = "",
+        *,
+        must_prove: bool = True,
     ) -> Identity:
         """Return the sender of a request, whose named fields ``ext`` are as they arrived.
 
         ``certificate_user``: for whom the connection's certificate stands, if it has one. It proves requests without a
         signature. A signature that is there must hold, and names the sender: many programs may share a host's
-        certificate. Raises Refusal(NO_PERMISSION) with RocketMQ's remarks: no access key, unknown user, disabled, wrong
-        signature.
+        certificate. Without ``must_prove`` the name is believed. Raises Refusal(NO_PERMISSION) with RocketMQ's remarks:
+        no access key, unknown user, disabled, wrong signature.
         """
         if any(block.contains(address) for block in self.trusted_from):
             return Identity(None, is_trusted=True)
@@ -130,7 +144,9 @@ class Users:
         if any(block.contains(address) for block in user.trusted_from):
             return Identity(user, is_trusted=True)
         if is_signed and not is_signed_with(user.secret, ext, body, version):
-            raise _refused("check signature failed.")
+            if must_prove:
+                raise _refused("check signature failed.")
+            return Identity(user, is_proven=False)
         return Identity(user)
 
     def still(self, identity: Identity, address: Address) -> Identity | None:
@@ -144,7 +160,9 @@ class Users:
         if user is None or identity.user is None or not user.is_enabled or user.secret != identity.user.secret:
             return None
         is_trusted = any(block.contains(address) for block in user.trusted_from)
-        return Identity(user, is_trusted) if is_trusted or not identity.is_trusted else None
+        if not is_trusted and identity.is_trusted:
+            return None
+        return Identity(user, is_trusted, identity.is_proven)
 
 
 def _refused(remark: str) -> Refusal:

@@ -283,11 +283,15 @@ class Policies:
     def _policy_for(self, identity: Identity) -> Policy | None:
         """Return the policy that decides; None for a sender who passes every check."""
         user = identity.user
-        if identity.is_trusted or user is None or user.kind is UserType.SUPER:
+        if identity.is_trusted:
+            return None
+        if user is None:
+            return NO_POLICY
+        if user.kind is UserType.SUPER:
             return None
         return INNER_POLICY if user.kind is UserType.INNER else self.of(user.name)
 
 
 def is_peer(identity: Identity) -> bool:
     """True for a sender of the rows between servers: a broker or filter server, or an administrator."""
-    return identity.user is not None and identity.user.kind in (UserType.INNER, UserType.SUPER)
+    return identity.user is not None and identity.is_proven and identity.user.kind in (UserType.INNER, UserType.SUPER)

@@ -7,14 +7,23 @@ from functools import partial
 import msgspec
 
 from pymq.clock import Clock
-from pymq.config.security import INIT_USER, INNER_CREDENTIALS, AuditSettings, SecuritySettings
+from pymq.config.security import (
+    INIT_USER,
+    INNER_CREDENTIALS,
+    AuditSettings,
+    SecuritySettings,
+    WhitelistSettings,
+    has_users,
+    parse_codes,
+)
 from pymq.errors import ConfigError, UsageError
 from pymq.security.acl_file import AclFile, read_user_file, read_user_table
 from pymq.security.audit import Audit
 from pymq.security.audit_file import AuditFile
 from pymq.security.certificate_users import RULES_SETTING, CertificateUsers, parse_rules
 from pymq.security.credentials import Credentials
-from pymq.security.gatekeeper import Gatekeeper
+from pymq.security.gatekeeper import Gatekeeper, OpenRequests
+from pymq.security.guard import Checks
 from pymq.security.identities import User, UserType
 
 
@@ -57,7 +66,7 @@ def open_security(settings: SecuritySettings, cluster: str, credentials: Credent
     server_user = credentials.server_user() if credentials is not None else None
     if settings.acl_enable:
         return Security(AclFile(settings.plain_acl_file, cluster, server_user))
-    if not settings.authentication_enabled:
+    if not has_users(settings):
         return None
     if not settings.auth_file:
         raise ConfigError(
@@ -73,8 +82,19 @@ def open_security(settings: SecuritySettings, cluster: str, credentials: Credent
             key="authFile",
             parse=read_user_table,
             first_administrator=partial(first_administrator, settings),
+            checks=wanted_checks(settings),
         )
     )
+
+
+def wanted_checks(settings: SecuritySettings) -> Checks:
+    """Return what a server with users of RocketMQ 5.x checks."""
+    return Checks(proof=settings.authentication_enabled, rights=settings.authorization_enabled)
+
+
+def open_requests(settings: WhitelistSettings) -> OpenRequests:
+    """Return the requests that the server's white lists open."""
+    return OpenRequests(parse_codes(settings.authentication_whitelist), parse_codes(settings.authorization_whitelist))
 
 
 def open_certificate_users(rules: str, gatekeeper: Gatekeeper | None, clock: Clock) -> None:

@@ -49,6 +49,11 @@ class ProvenSender(Protocol):
         """True for a user that may change every user."""
         ...
 
+    @property
+    def is_proven(self) -> bool:
+        """True when something shows that the request comes from the user."""
+        ...
+
     def may_read(self, topic: str) -> bool:
         """Return whether the sender may consume ``topic`` now."""
         ...

@@ -98,6 +98,17 @@ def test_retries_and_dead_letters_follow_their_group(topic: str) -> None:
     assert code == ResponseCode.NO_PERMISSION and "Group:G" in remark
 
 
+def test_the_right_to_a_group_comes_before_the_group_itself() -> None:
+    world = World()
+    by = callers(world)
+    assert world.parts.metadata.groups.get("G") is None
+    for topic in (retry_topic("G"), dlq_topic("G")):
+        code, remark = by["stranger"].refused(Code.SEND_MESSAGE_V2, b"x", **ordinary(b=topic))
+        assert code == ResponseCode.NO_PERMISSION and "access Group:G from" in remark
+        code, remark = by["consumer"].refused(Code.SEND_MESSAGE_V2, b"x", **ordinary(b=topic))
+        assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
 def test_a_message_of_another_topic_is_not_sent_back_to_an_own_group() -> None:
     world = World()
     by = callers(world)

@@ -4,10 +4,52 @@ from __future__ import annotations
 
 from typing import Final
 
+from pymq.broker.fast.secured import PlainCheck
 from pymq.broker.handlers.replies import ReplyHandlers
+from pymq.security import policies
+from pymq.security.gatekeeper import Admitted, Gatekeeper
+from pymq.security.identities import Identity, Users
+from pymq.security.policies import Policies
 from tests.planting import Bug, Text
 
+_GATE, _FAST = "test_gatekeeper", "test_secured"
+
 OPENING_BUGS: Final = [
+    Bug(
+        "a white list opens what servers do",
+        Text(Admitted.check, "if self.is_free and not access.peers_only:", "if self.is_free:"),
+        (f"{_GATE}.test_no_list_opens_a_request_between_servers",),
+    ),
+    Bug(
+        "a request that needs no user needs no right",
+        Text(Gatekeeper._admitted, "code in self.open_requests.free", "code in self.open_requests.unproven"),
+        (f"{_GATE}.test_white_lists_open_the_requests_that_they_name",),
+    ),
+    Bug(
+        "a stranger is who it says",
+        Text(Policies._policy_for, "if user is None:", "if False:"),
+        (f"{_GATE}.test_white_lists_open_the_requests_that_they_name",),
+    ),
+    Bug(
+        "a believed name is an administrator",
+        Text(Identity.is_administrator, "self.is_proven and", ""),
+        (f"{_GATE}.test_without_proof_a_name_is_believed_but_makes_no_server_and_no_administrator",),
+    ),
+    Bug(
+        "a believed name is a server",
+        Text(policies.is_peer, "identity.is_proven and", ""),
+        (f"{_GATE}.test_without_proof_a_name_is_believed_but_makes_no_server_and_no_administrator",),
+    ),
+    Bug(
+        "a change of users proves who was believed",
+        Text(Users.still, "Identity(user, is_trusted, identity.is_proven)", "Identity(user, is_trusted)"),
+        (f"{_GATE}.test_an_unproven_identity_stays_unproven_when_users_change",),
+    ),
+    Bug(
+        "an open pull opens the fast path",
+        Text(PlainCheck.allows, "self._gatekeeper.open_requests.has(command.code)", "False"),
+        (f"{_FAST}.test_an_open_request_takes_the_plain_path",),
+    ),
     Bug(
         "every user's replies are stored",
         Text(ReplyHandlers.reply, "request.sender is None or request.sender.may_publish(topic.topic_name)", "True"),

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from pymq.config import load_broker_config, load_namesrv_config
+from pymq.config.security import HARMLESS_CODES
 from pymq.errors import ConfigError
 from pymq.security.acl_file import AclFile
 from pymq.security.credentials import Credentials
 from pymq.security.security import open_security, server_credentials
+from pymq.wire.codes import RequestCode as Code
 
 ONE = b"accounts:\n- accessKey: reader1\n  secretKey: secret-1\n"
 TWO = ONE + b"- accessKey: reader2\n  secretKey: secret-2\n"
@@ -110,8 +112,17 @@ TABLE = b'{"users": {"ada": {"password": "ada-secret", "userType": "Super"}}, "a
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"authenticationEnabled": "true"}, "without authorizationEnabled=true would protect nothing"),
-        ({"authorizationEnabled": "true"}, "without authenticationEnabled=true would protect nothing"),
+        (
+            {"authenticationEnabled": "true", "bindAddress": "192.0.2.1"},
+            "without authorizationEnabled=true: every user may",
+        ),
+        (
+            {"authorizationEnabled": "true", "bindAddress": "192.0.2.1"},
+            "without authenticationEnabled=true: nothing proves",
+        ),
+        ({"authorizationEnabled": "true", "aclEnable": "true", "plainAclFile": "x"}, "two sources of users"),
+        ({"authenticationWhitelist": "28;105"}, "write request codes separated by commas"),
+        ({"authorizationWhitelist": "SEND"}, "write request codes separated by commas"),
         ({**ON, "aclEnable": "true", "plainAclFile": "x"}, "two sources of users"),
         (
             {**ON, "innerCredentialsFile": "x", "innerClientAuthenticationCredentials": "file:x"},
@@ -125,6 +136,40 @@ def test_security_settings_that_exclude_each_other(settings: dict[str, str], pro
         with pytest.raises(ConfigError, match=problem) as caught:
             load(None, settings)
         assert "p-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "warnings"),
+    [
+        ({"authenticationEnabled": "true"}, ["every user may do everything"]),
+        ({"authorizationEnabled": "true"}, ["may do what the user may whose name it gives"]),
+        (
+            {"authenticationEnabled": "true", "bindAddress": "192.0.2.1", "insecure": "true"},
+            ["every user may do everything", "requests are checked by half"],
+        ),
+        ({"authorizationWhitelist": "105"}, ["have no effect: authenticationEnabled is off"]),
+        ({**ON, "authenticationWhitelist": "46, 105,106", "authorizationWhitelist": " 46,105 , 106 "}, []),
+        (
+            {**ON, "authenticationWhitelist": "28,3005", "authorizationWhitelist": "17,28"},
+            [
+                "both name 28: every host that reaches the port may send these requests without a user",
+                "authorizationWhitelist names 17: every user may send",
+                "names 3005, and authorizationWhitelist does not",
+            ],
+        ),
+    ],
+)
+def test_what_is_opened_is_warned_about(settings: dict[str, str], warnings: list[str]) -> None:
+    for load in (load_broker_config, load_namesrv_config):
+        found = load(None, settings).warnings
+        assert len(found) == len(warnings) and all(text in one for text, one in zip(warnings, found, strict=True)), (
+            found
+        )
+
+
+def test_the_harmless_requests_need_no_right_or_show_addresses_alone() -> None:
+    names = (Code.CHECK_CLIENT_CONFIG, Code.GET_ROUTEINFO_BY_TOPIC, Code.GET_BROKER_CLUSTER_INFO)
+    assert frozenset(names) == HARMLESS_CODES
 
 
 def test_a_configuration_file_with_a_secret_is_its_owners_alone(tmp_path: Path) -> None:

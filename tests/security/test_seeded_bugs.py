@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.broker import test_security
+from tests.broker.fast import test_secured
 from tests.broker.handlers import test_auth, test_replies
 from tests.broker.metadata import test_auth_manager
 from tests.broker.replication.master import test_ha_proof
@@ -24,6 +25,7 @@ from tests.security import (
     test_addresses,
     test_audit,
     test_certificate_users,
+    test_gatekeeper,
     test_guard,
     test_identities,
     test_made_by_users,
@@ -49,6 +51,7 @@ MODULES = {
         test_certificate_users,
         test_check_permission,
         test_filter_audit,
+        test_gatekeeper,
         test_guard,
         test_ha_proof,
         test_identities,
@@ -57,6 +60,7 @@ MODULES = {
         test_policies,
         test_replies,
         test_rows,
+        test_secured,
         test_security,
         test_sender_limits,
         test_signature,

@@ -42,6 +42,8 @@ class PlainCheck:
         """True for a frame of a proven sender that may send this request; False also when it can't be read."""
         try:
             command = decode_command(payload)
+            if self._gatekeeper.open_requests.has(command.code):
+                return False
             ext = command.ext
             sender = self._gatekeeper.prove(command, connection)
             decision = (sender.identity.name, connection.host, *[ext.get(field, "") for field in self._fields])

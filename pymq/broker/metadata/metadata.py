@@ -26,7 +26,7 @@ from pymq.broker.replication.slave.pending_offsets import PendingOffsets
 from pymq.broker.upkeep.jobs import SLOW_TICK_PERIOD_MS, Job
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
-from pymq.config.security import AUTH_FILE_NAME
+from pymq.config.security import AUTH_FILE_NAME, has_users
 from pymq.errors import StoreUnavailableError
 from pymq.model.inner_batch import has_batch_queues
 from pymq.net.memory_budget import MemoryBudget
@@ -91,7 +91,7 @@ class Metadata:
             # An older file would bring back users that were deleted, and what they were allowed.
             config_tables.saver(AUTH_FILE_NAME, USERS_MEMBER, may_go_back=False),
             clock=clock,
-            is_on=config.authentication_enabled,
+            is_on=has_users(config),
         )
         self.leaser = Leaser(clock=clock, config=config)
         self.clients = ClientManager(clock=clock, config=config, groups=self.groups, budget=budget)

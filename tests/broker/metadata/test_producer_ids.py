@@ -16,6 +16,7 @@ class Someone:
     """A proven sender."""
 
     is_administrator = False
+    is_proven = True
 
     def __init__(self, name: str) -> None:
         self.name = name
