@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from pymq.config.security import has_users
 from pymq.errors import ConfigError
 from pymq.model.access import ResourceKind
 from pymq.security.acl_file import LOOK_PERIOD_MS
+from pymq.security.acl_migration import read_accounts, with_accounts
 from pymq.security.gatekeeper import Gatekeeper
 from pymq.security.guard import Guard
 from pymq.security.identities import Users, UserType
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from pymq.wire.command import Command
     from pymq.wire.dispatch import Dispatcher, Gate
 
+log = logging.getLogger(__name__)
+
 ACL_JOB = "ACL file"
 # What the client library asks name servers.
 _OF_NAME_SERVERS = (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO)
@@ -64,6 +68,7 @@ class BrokerSecurity:
         self._cluster = config.broker_cluster_name
         self._acl = None
         self._gatekeeper: Gatekeeper | None = None
+        self._accounts = read_accounts(config.plain_acl_file) if config.migrate_auth_from_v1 else None
         self._on_users: list[Callable[[], None]] = []
         if has_users(config):
             self._gatekeeper = Gatekeeper(Guard(Users(), Policies(), self._cluster, wanted_checks(config)))
@@ -161,7 +166,21 @@ class BrokerSecurity:
         """Has ``listener`` called after each change of the users that the metadata keep."""
         self._on_users.append(listener)
 
+    def _migrate(self, auth: AuthManager) -> None:
+        """Make users of the accounts of an ACL file of 4.x."""
+        assert self._accounts is not None
+        reserved = self._server_user.name if self._server_user is not None else ""
+        known = {user.name for user in auth.table.users}
+        auth.change_at_start(lambda table: with_accounts(table, self._accounts.accounts, reserved))  # type: ignore[union-attr]
+        taken = [user.name for user in auth.table.users if user.name not in known]
+        if taken:
+            log.info("accounts that became users: %s", ", ".join(taken))
+            for note in self._accounts.notes:
+                log.warning("%s", note)
+
     def _begin(self, auth: AuthManager, *, is_master: bool) -> None:
+        if is_master and self._accounts is not None:
+            self._migrate(auth)
         if is_master and not auth.table.has_administrator:
             first = first_administrator(self._config)
             if first is None:

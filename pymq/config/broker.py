@@ -14,7 +14,7 @@ from pymq.config.raft import ENABLED_KEY as RAFT_KEY
 from pymq.config.raft import GROUP_KEY, PEERS_KEY, PREFERRED_KEY, SELF_KEY, RaftConfig
 from pymq.config.replication import check_replication
 from pymq.config.rocketmq_keys import BROKER_KEYS, NO_EFFECT
-from pymq.config.security import AUTH_FILE_NAME, check_security
+from pymq.config.security import AUTH_FILE_NAME, check_security, has_users
 from pymq.config.server import ServerConfig
 from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import ConfigError
@@ -164,6 +164,7 @@ class BrokerConfig(RaftConfig, ServerConfig):
 
     # Security
     authentication_enabled: bool = setting("authenticationEnabled", False, "Check the signature of each request, by users that operators make (`pymq auth user`, mqadmin); without authorizationEnabled on loopback alone.")
+    migrate_auth_from_v1: bool = setting("migrateAuthFromV1Enabled", False, "At a start, make users of the accounts of plainAclFile, and of the files below the folder `acl` beside it, that are not users yet.")
     audit_log_dir: str = setting("auditLogDir", "", "Directory of the audit log, a JSON line for each change by an operator and each refusal; empty: `audit` in storePathRootDir when requests are checked, else none.")
 
     # Limits: each one stops a way to exhaust the broker
@@ -208,7 +209,6 @@ class BrokerConfig(RaftConfig, ServerConfig):
             authenticationStrategy authorizationStrategy""".split(),
             _CHECKED_ALWAYS,
         ),
-        "migrateAuthFromV1Enabled": "users are not taken from an ACL file: make them with pymq auth user create",
     }
 
     FIXED: ClassVar[Mapping[str, str]] = {
@@ -245,11 +245,23 @@ class BrokerConfig(RaftConfig, ServerConfig):
     def check(self) -> None:
         check_replication(self)
         check_security(self)
+        self._check_migration()
         floor = LOG_SEGMENTS_MIN * self.mapped_file_size_commit_log_bytes
         if 0 < self.commit_log_bytes_max < floor:
             raise ConfigError(
                 f"commitLogBytesMax={self.commit_log_bytes_max} would delete nearly the whole log: the least is {floor} "
                 f"({LOG_SEGMENTS_MIN} segments of mappedFileSizeCommitLog), 0 is no limit"
+            )
+
+    def _check_migration(self) -> None:
+        if self.migrate_auth_from_v1 and not has_users(self):
+            raise ConfigError(
+                "migrateAuthFromV1Enabled=true makes users of an ACL file's accounts, and this broker has no users: set "
+                "authenticationEnabled=true and authorizationEnabled=true, and leave aclEnable out"
+            )
+        if self.migrate_auth_from_v1 and not self.plain_acl_file:
+            raise ConfigError(
+                "migrateAuthFromV1Enabled=true needs the file of accounts: set plainAclFile=PATH/plain_acl.yml"
             )
 
     @property

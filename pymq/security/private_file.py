@@ -35,3 +35,9 @@ def read_private_file(
         raise UsageError(
             f"{path} can't be read: {getattr(error, 'strerror', error)}; correct the path or its permissions"
         ) from error
+
+
+def files_below(folder: str, suffixes: tuple[str, ...]) -> list[str]:
+    """Return the files in a folder and in those below it whose names end so, sorted; none when it is missing."""
+    found = Path(folder).expanduser().rglob("*")
+    return sorted(str(file) for file in found if file.suffix in suffixes and file.is_file())

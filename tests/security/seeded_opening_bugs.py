@@ -6,7 +6,7 @@ from typing import Final
 
 from pymq.broker.fast.secured import PlainCheck
 from pymq.broker.handlers.replies import ReplyHandlers
-from pymq.security import policies
+from pymq.security import acl_migration, policies
 from pymq.security.gatekeeper import Admitted, Gatekeeper
 from pymq.security.identities import Identity, Users
 from pymq.security.policies import Policies
@@ -49,6 +49,21 @@ OPENING_BUGS: Final = [
         "an open pull opens the fast path",
         Text(PlainCheck.allows, "self._gatekeeper.open_requests.has(command.code)", "False"),
         (f"{_FAST}.test_an_open_request_takes_the_plain_path",),
+    ),
+    Bug(
+        "a migrated account is not bound by its own permission",
+        Text(acl_migration.migrated_policy, "default[entry.resource] = entry", "pass"),
+        ("test_acl_migration.test_a_migrated_account_may_what_it_could",),
+    ),
+    Bug(
+        "a start takes a user's old secret back",
+        Text(acl_migration.with_accounts, "table.users.get(name) is not None", "False"),
+        ("test_acl_migration.test_users_that_are_there_and_the_servers_own_stay_as_they_are",),
+    ),
+    Bug(
+        "a migrated account needs no signature from its white address",
+        Text(acl_migration.migrated_user, "user.kind)", "user.kind, True, user.trusted_from)"),
+        ("test_acl_migration.test_an_administrator_becomes_super_but_for_one_that_rules_bind",),
     ),
     Bug(
         "every user's replies are stored",

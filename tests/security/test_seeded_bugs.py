@@ -22,6 +22,7 @@ from tests.planting import Bug, follow, is_caught
 from tests.security import (
     test_acl_5x,
     test_acl_file,
+    test_acl_migration,
     test_addresses,
     test_audit,
     test_certificate_users,
@@ -44,6 +45,7 @@ MODULES = {
         test_access,
         test_acl_5x,
         test_acl_file,
+        test_acl_migration,
         test_addresses,
         test_audit,
         test_auth,

@@ -86,9 +86,14 @@ class AuthManager:
 
     def ensure_administrator(self, user: User) -> None:
         """Add ``user`` and save it now if no enabled user of type Super is there. Raises StoreError."""
-        if self.is_on and not self.table.has_administrator:
-            table = self.table
-            self._holder.table = table._replace(users=table.users.with_user(user))
+        if not self.table.has_administrator:
+            self.change_at_start(lambda table: table._replace(users=table.users.with_user(user)))
+
+    def change_at_start(self, change: Change) -> None:
+        """Make a change and save it before this returns. Raises StoreError, and what ``change`` raises."""
+        changed = change(self.table)
+        if self.is_on and as_json(changed) != as_json(self.table):
+            self._holder.table = changed
             self._state.change_at_once(lambda holder: None)
             self._state.save()
 

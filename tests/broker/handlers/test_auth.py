@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from pymq.broker.security import BrokerSecurity
 from pymq.broker.upkeep.worker_threads import WorkOutcome
 from pymq.client import Credentials
 from pymq.clock import ManualClock
+from pymq.config import load_broker_config
 from pymq.errors import ConfigError
 from pymq.offline.certificates import PemFiles
 from pymq.wire.codes import RequestCode as Code
@@ -206,3 +208,43 @@ def test_a_broker_without_users_of_its_own_refuses(settings: dict[str, Any], why
         settings = {**settings, "plainAclFile": "/nowhere"}
     code, remark = Caller(World(**settings)).refused(Code.AUTH_LIST_USER)
     assert code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and why in remark
+
+
+def test_accounts_of_a_4x_file_become_users_once(tmp_path: Path) -> None:
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(
+        "accounts:\n"
+        "- {accessKey: oldroot, secretKey: oldroot-secret, admin: true}\n"
+        "- {accessKey: billing, secretKey: billing-secret, topicPerms: [T=PUB], defaultGroupPerm: SUB}\n"
+        "- {accessKey: servers, secretKey: servers-secret}\n"
+    )
+    path.chmod(0o600)
+    keys: dict[str, Any] = {"authenticationEnabled": "true", "authorizationEnabled": "true"}
+    keys |= {"migrateAuthFromV1Enabled": "true", "plainAclFile": str(path)}
+    world = World(**keys)
+    for _ in range(2):
+        world.config.inner_client_credentials = SERVERS
+        table = BrokerSecurity(world.config, world.clock).dispatcher(world.parts)
+        root = caller(world, table, "oldroot")
+        found = {user["username"]: user for user in json.loads(root.ok(Code.AUTH_LIST_USER).body)}
+        assert {name: user["userType"] for name, user in found.items()} == {"oldroot": "Super", "billing": "Normal"}
+        policies = json.loads(root.ok(Code.AUTH_GET_ACL, subject="User:billing").body)["policies"]
+        assert [part["policyType"] for part in policies] == ["Custom", "Default"]
+        root.ok(Code.AUTH_UPDATE_USER, b'{"password": "another-secret"}', username="billing")
+        world = world.reopened(**keys)
+    assert found["billing"]["password"] == "another-secret"
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"plainAclFile": "x"}, "this broker has no users: set authenticationEnabled=true"),
+        (
+            {"authenticationEnabled": "true", "authorizationEnabled": "true"},
+            "needs the file of accounts: set plainAclFile=",
+        ),
+    ],
+)
+def test_a_migration_without_users_or_a_file_is_refused(settings: dict[str, str], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        load_broker_config(None, {"migrateAuthFromV1Enabled": "true", **settings})
