@@ -105,8 +105,42 @@ def make_namesrv(
     from pymq.clock import SystemClock
     from pymq.namesrv.server import NameServer
 
+    _make_own_users(config)
     keeper = _keeper(config.runtime_settings_path)
     return NameServer(clock=SystemClock(), config=config, budget=budget, keeper=keeper, credentials=credentials)
+
+
+def _make_own_users(config: NamesrvConfig) -> None:
+    """Gives a name server that checks requests, and has no authFile, one of its own with the first user in it.
+
+    Raises ConfigError, StoreError for a file that can't be used.
+    """
+    from pathlib import Path
+
+    from pymq.config.security import AUTH_FILE_NAME, has_users
+    from pymq.errors import ConfigError, UsageError
+    from pymq.offline.auth_files import make_first_user
+    from pymq.security.security import first_administrator
+    from pymq.store.disk.fs import RealFiles
+
+    if not has_users(config) or config.auth_file:
+        return
+    first = first_administrator(config)
+    path = str(Path.home() / ".pymq" / f"namesrv-{config.listen_port}" / AUTH_FILE_NAME)
+    if first is None and not Path(path).exists():
+        raise ConfigError(
+            "requests are checked, and this name server has no users: set initAuthenticationUser, which makes the "
+            f"first one in {path}, or set authFile to a broker's config/auth.json or a copy of it"
+        )
+    try:
+        if first is not None and make_first_user(RealFiles(), path, first):
+            print_note(f"pymq: made the user {first.name} of type Super in {path}")
+    except UsageError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    config.auth_file = path
+    print_warnings(
+        [f"this name server knows the users in {path} alone: set authFile to a broker's config/auth.json for its users"]
+    )
 
 
 def _keeper(path: str) -> Keeper | None:

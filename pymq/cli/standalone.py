@@ -142,6 +142,7 @@ def standalone(
         broker_config = build_broker_config(config_file, settings, flags, defaults)
         namesrv_config = load_namesrv_config(None, _shared_settings(broker_config) | {"listenPort": str(namesrv_port)})
         namesrv_config.init_authentication_user = broker_config.init_authentication_user
+        namesrv_config.auth_file_comes_later = True
         run(_serve(namesrv_config, broker_config, grpc_port, grpc_signature_age, as_json))
     finally:
         if ephemeral:

@@ -19,7 +19,7 @@ MIB = 1024 * 1024
 
 @dataclass
 class NamesrvConfig(ServerConfig):
-    """The configuration of one name server, which keeps nothing on disk."""
+    """The configuration of one name server, which keeps nothing on disk but what its settings ask for."""
 
     # fmt: off
     listen_port: int = setting("listenPort", 9876, "Port to listen on; 0 takes any free port.", minimum=0, maximum=65535)
@@ -35,7 +35,7 @@ class NamesrvConfig(ServerConfig):
     broker_id_kept_ms: int = setting("brokerIdKeptMs", 65_000, "ms for which the id and the address of a broker that left are kept for it and its group.", minimum=0, maximum=600_000, runtime=True)
     kv_count_max: int = setting("maxKvEntries", 10_000, "Most KV entries.", minimum=1, maximum=1_000_000, runtime=True)
     authentication_enabled: bool = setting("authenticationEnabled", False, "Check the signature of each request, by users that operators make at a broker; without authorizationEnabled on loopback alone.")
-    auth_file: str = setting("authFile", "", "A broker's file `config/auth.json`, or a copy: the users for authenticationEnabled; a change is noticed within 5 s.")
+    auth_file: str = setting("authFile", "", "A broker's file `config/auth.json`, or a copy: the users for authenticationEnabled; a change is noticed within 5 s. Empty: `~/.pymq/namesrv-<listenPort>/auth.json`, made with the user of initAuthenticationUser.")
     audit_log_dir: str = setting("auditLogDir", "", "Directory of the audit log, a JSON line for each change by an operator and each refusal; empty: none.")
     runtime_settings_path: str = setting("runtimeSettingsPath", "", "File that keeps settings which `pymq config set --persist` changes; empty: none are kept.")
     metrics_prom_exporter_host: str = setting("metricsPromExporterHost", "", "Address to serve metrics on; empty: the bind address.")

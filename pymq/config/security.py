@@ -51,6 +51,11 @@ class SecuritySettings(Protocol):
     @property
     def auth_file(self) -> str: ...
 
+    @property
+    def auth_file_comes_later(self) -> bool:
+        """True when the broker that makes the file starts after this server, in the same process."""
+        ...
+
 
 class WhitelistSettings(SecuritySettings, Protocol):
     """The settings about requests that are open, which brokers and name servers share."""

@@ -32,6 +32,7 @@ class ServerConfig(TlsConfig):
     authentication_whitelist: str = setting("authenticationWhitelist", "", "Request codes, separated by commas, that need no user; those that need a right are refused without one, unless authorizationWhitelist names them too.", form=CODE_LIST)
     authorization_whitelist: str = setting("authorizationWhitelist", "", "Request codes that every user may send, whatever its rules; with authenticationWhitelist every peer.", form=CODE_LIST)
     init_authentication_user: str = setting("initAuthenticationUser", "", "The first user of type Super, made while no enabled one is there: `file:PATH`, `env:PREFIX`, or RocketMQ's JSON with username and password.", is_secret=True)
+    auth_file_comes_later: bool = False  # see pymq.config.security.SecuritySettings
     inner_client_credentials: str = setting("innerClientAuthenticationCredentials", "", "What servers sign with among each other, in place of innerCredentialsFile: `file:PATH`, `env:PREFIX`, or RocketMQ's JSON with accessKey and secretKey.", is_secret=True)
     audit_log_file_bytes: int = setting("auditLogFileSize", AUDIT_LOG_FILE_BYTES, "Size at which a file of the audit log ends and the next one begins.", minimum=4096, maximum=1024 * MIB, is_size=True)
     audit_log_file_count: int = setting("auditLogFileCount", AUDIT_LOG_FILE_COUNT, "Most files of the audit log; the oldest is deleted.", minimum=1, maximum=1000)

@@ -54,6 +54,7 @@ class FilterServerSettings:
     init_authentication_user: str = ""
     inner_client_credentials: str = ""
     auth_file: str = ""
+    auth_file_comes_later: bool = False
     audit_log_dir: str = ""
     audit_log_file_bytes: int = AUDIT_LOG_FILE_BYTES
     audit_log_file_count: int = AUDIT_LOG_FILE_COUNT

@@ -53,6 +53,22 @@ def write_credentials(path: Path, access_key: str, secret: str) -> None:
         raise UsageError(f"{path} can't be written: {error.strerror}; name another file") from error
 
 
+def make_first_user(files: Files, path: str, user: User) -> bool:
+    """Makes a user in a file of users, and the file with its directory if they are missing; True when it is a new one.
+
+    A user of that name stays as it is. Raises StoreError for a file that can't be read or written, UsageError for an
+    entry or a directory that can't be used.
+    """
+    make_private_directory(Path(path).parent)
+    table = JsonTable(files, path, may_go_back=False)
+    content = table.load()
+    users = from_json(content)
+    if users.users.get(user.name) is not None:
+        return False
+    table.save({**content, **as_json(users._replace(users=users.users.with_user(user)))})
+    return True
+
+
 def reset_administrator(files: Files, root: str, name: str, secret: str) -> bool:
     """Makes ``name`` an enabled user of type Super of a stopped broker; True when it is a new one.
 

@@ -70,7 +70,7 @@ def open_security(settings: SecuritySettings, cluster: str, credentials: Credent
         return None
     if not settings.auth_file:
         raise ConfigError(
-            "authenticationEnabled=true needs the file of users: set authFile to a broker's config/auth.json, or a "
+            "requests are checked, and no file of users is named: set authFile to a broker's config/auth.json, or a "
             "copy of it"
         )
     return Security(
@@ -78,7 +78,9 @@ def open_security(settings: SecuritySettings, cluster: str, credentials: Credent
             settings.auth_file,
             cluster,
             server_user,
-            partial(read_user_file, is_optional=bool(settings.init_authentication_user)),
+            partial(
+                read_user_file, is_optional=bool(settings.init_authentication_user) or settings.auth_file_comes_later
+            ),
             key="authFile",
             parse=read_user_table,
             first_administrator=partial(first_administrator, settings),

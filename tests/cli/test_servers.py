@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 
 from pymq.cli import main as cli
+from pymq.client import Credentials
 from pymq.client.admin import Admin
-from pymq.errors import EXIT_OK, EXIT_USAGE
+from pymq.errors import EXIT_OK, EXIT_USAGE, RefusedError
 from pymq.testing.standalone import StandaloneProcess
 from tests.machine import NOWHERE
 from tests.ports import free_port_block
@@ -220,3 +221,53 @@ def test_a_port_in_use_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_failed_start_of_standalone_names_the_reason(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="whole number"):
         StandaloneProcess(settings={"maxBatchNums": "many"}).start()
+
+
+def test_a_name_server_with_rocketmqs_keys_alone_keeps_users_of_its_own(tmp_path: Path) -> None:
+    root = tmp_path / "root.yml"
+    root.write_text("accessKey: root\nsecretKey: root-secret\n")
+    root.chmod(0o600)
+    keys = {"authenticationEnabled": "true", "authorizationEnabled": "true", "initAuthenticationUser": f"file:{root}"}
+    arguments = ["namesrv", "--port", "0", "--json"]
+    for key, value in keys.items():
+        arguments += ["--set", f"{key}={value}"]
+    users = tmp_path / ".pymq" / "namesrv-0" / "auth.json"
+
+    async def names(address: str, secret: str) -> list[str]:
+        async with Admin(address, credentials=Credentials("root", secret)) as admin:
+            return await admin.topics.names()
+
+    for _ in range(2):
+        with process(*arguments, home=tmp_path) as server:
+            address = json.loads(first_line(server))["namesrv"]
+            assert asyncio.run(names(address, "root-secret")) == []
+            with pytest.raises(RefusedError, match="check signature failed"):
+                asyncio.run(names(address, "another-secret"))
+        assert users.stat().st_mode & 0o777 == 0o600 and users.parent.stat().st_mode & 0o777 == 0o700
+        root.write_text("accessKey: root\nsecretKey: another-secret\n")  # the user is there, and stays as it is
+
+
+def test_a_name_server_that_checks_requests_and_has_no_user_says_how_to_make_one(tmp_path: Path) -> None:
+    with process("namesrv", "--port", "0", "--set", "authenticationEnabled=true", home=tmp_path) as server:
+        assert server.wait(STOP_TIMEOUT_S) == EXIT_USAGE
+    said = "".join(path.read_text() for path in tmp_path.glob("namesrv-*.log"))
+    assert "set initAuthenticationUser, which makes the" in said
+
+
+def test_a_standalone_broker_and_its_name_server_take_accounts_of_an_acl_file(
+    tmp_path: Path,
+) -> None:
+    acl = tmp_path / "plain_acl.yml"
+    acl.write_text("accounts:\n- {accessKey: oldroot, secretKey: oldroot-secret, admin: true}\n")
+    acl.chmod(0o600)
+    keys = ("authenticationEnabled=true", "authorizationEnabled=true", "migrateAuthFromV1Enabled=true")
+    arguments = ["standalone", "--dir", str(tmp_path / "data"), "--namesrv-port", "0", "--port", "0", "--json"]
+    for pair in (*keys, f"plainAclFile={acl}"):
+        arguments += ["--set", pair]
+
+    async def names(address: str) -> list[str]:
+        async with Admin(address, credentials=Credentials("oldroot", "oldroot-secret")) as admin:
+            return await admin.topics.names()
+
+    with process(*arguments, home=tmp_path) as server:
+        assert "TBW102" in asyncio.run(names(json.loads(first_line(server))["namesrv"]))
