@@ -108,7 +108,7 @@ def filter_server(
     )
     check_security(settings)
     print_warnings(check_exposure("--host", host, is_secured=is_secured(settings), is_insecure=insecure))
-    metrics = metrics_place_of_command(host, metrics_port)
+    metrics = metrics_place_of_command(host, metrics_port, is_secured=is_secured(settings), is_insecure=insecure)
     run(_serve(settings, metrics, as_json))
 
 

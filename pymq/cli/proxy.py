@@ -121,7 +121,7 @@ def proxy(
     )
     addresses = split_addresses(namesrv)
     with server_tls(config, is_off=no_tls) as tls:
-        place = metrics_place_of_command(host, metrics_port)
+        place = metrics_place_of_command(host, metrics_port, is_secured=security is not None, is_insecure=insecure)
         run(_serve(addresses, host, port, tls, security, signature_age, place, as_json))
 
 

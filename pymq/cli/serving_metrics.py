@@ -10,12 +10,14 @@ import typer
 
 if TYPE_CHECKING:
     from pymq.config import BrokerConfig, NamesrvConfig
+    from pymq.config.tls import TlsConfig
     from pymq.metrics.family import Collector
     from pymq.net.memory_budget import MemoryBudget
     from pymq.net.tls import ServerTls
 
 TOKEN_LENGTH_MAX = 1024
 TOKEN_FILE_VARIABLE = "PYMQ_METRICS_TOKEN_FILE"  # noqa: S105 - no token, a name
+ALLOWED_HOSTS_VARIABLE = "PYMQ_METRICS_ALLOWED_HOSTS"
 MetricsPortOption = Annotated[
     int | None,
     typer.Option(
@@ -40,12 +42,16 @@ class MetricsView(Protocol):
 
 
 class MetricsPlace(NamedTuple):
-    """The address at which to serve metrics, how it takes TLS, and the token that clients show ("" for none)."""
+    """The address at which to serve metrics, how it takes TLS, and the token that clients show ("" for none).
+
+    ``own_hosts``: see :class:`~pymq.net.http.HttpServer`.
+    """
 
     host: str
     port: int
     tls: ServerTls | None = None
     token: str = ""
+    own_hosts: tuple[str, ...] = ()
 
     @property
     def is_encrypted(self) -> bool:
@@ -66,43 +72,69 @@ def metrics_flags(port: int | None) -> dict[str, Any]:
 
 
 def metrics_place(config: BrokerConfig | NamesrvConfig, default_host: str) -> MetricsPlace | None:
-    """Returns the address at which a configuration serves metrics, None when it doesn't."""
+    """Returns the address at which a configuration serves metrics, None when it doesn't. Raises ConfigError."""
     from pymq.clock import SystemClock
-    from pymq.config.metrics import PROM
+    from pymq.config.metrics import PROM, parse_hosts
+    from pymq.config.security import is_secured
     from pymq.net.tls_settings import server_tls
 
     if config.metrics_exporter_type != PROM:
         return None
     host = config.metrics_prom_exporter_host or default_host
-    return _place(
-        host, config.metrics_prom_exporter_port, server_tls(config, SystemClock()), _token_in(config.metrics_token_file)
+    return _checked(
+        MetricsPlace(
+            host,
+            config.metrics_prom_exporter_port,
+            server_tls(config, SystemClock()),
+            _token_in(config.metrics_token_file),
+            parse_hosts(config.metrics_allowed_hosts),
+        ),
+        config,
+        is_secured=is_secured(config),
+        is_insecure=config.insecure,
     )
 
 
-def metrics_place_of_command(host: str, port: int | None) -> MetricsPlace | None:
+def metrics_place_of_command(
+    host: str, port: int | None, *, is_secured: bool = False, is_insecure: bool = False
+) -> MetricsPlace | None:
     """Return where a command without a configuration file serves metrics; None without a port.
 
-    TLS and token are as the environment says, by the variables that servers have, too. Raises ConfigError.
+    TLS, token and names are as the environment says, by the variables that servers have, too. ``is_secured``: the
+    command checks requests, or signs its own; ``is_insecure``: its ``--insecure``. Raises ConfigError.
     """
     import os
 
     from pymq.clock import SystemClock
     from pymq.config.load import load_tls_config
+    from pymq.config.metrics import parse_hosts
     from pymq.net.tls_settings import server_tls
 
     if port is None:
         return None
-    tls = server_tls(load_tls_config(os.environ), SystemClock())
-    return _place(host, port, tls, _token_in(os.environ.get(TOKEN_FILE_VARIABLE, "")))
+    config = load_tls_config(os.environ)
+    token = _token_in(os.environ.get(TOKEN_FILE_VARIABLE, ""))
+    names = parse_hosts(os.environ.get(ALLOWED_HOSTS_VARIABLE, ""))
+    place = MetricsPlace(host, port, server_tls(config, SystemClock()), token, names)
+    return _checked(place, config, is_secured=is_secured, is_insecure=is_insecure)
 
 
-def _place(host: str, port: int, tls: ServerTls | None, token: str) -> MetricsPlace:
-    """Return the address, and warn when hosts that were not meant to read the metrics can."""
+def _checked(place: MetricsPlace, config: TlsConfig, *, is_secured: bool, is_insecure: bool) -> MetricsPlace:
+    """Return ``place``, and warn when hosts that were not meant to read the metrics can. Raises ConfigError."""
     from pymq.cli.servers import print_warnings
     from pymq.config.security import metrics_exposure
+    from pymq.config.tls import REQUIRE
 
-    place = MetricsPlace(host, port, tls, token)
-    print_warnings(metrics_exposure(host, has_token=bool(token), is_encrypted=place.is_encrypted))
+    print_warnings(
+        metrics_exposure(
+            place.host,
+            has_token=bool(place.token),
+            is_encrypted=place.is_encrypted,
+            is_secured=is_secured,
+            proves_clients=config.tls_server_need_client_auth == REQUIRE,
+            is_insecure=is_insecure,
+        )
+    )
     return place
 
 
@@ -133,7 +165,10 @@ async def serving_metrics(place: MetricsPlace | None, view: MetricsView) -> Asyn
         return
     from pymq.metrics.endpoint import MetricsEndpoint  # imports its libraries only when they are needed
 
-    endpoint = MetricsEndpoint(view.collectors, view.labels, budget=view.budget, tls=place.tls, token=place.token)
+    own_hosts = (place.host, *place.own_hosts)
+    endpoint = MetricsEndpoint(
+        view.collectors, view.labels, budget=view.budget, tls=place.tls, token=place.token, own_hosts=own_hosts
+    )
     try:
         yield f"{place.scheme}://{await endpoint.start(place.host, place.port)}"
     finally:

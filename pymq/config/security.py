@@ -204,7 +204,7 @@ def check_exposure(
     has not accepted it (``is_insecure``).
     """
     warnings = [missing] if missing else []
-    if _is_loopback(address) or (is_encrypted and ((is_secured and not missing) or proves_clients)):
+    if is_loopback(address) or (is_encrypted and ((is_secured and not missing) or proves_clients)):
         return warnings
     if missing and not is_insecure:
         raise ConfigError(
@@ -227,23 +227,42 @@ def check_exposure(
     )
 
 
-def metrics_exposure(address: str, *, has_token: bool, is_encrypted: bool) -> list[str]:
-    """Return a warning for metrics served on ``address``, when hosts that were not meant to read them can."""
-    if _is_loopback(address) or (has_token and is_encrypted):
+def metrics_exposure(
+    address: str,
+    *,
+    has_token: bool,
+    is_encrypted: bool,
+    is_secured: bool = False,
+    proves_clients: bool = False,
+    is_insecure: bool = False,
+) -> list[str]:
+    """Return a warning for metrics served on ``address``, when hosts that were not meant to read them can.
+
+    The parameters are those of :func:`check_exposure`. Raises ConfigError where a server checks requests, and its
+    metrics are open to other machines.
+    """
+    if is_loopback(address) or (is_encrypted and (has_token or proves_clients)):
         return []
     if has_token:
         return [
             f"metrics on {address}: their token is not encrypted, every host on its way can read it; "
             "set tls.server.mode=enforcing"
         ]
-    return [
-        f"metrics on {address}: every host that reaches the port can read them, with the names of topics and groups; "
-        "name a file with a token (metricsTokenFile, or PYMQ_METRICS_TOKEN_FILE)"
-    ]
+    open_to = (
+        f"metrics on {address}: every host that reaches the port can read them, with the names of topics and groups"
+    )
+    advice = "name a file with a token (metricsTokenFile, or PYMQ_METRICS_TOKEN_FILE)"
+    if is_secured and not is_insecure:
+        raise ConfigError(
+            f"{open_to}, while requests are checked: {advice}, serve them on 127.0.0.1 (metricsPromExporterHost; a "
+            "command's --host), or, of a server, accept it with --insecure (insecure=true)"
+        )
+    return [f"{open_to}; {advice}"]
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine alone: ``localhost``, or an address of loopback. Other names are not."""
     try:
-        return ipaddress.ip_address(address).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return address == "localhost"
+        return host == "localhost"

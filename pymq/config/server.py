@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pymq.config.base import setting
-from pymq.config.metrics import METRICS_LABEL
+from pymq.config.metrics import HOST_LIST, METRICS_LABEL
 from pymq.config.security import AUDIT_LOG_FILE_BYTES, AUDIT_LOG_FILE_COUNT, CODE_LIST
 from pymq.config.tls import TlsConfig
 
@@ -45,6 +45,7 @@ class ServerConfig(TlsConfig):
     # Metrics
     metrics_exporter_type: str = setting("metricsExporterType", "DISABLE", "PROM serves metrics to Prometheus.", choices=("DISABLE", "PROM"))
     metrics_token_file: str = setting("metricsTokenFile", "", "File with the bearer token that clients of the metrics show; only its owner may read it. Empty: they need none.")
+    metrics_allowed_hosts: str = setting("metricsAllowedHosts", "", "Names, separated by commas, by which clients without a token may ask for metrics, beside the address and `localhost`: what Prometheus has as target.", form=HOST_LIST)
     metrics_label: str = setting("metricsLabel", "", "Labels for every metric: `key:value` pairs separated by commas.", form=METRICS_LABEL)
 
     # Limits: each one stops a way to exhaust the server

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 
 from pymq.errors import UsageError
 from pymq.metrics.exposition import CONTENT_TYPE, slices
@@ -42,9 +42,13 @@ class MetricsEndpoint:
         budget: MemoryBudget | None = None,
         tls: ServerTls | None = None,
         token: str = "",
+        own_hosts: Collection[str] = (),
         now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``budget`` counts what scrapers have not read; ``token``: what they show, "" for nothing."""
+        """``budget`` counts what scrapers have not read; ``token``: what they show, "" for nothing.
+
+        ``own_hosts``: by which names they may ask, beside the address; see :class:`~pymq.net.http.HttpServer`.
+        """
         self.address = ""
         self._collectors = collectors
         self._labels = labels
@@ -52,7 +56,7 @@ class MetricsEndpoint:
         self._process = ProcessMetrics()
         self._turn = asyncio.Lock()
         pages = {METRICS_PATH: Page(CONTENT_TYPE, self._text), HEALTH_PATH: Page("text/plain", _healthy, is_open=True)}
-        self._server = HttpServer(pages, limits, budget, tls, token)
+        self._server = HttpServer(pages, limits, budget, tls, token, own_hosts)
 
     async def start(self, host: str, port: int) -> str:
         """Listens on ``host:port`` (0: any free port) and returns the address.

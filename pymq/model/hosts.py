@@ -39,6 +39,23 @@ def host_of(address: str) -> str:
     return address.rpartition(":")[0]
 
 
+def host_in_header(text: str) -> str:
+    """Return the host in a Host header of HTTP, in lower case, without port, brackets and a dot at its end."""
+    text = text.strip().lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0].removesuffix(".")
+
+
+def is_same_host(host: str, address: str) -> bool:
+    """Return whether a host is the IP address ``address``, whatever way it is written."""
+    try:
+        one, other = ipaddress.ip_address(host), ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return one == other or getattr(other, "ipv4_mapped", None) == one
+
+
 def parse_address(text: str) -> tuple[str, int]:
     """Return (host, port) of ``host:port``. Raises ValueError when there is no port between 0 and 65535."""
     match = _ADDRESS.fullmatch(text.strip())

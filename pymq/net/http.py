@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 
 import h11
 
+from pymq.config.security import is_loopback
+from pymq.model.hosts import host_in_header, is_same_host
 from pymq.net.buffer_account import BufferAccount
 from pymq.net.descriptors import takes_reserved
 from pymq.net.listener import Listeners
@@ -101,9 +103,16 @@ class HttpServer:
         budget: MemoryBudget | None = None,
         tls: ServerTls | None = None,
         token: str = "",
+        own_hosts: Collection[str] = (),
     ) -> None:
-        """``budget`` counts what clients have not read; clients show ``token`` unless it is empty."""
+        """``budget`` counts what clients have not read; clients show ``token`` unless it is empty.
+
+        Without a token a request must name this server in its Host header: by the address that it came to, by one of
+        loopback, or by a name in ``own_hosts``. A browser's page of another origin, whose name has been pointed to this
+        address, names itself.
+        """
         self._token = token.encode()
+        self._own_hosts = frozenset(host_in_header(host) for host in own_hosts)
         self.refused_count = 0  # connections over the limit, invalid requests, and what the budget closed
         self._budget = budget or MemoryBudget()
         self._pages = pages
@@ -216,6 +225,22 @@ class HttpServer:
             self.refused_count += 1
             await _write_short(http, writer, 401, "a bearer token is needed", [("WWW-Authenticate", "Bearer")])
             return
+        if not self._token and not page.is_open and not self._is_named(request, writer):
+            self.refused_count += 1
+            text = "the Host header names another server: ask for this address, or list the name (metricsAllowedHosts)"
+            await _write_short(http, writer, HTTPStatus.MISDIRECTED_REQUEST, text)
+            return
+        await self._write_page(http, page, writer, answering)
+
+    def _is_named(self, request: h11.Request, writer: asyncio.StreamWriter) -> bool:
+        """Return whether the Host header is this server's; a request of HTTP 1.0 may have none, a browser's has one."""
+        hosts = [host_in_header(value.decode("latin-1")) for name, value in request.headers if name == b"host"]
+        came_to = writer.get_extra_info("sockname")[0].partition("%")[0].lower()
+        return all(host in self._own_hosts or is_loopback(host) or is_same_host(host, came_to) for host in hosts)
+
+    async def _write_page(
+        self, http: h11.Connection, page: Page, writer: asyncio.StreamWriter, answering: _Answering
+    ) -> None:
         async with aclosing(page.make()) as pieces:
             try:
                 first = await anext(pieces, b"")

@@ -84,7 +84,7 @@ async def fetched(url: str, tls: Tls) -> bytes:
     context.load_cert_chain(tls.cert_path, tls.key_path)
     host, port = url.removeprefix("https://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
-    writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     answer = await asyncio.wait_for(reader.read(), DEADLINE_S)
     writer.close()
     return answer

@@ -11,7 +11,13 @@ import pytest
 
 from pymq.cli.exporter.names import Names
 from pymq.cli.exporter.serve import View
-from pymq.cli.serving_metrics import TOKEN_FILE_VARIABLE, metrics_place, metrics_place_of_command, serving_metrics
+from pymq.cli.serving_metrics import (
+    ALLOWED_HOSTS_VARIABLE,
+    TOKEN_FILE_VARIABLE,
+    metrics_place,
+    metrics_place_of_command,
+    serving_metrics,
+)
 from pymq.clock import SystemClock
 from pymq.config import load_namesrv_config
 from pymq.config.environment import variable_of
@@ -23,12 +29,12 @@ DEADLINE_S = 30.0
 TOKEN = "a-token"
 
 
-async def ask(url: str, context: ssl.SSLContext | None, token: str = "") -> bytes:
+async def ask(url: str, context: ssl.SSLContext | None, token: str = "", host: str = "localhost") -> bytes:
     """Return the first line of the answer; empty when the connection is closed."""
-    host, port = url.rpartition("://")[2].split(":")
-    reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+    address, port = url.rpartition("://")[2].split(":")
+    reader, writer = await asyncio.open_connection(address, int(port), ssl=context)
     shown = f"Authorization: Bearer {token}\r\n" if token else ""
-    writer.write(f"GET /metrics HTTP/1.1\r\nHost: x\r\n{shown}Connection: close\r\n\r\n".encode())
+    writer.write(f"GET /metrics HTTP/1.1\r\nHost: {host}\r\n{shown}Connection: close\r\n\r\n".encode())
     try:
         async with asyncio.timeout(DEADLINE_S):
             return await reader.readline()
@@ -92,8 +98,52 @@ def test_metrics_that_other_hosts_can_read_are_warned_about(
     assert "metrics on 192.0.2.7: every host" in capsys.readouterr().err
 
 
+def test_metrics_of_a_server_that_checks_requests_are_not_open_to_other_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = {"metricsExporterType": "PROM", "authenticationEnabled": "true", "authorizationEnabled": "true"}
+    secured = load_namesrv_config(None, keys)
+    metrics_place(secured, "127.0.0.1")
+    for place in (
+        lambda: metrics_place(secured, "192.0.2.7"),
+        lambda: metrics_place_of_command("192.0.2.7", 0, is_secured=True),
+    ):
+        with pytest.raises(ConfigError, match=r"while requests are checked: name a file with a token \(metricsToken"):
+            place()
+    assert capsys.readouterr().err == ""
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    for more in ({"metricsTokenFile": str(token)}, {"insecure": "true"}):
+        metrics_place(load_namesrv_config(None, keys | more), "192.0.2.7")
+        assert "warning: metrics on 192.0.2.7" in capsys.readouterr().err
+    monkeypatch.setenv(TOKEN_FILE_VARIABLE, str(token))
+    metrics_place_of_command("192.0.2.7", 0, is_secured=True)
+    assert "their token is not encrypted" in capsys.readouterr().err
+
+
+def test_names_that_are_listed_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ALLOWED_HOSTS_VARIABLE, " metrics.example , other.example")
+
+    async def scenario() -> None:
+        place = metrics_place_of_command("127.0.0.1", 0)
+        assert place is not None and place.own_hosts == ("metrics.example", "other.example")
+        async with serving_metrics(place, View(Names.pymq, SystemClock())) as url:
+            for host, status in (("metrics.example:5557", b" 200 "), ("evil.example", b" 421 ")):
+                assert status in await ask(url, None, host=host)
+
+    asyncio.run(scenario())
+    config = load_namesrv_config(None, {"metricsExporterType": "PROM", "metricsAllowedHosts": "a.example,b"})
+    found = metrics_place(config, "127.0.0.1")
+    assert found is not None and found.own_hosts == ("a.example", "b")
+    for text in ("a.example:5557", "http://a", "a b"):
+        with pytest.raises(ConfigError, match="write host names without ports"):
+            load_namesrv_config(None, {"metricsAllowedHosts": text})
+
+
 def test_the_variable_is_that_of_the_servers_setting() -> None:
     assert variable_of("metricsTokenFile") == TOKEN_FILE_VARIABLE
+    assert variable_of("metricsAllowedHosts") == ALLOWED_HOSTS_VARIABLE
 
 
 def test_no_command_serves_metrics_beside_these_rules() -> None:
@@ -101,6 +151,6 @@ def test_no_command_serves_metrics_beside_these_rules() -> None:
     made = {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "pymq").rglob("*.py")
-        if re.search(r"\bMetrics(Place|Endpoint)\(\w", path.read_text(encoding="utf-8"))
+        if re.search(r"\bMetrics(Place|Endpoint)\(\s*\w", path.read_text(encoding="utf-8"))
     }
     assert made == {"pymq/cli/serving_metrics.py", "pymq/cli/pipeline/command.py"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 import pytest
 
@@ -49,12 +49,18 @@ class Pages:
 Talk = Callable[[HttpServer, int, Pages], Awaitable[None]]
 
 
-def serve(talk: Talk, limits: HttpLimits | None = None, budget: MemoryBudget | None = None, token: str = "") -> None:
+def serve(
+    talk: Talk,
+    limits: HttpLimits | None = None,
+    budget: MemoryBudget | None = None,
+    token: str = "",
+    own_hosts: Sequence[str] = (),
+) -> None:
     """Run ``talk`` beside a server."""
 
     async def main() -> None:
         pages = Pages()
-        server = HttpServer(pages.table(), limits, budget, token=token)
+        server = HttpServer(pages.table(), limits, budget, token=token, own_hosts=own_hosts)
         port = await server.start("127.0.0.1", 0)
         try:
             async with asyncio.timeout(30):
@@ -91,7 +97,7 @@ async def rest(reader: asyncio.StreamReader) -> bytes:
 
 
 async def get(port: int, path: str) -> bytes:
-    return await say(port, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    return await say(port, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
 
 
 def test_a_page_is_sent_in_chunks() -> None:
@@ -122,7 +128,7 @@ def test_an_http_1_0_client_gets_a_page_ended_by_the_connection() -> None:
 )
 def test_unserved_requests_get_an_error_status(request_line: str, status: bytes) -> None:
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
-        answer = await say(port, f"{request_line} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        answer = await say(port, f"{request_line} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         assert answer.startswith(b"HTTP/1.1 " + status)
 
     serve(talk)
@@ -163,7 +169,7 @@ def test_garbage_is_refused(garbage: bytes) -> None:
 @pytest.mark.parametrize(("size", "is_served"), [(HEAD_SIZE_MAX_BYTES - 100, True), (HEAD_SIZE_MAX_BYTES + 100, False)])
 def test_an_overlong_request_is_refused(size: int, is_served: bool) -> None:
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
-        answer = await say(port, b"GET /short HTTP/1.1\r\nHost: x\r\nA: " + b"a" * size + b"\r\n\r\n")
+        answer = await say(port, b"GET /short HTTP/1.1\r\nHost: localhost\r\nA: " + b"a" * size + b"\r\n\r\n")
         assert (PIECES[0] in answer) is is_served
         assert server.refused_count == (not is_served)
 
@@ -188,7 +194,7 @@ def test_over_the_limit_the_longest_idle_connection_is_closed() -> None:
         assert server.refused_count == 1
         assert await rest(idle[0][0]) == b""
         await until(lambda: server.open_count == 1)
-        idle[1][1].write(b"GET /short HTTP/1.1\r\nHost: x\r\n\r\n")
+        idle[1][1].write(b"GET /short HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert PIECES[0] in await rest(idle[1][0])
         for _, writer in idle:
             writer.close()
@@ -213,7 +219,7 @@ def test_over_the_limit_new_connections_are_closed_while_all_others_read() -> No
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
         reading = [await asyncio.open_connection("127.0.0.1", port, limit=1024) for _ in range(2)]
         for _, writer in reading:
-            writer.write(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+            writer.write(b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await until(lambda: pages.begun_count == 2)
         assert await get(port, "/short") == b""
         assert server.refused_count == 1
@@ -229,7 +235,7 @@ def test_a_client_that_does_not_read_delays_only_itself() -> None:
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
         slow = socket.create_connection(("127.0.0.1", port))
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        slow.sendall(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        slow.sendall(b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await until(lambda: pages.made_pieces)
         for _ in range(20):
             assert PIECES[0] in await get(port, "/short")
@@ -242,7 +248,7 @@ def test_a_client_that_does_not_read_delays_only_itself() -> None:
 def test_slow_readers_are_disconnected() -> None:
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
-        writer.write(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        writer.write(b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await until(lambda: server.open_count)
         await until(lambda: not server.open_count)
         assert pages.made_pieces < BIG_PIECES
@@ -272,7 +278,7 @@ def test_what_a_client_has_not_read_counts_in_the_memory_budget(limit_bytes: int
 
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
         slow = socket.create_connection(("127.0.0.1", port))
-        slow.sendall(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        slow.sendall(b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n")
         if is_closed:
             await until(lambda: budget.closed_count == 1 and server.open_count == 0)
             assert server.refused_count == 1
@@ -302,11 +308,49 @@ def test_what_a_client_has_not_read_counts_in_the_memory_budget(limit_bytes: int
 )
 def test_a_server_with_a_token_answers_only_those_that_show_it(headers: str, status: int) -> None:
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
-        answer = await say(port, f"GET /short HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode())
+        answer = await say(port, f"GET /short HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode())
         assert answer.startswith(f"HTTP/1.1 {status} ".encode())
         assert (b"WWW-Authenticate: Bearer" in answer) == (status == 401)
         assert server.refused_count == (status == 401)
         assert b"secret" not in answer
+
+    serve(talk, token="secret-token")
+
+
+@pytest.mark.parametrize(
+    ("hosts", "status"),
+    [
+        ("Host: localhost", 200),
+        ("host: LocalHost.:5557", 200),
+        ("Host: 127.0.0.1:5557", 200),
+        ("Host: 127.9.9.9", 200),
+        ("Host: [::1]:5557", 200),
+        ("Host: broker-1.example:5557", 200),
+        ("Host: BROKER-1.example.", 200),
+        ("Host: evil.example", 421),
+        ("Host: broker-1.example.evil.example", 421),
+        ("Host: 127.0.0.1.evil.example", 421),
+        ("Host: localhost.evil.example:5557", 421),
+        ("Host: 192.0.2.1", 421),
+        ("Host: [2001:db8::1]:5557", 421),
+        ("Host: ", 421),
+        ("Host: localhost\r\nHost: evil.example", 400),
+    ],
+)
+def test_a_request_without_a_token_names_this_server(hosts: str, status: int) -> None:
+    async def talk(server: HttpServer, port: int, pages: Pages) -> None:
+        answer = await say(port, f"GET /short HTTP/1.1\r\n{hosts}\r\n\r\n".encode())
+        assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+        assert server.refused_count == (status != 200)
+        assert (b"list the name (metricsAllowedHosts)" in answer) == (status == 421)
+
+    serve(talk, own_hosts=("broker-1.example",))
+
+
+def test_who_shows_the_token_may_call_the_server_what_it_likes() -> None:
+    async def talk(server: HttpServer, port: int, pages: Pages) -> None:
+        shown = "Host: any.example\r\nAuthorization: Bearer secret-token"
+        assert (await say(port, f"GET /short HTTP/1.1\r\n{shown}\r\n\r\n".encode())).startswith(b"HTTP/1.1 200 ")
 
     serve(talk, token="secret-token")
 
@@ -319,7 +363,7 @@ def test_an_open_page_needs_no_token() -> None:
         server = HttpServer({"/health": Page("text/plain", made, is_open=True)}, token="secret-token")
         port = await server.start("127.0.0.1", 0)
         try:
-            assert (await say(port, b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")).endswith(b"here\r\n0\r\n\r\n")
+            assert (await say(port, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")).endswith(b"here\r\n0\r\n\r\n")
         finally:
             await server.stop()
 

@@ -8,7 +8,7 @@ import typer
 
 from pymq.cli.exporter.names import Names
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, split_addresses
+from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, request_credentials, split_addresses
 from pymq.cli.servers import HostOption, JsonOption, LogLevelOption
 from pymq.cli.serving_metrics import metrics_place_of_command
 
@@ -50,5 +50,6 @@ def exporter(
     from pymq.net.runtime import run
 
     set_up_logging(log_level)
-    place = metrics_place_of_command(host or "127.0.0.1", port)
+    is_secured = request_credentials.get() is not None  # what it shows is not for everybody
+    place = metrics_place_of_command(host or "127.0.0.1", port, is_secured=is_secured)
     run(serve(split_addresses(namesrv), place, names, interval, timeout, as_json))
