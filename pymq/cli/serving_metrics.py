@@ -10,7 +10,6 @@ import typer
 
 if TYPE_CHECKING:
     from pymq.config import BrokerConfig, NamesrvConfig
-    from pymq.config.tls import TlsConfig
     from pymq.metrics.family import Collector
     from pymq.net.memory_budget import MemoryBudget
     from pymq.net.tls import ServerTls
@@ -75,23 +74,17 @@ def metrics_place(config: BrokerConfig | NamesrvConfig, default_host: str) -> Me
     """Returns the address at which a configuration serves metrics, None when it doesn't. Raises ConfigError."""
     from pymq.clock import SystemClock
     from pymq.config.metrics import PROM, parse_hosts
-    from pymq.config.security import is_secured
     from pymq.net.tls_settings import server_tls
 
     if config.metrics_exporter_type != PROM:
         return None
     host = config.metrics_prom_exporter_host or default_host
-    return _checked(
-        MetricsPlace(
-            host,
-            config.metrics_prom_exporter_port,
-            server_tls(config, SystemClock()),
-            _token_in(config.metrics_token_file),
-            parse_hosts(config.metrics_allowed_hosts),
-        ),
-        config,
-        is_secured=is_secured(config),
-        is_insecure=config.insecure,
+    return MetricsPlace(
+        host,
+        config.metrics_prom_exporter_port,
+        server_tls(config, SystemClock()),
+        _token_in(config.metrics_token_file),
+        parse_hosts(config.metrics_allowed_hosts),
     )
 
 
@@ -105,9 +98,12 @@ def metrics_place_of_command(
     """
     import os
 
+    from pymq.cli.servers import print_warnings
     from pymq.clock import SystemClock
     from pymq.config.load import load_tls_config
     from pymq.config.metrics import parse_hosts
+    from pymq.config.security import metrics_exposure
+    from pymq.config.tls import REQUIRE
     from pymq.net.tls_settings import server_tls
 
     if port is None:
@@ -116,19 +112,10 @@ def metrics_place_of_command(
     token = _token_in(os.environ.get(TOKEN_FILE_VARIABLE, ""))
     names = parse_hosts(os.environ.get(ALLOWED_HOSTS_VARIABLE, ""))
     place = MetricsPlace(host, port, server_tls(config, SystemClock()), token, names)
-    return _checked(place, config, is_secured=is_secured, is_insecure=is_insecure)
-
-
-def _checked(place: MetricsPlace, config: TlsConfig, *, is_secured: bool, is_insecure: bool) -> MetricsPlace:
-    """Return ``place``, and warn when hosts that were not meant to read the metrics can. Raises ConfigError."""
-    from pymq.cli.servers import print_warnings
-    from pymq.config.security import metrics_exposure
-    from pymq.config.tls import REQUIRE
-
     print_warnings(
         metrics_exposure(
-            place.host,
-            has_token=bool(place.token),
+            host,
+            has_token=bool(token),
             is_encrypted=place.is_encrypted,
             is_secured=is_secured,
             proves_clients=config.tls_server_need_client_auth == REQUIRE,

@@ -15,9 +15,17 @@ from pathlib import Path
 from pymq.config.base import ORIGIN_DEFAULT, ORIGIN_ENV, ORIGIN_FILE, ORIGIN_FLAG, Config, add_derived
 from pymq.config.broker import BrokerConfig
 from pymq.config.environment import misspelled_in, settings_in, variable_of
+from pymq.config.metrics import PROM
 from pymq.config.namesrv import NamesrvConfig
 from pymq.config.replication import replication_warnings
-from pymq.config.security import check_exposure, check_where_secrets_are, is_secured, missing_half, whitelist_warnings
+from pymq.config.security import (
+    check_exposure,
+    check_where_secrets_are,
+    is_secured,
+    metrics_exposure,
+    missing_half,
+    whitelist_warnings,
+)
 from pymq.config.tls import CONFIG_FILE, ENFORCING, KEY_PREFIX, REQUIRE, TlsConfig, check_tls
 from pymq.config.values import SLAVE
 from pymq.errors import ConfigError, UsageError
@@ -50,7 +58,7 @@ def load_broker_config(
     _check_broker(config)
     add_derived(config, "storePathRootDir", str(Path.home() / ".pymq" / f"{config.broker_name}-{config.broker_id}"))
     _advertise(config)
-    _check_exposure(config)
+    _check_exposure(config, config.broker_ip1)
     return config
 
 
@@ -66,20 +74,32 @@ def load_namesrv_config(
     check_where_secrets_are(config, path)
     config.check()
     check_tls(config)
-    _check_exposure(config)
+    _check_exposure(config, config.bind_address)
     return config
 
 
-def _check_exposure(config: BrokerConfig | NamesrvConfig) -> None:
+def _check_exposure(config: BrokerConfig | NamesrvConfig, metrics_host: str) -> None:
+    """``metrics_host``: where metrics are served unless metricsPromExporterHost is set."""
+    is_encrypted = config.tls_server_mode == ENFORCING
+    proves_clients = config.tls_server_need_client_auth == REQUIRE
     config.warnings += check_exposure(
         "bindAddress",
         config.bind_address,
         is_secured=is_secured(config),
-        is_encrypted=config.tls_server_mode == ENFORCING,
-        proves_clients=config.tls_server_need_client_auth == REQUIRE,
+        is_encrypted=is_encrypted,
+        proves_clients=proves_clients,
         is_insecure=config.insecure,
         missing=missing_half(config),
     )
+    if config.metrics_exporter_type == PROM:
+        config.warnings += metrics_exposure(
+            config.metrics_prom_exporter_host or metrics_host,
+            has_token=bool(config.metrics_token_file),
+            is_encrypted=is_encrypted,
+            is_secured=is_secured(config),
+            proves_clients=proves_clients,
+            is_insecure=config.insecure,
+        )
     config.warnings += whitelist_warnings(config)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,12 +21,13 @@ from pymq.cli.serving_metrics import (
     serving_metrics,
 )
 from pymq.clock import SystemClock
-from pymq.config import load_namesrv_config
+from pymq.config import load_broker_config, load_namesrv_config
 from pymq.config.environment import variable_of
 from pymq.errors import ConfigError
-from tests.certificates import certificates
+from tests.certificates import certificates, mutual_tls_settings
 from tests.tidy.sources import ROOT
 
+Load = Callable[[str | None, dict[str, str]], Any]
 DEADLINE_S = 30.0
 TOKEN = "a-token"
 
@@ -93,30 +96,45 @@ def test_metrics_that_other_hosts_can_read_are_warned_about(
     metrics_place_of_command("0.0.0.0", 0)
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"pymq: warning: metrics on 0.0.0.0: {text}")
-    config = load_namesrv_config(None, {"metricsExporterType": "PROM", "metricsPromExporterPort": "0"})
-    metrics_place(config, "192.0.2.7")
-    assert "metrics on 192.0.2.7: every host" in capsys.readouterr().err
 
 
-def test_metrics_of_a_server_that_checks_requests_are_not_open_to_other_hosts(
+@pytest.mark.parametrize("load", [load_broker_config, load_namesrv_config])
+def test_metrics_of_a_server_that_other_hosts_can_read_are_warned_about(load: Load) -> None:
+    elsewhere = {"metricsExporterType": "PROM", "metricsPromExporterHost": "192.0.2.7"}
+    (warning,) = load(None, elsewhere).warnings
+    assert warning.startswith("metrics on 192.0.2.7: every host")
+    own = {"metricsExporterType": "PROM", "bindAddress": "192.0.2.8", "insecure": "true"}
+    assert load(None, own).warnings[-1].startswith("metrics on 192.0.2.8: every host")
+    assert load(None, {"metricsExporterType": "PROM"}).warnings == []
+
+
+@pytest.mark.parametrize("load", [load_broker_config, load_namesrv_config])
+def test_metrics_of_a_server_that_checks_requests_are_not_open_to_other_hosts(load: Load, tmp_path: Path) -> None:
+    keys = {"metricsExporterType": "PROM", "authenticationEnabled": "true", "authorizationEnabled": "true"}
+    elsewhere = {**keys, "metricsPromExporterHost": "192.0.2.7"}
+    with pytest.raises(ConfigError, match=r"while requests are checked: name a file with a token \(metricsTokenFile"):
+        load(None, elsewhere)
+    assert load(None, keys).warnings == []
+    assert load(None, {"metricsPromExporterHost": "192.0.2.7", **keys, "metricsExporterType": "DISABLE"}).warnings == []
+    (warning,) = load(None, {**elsewhere, "insecure": "true"}).warnings
+    assert "every host that reaches the port can read them" in warning
+    (warning,) = load(None, {**elsewhere, "metricsTokenFile": str(tmp_path / "token")}).warnings
+    assert "their token is not encrypted" in warning
+    assert load(None, elsewhere | mutual_tls_settings()).warnings == []
+
+
+def test_metrics_of_a_command_that_checks_requests_are_not_open_to_other_hosts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keys = {"metricsExporterType": "PROM", "authenticationEnabled": "true", "authorizationEnabled": "true"}
-    secured = load_namesrv_config(None, keys)
-    metrics_place(secured, "127.0.0.1")
-    for place in (
-        lambda: metrics_place(secured, "192.0.2.7"),
-        lambda: metrics_place_of_command("192.0.2.7", 0, is_secured=True),
-    ):
-        with pytest.raises(ConfigError, match=r"while requests are checked: name a file with a token \(metricsToken"):
-            place()
+    with pytest.raises(ConfigError, match="while requests are checked"):
+        metrics_place_of_command("192.0.2.7", 0, is_secured=True)
+    metrics_place_of_command("127.0.0.1", 0, is_secured=True)
     assert capsys.readouterr().err == ""
+    metrics_place_of_command("192.0.2.7", 0, is_secured=True, is_insecure=True)
+    assert "every host that reaches the port can read them" in capsys.readouterr().err
     token = tmp_path / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
-    for more in ({"metricsTokenFile": str(token)}, {"insecure": "true"}):
-        metrics_place(load_namesrv_config(None, keys | more), "192.0.2.7")
-        assert "warning: metrics on 192.0.2.7" in capsys.readouterr().err
     monkeypatch.setenv(TOKEN_FILE_VARIABLE, str(token))
     metrics_place_of_command("192.0.2.7", 0, is_secured=True)
     assert "their token is not encrypted" in capsys.readouterr().err

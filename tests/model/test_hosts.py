@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pymq.model.hosts import format_address, host_of, pack_host, parse_address, unpack_host
+from pymq.model.hosts import (
+    format_address,
+    host_in_header,
+    host_of,
+    is_same_host,
+    pack_host,
+    parse_address,
+    unpack_host,
+)
 from pymq.model.layout import HOST_V4_SIZE_BYTES, HOST_V6_SIZE_BYTES
 
 ports = st.integers(0, 65535)
@@ -88,3 +96,41 @@ def test_an_invalid_address_is_refused_with_an_example(text: str) -> None:
 @pytest.mark.parametrize(("address", "host"), [("10.0.0.1:80", "10.0.0.1"), ("[::1]:80", "[::1]"), ("x", ""), ("", "")])
 def test_the_host_of_an_address(address: str, host: str) -> None:
     assert host_of(address) == host
+
+
+@pytest.mark.parametrize(
+    ("header", "host"),
+    [
+        ("localhost", "localhost"),
+        ("Broker-1.Example.:5557", "broker-1.example"),
+        ("192.0.2.1:80", "192.0.2.1"),
+        ("[2001:DB8::1]:5557", "2001:db8::1"),
+        ("[::1]", "::1"),
+        ("", ""),
+        (":80", ""),
+        ("[", ""),
+        ("[::1", "::1"),
+    ],
+)
+def test_the_host_in_a_header_of_http(header: str, host: str) -> None:
+    assert host_in_header(header) == host
+
+
+@given(st.text(max_size=20))
+def test_any_header_names_some_host(text: str) -> None:
+    assert host_in_header(text) == host_in_header(text).lower()
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "is_same"),
+    [
+        ("192.0.2.1", "192.0.2.1", True),
+        ("2001:db8:0::1", "2001:db8::1", True),
+        ("192.0.2.1", "::ffff:192.0.2.1", True),
+        ("192.0.2.2", "::ffff:192.0.2.1", False),
+        ("192.0.2.1.example", "192.0.2.1", False),
+        ("", "192.0.2.1", False),
+    ],
+)
+def test_an_address_is_the_same_whatever_way_it_is_written(host: str, address: str, is_same: bool) -> None:
+    assert is_same_host(host, address) == is_same
