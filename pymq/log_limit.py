@@ -10,6 +10,7 @@ import logging
 from dataclasses import dataclass
 
 from pymq.clock import Clock
+from pymq.printable import printable
 
 LINES_MAX = 20  # of each kind, in each PERIOD_MS; lines of one place in the code are of one kind
 PERIOD_MS = 60_000
@@ -33,8 +34,8 @@ class LogLimit(logging.Filter):
         self._places: dict[tuple[str, int], _Place] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return False for a line beyond the limit. Shorten a long one."""
-        _shorten(record)
+        """Return False for a line beyond the limit. Shorten a long one, and keep it a line that no terminal obeys."""
+        _tidy(record)
         if record.levelno <= logging.DEBUG or record.filename == _HAS_OWN_LIMIT:
             return True
         now_ms, key = self._clock.monotonic_ms(), (record.pathname, record.lineno)
@@ -52,11 +53,12 @@ class LogLimit(logging.Filter):
         return True
 
 
-def _shorten(record: logging.LogRecord) -> None:
+def _tidy(record: logging.LogRecord) -> None:
     text = record.getMessage()
-    if len(text) > TEXT_LENGTH_MAX:
-        record.msg, record.args = f"{text[:TEXT_LENGTH_MAX]}... ({len(text)} characters)", ()
+    if len(text) > TEXT_LENGTH_MAX or not text.isprintable():
+        more = f"... ({len(text)} characters)" if len(text) > TEXT_LENGTH_MAX else ""
+        record.msg, record.args = "%s", (printable(text[:TEXT_LENGTH_MAX]) + more,)
 
 
 def _append(record: logging.LogRecord, addition: str) -> None:
-    record.msg, record.args = record.getMessage() + addition, ()
+    record.msg, record.args = "%s", (record.getMessage() + addition,)

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 
 from pymq.clock import Clock
+from pymq.printable import printable
 
 REPEAT_MS = 60_000  # before the same line is written again
 REPEAT_MS_MAX = 3_600_000  # the interval doubles while the repetitions go on, up to this
@@ -89,8 +90,3 @@ class RateLimitedLog:
                 PERIOD_MS // 1000,
             )
             self._omitted_count = 0
-
-
-def printable(text: str) -> str:
-    """Return what a peer sent without line breaks and other characters that would mislead a terminal or a reader."""
-    return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)

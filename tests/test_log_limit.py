@@ -84,3 +84,9 @@ def test_a_long_line_is_shortened(log: Log) -> None:
     log.logger.warning("%s", "x" * 1_000_000)
     assert log.lines.texts[0] == "x" * TEXT_LENGTH_MAX
     assert log.lines.texts[1] == "x" * TEXT_LENGTH_MAX + "... (1000000 characters)"
+
+
+def test_a_line_stays_one_that_no_terminal_obeys() -> None:
+    log = Log()
+    log.logger.warning("the directory %s is odd", "/data/a\n\x1b[2J100% new")
+    assert log.lines.texts == ["the directory /data/a\\n\\x1b[2J100% new is odd"]

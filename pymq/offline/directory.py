@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pymq.errors import UsageError
 from pymq.model import fastjson
@@ -15,8 +15,10 @@ from pymq.model.layout import (
     INDEX_SLOT_SIZE_BYTES,
     UNIT_SIZE_BYTES,
 )
+from pymq.model.names import topic_problem
 from pymq.offline.log_files import LogFiles, open_log
 from pymq.offline.queue_files import QueueFilesReader
+from pymq.offline.sound_files import SoundFiles
 from pymq.store.disk.checkpoint import Checkpoint, CheckpointFile
 from pymq.store.disk.fs import Files
 from pymq.store.lifecycle.cold_compressor import COLD_DIRECTORY
@@ -37,11 +39,12 @@ class Directory:
 
     root: str
     log_directory: str
-    files: Files
+    files: SoundFiles
     options: dict[str, str]
     log: LogFiles
     checkpoint: Checkpoint
     clean: bool
+    ignored: set[str] = field(default_factory=set)  # paths among queues whose names are no legal topics
 
     @property
     def settings(self) -> StoreSettings:
@@ -64,6 +67,9 @@ class Directory:
     def _readers(self, root: str, unit_size_bytes: int) -> Iterator[QueueFilesReader]:
         size = self._queue_file_size(root)
         for topic in self.files.listdir(root):
+            if topic_problem(topic) is not None:
+                self.ignored.add(f"{root}/{topic}")
+                continue
             names = self.files.listdir(f"{root}/{topic}")
             for queue_id in sorted(int(name) for name in names if name.isdigit() and str(int(name)) == name):
                 path = f"{root}/{topic}/{queue_id}"
@@ -154,9 +160,13 @@ class Directory:
 def open_directory(
     files: Files, root: str, log_directory: str | None = None, options: dict[str, str] | None = None
 ) -> Directory:
-    """Open the log's files and read the checkpoint. Raises NotFoundError, OSError."""
+    """Open the log's files and read the checkpoint. What is odd in it counts as missing (:class:`SoundFiles`).
+
+    Raises NotFoundError, OSError.
+    """
     options = options or {}
     log_directory = log_directory or options.get("storePathCommitLog") or f"{root}/commitlog"
+    files = SoundFiles(files.files if isinstance(files, SoundFiles) else files, root)
     log = open_log(files, log_directory, ColdFiles(files, f"{root}/{COLD_DIRECTORY}"))
     checkpoint = CheckpointFile(files, f"{root}/checkpoint").load()
     clean = not files.exists(f"{root}/abort")

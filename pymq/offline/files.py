@@ -10,6 +10,7 @@ from pathlib import Path
 from pymq.errors import NotFoundError, StoreError
 from pymq.file_lock import try_lock_byte
 from pymq.store.disk.fs import File, RealFile, RealFiles, is_locked_here
+from pymq.store.disk.regular_files import open_regular
 
 _READ_ONLY = "a tool that only reads asked for a write"
 
@@ -21,7 +22,7 @@ class ReadOnlyFiles(RealFiles):
 
     def open(self, path: str, *, create: bool = False, size: int | None = None) -> File:
         assert not create and size is None, _READ_ONLY
-        return RealFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        return RealFile(path, open_regular(path, os.O_RDONLY))
 
     def makedirs(self, path: str) -> None:
         raise AssertionError(_READ_ONLY)
@@ -60,7 +61,7 @@ def held(root: str, *, while_running: bool = False) -> Iterator[bool]:
     try:
         if not running:
             try:
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                fd = open_regular(path, os.O_RDONLY)
                 running = not try_lock_byte(fd, is_shared=True)
             except FileNotFoundError:
                 pass

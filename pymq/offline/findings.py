@@ -7,7 +7,7 @@ from typing import Any
 
 FINDINGS_MAX = 100  # listed per kind; all are counted
 NOTES_MAX = 100
-KINDS = ("log", "record", "queue", "index", "table", "checkpoint", "digest")
+KINDS = ("log", "record", "queue", "index", "table", "checkpoint", "digest", "file")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from pymq.store.disk.fs import Files
 from pymq.store.log.cold_file import ColdFile, ColdFiles
 
 SECTOR_BYTES = 4096
+SEGMENT_SIZE_BYTES = 1 << 30  # RocketMQ's default
+SEGMENT_SIZE_BYTES_MAX = 2**31 - 1  # RocketMQ's mappedFileSizeCommitLog is an int
 _SEARCH_BYTES = 1 << 20
 EMPTY_LAST_SEGMENT = "is empty: created right before the stop; the next start removes it"
 
@@ -180,16 +182,20 @@ def open_log(files: Files, directory: str, cold: ColdFiles | None = None) -> Log
                 continue
         opened.append(SegmentFile(file.path, start, file.size(), file))
     sizes = [segment.size for segment in opened if segment.size]
+    possible = [size for size in sizes if size <= SEGMENT_SIZE_BYTES_MAX]
     if not sizes:
         for segment in opened:
             segment.file.close()
         if not opened:
             return LogFiles(directory, 0, [], [], [])
         raise NotFoundError(f"{directory} holds no segment with data: this log is gone")
-    usual = max(set(sizes), key=sizes.count)
+    usual = max(set(possible), key=possible.count) if possible else SEGMENT_SIZE_BYTES
     segments = []
     for segment in opened:
-        if segment.size != usual:
+        if segment.size > SEGMENT_SIZE_BYTES_MAX:
+            what = f"has {segment.size} bytes, the limit is {SEGMENT_SIZE_BYTES_MAX}: {usual} of them are read"
+            odd.append((segment.path, what))
+        elif segment.size != usual:
             what = f"has {segment.size} bytes where the other segments have {usual}"
             if segment.size == 0 and segment is opened[-1]:
                 what = EMPTY_LAST_SEGMENT

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pymq.clock import Clock
-from pymq.errors import StoreError, UsageError
+from pymq.errors import NotFoundError, StoreError, UsageError
 from pymq.model import fastjson
 from pymq.offline.digest_check import patch_flipped_bits
 from pymq.offline.directory import Directory, open_directory
@@ -19,6 +19,8 @@ from pymq.offline.repair_queues import Rebuilt, rebuild_queues
 from pymq.offline.verify import Verification, verify
 from pymq.store.disk.checkpoint import Checkpoint, CheckpointFile, Durable
 from pymq.store.disk.fs import Files
+from pymq.store.disk.saved_tables import CONSEQUENCES, SavedTables
+from pymq.store.log.opening import WAYS_OUT
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore
 
@@ -80,11 +82,15 @@ def check_target(files: Files, source: str, target: str) -> None:
 def repair(
     directory: Directory, files: Files, target: str, clock: Clock, advance: Callable[[int], None] | None = None
 ) -> RepairReport:
-    """Reads ``directory``, writes ``target``. Raises UsageError, StoreError, OSError.
+    """Reads ``directory``, writes ``target``. Raises UsageError, NotFoundError, StoreError, OSError.
 
     The log is read twice and written once; ``advance`` gets the bytes of the first read and of the write.
     """
     check_target(files, directory.root, target)
+    if not directory.log.segments:
+        raise NotFoundError(
+            f"{directory.log_directory} holds no segment that can be read, so there is nothing to copy; {WAYS_OUT}"
+        )
     healed = patch_flipped_bits(directory)
     verification = Verification(directory, advance)
     found = verification.run()
@@ -192,12 +198,21 @@ def _copy_rest(directory: Directory, files: Files, target: str, report: RepairRe
         source = f"{directory.root}/{name}"
         if name not in _NOT_COPIED and source != directory.log_directory:
             _copy_tree(directory.files, source, files, f"{target}/{name}", report)
+    saved = SavedTables(files, target)
+    if missing := saved.missing():
+        saved.forget(missing)
+        report.notes += [f"config/{name} is lost: {CONSEQUENCES[name]}" for name in missing]
+
+
+def _with_tables(names: list[str]) -> list[str]:
+    """Return the names in a directory, also of tables of which there is only the backup."""
+    return sorted({*names, *(name.removesuffix(".bak") for name in names if name.endswith(".json.bak"))})
 
 
 def _copy_tree(source_files: Files, source: str, files: Files, target: str, report: RepairReport) -> None:
     if source_files.is_dir(source):
         files.makedirs(target)
-        for name in source_files.listdir(source):
+        for name in _with_tables(source_files.listdir(source)):
             _copy_tree(source_files, f"{source}/{name}", files, f"{target}/{name}", report)
         files.sync_dir(target)
         return
@@ -225,10 +240,12 @@ def _copy_file(source_files: Files, source: str, files: Files, target: str) -> N
     size = one.size()
     copy = files.open(target, create=True, size=size)
     try:
-        for at in range(0, size, _COPY_BYTES):
+        at = one.next_data(0)
+        while at is not None and at < size:
             chunk = one.pread(at, min(_COPY_BYTES, size - at))
             if chunk.count(0) != len(chunk):
                 copy.pwrite(at, chunk)
+            at = one.next_data(at + len(chunk)) if chunk else None
         copy.sync()
     finally:
         one.close()

@@ -11,7 +11,7 @@ from pymq.offline.digest_check import DigestCheck, report_bad_block
 from pymq.offline.directory import Directory
 from pymq.offline.findings import Report
 from pymq.offline.index_check import IndexCheck
-from pymq.offline.log_files import EMPTY_LAST_SEGMENT, SegmentFile
+from pymq.offline.log_files import EMPTY_LAST_SEGMENT, SEGMENT_SIZE_BYTES, SegmentFile
 from pymq.offline.log_walk import Block, Damaged, LogEnd
 from pymq.offline.queue_check import QueueCheck
 from pymq.offline.table_check import check_checkpoint, check_tables
@@ -52,6 +52,7 @@ class Verification:
 
     def run(self) -> Report:
         """Reads everything and returns the findings."""
+        self._directory.files.look_at_all()
         self._check_files()
         from pymq.offline.bulk_walk import walk_bulk  # noqa: PLC0415 - loads numpy
 
@@ -72,6 +73,10 @@ class Verification:
             self.report.saw("digests", self._digests.block_count)
         check_checkpoint(self._directory, self.report, max(self._latest_ms, self._last_ms))
         check_tables(self._directory, self.report)
+        for path in sorted(self._directory.ignored):
+            self.report.note(f"{path} is no legal topic name: left alone")
+        for path, text in sorted(self._directory.files.odd.items()):
+            self.report.add("file", f"{text}; it counts as missing", path)
         if self._went_back:
             self.report.note(f"the store time goes back at {self._went_back} records: the clock was set back")
         return self.report
@@ -151,7 +156,7 @@ class Verification:
 
     def _lose_end(self, end: LogEnd, path: str, position: int | None) -> None:
         """Report bytes at the end that were on the disk. Their offsets are taken, up to a segment's end."""
-        size, vouched = self._log.segment_size, self._log.vouched_end
+        size, vouched = self._log.segment_size or SEGMENT_SIZE_BYTES, self._log.vouched_end
         text = f"{end.reason}; but the log was on the disk up to {vouched}"
         if vouched > self._log.end_of_files:
             text += f": {lost_segments_text(self._log.end_of_files, vouched, size)}"

@@ -26,8 +26,10 @@ from pymq.model.record import StoredMessage, decode_record, decode_records
 from pymq.offline.directory import open_directory
 from pymq.offline.repair import repair
 from pymq.offline.verify import verify
+from pymq.printable import printable
 from pymq.store.disk.disk_snapshot import Image
 from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.disk.regular_files import FileKind, OddFileError
 from pymq.store.index.index_file import index_file_size
 from pymq.store.store import GetStatus, MessageStore
 from tests.store.support import ROOT, die, drop_oldest, make_store, put
@@ -285,6 +287,47 @@ def _moved(image: Image, moves: Mapping[str, str | None]) -> Image:
     return image._replace(files=files, directories=directories)
 
 
+def _odd_file(part: str) -> Damager:
+    """Put what is no regular file in the place of one."""
+
+    def damage(rng: Random, image: Image) -> Damage | None:
+        paths = _paths(image, part)
+        if not paths:
+            return None
+        path, kind = rng.choice(paths), rng.choice(ODD_KINDS)
+        changed = _with(image, {path: None})._replace(odd={path: kind})
+        return Damage(f"odd file {part}", f"{path} became {kind.value}", changed)
+
+    return damage
+
+
+def _odd_directory(rng: Random, image: Image) -> Damage | None:
+    """Put what is no directory in the place of a queue's or a topic's."""
+    chosen = rng.choice(_paths(image, "consumequeue")).rpartition("/")[0]
+    if rng.randrange(2):
+        chosen = chosen.rpartition("/")[0]
+    kind = rng.choice(ODD_KINDS)
+    return Damage(
+        "odd directory", f"{chosen} became {kind.value}", _moved(image, {chosen: None})._replace(odd={chosen: kind})
+    )
+
+
+def _odd_name(rng: Random, image: Image) -> Damage | None:
+    """Add a directory or a file whose name a terminal would obey, or something that nothing reads."""
+    above = rng.choice([path for path in image.directories if path.startswith(ROOT)])
+    path = f"{above}/{rng.choice(ODD_NAMES)}"
+    how = rng.choice(("directory", "file", "fifo"))
+    if how == "directory":
+        changed = image._replace(directories=sorted([*image.directories, path, f"{path}/0"]))
+    elif how == "file":
+        changed = _with(image, {path: b"something"})
+    else:
+        changed = image._replace(odd={path: FileKind.FIFO})
+    return Damage("odd name", f"a {how} {path!r} was made", changed)
+
+
+ODD_KINDS = (FileKind.FIFO, FileKind.LINK, FileKind.SOCKET, FileKind.DEVICE)
+ODD_NAMES = ("T\x1b[2J", "T\nERROR all is lost", "\x9b", "\udcff", "ordinary")
 FILE_DAMAGES = ("delete", "truncate", "zero", "zero a part", "extend", "swap", "copy", "rename")
 DAMAGERS: dict[str, tuple[Damager, int]] = {
     "flip consumequeue": (_flip("consumequeue"), 6),
@@ -303,6 +346,12 @@ DAMAGERS: dict[str, tuple[Damager, int]] = {
     "flip digests": (_flip("digests"), 2),
     "delete all digests": (_tree("digests", "delete all"), 1),
 }
+# What is neither a file nor a directory. A start may refuse it: the error names the path.
+ODD_DAMAGERS: dict[str, tuple[Damager, int]] = {
+    **{f"odd file {part}": (_odd_file(part), 1) for part in ("consumequeue", "index", "digests", "checkpoint")},
+    "odd directory": (_odd_directory, 1),
+    "odd name": (_odd_name, 1),
+}
 
 # Only verify compares every entry with its record, as look-ups compare those they meet.
 ENTRY_DAMAGES = ("flip index",)
@@ -318,6 +367,7 @@ class DamageTally:
     kinds: Counter[str] = field(default_factory=Counter)
     silent: int = 0  # damages that ended in a SilentLossError
     errors: int = 0  # reads that were refused
+    refused: int = 0  # starts that were refused
     verified: int = 0
     repaired: int = 0
 
@@ -328,19 +378,29 @@ class DamageTally:
     def __str__(self) -> str:
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(self.kinds.items()))
         return (
-            f"{self.count} damages, {self.silent} silent, {self.errors} refused reads, {self.verified} verified, "
-            f"{self.repaired} repaired: {kinds}"
+            f"{self.count} damages, {self.silent} silent, {self.errors} refused reads, {self.refused} refused starts, "
+            f"{self.verified} verified, {self.repaired} repaired: {kinds}"
         )
 
 
-def search(sound: list[Origin], seeds: range, tally: DamageTally, *, offline_every: int = 4) -> None:
+def search(
+    sound: list[Origin],
+    seeds: range,
+    tally: DamageTally,
+    *,
+    offline_every: int = 4,
+    damagers: Mapping[str, tuple[Damager, int]] = DAMAGERS,
+) -> None:
     """Try one damage for each seed. Every ``offline_every``-th directory is also verified and repaired."""
     for seed in seeds:
-        origin, damage = damaged(sound, seed)
+        origin, damage = damaged(sound, seed, damagers)
         tally.kinds[damage.kind] += 1
         try:
-            tally.errors += check_start(origin, damage.image, is_whole=damage.kind not in ENTRY_DAMAGES)
-            if seed % offline_every == 0:
+            is_refused = damage.kind in ODD_DAMAGERS and is_refused_by_name(origin, damage.image)
+            if not is_refused:
+                tally.errors += check_start(origin, damage.image, is_whole=damage.kind not in ENTRY_DAMAGES)
+            tally.refused += is_refused
+            if seed % offline_every == 0 or is_refused:
                 check_offline(origin, damage.image, tally)
         except Exception as error:
             tally.silent += 1
@@ -349,13 +409,15 @@ def search(sound: list[Origin], seeds: range, tally: DamageTally, *, offline_eve
             ) from error
 
 
-def damaged(sound: list[Origin], seed: int) -> tuple[Origin, Damage]:
+def damaged(
+    sound: list[Origin], seed: int, damagers: Mapping[str, tuple[Damager, int]] = DAMAGERS
+) -> tuple[Origin, Damage]:
     """Return the store and the damage of a seed."""
     rng = Random(seed)
     while True:
         origin = rng.choice(sound)
-        names, weights = list(DAMAGERS), [weight for _, weight in DAMAGERS.values()]
-        damage = DAMAGERS[rng.choices(names, weights)[0]][0](rng, origin.image)
+        names, weights = list(damagers), [weight for _, weight in damagers.values()]
+        damage = damagers[rng.choices(names, weights)[0]][0](rng, origin.image)
         if damage is not None and damage.image != origin.image:
             return origin, damage
 
@@ -368,6 +430,19 @@ def check_queues(origin: Origin, image: Image) -> None:
         _compare(origin, store, with_keys=False)
     finally:
         die(store)
+
+
+def is_refused_by_name(origin: Origin, image: Image) -> bool:
+    """Return True for a start that ends in an error that names the odd path."""
+    files = MemoryFiles.restored(image)
+    store = make_store(files, ManualClock(LATER_MS), **origin.sizes)
+    try:
+        store.open()
+    except OddFileError as error:
+        assert error.filename in image.odd, error
+        return True
+    die(store)
+    return False
 
 
 def check_start(origin: Origin, image: Image, *, is_whole: bool = True) -> int:
@@ -390,7 +465,7 @@ def check_start(origin: Origin, image: Image, *, is_whole: bool = True) -> int:
     directory = open_directory(files, ROOT, options=OPTIONS)
     try:
         report = verify(directory)
-        others = [finding for finding in report.findings if is_whole or finding.kind != "index"]
+        others = [one for one in report.findings if one.kind != "file" and (is_whole or one.kind != "index")]
         assert not others, f"after start and stop, verify finds {others[0]}"
     finally:
         directory.close()
@@ -475,6 +550,9 @@ def check_offline(origin: Origin, image: Image, tally: DamageTally) -> None:
     finally:
         directory.close()
     tally.verified += 1
+    named = {one.path for one in report.found.findings if one.kind == "file"}
+    assert set(image.odd) <= named, f"verify does not name {set(image.odd) - named}"
+    assert report.found.findings == [] or all(printable(one.text) == one.text for one in report.found.findings)
     assert not report.lost, f"repair says that it lost {report.lost[:2]}"
     store = make_store(files, ManualClock(LATER_MS), target, **origin.sizes)
     store.open()

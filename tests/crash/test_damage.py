@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.crash.damage import DamageTally, Origin, check_queues, origins, search
+from tests.crash.damage import ODD_DAMAGERS, DamageTally, Origin, check_queues, origins, search
 from tests.store.support import ROOT
 
 DAMAGE_COUNT = int(os.environ.get("PYMQ_DAMAGES", "30"))
@@ -43,6 +43,14 @@ def test_no_random_damage_hides_an_intact_message(sound: list[Origin], tell: Cal
 @pytest.mark.parametrize("seed", FOUND_SEEDS)
 def test_a_damage_that_once_did_harm_does_none(sound: list[Origin], seed: int) -> None:
     search(sound, range(seed, seed + 1), DamageTally(), offline_every=1)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", ODD_DAMAGERS)
+def test_what_is_no_file_is_named_and_the_rest_is_served(sound: list[Origin], kind: str) -> None:
+    tally, count = DamageTally(), max(DAMAGE_COUNT // 6, 5)
+    search(sound, range(count), tally, offline_every=1, damagers={kind: ODD_DAMAGERS[kind]})
+    assert tally.count == tally.repaired == count
 
 
 @pytest.mark.parametrize("unit", [0, 7, 19])

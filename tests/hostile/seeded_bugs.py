@@ -44,6 +44,7 @@ from pymq.net.memory_budget import MemoryBudget
 from pymq.net.rounds import Rounds
 from pymq.net.turn_watch import TurnWatch
 from pymq.rate_limited_log import RateLimitedLog
+from pymq.store.disk import regular_files
 from pymq.store.disk.fs import RealFiles
 from pymq.store.index import entry_proof, index_file, index_lookup
 from pymq.store.index.index_service import IndexService
@@ -70,6 +71,7 @@ REPLIES = "tests/broker/handlers/test_replies.py"
 PROMOTION = "tests/client/admin/test_promotion.py"
 BUDGET = "tests/net/test_memory_budget.py"
 ROUND = "tests/store/queue/test_tail_round.py"
+REGULAR, SOUND_FILES = "tests/store/disk/test_regular_files.py", "tests/offline/test_sound_files.py"
 MODES, HOUSEKEEPING = "tests/store/disk/test_fs.py", "tests/store/lifecycle/test_housekeeping.py"
 SETTINGS, CONFIG_REQUESTS = "tests/test_config_runtime.py", "tests/broker/handlers/test_broker_admin.py"
 
@@ -273,7 +275,17 @@ BUGS = (
     Bug("directories above a store are open",
         Text(RealFiles._make_missing, "each.mkdir(DIRECTORY_MODE, exist_ok=True)", "each.mkdir(exist_ok=True)"),
         (MODES,)),
-    Bug("a store's files are open", Text(RealFiles.open, "os.O_EXCL, FILE_MODE)", "os.O_EXCL, 0o644)"), (MODES,)),
+    Bug("a store's files are open", Text(regular_files.open_regular, "flags, FILE_MODE)", "flags, 0o644)"), (MODES,)),
+    # -- what stands in a data directory
+    Bug("what is no regular file is opened",
+        Text(regular_files.open_regular, "if kind is not FileKind.FILE:", "if False:"), (REGULAR,)),
+    Bug("a link in the place of a file is followed",
+        Text(regular_files.open_regular, "else os.O_NOFOLLOW", "else 0"), (REGULAR,)),
+    Bug("a FIFO holds up its reader", Text(regular_files.open_regular, "os.O_NONBLOCK", "0"), (REGULAR,)),
+    Bug("a file of any size is read", Seam(regular_files.check_whole_size, does_nothing), (REGULAR,)),
+    Bug("links among queues are followed",
+        Text(QueueTable._queue_names, "not in (FileKind.DIRECTORY,", "not in (FileKind.LINK, FileKind.DIRECTORY,"),
+        (SOUND_FILES,)),
     # -- log lines
     Bug("peers fill the log",
         Text(RateLimitedLog.write, "if self._line_count >= LINES_MAX:", "if False:"),

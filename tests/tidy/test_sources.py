@@ -16,6 +16,7 @@ CORE = (
 # The real implementations of the file seams: the store's, and that of files with secrets.
 FILE_SEAM = (
     "pymq/store/disk/fs.py",
+    "pymq/store/disk/regular_files.py",
     "pymq/store/disk/whole_sync.py",
     "pymq/security/audit_file.py",
     "pymq/security/local_secret.py",

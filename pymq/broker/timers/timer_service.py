@@ -114,7 +114,7 @@ class TimerService:
             else:
                 self.progress = progress
         except OSError as error:
-            raise StoreError(f"the timer files can't be read: {error}") from error
+            raise StoreError(f"the timer files can't be read: {error.filename}: {error.strerror}") from error
         self.progress.queue_offset = max(self.progress.queue_offset, low)
         self._master_queue_offset = self.progress.queue_offset
         self._begin_read_time()

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from unicodedata import combining, east_asian_width
 
-from pymq.cli.output.escape import printable
+from pymq.printable import printable
 
 GAP = "  "
 _WIDTH_MIN = 8  # a text is not folded below this number of characters

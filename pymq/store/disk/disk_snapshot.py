@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
+from pymq.store.disk.regular_files import FileKind
+
 PAGE_SIZE_BYTES = 512  # the unit a disk writes as a whole; smaller than a memory page, so torn writes are finer
 
 # (path, page number) -> True when the unsynced page survives
@@ -82,10 +84,11 @@ SnapshotEntry: TypeAlias = SnapshotFile | SnapshotDirectory
 
 
 class Image(NamedTuple):
-    """The content of a disk when a machine starts: files by path, and directories."""
+    """The content of a disk when a machine starts: files by path, directories, and what is neither."""
 
     files: dict[str, bytes]
     directories: list[str]
+    odd: Mapping[str, FileKind] = {}
 
 
 class DiskSnapshot:

@@ -18,8 +18,10 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from pymq.errors import StoreError
 from pymq.file_lock import try_lock_byte
-from pymq.file_modes import DIRECTORY_MODE, FILE_MODE
+from pymq.file_modes import DIRECTORY_MODE
+from pymq.store.disk import regular_files
 from pymq.store.disk.disk_errors import lacked_room
+from pymq.store.disk.regular_files import FileKind, odd_kind, open_regular
 from pymq.store.disk.whole_sync import sync_file_systems
 
 Buffer = bytes | bytearray | memoryview
@@ -106,6 +108,7 @@ def put_file(files: Files, path: str, content: bytes) -> None:
 
     The name is durable once the directory is synced.
     """
+    regular_files.check_whole_size(path, len(content))  # else it could not be read again
     temporary = f"{path}.tmp"
     with closing(files.open(temporary, create=True)) as file:
         file.truncate(0)
@@ -121,7 +124,7 @@ class Lock(Protocol):
 
 
 class Files(Protocol):
-    """One file system."""
+    """One file system. Files are opened by the rules of :mod:`pymq.store.disk.regular_files`: else OddFileError."""
 
     def open(self, path: str, *, create: bool = False, size: int | None = None) -> File:
         """Open a file for reading and writing. ``create`` makes a missing one, ``size`` then extends it sparsely."""
@@ -142,8 +145,16 @@ class Files(Protocol):
         """Return the names in a directory, sorted; none when the directory doesn't exist."""
         ...
 
+    def entries(self, path: str) -> dict[str, FileKind]:
+        """Return the names of :meth:`listdir`, and what each is. Links are not followed."""
+        ...
+
+    def kind(self, path: str) -> FileKind | None:
+        """Return what stands at a path, without following a link; None for nothing."""
+        ...
+
     def makedirs(self, path: str) -> None:
-        """Make a directory and its missing parents, for this process's user alone."""
+        """Make a directory and its missing parents, for this process's user alone. A link in its place is refused."""
         ...
 
     def mode(self, path: str) -> int:
@@ -278,7 +289,7 @@ class _RealLock:
         self._key = str(Path(path).resolve())
         if self._key in self.held:
             raise _lock_taken(path)
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        self._fd = open_regular(path, os.O_RDWR | os.O_CREAT)
         try:
             is_mine = try_lock_byte(self._fd)
         except OSError:
@@ -319,14 +330,14 @@ class RealFiles:
     __slots__ = ()
 
     def open(self, path: str, *, create: bool = False, size: int | None = None) -> File:
-        flags, is_new = os.O_RDWR | os.O_CLOEXEC, False
+        flags, is_new = os.O_RDWR, False
         if create:
             try:
-                fd, is_new = os.open(path, flags | os.O_CREAT | os.O_EXCL, FILE_MODE), True
+                fd, is_new = open_regular(path, flags | os.O_CREAT | os.O_EXCL), True
             except FileExistsError:
-                fd = os.open(path, flags | os.O_CREAT, FILE_MODE)
+                fd = open_regular(path, flags | os.O_CREAT)
         else:
-            fd = os.open(path, flags)
+            fd = open_regular(path, flags)
         file = RealFile(path, fd)
         if create and size is not None and (is_new or file.size() < size):
             try:
@@ -337,7 +348,7 @@ class RealFiles:
         return file
 
     def begin_of(self, path: str, size: int) -> Begin:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_regular(path, os.O_RDONLY)
         try:
             # Its blocks would not tell what follows: a file system that compresses counts fewer.
             return Begin(os.pread(fd, size, 0), os.fstat(fd).st_size, _next_data(fd, size) is not None)
@@ -356,10 +367,19 @@ class RealFiles:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
+    def entries(self, path: str) -> dict[str, FileKind]:
+        return regular_files.entries(path)
+
+    def kind(self, path: str) -> FileKind | None:
+        return regular_files.kind_at(path)
+
     def makedirs(self, path: str) -> None:
         try:
             os.mkdir(path, DIRECTORY_MODE)  # noqa: PTH102 - a store with many queues does little else
-        except (FileNotFoundError, FileExistsError):
+        except FileExistsError:
+            if (kind := regular_files.kind_at(path)) not in (FileKind.DIRECTORY, None):
+                raise odd_kind(path, kind, FileKind.DIRECTORY) from None
+        except FileNotFoundError:
             self._make_missing(path)
 
     def _make_missing(self, path: str) -> None:
@@ -402,7 +422,7 @@ class RealFiles:
                     done.result()
 
     def read_bytes(self, path: str) -> bytes:
-        return Path(path).read_bytes()
+        return regular_files.read_whole(path)
 
     def free_bytes(self, path: str) -> int:
         found = os.statvfs(path)

@@ -24,6 +24,7 @@ from pymq.store.disk.disk_snapshot import (
     always,
 )
 from pymq.store.disk.fs import Begin, Buffer, File, Lock, sync_one_by_one
+from pymq.store.disk.regular_files import FileKind, check_whole_size, odd_kind
 
 
 class FileNode:
@@ -172,6 +173,7 @@ class MemoryFiles:
     def __init__(self, *, free_bytes: int = 1 << 40, now_ms: Callable[[], int] = lambda: 0) -> None:
         self.nodes: dict[str, FileNode] = {}
         self.directories: dict[str, DirectoryNode] = {"/": DirectoryNode()}
+        self.odd: dict[str, FileKind] = {}  # what is neither a file nor a directory; a crash keeps it
         self.now_ms = now_ms
         self.fault: Callable[[str, str], None] | None = None
         self.failing_write_bytes = 0  # bytes that reach the file before a write that ``fault`` lets fail
@@ -183,6 +185,7 @@ class MemoryFiles:
         """Return the file system of a machine that has just started: everything in it is on the disk."""
         files = cls(now_ms=now_ms)
         files.directories = {path: DirectoryNode() for path in image.directories}
+        files.odd = dict(image.odd)
         files.nodes = {path: FileNode(content, content) for path, content in image.files.items()}
         for entries in (files.directories, files.nodes):
             for path, entry in entries.items():
@@ -196,6 +199,7 @@ class MemoryFiles:
 
     def open(self, path: str, *, create: bool = False, size: int | None = None) -> File:
         self.before("open", path)
+        self._refuse_odd(path)
         node = self.nodes.get(path)
         if node is None:
             if not create or _parent(path) not in self.directories:
@@ -212,7 +216,7 @@ class MemoryFiles:
         return Begin(file.pread(0, size), file.size(), file.next_data(size) is not None)
 
     def exists(self, path: str) -> bool:
-        return path in self.nodes or path in self.directories
+        return path in self.nodes or path in self.directories or path in self.odd
 
     def is_dir(self, path: str) -> bool:
         return path in self.directories
@@ -220,11 +224,28 @@ class MemoryFiles:
     def listdir(self, path: str) -> list[str]:
         prefix = path.rstrip("/") + "/"
         size = len(prefix)
-        names = [name[size:] for name in (*self.nodes, *self.directories) if name.startswith(prefix)]
+        names = [name[size:] for name in (*self.nodes, *self.directories, *self.odd) if name.startswith(prefix)]
         return sorted(name for name in names if name and "/" not in name)
+
+    def entries(self, path: str) -> dict[str, FileKind]:
+        above = path.rstrip("/")
+        return {name: kind for name in self.listdir(path) if (kind := self.kind(f"{above}/{name}")) is not None}
+
+    def kind(self, path: str) -> FileKind | None:
+        if path in self.odd:
+            return self.odd[path]
+        if path in self.directories:
+            return FileKind.DIRECTORY
+        return FileKind.FILE if path in self.nodes else None
+
+    def _refuse_odd(self, path: str, wanted: FileKind = FileKind.FILE) -> None:
+        kind = self.kind(path)
+        if kind not in (wanted, None):
+            raise odd_kind(path, kind, wanted)
 
     def makedirs(self, path: str) -> None:
         self.before("makedirs", path)
+        self._refuse_odd(path, FileKind.DIRECTORY)
         while path not in self.directories:
             self.directories[path] = DirectoryNode()
             path = _parent(path)
@@ -236,6 +257,7 @@ class MemoryFiles:
             return
         if source not in self.nodes:
             raise _missing(source)
+        self.odd.pop(target, None)
         self.nodes[target] = self.nodes.pop(source)
 
     def _move_directory(self, source: str, target: str) -> None:
@@ -249,7 +271,7 @@ class MemoryFiles:
 
     def remove(self, path: str) -> None:
         self.before("remove", path)
-        if self.nodes.pop(path, None) is None:
+        if self.odd.pop(path, None) is None and self.nodes.pop(path, None) is None:
             raise _missing(path)
 
     def remove_tree(self, path: str) -> None:
@@ -289,8 +311,10 @@ class MemoryFiles:
 
     def read_bytes(self, path: str) -> bytes:
         self.before("read_bytes", path)
+        self._refuse_odd(path)
         if path not in self.nodes:
             raise _missing(path)
+        check_whole_size(path, len(self.nodes[path].data))
         return bytes(self.nodes[path].data)
 
     def free_bytes(self, path: str) -> int:

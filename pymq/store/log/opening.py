@@ -37,10 +37,14 @@ def open_segments(
             if size == 0:
                 file.truncate(segment_size_bytes)  # a power loss took its size and its content
                 size = segment_size_bytes
+            try:
+                _check(segments, int(name), size, file.path, segment_size_bytes)
+            except StoreError:
+                file.close()
+                raise
             segment = Segment(int(name), size, file)
             segment.sealed = name in cold_names
             segments.append(segment)
-            _check(segments, segment_size_bytes)
     except BaseException:
         for segment in segments:
             segment.close()
@@ -50,20 +54,18 @@ def open_segments(
     return segments
 
 
-def _check(segments: list[Segment], segment_size_bytes: int) -> None:
-    """Raise StoreError unless the newest segment has the right size and begins where the one before it ends."""
-    newest = segments[-1]
-    size = newest.end - newest.start
+def _check(before: list[Segment], start: int, size: int, path: str, segment_size_bytes: int) -> None:
+    """Raise StoreError unless a segment has the right size and begins where the one before it ends."""
     if size != segment_size_bytes:
         raise StoreError(
-            f"{newest.file.path} has {size} bytes, mappedFileSizeCommitLog is {segment_size_bytes}: set it to the size "
+            f"{path} has {size} bytes, mappedFileSizeCommitLog is {segment_size_bytes}: set it to the size "
             f"this directory was written with; if only this file has another size, it is damaged: {REPLACE_IT}"
         )
-    if len(segments) > 1 and segments[-2].end != newest.start:
-        end, at = segments[-2].end, newest.start
-        problem = f"{newest.file.path} does not follow the segment before it, which ends at {end}"
-        if end < at and at % segment_size_bytes == 0:
-            problem += f": {lost_segments_text(end, at, segment_size_bytes)}; {WAYS_OUT}"
+    if before and before[-1].end != start:
+        end = before[-1].end
+        problem = f"{path} does not follow the segment before it, which ends at {end}"
+        if end < start and start % segment_size_bytes == 0:
+            problem += f": {lost_segments_text(end, start, segment_size_bytes)}; {WAYS_OUT}"
         raise StoreError(problem)
 
 

@@ -12,7 +12,9 @@ from threading import Lock
 from pymq.errors import UnreadableError
 from pymq.model.layout import BATCH_UNIT_SIZE_BYTES, BLANK_UNIT_SIZE, PLACEHOLDER_CODE
 from pymq.model.names import topic_problem
+from pymq.printable import printable
 from pymq.store.disk.fs import Files, make_directory
+from pymq.store.disk.regular_files import FileKind, odd_kind
 from pymq.store.disk.saved_tables import SavedTables
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.batch_queue import AnyQueue, BatchQueue
@@ -101,11 +103,21 @@ class QueueTable:
     def _load_root(self, root: str, ignored: list[str], *, holds_batches: bool) -> None:
         for topic in self._files.listdir(root) if self._files.is_dir(root) else []:
             if topic_problem(topic) is not None:
-                ignored.append(f"{root.rpartition('/')[2]}/{topic}")
+                ignored.append(f"{root.rpartition('/')[2]}/{printable(topic)}")
                 continue
-            for name in self._files.listdir(f"{root}/{topic}"):
+            for name in self._queue_names(f"{root}/{topic}"):
                 if name.isdigit() and str(int(name)) == name:
                     self.make(topic, int(name), holds_batches=holds_batches)
+
+    def _queue_names(self, path: str) -> list[str]:
+        """Return the names in a topic's directory. Raises OddFileError where the store would leave its directory."""
+        if (kind := self._files.kind(path)) not in (FileKind.DIRECTORY, FileKind.FILE, None):
+            raise odd_kind(path, kind, FileKind.DIRECTORY)
+        found = self._files.entries(path)
+        for name, kind in found.items():
+            if name.isdigit() and kind is not FileKind.DIRECTORY:
+                raise odd_kind(f"{path}/{name}", kind, FileKind.DIRECTORY)
+        return list(found)
 
     def _load_sums(self) -> None:
         """Take over the saved sums. A queue that they know and the disk does not is there again, without units."""

@@ -29,7 +29,7 @@ class ClosedLog:
     def _find_end(self, starts: list[int]) -> int:
         for start in reversed(starts):
             with closing(self._files.open(self._path(start))) as file:
-                at = file.size()
+                at = min(file.size(), self.segment_size_bytes)  # a longer one is refused when the store is opened
                 while at > 0:
                     low = max(at - STEP_BYTES, 0)
                     if file.next_data(low) is not None:  # a hole takes no time: most of a segment may be one

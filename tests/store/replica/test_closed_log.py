@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from pymq.errors import NotFoundError
+from pymq.store.disk.fs import RealFiles
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.replica.closed_log import STEP_BYTES, ClosedLog
 from tests.store.support import ROOT, make_store, put
@@ -44,3 +48,11 @@ def test_no_directory_is_an_empty_log() -> None:
     assert (log.start, log.end) == (0, 0)
     with pytest.raises(NotFoundError):
         log.tail_digest(100, 100)
+
+
+def test_of_a_segment_longer_than_possible_its_own_size_is_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    path.write_bytes(b"x" * 100)
+    os.truncate(path, 1 << 43)  # in steps of 1 MiB, its holes alone would take half a minute
+    assert ClosedLog(RealFiles(), str(tmp_path), SEGMENT_BYTES).end == 100

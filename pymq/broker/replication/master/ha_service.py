@@ -18,7 +18,8 @@ from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.model.hosts import host_of
-from pymq.rate_limited_log import RateLimitedLog, printable
+from pymq.printable import printable
+from pymq.rate_limited_log import RateLimitedLog
 from pymq.wire.bodies_replication import GONE, SlaveState
 from pymq.wire.ha import proven_by_master, proven_content
 from pymq.wire.streams import Stream, StreamHandler

@@ -26,7 +26,8 @@ from pymq.clock import Clock
 from pymq.errors import StoreError
 from pymq.model.hosts import host_of
 from pymq.model.route import MASTER_ID
-from pymq.rate_limited_log import RateLimitedLog, printable
+from pymq.printable import printable
+from pymq.rate_limited_log import RateLimitedLog
 from pymq.store.disk.fs import Files
 from pymq.store.disk.json_table import JsonTable
 
