@@ -19,6 +19,7 @@ from pymq.broker.pop.revive_log import ReviveLog
 from pymq.broker.pop.reviver import Reviver
 from pymq.broker.pop.turn_acks import TurnAcks
 from pymq.broker.timers.open_slot import OpenSlot
+from pymq.broker.timers.timer_counts import TimerCounts
 from pymq.broker.timers.timer_delivery import TimerDelivery
 from pymq.broker.timers.timer_service import TimerService
 from pymq.errors import StoreUnavailableError
@@ -371,6 +372,9 @@ BUGS = (
     Bug("an ordered queue hands out while its messages are out",
         Seam(OrderedQueues.is_blocked, gives(False)), ("pop:ordered",)),
     # -- timer messages
+    Bug("waiting timer messages are not counted again", Seam(TimerCounts.count_again, does_nothing), ("timer:kill",)),
+    Bug("a slot that was written again holds what it held before",
+        Text(TimerStore._link, "and unit.previous == slot.last", ""), ("timer:kill",)),
     Bug("a start passes over records that were put and are not in the wheel",
         Text(TimerService.open, "self.progress = progress", "self.progress = TimerProgress(progress.read_ms, high)"),
         ("timer:kill",)),

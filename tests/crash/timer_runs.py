@@ -14,6 +14,7 @@ from typing import Any
 
 from pymq.model.record import StoredMessage, decode_records
 from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.timer.timer_store import MAGIC_DELETE
 from pymq.wire.codes import RequestCode
 from tests.broker.handlers.test_send import fields
 from tests.broker.world import Caller, World
@@ -147,7 +148,20 @@ class Run:
             except _CrashError:
                 continue
             if self.world.files.fault is None:
+                self.check_counts()
                 self._watch()
+
+    def check_counts(self) -> None:
+        """Check that as many messages count as waiting as the chains of the slots hold."""
+        timers = self.world.parts.messages.timers
+        for _ in range(4):
+            timers.tick()
+        if timers.behind_count or timers._slot is not None:
+            return
+        slots = [slot for slot_ms, slot in timers._timers.wheel.slots() if slot_ms >= timers.progress.read_ms]
+        units = [unit for slot in slots for _, unit in timers._timers.chain(slot.last)]
+        waiting = sum(not unit.magic & MAGIC_DELETE for unit in units)
+        assert timers.counts.waiting.get("T", 0) == waiting, "waiting messages"
 
     def _restart(self) -> None:
         self.world.parts.close()
@@ -205,6 +219,7 @@ class Run:
         for message in self.messages():
             self.model.meet(message)
         self.model.check(loses_power=self.loses_power)
+        self.check_counts()
 
     def messages(self) -> list[StoredMessage]:
         """Return what was delivered."""

@@ -1,11 +1,15 @@
 """TimerCounts: how many timer messages wait for each topic. Kept in ``config/timermetrics`` as RocketMQ's TimerMetrics.
 
-A crash loses what changed since the last save, so the counts are what an operator looks at, no more.
+A crash loses what changed since the last save, and a slave has its master's counts. So a master counts again what is in
+the wheel when it starts, some units at a time; until that is done, the saved counts are shown.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -18,12 +22,16 @@ from pymq.model.tables import DataVersion
 
 log = logging.getLogger(__name__)
 
+COUNTED_A_STEP = 4096  # messages that are counted in one go: some 10 ms
+
 
 class TimerCounts:
     """Waiting messages by their real topic."""
 
     def __init__(self, table: TableSaver, clock: Clock) -> None:
         self._table = table
+        self._uncounted: Iterator[str] | None = None  # while what waits is counted again
+        self._found: Counter[str] = Counter()  # by then, and what changed since it began
         self._clock = clock
         self._version = DataVersion()
         self._counts: dict[str, tuple[int, int]] = {}  # (count, when it changed last)
@@ -36,9 +44,34 @@ class TimerCounts:
         self.take_over(loaded)
         self._is_changed = False
 
+    def count_again(self, topics: Iterator[str]) -> None:
+        """Count messages by their topics, and what changes from now on, in place of what was saved."""
+        self._uncounted, self._found = topics, Counter()
+
+    def step(self) -> bool:
+        """Count some of the messages; True while more are left. Raises what their iterator raises."""
+        if self._uncounted is None:
+            return False
+        topics = list(islice(self._uncounted, COUNTED_A_STEP))
+        self._found.update(topics)
+        if len(topics) < COUNTED_A_STEP:
+            self._uncounted = None
+            self._take_found()
+        return self._uncounted is not None
+
+    def _take_found(self) -> None:
+        before, now_ms = self._counts, self._clock.now_ms()
+        found = {topic: count for topic, count in self._found.items() if topic and count > 0}
+        self._found = Counter()
+        self._is_changed = self._is_changed or found != self.waiting
+        self._counts = {
+            topic: before[topic] if before.get(topic, (0, 0))[0] == count else (count, now_ms)
+            for topic, count in found.items()
+        }
+
     def take_over(self, table: dict[str, Any]) -> None:
         """Take the counts of a table, for example a master's."""
-        self._counts = {}
+        self._counts, self._uncounted = {}, None
         for topic, value in (table.get("timingCount") or {}).items():
             if isinstance(value, dict) and isinstance(value.get("count"), int):
                 self._counts[str(topic)] = (value["count"], int(value.get("timeStamp") or 0))
@@ -47,6 +80,8 @@ class TimerCounts:
     def add(self, topic: str, number: int) -> None:
         """Count messages of a topic that begin (1) or cease (-1) to wait."""
         if topic:
+            if self._uncounted is not None:
+                self._found[topic] += number
             count = self._counts.pop(topic, (0, 0))[0] + number
             if count > 0:
                 self._counts[topic] = (count, self._clock.now_ms())

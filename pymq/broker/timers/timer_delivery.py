@@ -15,6 +15,7 @@ from pymq.broker.timers.timer_records import (
     is_of_slot,
     recalled_name,
 )
+from pymq.broker.timers.unit_topics import UnitTopics
 from pymq.errors import CorruptRecordError, NotFoundError, StoreError, StoreUnavailableError, UnreadableError
 from pymq.model import timers
 from pymq.model.names import TIMER_TOPIC
@@ -86,7 +87,7 @@ class TimerDelivery:
         message = self._record(due, slot)
         if message is None:
             self.dropped_count += 1
-            return "", _Fate.DROPPED
+            return UnitTopics(self._topics.all(), self._store).topic_of(due), _Fate.DROPPED
         topic = message.properties.get(REAL_TOPIC, "")
         if self._is_deleted(message, topic):
             return topic, _Fate.DROPPED

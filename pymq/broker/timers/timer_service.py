@@ -16,6 +16,7 @@ from pymq.broker.timers.open_slot import DueMessage, OpenSlot
 from pymq.broker.timers.timer_counts import TimerCounts
 from pymq.broker.timers.timer_delivery import TimerDelivery
 from pymq.broker.timers.timer_records import Planned, WheelTimes, noted_delay_max_ms, plan, plan_puts, recalled_name
+from pymq.broker.timers.unit_topics import UnitTopics
 from pymq.clock import Clock
 from pymq.errors import CorruptRecordError, StoreError, StoreUnavailableError, UnreadableError
 from pymq.model.names import TIMER_TOPIC
@@ -81,6 +82,7 @@ class TimerService:
         self._config = config
         self._store = store
         self._writer = writer
+        self._topics = topics
         self._run_in_thread = run_in_thread
         self._wake_in = wake_in
         self._log = RateLimitedLog(log, clock, "timer messages")
@@ -120,6 +122,9 @@ class TimerService:
         self._begin_read_time()
         self._linked = {at for at, slot_ms in self._timers.linked.items() if slot_ms >= self.progress.read_ms}
         self.counts.load()
+        if is_master:
+            topic_of = UnitTopics(self._topics.all(), self._store).topic_of
+            self.counts.count_again(map(topic_of, self._timers.waiting(self.progress.read_ms)))
         self._saved = self._savable()
         self._is_open = True
 
@@ -170,14 +175,8 @@ class TimerService:
 
     def checkpoint_fields(self) -> tuple[int, ...]:
         """Return the fields of RocketMQ's checkpoint as they are now."""
-        progress = self.progress
-        return (
-            progress.read_ms,
-            self._timers.log.synced_end,
-            progress.queue_offset,
-            self._master_offset(),
-            *self._timers.version,
-        )
+        offsets = self.progress.queue_offset, self._master_offset()
+        return self.progress.read_ms, self._timers.log.synced_end, *offsets, *self._timers.version
 
     def stamp(self) -> tuple[int, int, int]:
         """Return what changes with the progress; the time alone changes it once a minute."""
@@ -252,12 +251,12 @@ class TimerService:
 
     def _work(self) -> bool:
         """Do a tick's work. Return True when more can be done at once."""
-        if self._is_master:
-            self._follow_clock_back()
+        if not self._is_master:
+            return self._fill()
+        self._follow_clock_back()
         more = self._fill()
-        if self._is_master:
-            more = self._deliver() or more
-        return more
+        more = self._deliver() or more
+        return self.counts.step() or more
 
     # -- into the wheel ------------------------------------------------------------------------------------------
 

@@ -148,6 +148,20 @@ class TimerStore:
                 return
             last = unit.previous
 
+    def waiting(self, read_ms: int) -> Iterator[TimerUnit]:
+        """Yield the unit of each message that waits now in a slot from ``read_ms`` on, in the log's order.
+
+        What is added or delivered meanwhile changes nothing. Raises OSError.
+        """
+        slots = {slot_ms: slot for slot_ms, slot in self.wheel.slots() if slot_ms >= read_ms}
+        return self._of_slots(slots, self.log.end)
+
+    def _of_slots(self, slots: dict[int, Slot], end: int) -> Iterator[TimerUnit]:
+        for position, unit in self.log.units(min((slot.first for slot in slots.values()), default=end)):
+            slot = slots.get(unit.slot_ms)
+            if slot is not None and slot.first <= position <= slot.last and not unit.magic & MAGIC_DELETE:
+                yield unit
+
     def count_from(self, read_ms: int) -> int:
         """Return how many messages wait in slots from ``read_ms`` on, as the slots count them."""
         return sum(max(slot.num, 0) for slot_ms, slot in self.wheel.slots() if slot_ms >= read_ms)
@@ -199,6 +213,14 @@ class TimerStore:
         slot = self.wheel.slot(unit.slot_ms)
         if slot is not None and slot.last >= position:
             return
-        first = position if slot is None else slot.first
-        count = (0 if slot is None else slot.num) + (-1 if unit.magic & MAGIC_DELETE else 1)
-        self.wheel.put(unit.slot_ms, Slot(first, position, count, 0 if slot is None else slot.magic))
+        if slot is not None and unit.previous == slot.last:
+            slot = Slot(slot.first, position, slot.num + _count_of(unit), slot.magic)
+        else:  # the wheel on the disk is older than the unit's chain, or newer: the slot was emptied or written again
+            chain = list(self.chain(position))
+            slot = Slot(chain[-1][0], position, sum(_count_of(one) for _, one in chain))
+        self.wheel.put(unit.slot_ms, slot)
+
+
+def _count_of(unit: TimerUnit) -> int:
+    """Return what a unit adds to its slot's messages."""
+    return -1 if unit.magic & MAGIC_DELETE else 1
