@@ -29,8 +29,9 @@ from pymq.model.record import (
     StoredMessage,
     body_crc,
     decode_batch,
-    decode_records,
+    decode_record,
     encode_message,
+    stated_size,
 )
 
 QUEUE_TYPE = "queue.type"  # the attribute of a topic
@@ -150,12 +151,23 @@ def with_single_records(raw: bytes, from_offset: int) -> bytes:
     """Return records that stand back to back with a record for each message of an inner batch in place of its own.
 
     Messages of a batch below the queue offset ``from_offset``, where a reader asked, are left out. Bytes without inner
-    batches are returned as they are. Raises MalformedRecordError.
+    batches are returned as they are, and so is a record that can't be decoded. Raises MalformedRecordError when nothing
+    says where such a one ends.
     """
     if _INNER_NUM_HEAD not in raw:
         return raw
     parts: list[bytes] = []
-    for message in decode_records(raw):
+    at = 0
+    while at < len(raw):
+        try:
+            message = decode_record(raw, at)
+        except MalformedRecordError:
+            if (size := stated_size(raw, at)) is None:
+                raise
+            parts.append(raw[at : at + size])
+            at += size
+            continue
+        at += message.size_bytes
         for each in unwrapped((message,)):
             if each is message:
                 parts.append(encode_message(message))

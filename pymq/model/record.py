@@ -44,6 +44,8 @@ from pymq.model.layout import (
     PROPERTIES_SIZE_MAX_BYTES,
     RECORD_OVERHEAD_BYTES,
     RECORD_START,
+    STORE_TIMESTAMP_AT,
+    SYS_FLAG_AT,
     SYS_FLAG_V4_MASK,
     TOPIC_LENGTH_BYTES,
     TOPIC_V1_SIZE_MAX_BYTES,
@@ -321,8 +323,8 @@ def decode_records(
         try:
             message = _decode_plain(data, at) or decode_record(data, at)
         except MalformedRecordError as error:
-            size = I32.unpack_from(data, at)[0] if end - at >= I32.size else 0
-            if on_malformed is None or not RECORD_OVERHEAD_BYTES <= size <= end - at:
+            size = stated_size(data, at)
+            if on_malformed is None or size is None:
                 raise
             on_malformed(error)
             at += size
@@ -330,6 +332,20 @@ def decode_records(
         result.append(message)
         at += message.size_bytes
     return result
+
+
+def stated_size(data: bytes, at: int) -> int | None:
+    """Return the size that the record at ``at`` states; None for one that can't be, so that the next begins nowhere."""
+    size = I32.unpack_from(data, at)[0] if len(data) - at >= I32.size else 0
+    return size if RECORD_OVERHEAD_BYTES <= size <= len(data) - at else None
+
+
+def store_time_ms(raw: bytes) -> int:
+    """Return when a record was stored (Unix ms), also of one whose lengths don't add up."""
+    (sys_flag,) = I32.unpack_from(raw, SYS_FLAG_AT)
+    extra = HOST_V6_EXTRA_BYTES if sys_flag & sysflag.BORN_HOST_V6 else 0
+    stored_ms: int = I64.unpack_from(raw, STORE_TIMESTAMP_AT + extra)[0]
+    return stored_ms
 
 
 def _decode_plain(data: bytes, at: int) -> StoredMessage | None:

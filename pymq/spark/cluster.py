@@ -14,7 +14,7 @@ from pymq.model.fastjson import loads
 from pymq.model.hosts import check_name_server
 from pymq.model.inner_batch import with_single_records
 from pymq.model.names import is_user_topic
-from pymq.model.record import StoredMessage, decode_records
+from pymq.model.record import StoredMessage, decode_records, log_malformed
 from pymq.model.route import MASTER_ID, BrokerData, TopicRoute
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.security.credentials import Credentials
@@ -370,7 +370,7 @@ def _pull_of_one(queue: Queue, offset: int) -> Command:
 def _digest_at(answer: Command, offset: int) -> str | None:
     """Returns the digest of the record at an offset from the answer of a pull."""
     if answer.code == ResponseCode.SUCCESS:
-        for message in decode_records(with_single_records(bytes(answer.body), offset)):
+        for message in decode_records(with_single_records(bytes(answer.body), offset), log_malformed):
             if message.queue_offset == offset:
                 return record_digest(message)
     return None

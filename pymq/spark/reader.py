@@ -5,6 +5,7 @@ Works with PyMQ's broker and with Apache's, which returns at most 32 messages pe
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -18,9 +19,10 @@ from pymq.filter.refusals import with_next_step
 from pymq.model import sysflag
 from pymq.model.inner_batch import with_single_records
 from pymq.model.layout import QUEUE_OFFSET_AT, SYS_FLAG_AT
+from pymq.model.record import MalformedRecordError
 from pymq.security.credentials import Credentials
 from pymq.spark.decode import Decoder
-from pymq.spark.layout import Chunk, Positions, find_starts, integers
+from pymq.spark.layout import Chunk, Layout, Positions, find_fields, find_starts, integers, sound_records
 from pymq.spark.pull_window import Ask, PulledRange, PullWindow
 from pymq.spark.ranges import DataLossError, QueueRange, ReadSettings
 from pymq.spark.read_buffer import ReadBuffer
@@ -35,6 +37,8 @@ from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader, beyond_
 if TYPE_CHECKING:
     from pymq.spark.plugin_filter import PluginFilter
 
+log = logging.getLogger(__name__)
+
 # The server is busy or not ready: the same pull may succeed a moment later.
 RETRY_CODES = frozenset(
     {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL, ResponseCode.GO_AWAY}
@@ -45,6 +49,8 @@ BACKOFF_MAX_S = 5.0
 BEHIND_BUDGET_S = 3.0
 # A filter server that searches, by halving, for the message its workers fail on answers "pull again" less often.
 PULL_AGAIN_COUNT_MAX = 64
+OFFSETS_SHOWN_MAX = 10  # in one text
+ACCEPT_LOSSES = "to read the others, accept losses with on-data-loss report"
 
 Opener = Callable[[str, float], Remote]
 
@@ -117,7 +123,8 @@ class RangeReader:
 
         Raises DataLossError (unless losses are only reported), UnreachableError when no broker or filter server of the
         queue answers within the retry budget, RefusedError for a refusal, FilterStopError when a filter stops,
-        MalformedRecordError for damaged bytes.
+        MalformedRecordError for bytes in which nothing says where the next record begins. A record whose fields don't
+        add up is a loss, as one that is gone.
         """
         settings = self._settings
         try:
@@ -243,6 +250,14 @@ class RangeReader:
                 "were deleted or their queue was reset; start later, or accept losses with on-data-loss report"
             )
 
+    def _lose_unreadable(self, chunk: Chunk, starts: Positions, error: MalformedRecordError) -> None:
+        offsets = integers(np.frombuffer(chunk, np.uint8), starts + QUEUE_OFFSET_AT, 8)
+        text = f"{self._part}: {unreadable_text(offsets.tolist(), str(error))}"
+        self.lost += len(starts)
+        if self._settings.on_data_loss == "fail":
+            raise DataLossError(f"{text}; {ACCEPT_LOSSES}")
+        log.warning("%s", text)
+
     def _flush(self) -> Iterator[pa.RecordBatch]:
         """Decodes what is there. Afterwards its memory is free: no batch refers to it."""
         if self._pending_rows:
@@ -253,10 +268,16 @@ class RangeReader:
             self._buffer.reset()
 
     def _decoded(self, chunk: Chunk, starts: Positions) -> Iterator[pa.RecordBatch]:
-        if self._plugin is not None:
-            starts = self._plugin.keep(chunk, starts)
+        try:
+            layout: Layout | None = find_fields(chunk, starts)
+        except MalformedRecordError as error:
+            good = sound_records(chunk, starts)
+            self._lose_unreadable(chunk, starts[~good], error)
+            starts, layout = starts[good], None
+        if self._plugin is not None and len(starts):
+            starts, layout = self._plugin.keep(chunk, starts), None
             self.filter_errors = self._plugin.error_count
-        for batch in self._decoder.decode(chunk, starts):
+        for batch in self._decoder.decode(chunk, starts, layout):
             kept = filter_by_tags(batch, self._tags, self._schema.names)
             if kept.num_rows:
                 self.rows += kept.num_rows
@@ -309,6 +330,12 @@ class RangeReader:
             self._remote = None
         self._asked.clear()
         self._window.give_back_all()
+
+
+def unreadable_text(offsets: list[int], why: str) -> str:
+    """Return what says which messages are left out."""
+    shown = ", ".join(map(str, offsets[:OFFSETS_SHOWN_MAX])) + (", …" if len(offsets) > OFFSETS_SHOWN_MAX else "")
+    return f"{len(offsets)} messages can't be read and are left out, offsets {shown}: {why}"
 
 
 def filter_by_tags(batch: pa.RecordBatch, tags: frozenset[str] | None, columns: list[str]) -> pa.RecordBatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ from pymq.spark.decode import Decoder
 from pymq.spark.layout import Chunk, Layout, Positions, find_fields, find_starts, integers
 from pymq.spark.ranges import DataLossError, QueueRange, ReadSettings
 from pymq.spark.read_buffer import ReadBuffer
-from pymq.spark.reader import filter_by_tags, plugin_filter
+from pymq.spark.reader import ACCEPT_LOSSES, filter_by_tags, plugin_filter
 from pymq.spark.schema import arrow_schema, check_columns
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ DEVICE_GAP_MAX_BYTES = 64 * 1024
 READ_SIZE_MAX_BYTES = 4 << 20
 # Units that are looked at together.
 UNITS_AT_ONCE = 64 * 1024
+log = logging.getLogger(__name__)
+
 _BODY_COLUMNS = frozenset(("body", "bodyText", "value"))
 _LOGICAL_QUEUE_PREFIX = "%LMQ%"
 
@@ -119,7 +122,8 @@ class StoreReader:
     def _lose(self, count: int, text: str) -> None:
         self.lost += count
         if self._settings.on_data_loss == "fail":
-            raise DataLossError(f"{text}; to read the others, accept losses with on-data-loss report")
+            raise DataLossError(f"{text}; {ACCEPT_LOSSES}")
+        log.warning("%s", text)
 
     def _with_tags(self, records: QueueRecords) -> QueueRecords:
         """Leaves out records whose tags' code differs; the decoded tags decide about the others."""

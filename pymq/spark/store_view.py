@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pymq.model.inner_batch import with_single_records
 from pymq.model.names import is_user_topic
-from pymq.model.record import decode_records
+from pymq.model.record import decode_records, log_malformed, store_time_ms
 from pymq.spark.cluster import Bounds, Queue, record_digest
 from pymq.spark.options import DataLoss
 from pymq.spark.ranges import DataLossError, QueueRange
@@ -72,7 +72,7 @@ class StoreView:
         while low < high:
             middle = (low + high) // 2
             raw = self._view.raw_record(queue.topic, queue.queue_id, middle)
-            if raw is None or decode_records(raw)[0].store_timestamp_ms < time_ms:
+            if raw is None or store_time_ms(raw) < time_ms:
                 low = middle + 1
             else:
                 high = middle
@@ -87,7 +87,7 @@ class StoreView:
         found: dict[Queue, str] = {}
         for queue, offset in places.items():
             raw = self._view.raw_record(queue.topic, queue.queue_id, offset)
-            for message in decode_records(with_single_records(raw, offset)) if raw is not None else ():
+            for message in decode_records(with_single_records(raw, offset), log_malformed) if raw is not None else ():
                 if message.queue_offset == offset:
                     found[queue] = record_digest(message)
         return found

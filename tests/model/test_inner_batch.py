@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pymq.model.inner_batch import own_properties, sized_entries
-from pymq.model.record import MalformedRecordError, decode_batch, encode_batch_entry
+from pymq.model.inner_batch import INNER_FLAGS, own_properties, sized_entries, with_single_records
+from pymq.model.record import MalformedRecordError, decode_batch, decode_records, encode_batch_entry
+from tests.spark.records import lying, record
 
 
 def decoded(entries: bytes) -> tuple[int, int, bytes]:
@@ -48,6 +50,20 @@ def test_batches_of_any_length_are_looked_at() -> None:
     entry = encode_batch_entry(b"body", b"UNIQ_KEY\x01a\x02")
     for count in (1, 2, 1024, 1025, 5000):
         assert looked_at(entry * count) == decoded(entry * count)
+
+
+def test_a_record_whose_lengths_lie_hides_none_beside_a_batch() -> None:
+    body = encode_batch_entry(b"one", b"") + encode_batch_entry(b"two", b"")
+    flags, properties = INNER_FLAGS, b"INNER_NUM\x012\x02"
+    batch = record(5, body, sys_flag=flags, properties=properties)
+    for bad in (lying(record(4)), lying(record(7), "topic")):
+        for raw in (bad + batch, batch + bad, bad + batch + bad):
+            left_out: list[MalformedRecordError] = []
+            found = decode_records(with_single_records(raw, 0), left_out.append)
+            assert [(one.queue_offset, one.body) for one in found] == [(5, b"one"), (6, b"two")]
+            assert len(left_out) == raw.count(bad)
+    with pytest.raises(MalformedRecordError):
+        with_single_records(batch + bytes(100), 0)
 
 
 def test_a_length_of_properties_with_the_sign_bit_is_no_batch_for_the_decoder() -> None:

@@ -27,6 +27,7 @@ from pymq.model.record import (
     encode_blank,
     encode_record,
     record_size,
+    store_time_ms,
 )
 
 V4 = pack_host("10.1.2.3", 10911)
@@ -99,6 +100,7 @@ def test_every_field_survives(values: dict[str, Any]) -> None:
     assert bool(message.sys_flag & sysflag.BORN_HOST_V6) == (len(values["born_host"]) == 20)
     assert bool(message.sys_flag & sysflag.STORE_HOST_V6) == (len(values["store_host"]) == 20)
     assert message.body_crc == body_crc(values["body"]) >= 0
+    assert store_time_ms(record) == values["store_timestamp_ms"]
     sizes = (len(values["topic"]), len(values["body"]), len(values["properties"]))
     assert message.size_bytes == len(record) == record_size(*sizes, message.sys_flag)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from hypothesis import strategies as st
@@ -46,6 +47,26 @@ def record(
         "store_host": STORE_HOST,
     }
     return encode_record(**{**values, **fields})
+
+
+LIES = ("topic", "properties", "body")
+
+
+def lying(raw: bytes, part: str = "properties", by: int = 1) -> bytes:
+    """Return a record whose place, size and body CRC are right, and whose length of a part is not."""
+    changed = bytearray(raw)
+    body_at = 84
+    (body_size,) = struct.unpack_from(">i", raw, body_at)
+    topic_at = body_at + 4 + body_size
+    if part == "body":
+        struct.pack_into(">i", changed, body_at, body_size + 10_000 * by)
+    elif part == "topic":
+        changed[topic_at] += by
+    else:
+        properties_at = topic_at + 1 + raw[topic_at]
+        (size,) = struct.unpack_from(">h", raw, properties_at)
+        struct.pack_into(">h", changed, properties_at, size + by)
+    return bytes(changed)
 
 
 _pair = st.one_of(

@@ -12,12 +12,12 @@ from pymq.model import sysflag
 from pymq.model.record import MalformedRecordError
 from pymq.spark.decode import Decoder
 from pymq.spark.ranges import DataLossError, QueueRange, ReadSettings
-from pymq.spark.reader import PULL_AGAIN_COUNT_MAX, RangeReader
+from pymq.spark.reader import PULL_AGAIN_COUNT_MAX, RangeReader, unreadable_text
 from pymq.spark.schema import BY_NAME
 from pymq.spark.selection import Selection
 from pymq.wire.codes import ResponseCode
 from tests.spark.fake_cluster import FakeCluster
-from tests.spark.records import record
+from tests.spark.records import LIES, lying, record
 
 
 def selected(**fields: Any) -> ReadSettings:
@@ -276,6 +276,38 @@ def test_damaged_bytes_are_refused() -> None:
         cluster.queues["T", 0][3] = cluster.queues["T", 0][3][:-1]
         with pytest.raises(MalformedRecordError):
             read(cluster.range())
+
+
+REPORTED = ReadSettings(columns=("queueOffset",), on_data_loss="report")
+
+
+@pytest.mark.parametrize("part", LIES)
+@pytest.mark.parametrize("bad", [{0}, {7}, {49}, {3, 4, 30}, set(range(50))])
+def test_a_record_whose_lengths_lie_hides_no_others(bad: set[int], part: str, caplog: pytest.LogCaptureFixture) -> None:
+    with filled(50, count_cap=20) as cluster:
+        for offset in bad:
+            cluster.queues["T", 0][offset] = lying(cluster.queues["T", 0][offset], part)
+        offsets, reader, _ = read(cluster.range(), REPORTED)
+        assert offsets == [offset for offset in range(50) if offset not in bad]
+        assert reader.lost == len(bad)
+        assert f"are left out, offsets {min(bad)}" in caplog.text
+        with pytest.raises(DataLossError, match=f"offsets {min(bad)}.*accept losses with on-data-loss report"):
+            read(cluster.range())
+
+
+def test_filters_leave_such_a_record_out_and_count_it_too() -> None:
+    with filled(20) as cluster:
+        cluster.queues["T", 0][6] = lying(cluster.queues["T", 0][6])
+        settings = ReadSettings(columns=("queueOffset",), on_data_loss="report", selection=Selection(tag="B"))
+        offsets, reader, _ = read(cluster.range(), settings)
+    assert offsets == [offset for offset in range(0, 20, 2) if offset != 6]
+    assert reader.lost == 1
+
+
+@pytest.mark.parametrize(("count", "ending"), [(10, "9: why"), (11, "9, …: why")])
+def test_a_text_names_some_offsets(count: int, ending: str) -> None:
+    text = unreadable_text(list(range(count)), "why")
+    assert text.startswith(f"{count} messages can't be read") and text.endswith(ending)
 
 
 def test_sizes_are_checked() -> None:

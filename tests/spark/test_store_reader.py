@@ -16,8 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pymq.cli import main as cli
 from pymq.clock import ManualClock
-from pymq.errors import NotFoundError, StoreError, UsageError
+from pymq.errors import EXIT_FAILED, NotFoundError, StoreError, UsageError
 from pymq.model.inner_batch import unwrapped
 from pymq.model.javahash import tags_code
 from pymq.model.record import StoredMessage, decode_record
@@ -50,6 +51,7 @@ from tests.offline.support import (
     snapshot,
     unpack,
 )
+from tests.spark.records import LIES, lying
 from tests.store.support import BORN, die, make_store
 from tests.store.test_batch_model import BATCHES, stage_batch, write_topics
 
@@ -330,3 +332,29 @@ def test_what_is_no_store(tmp_path: Path) -> None:
         plan(tmp_path / "empty")
     (tmp_path / "empty" / "commitlog").mkdir()
     assert plan(tmp_path / "empty") == []
+
+
+@pytest.mark.parametrize("part", LIES)
+def test_a_record_whose_lengths_lie_hides_none(tmp_path: Path, part: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither from a reader of a directory, nor from a dump, nor from one that looks for a time or a message."""
+    root = small_store(tmp_path / "s", 100)
+    bad = records(root)[40]
+    segment, position = log_place(root, bad.offset)
+    raw = segment.read_bytes()
+    segment.write_bytes(raw[:position] + lying(raw[position : position + bad.size], part) + raw[position + bad.size :])
+    parts = plan(root, on_data_loss="report")
+    found = read(root, parts, ("topic", "queueId", "queueOffset"), on_data_loss="report").to_pylist()
+    places = {(row["topic"], row["queueId"], row["queueOffset"]) for row in found}
+    assert len(places) == 99 and (bad.topic, bad.queue_id, bad.queue_offset) not in places
+    with pytest.raises(DataLossError, match=f"this is offset {bad.queue_offset} of {bad.topic}"):
+        read(root, plan(root), ("queueOffset",))
+    with StoreView(StorePlace(str(root)), "report") as view:
+        for queue in [queue for queues in view.queues_of(("orders", "payments")).values() for queue in queues]:
+            low, high = view.bounds([queue])[queue]
+            assert view.offset_by_time(queue, 0) == low
+            for offset in range(low, high):
+                is_bad = (queue.topic, queue.queue_id, offset) == (bad.topic, bad.queue_id, bad.queue_offset)
+                assert bool(view.record_digests({queue: offset})) != is_bad
+    assert cli.run(["store", "dump", str(root)]) == EXIT_FAILED
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 99 and str(bad.offset) in err
