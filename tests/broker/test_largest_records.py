@@ -14,6 +14,7 @@ from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.store.scan.scanner import End, scan
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.headers.send import ConsumerSendMsgBackHeader
+from tests.broker.copies import check_copies
 from tests.broker.handlers.test_pop import Popping
 from tests.broker.handlers.test_send import fields
 from tests.broker.transactions.driver import Half, TransactionProducer, run_round
@@ -64,10 +65,11 @@ class Setup:
         return self.world.messages(topic)[-1]
 
     def check_log(self) -> None:
-        """Every record of the log can be read."""
+        """Every record of the log can be read, here and on brokers that copy it."""
         *records, end = scan(self.world.parts.store._log, 0, check_crc=True)
         assert isinstance(end, End) and end.offset == self.world.parts.store.physical_max_offset
         assert all(not isinstance(record, End) for record in records)
+        check_copies(self.world)
 
 
 def largest(take: Callable[[int], bool], low: int = 30_000, high: int = 32_762) -> int:
@@ -148,6 +150,7 @@ def test_a_transaction_that_is_asked_about_and_committed() -> None:
     assert producer.world.messages("T", 1)[-1].properties["big"] == "v" * size
     *_, end = scan(producer.world.parts.store._log, 0, check_crc=True)
     assert end.offset == producer.world.parts.store.physical_max_offset
+    check_copies(producer.world)
 
 
 def test_the_largest_body_in_small_segments() -> None:
