@@ -94,6 +94,7 @@ class MessageRequests:
             groups=metadata.groups,
             clients=metadata.clients,
             cursors=metadata.cursors,
+            broadcast_begins=metadata.broadcast_begins,
             expressions=messages.expressions,
             reader=messages.reader,
             advice=read_advice,

@@ -283,6 +283,7 @@ class BrokerParts:
                 topics=self.metadata.topics,
                 clients=self.metadata.clients,
                 cursors=self.metadata.cursors,
+                broadcast_begins=self.metadata.broadcast_begins,
                 store=store,
                 wake_pulls=self.requests.wake_queue,
             )

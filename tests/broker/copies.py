@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from pymq.broker.raft.incoming import check_bytes, write_pieces
 from pymq.broker.raft.outgoing import parts
@@ -44,7 +45,7 @@ def check_copies(source: World) -> None:
     """
     store = source.parts.store
     end = store.physical_max_offset
-    settings = {"mappedFileSizeCommitLog": source.config.mapped_file_size_commit_log_bytes}
+    settings: dict[str, Any] = {"mappedFileSizeCommitLog": source.config.mapped_file_size_commit_log_bytes}
     for copier in COPIERS:
         copy = World(role=Role(1), **settings)
         follower, own = slave_side(copy.parts).follower, copy.parts.store

@@ -116,6 +116,67 @@ def test_a_connected_group_begins_again_where_the_new_topic_has_as_many_messages
     assert reply is not None and reply.code == 0, "a change of settings is no new topic"
 
 
+class Member:
+    """A member of the broadcasting group g, which keeps its offsets itself."""
+
+    def __init__(self, world: World, client_id: str) -> None:
+        self.world = world
+        self.caller = Caller(world)
+        self.caller.ok(Code.HEART_BEAT, beat(client_id).replace(b"CLUSTERING", b"BROADCASTING"))
+
+    def pull(self, offset: int, **more: bool) -> int | list[bytes] | None:
+        """Return bodies, or where to go on instead."""
+        reply = self.caller.ask(Code.PULL_MESSAGE, **pull_fields(offset, **more))
+        return None if reply is None else self.found(reply)
+
+    def found(self, reply: Any) -> int | list[bytes]:
+        if reply.code == ResponseCode.PULL_OFFSET_MOVED:
+            return int(encode_header(reply.ext)["nextBeginOffset"])
+        assert reply.code == ResponseCode.SUCCESS, reply
+        return [message.body for message in decode_records(reply.body)]
+
+
+def test_every_member_of_a_broadcasting_group_begins_again() -> None:
+    world = with_topic()
+    first, second, parked = (Member(world, f"c{number}") for number in range(3))
+    for _ in range(20):
+        send(world, b"old")
+    assert parked.pull(20, suspend=True) is None
+    made_again(world)
+    for _ in range(30):
+        send(world, b"new")
+    world.parts.end_turn()
+    assert parked.found(parked.caller.peer.answers.pop()) == 0
+    new = [b"new"] * 30
+    for member in (first, second):
+        assert member.pull(20) == 0
+        assert member.pull(0) == new
+        assert member.pull(10) == new[10:], "it has begun"
+    assert parked.pull(0) == new and parked.pull(20) == new[20:]
+    assert world.parts.metadata.cursors.offsets("g", "T") == {}, "the group has no offsets here"
+
+
+def test_a_member_that_was_away_begins_again_and_one_that_has_begun_goes_on() -> None:
+    world = with_topic()
+    for _ in range(20):
+        send(world, b"old")
+    made_again(world)
+    for _ in range(30):
+        send(world, b"new")
+    away, fresh = Member(world, "away"), Member(world, "fresh")
+    assert away.pull(20) == 0
+    assert fresh.pull(0) == [b"new"] * 30
+    assert Member(world, "fresh").pull(25) == [b"new"] * 5, "over a new connection"
+    assert Member(world, "away").pull(25) == [b"new"] * 5
+    made_again(world)
+    for _ in range(30):
+        send(world, b"newer")
+    assert Member(world, "fresh").pull(30) == 0
+    Caller(world).ok(Code.DELETE_TOPIC_IN_BROKER, topic="T")
+    world.parts.end_turn()
+    assert not world.parts.metadata.broadcast_begins._begun
+
+
 @pytest.mark.parametrize("properties", ["DELAY\x012\x02", "TIMER_DELAY_MS\x013000\x02"])
 def test_delayed_messages_of_the_old_topic_are_dropped(properties: str) -> None:
     world = with_topic()
@@ -136,6 +197,50 @@ def test_a_retry_that_waits_is_dropped() -> None:
     made_again(world)
     settle(world)
     assert world.messages("%RETRY%g") == []
+
+
+def give_back(world: World, offset: int) -> bool:
+    header = ConsumerSendMsgBackHeader(offset=offset, group="g", delay_level=1)
+    is_stored = world.parts.messages.retries.send_back(header, 479)
+    world.parts.end_turn()
+    return is_stored
+
+
+def retries_pulled(world: World) -> list[bytes]:
+    """Return what a member of the group gets of its retries."""
+    reply = Caller(world).ask(Code.PULL_MESSAGE, **{**pull_fields(0), "topic": "%RETRY%g", "queueId": 0})
+    assert reply is not None
+    return [message.body for message in decode_records(reply.body)] if reply.code == ResponseCode.SUCCESS else []
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("is_there_again", [False, True])
+def test_a_retry_that_can_be_pulled_is_left_out(is_there_again: bool, is_restarted: bool) -> None:
+    world = with_topic()
+    world.parts.metadata.groups.put([SubscriptionGroupConfig(group_name="g")])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="Other", read_queue_nums=4, write_queue_nums=4)])
+    held = [world.put(topic, body, queue_id=1) for topic, body in (("T", b"old"), ("Other", b"other"), ("T", b"later"))]
+    for placed in held[:2]:
+        assert give_back(world, placed.physical_offset)
+    settle(world)
+    assert retries_pulled(world) == [b"old", b"other"]
+    retry = world.messages("%RETRY%g")[0].physical_offset
+    if is_there_again:
+        made_again(world)
+    else:
+        Caller(world).ok(Code.DELETE_TOPIC_IN_BROKER, topic="T")
+        world.parts.end_turn()
+    if is_restarted:
+        world = world.reopened()
+    assert retries_pulled(world) == [b"other"]
+    assert not give_back(world, held[2].physical_offset) and not give_back(world, retry), "held meanwhile"
+    settle(world)
+    assert retries_pulled(world) == [b"other"]
+    if is_there_again:
+        placed = world.put("T", b"new", queue_id=1)
+        assert give_back(world, placed.physical_offset)
+        settle(world)
+        assert retries_pulled(world) == [b"other", b"new"]
 
 
 @pytest.mark.parametrize("is_fast", [False, True])

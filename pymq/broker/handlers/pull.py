@@ -24,6 +24,7 @@ from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.messages.expressions import Expressions
+    from pymq.broker.metadata.broadcast_begins import BroadcastBegins
     from pymq.broker.metadata.clients import ClientManager
     from pymq.broker.metadata.cursors import CursorManager
     from pymq.broker.metadata.groups import GroupManager
@@ -47,6 +48,7 @@ class PullHandlers:
         groups: GroupManager,
         clients: ClientManager,
         cursors: CursorManager,
+        broadcast_begins: BroadcastBegins,
         expressions: Expressions,
         reader: Reader,
         advice: ReadAdvice,
@@ -59,6 +61,7 @@ class PullHandlers:
         self._groups = groups
         self._clients = clients
         self._cursors = cursors
+        self._broadcast_begins = broadcast_begins
         self._expressions = expressions
         self._reader = reader
         self._advice = advice
@@ -78,7 +81,7 @@ class PullHandlers:
         message_filter = self._filter_of(header)
         if header.sys_flag & sysflag.PULL_COMMIT_OFFSET:
             self._cursors.commit_from_pull(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-        reset = self._cursors.take_reset(header.consumer_group, header.topic, header.queue_id)
+        reset = self._take_reset(header, peer)
         if reset is not None:
             return self._reset_reply(header, reset)
         if self.long_polls.is_turn_full:
@@ -107,6 +110,8 @@ class PullHandlers:
         # A filter of records may read many of them and accept none: don't do that work twice.
         if self._cursors.has_resets or message_filter.accept is not None or self.long_polls.is_turn_full:
             return False
+        if self._broadcast_begins.is_new(header.consumer_group, header.topic, header.queue_id, peer):
+            return False
         outcome = self._read(header, message_filter)
         is_found = outcome.code == ResponseCode.SUCCESS
         if not is_found and (
@@ -130,7 +135,7 @@ class PullHandlers:
         """
         header: PullMessageHeader = parked.header
         try:
-            reset = self._cursors.take_reset(header.consumer_group, header.topic, header.queue_id)
+            reset = self._take_reset(header, parked.peer)
             if reset is not None:
                 reply = self._reset_reply(header, reset)
             else:
@@ -155,6 +160,14 @@ class PullHandlers:
         answer = PullMessageAnswer(next_begin_offset=header.queue_offset, min_offset=low, max_offset=high)
         remark = "users or permissions have changed: pull again"
         parked.peer.answer(parked.request, Reply(ResponseCode.PULL_NOT_FOUND, remark, answer))
+
+    def _take_reset(self, header: PullMessageHeader, peer: Peer) -> int | None:
+        """Return where the puller has to go on instead, once; None almost always."""
+        reset = self._cursors.take_reset(header.consumer_group, header.topic, header.queue_id)
+        begins = self._broadcast_begins.begin(
+            header.consumer_group, header.topic, header.queue_id, header.queue_offset, peer
+        )
+        return 0 if begins and reset is None else reset
 
     # -- checks --------------------------------------------------------------------------------------------------
 

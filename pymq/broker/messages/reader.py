@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from pymq.broker.messages.message_filter import MessageFilter
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import PymqError
-from pymq.store.store import GetResult, GetStatus, MessageStore, Pace
+from pymq.model.names import RETRY_PREFIX
+from pymq.model.properties import RETRY_TOPIC
+from pymq.model.record import MalformedRecordError, decode_record
+from pymq.store.store import Accept, GetResult, GetStatus, MessageStore, Pace
 from pymq.wire.codes import ResponseCode
 from pymq.wire.headers.pull import PULL_COUNT_MAX
 
@@ -62,9 +66,26 @@ class Reader:
             limit = min(size_bytes, limit)
         codes, accept, prefilter = message_filter[:3]
         count = min(count, config.max_transfer_count) if wide_count is None else min(wide_count, PULL_COUNT_MAX)
+        if topic.startswith(RETRY_PREFIX):
+            accept = self._without_deleted(accept)
         pace = None if accept is None else self._pace(message_filter)
         result = self._store.get(topic, queue_id, offset, max(1, count), limit, codes, accept, prefilter, pace)
         return ReadOutcome(response_code(result.status, offset), result)
+
+    def _without_deleted(self, accept: Accept | None) -> Accept | None:
+        """Return what also leaves out retries of a topic that was deleted since: nothing of it comes back."""
+        deletions = self._store.deletions
+        if not deletions.ends:
+            return accept
+
+        def accepts(record: memoryview) -> bool:
+            with suppress(MalformedRecordError):  # such a record is left out by its reader, who says so
+                message = decode_record(record)
+                if deletions.covers(message.properties.get(RETRY_TOPIC, ""), message.physical_offset):
+                    return False
+            return accept is None or accept(record)
+
+        return accepts
 
     def any_accepted(self, topic: str, queue_id: int, offset: int, message_filter: MessageFilter) -> bool:
         """Return True when the filter's record test takes a message from ``offset`` on, or when one read can't tell."""

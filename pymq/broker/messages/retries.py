@@ -66,7 +66,8 @@ class Retries:
     ) -> bool:
         """Stage the message at ``header.offset`` for another try, or as a dead letter after the last one.
 
-        Return False when nothing is stored because the group has no retry queues. ``version`` is the client's.
+        Return False when nothing is stored, because the group has no retry queues or the message's topic was deleted
+        since. ``version`` is the client's.
         ``check_topic`` raises Refusal when the sender may not have a record of that topic.
 
         Raises Refusal: SUBSCRIPTION_GROUP_NOT_EXIST, NO_PERMISSION, SYSTEM_ERROR when no message is there.
@@ -81,6 +82,8 @@ class Retries:
         message = self._message_at(header.offset)
         check_topic(message.topic)
         properties = self._retry_properties(message)
+        if self._store.deletions.covers(properties.get(props.RETRY_TOPIC, message.topic), message.physical_offset):
+            return False
         limit = _limit(group, header.max_reconsume_times if version >= VERSION_WITH_LIMIT else None)
         if message.reconsume_times >= limit or header.delay_level < 0:
             target = self._dead_letter_topic(header.group)

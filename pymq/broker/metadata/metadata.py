@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from pymq.broker.metadata.auth_manager import AuthManager
+from pymq.broker.metadata.broadcast_begins import BroadcastBegins
 from pymq.broker.metadata.clients import ClientManager
 from pymq.broker.metadata.config_tables import ConfigTables
 from pymq.broker.metadata.cursors import CursorManager
@@ -95,6 +96,7 @@ class Metadata:
         )
         self.leaser = Leaser(clock=clock, config=config)
         self.clients = ClientManager(clock=clock, config=config, groups=self.groups, budget=budget)
+        self.broadcast_begins = BroadcastBegins(self.clients)
         self.filter_servers = FilterServers(clock, on_filter_servers)
 
     def load(self) -> None:

@@ -1,8 +1,9 @@
 """TopicsMadeAgain: connected consumers of a topic that was deleted and made again begin at its begin.
 
 They don't know of it, and go on at offsets of the former topic, which messages of the new one may have by then: these
-would be skipped without a word, with a lag of 0. A pending reset tells each of them with its next pull. A group that
-was away has no offsets any more, because they went with the former topic.
+would be skipped without a word, with a lag of 0. A pending reset tells a group with its next pull; members of a
+broadcasting group are told one by one (:mod:`pymq.broker.metadata.broadcast_begins`). A group that was away has no
+offsets any more, because they went with the former topic.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from pymq.errors import Refusal
 
 if TYPE_CHECKING:
+    from pymq.broker.metadata.broadcast_begins import BroadcastBegins
     from pymq.broker.metadata.clients import ClientManager
     from pymq.broker.metadata.cursors import CursorManager
     from pymq.broker.metadata.topics import TopicManager
@@ -31,6 +33,7 @@ class TopicsMadeAgain:
         topics: TopicManager,
         clients: ClientManager,
         cursors: CursorManager,
+        broadcast_begins: BroadcastBegins,
         store: MessageStore,
         wake_pulls: Callable[[str, int], None],
     ) -> None:
@@ -38,6 +41,7 @@ class TopicsMadeAgain:
         self._topics = topics
         self._clients = clients
         self._cursors = cursors
+        self._broadcast_begins = broadcast_begins
         self._store = store
         self._wake_pulls = wake_pulls
         topics.add_listener(self._changed)
@@ -45,16 +49,21 @@ class TopicsMadeAgain:
     def _changed(self, changed: list[str]) -> None:
         for name in changed:
             topic = self._topics.get(name)
+            if topic is None:
+                self._broadcast_begins.forget(name)
             if topic is not None and self._store.deletions.end(name):
                 self._begin_again(name, range(topic.queue_count))
 
     def _begin_again(self, topic: str, queue_ids: range) -> None:
         if any(self._store.queue_end(topic, queue_id) is not None for queue_id in queue_ids):
             return  # only its settings have changed
+        self._broadcast_begins.made_again(topic)
         for group in self._clients.groups_of(topic):
+            known = self._clients.consumer_group(group)
             try:
                 for queue_id in queue_ids:
-                    self._cursors.reset(group, topic, queue_id, 0)
+                    if known is None or not known.is_broadcasting:
+                        self._cursors.reset(group, topic, queue_id, 0)
                     self._wake_pulls(topic, queue_id)
             except Refusal as refusal:
                 log.warning("group %s may skip messages of %s, which was made again: %s", group, topic, refusal.remark)
