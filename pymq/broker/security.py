@@ -216,3 +216,6 @@ class BrokerSecurity:
     def _changed(self) -> None:
         if self._parts is not None:
             self._parts.requests.dismiss_all()
+            self._parts.metadata.clients.forget_unproven()
+        if self._gatekeeper is not None and self._gatekeeper.made is not None:
+            self._gatekeeper.made.forget_others({user.name for user in self._gatekeeper.guard.users})

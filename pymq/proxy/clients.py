@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 
 from pymq.clock import Clock
@@ -17,6 +17,7 @@ from pymq.proxy.protocol.names import Code
 from pymq.proxy.refusals import ProxyRefusal
 from pymq.proxy.sessions import Session, Sessions, check_owner
 from pymq.proxy.settings import GroupRules, answer_settings, check_settings, settings_size
+from pymq.security.gatekeeper import ProvenCall
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +113,18 @@ class Clients:
             log.info("client %s was silent for too long", session.client_id)
             self._on_left(session)
 
+    def forget_unproven(self, is_there: Callable[[ProvenCall], bool], users: Collection[str]) -> None:
+        """Forget the clients whose users were deleted, or got other secrets, and end their streams.
+
+        ``is_there``: whether a proof still counts; ``users``: the names of those that are there.
+        """
+        for session in self._sessions.all():
+            if session.proven is not None and not is_there(session.proven):
+                self._sessions.remove(session.client_id)
+                self.end_stream(session)
+                self._on_left(session)
+        self._sessions.strangers.forget_others(users)
+
     def end_streams(self) -> None:
         """End all streams of clients that sent settings."""
         for session in self._sessions.all():
@@ -169,6 +182,7 @@ class Clients:
             host=host_of(call.peer),
             size_bytes=settings_size(settings) + len(call.client_id),
             user=call.user,
+            proven=call.proven,
             stream=stream,
         )
         known = self._sessions.find(call.client_id)

@@ -67,6 +67,8 @@ class ProxyServer:
         self.service = service
         self.address = ""
         self.calls: Counter[tuple[str, int]] = Counter()  # that ended, by method and code
+        if gatekeeper is not None:
+            gatekeeper.add_listener(lambda: self._users_changed(gatekeeper))
         self._gate = Gate(gatekeeper, audit, service.clock, signature_age_ms)
         self._health = health.Health([SERVICE])
         self.rpc = RpcServer(self._methods(), tls, clock=service.clock, limits=limits, budget=service.budget)
@@ -92,6 +94,10 @@ class ProxyServer:
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
                 await self.service.stop()
+
+    def _users_changed(self, gatekeeper: Gatekeeper) -> None:
+        names = {user.name for user in gatekeeper.guard.users}
+        self.service.clients.forget_unproven(gatekeeper.is_still_there, names)
 
     def _tick(self) -> None:
         if self._ticking is None or self._ticking.done():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 from pymq.net.memory_budget import FREED_SHARE, GRPC_CLIENTS, MemoryBudget
 from pymq.proxy.protocol.names import ClientType, Code
 from pymq.proxy.refusals import ProxyRefusal
+from pymq.security.gatekeeper import ProvenCall
 
 SILENT_MS_MAX = 120_000  # without a heartbeat
 SESSION_COUNT_MAX = 100_000
@@ -30,6 +31,7 @@ class Session:
     host: str = ""  # from which it sent them
     size_bytes: int = 0  # that its settings take
     user: str = ""  # who sent the settings; empty where nobody checks users
+    proven: ProvenCall | None = None  # of who sent them
     stream: object | None = None  # its Telemetry stream, as long as that is open
     joined: set[str] = field(default_factory=set)  # addresses of brokers that know it as a member of its group
 
@@ -72,6 +74,10 @@ class Strangers:
         """Whether this user's client has sent heartbeats."""
         known = self._by_id.get(client_id)
         return known is not None and known[0] == user
+
+    def forget_others(self, users: Collection[str]) -> None:
+        """Forget the clients of users that are gone."""
+        self._by_id = {each: known for each, known in self._by_id.items() if known[0] in users}
 
     def silent(self, now_ms: int) -> list[str]:
         """Forget those that were silent for too long, and return their client ids."""

@@ -70,6 +70,11 @@ class Admitted(NamedTuple):
         if not self.is_free:
             self.guard.check_found_topic(self.identity, access, topic, self.address)
 
+    @property
+    def is_still_there(self) -> bool:
+        """True while the proof counts: the user was not deleted or disabled, and has the same secret."""
+        return self.gatekeeper.guard.users.still(self.identity, self.address) is not None
+
     def may_read(self, topic: str) -> bool:
         """Return whether the same user, with the same secret, may consume ``topic`` now."""
         return self.gatekeeper.guard.may(self.identity, Action.SUB, topic, self.address)
@@ -110,6 +115,7 @@ class Gatekeeper:
 
     def replace(self, guard: Guard) -> None:
         """Decides with other users and policies from now on."""
+        guard = guard.following(self.guard)
         self.guard = guard if self._port_user is None else guard.with_user(self._port_user, PORT_POLICY)
         for listener in self._on_change:
             listener()
@@ -187,6 +193,10 @@ class Gatekeeper:
         if limits is not None:
             limits.failed_proofs.note_proven(address, identity.name)
         return ProvenCall(guard, identity, address)
+
+    def is_still_there(self, proven: ProvenCall) -> bool:
+        """True while the proof of a call counts, as :attr:`Admitted.is_still_there`."""
+        return self.guard.users.still(proven.identity, proven.address) is not None
 
     def check_call(self, proven: ProvenCall, needs: Iterable[Need], size_bytes: int) -> None:
         """Check what a proven call asks for. Raises Refusal, as :meth:`admit` and Admitted."""

@@ -45,6 +45,10 @@ class Guard:
         users = Users([*self.users, user], self.users.trusted_from)
         return Guard(users, self.policies.with_policy(user.name, policy), self._cluster, self._checks)
 
+    def following(self, before: Guard) -> Guard:
+        """Return the guard that decides after ``before``; see :meth:`Users.following`."""
+        return Guard(self.users.following(before.users), self.policies, self._cluster)
+
     def identify(self, request: Command, address: Address, certificate_user: str = "") -> Identity:
         """Return the sender of ``request``, whose named fields are as they arrived. Raises Refusal(NO_PERMISSION).
 

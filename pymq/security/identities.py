@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
@@ -25,13 +25,17 @@ class UserType(Enum):
 
 @dataclass(frozen=True)
 class User:
-    """One user. ``trusted_from``: addresses that need no signature, as 4.x ACL files have them."""
+    """One user. ``trusted_from``: addresses that need no signature, as 4.x ACL files have them.
+
+    ``token``: what a proof of the user counts for. A user that was deleted and made again has another one.
+    """
 
     name: str
     secret: Secret
     kind: UserType = UserType.NORMAL
     is_enabled: bool = True
     trusted_from: tuple[AddressRange, ...] = ()
+    token: object = field(default_factory=object, compare=False, repr=False)
 
     @property
     def is_administrator(self) -> bool:
@@ -111,6 +115,15 @@ class Users:
             raise _refused("this would leave no enabled user of type Super: make another one first")
         return Users(users.values(), self.trusted_from)
 
+    def following(self, before: Users) -> Users:
+        """Return the table in which users that ``before`` has with the same secret keep what was proven of them."""
+        users = []
+        for user in self:
+            known = before.get(user.name)
+            is_same = known is not None and known.secret == user.secret
+            users.append(replace(user, token=known.token) if known is not None and is_same else user)
+        return Users(users, self.trusted_from)
+
     def authenticate(
         self,
         ext: Mapping[str, str],
@@ -152,12 +165,13 @@ class Users:
     def still(self, identity: Identity, address: Address) -> Identity | None:
         """Return the identity that an earlier proof has in this table; None when the proof counts no more.
 
-        Then the address has left the white list, or the user is gone or disabled, or has another secret.
+        Then the address has left the white list, or the user is gone or disabled, was gone in between, or has another
+        secret.
         """
         if any(block.contains(address) for block in self.trusted_from):
             return Identity(None, is_trusted=True)
         user = self._users.get(identity.name) if identity.user is not None else None
-        if user is None or identity.user is None or not user.is_enabled or user.secret != identity.user.secret:
+        if user is None or identity.user is None or not user.is_enabled or user.token is not identity.user.token:
             return None
         is_trusted = any(block.contains(address) for block in user.trusted_from)
         if not is_trusted and identity.is_trusted:

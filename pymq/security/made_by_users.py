@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from pymq.clock import Clock
@@ -82,6 +82,12 @@ class MadeByUsers:
         except (StoreError, AttributeError, TypeError, ValueError) as error:
             self._made.clear()
             log.warning("%s can't be used, so what users have made is counted from now on: %s", MADE_FILE, error)
+
+    def forget_others(self, users: Collection[str]) -> None:
+        """Forget what users made that are gone: one that is made again begins at 0."""
+        for key in [key for key in self._made if key[0] not in users]:
+            del self._made[key]
+            self._is_dirty = True
 
     def tick(self) -> None:
         """Save what has changed, in a thread. Call it about every second."""

@@ -54,6 +54,11 @@ class ProvenSender(Protocol):
         """True when something shows that the request comes from the user."""
         ...
 
+    @property
+    def is_still_there(self) -> bool:
+        """True while the proof counts: users may have been deleted, or got other secrets since."""
+        ...
+
     def may_read(self, topic: str) -> bool:
         """Return whether the sender may consume ``topic`` now."""
         ...

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 pytest.importorskip("google.protobuf")
 
+from pymq.clock import ManualClock
 from pymq.net.memory_budget import GRPC_CLIENTS, MemoryBudget
-from pymq.proxy.clients import UNREAD_COMMANDS_BYTES_MAX, UNREAD_COMMANDS_MAX, Stream
+from pymq.proxy.clients import UNREAD_COMMANDS_BYTES_MAX, UNREAD_COMMANDS_MAX, Clients, Stream
 from pymq.proxy.protocol import messages as m
 from pymq.proxy.protocol.names import Code
 from pymq.proxy.refusals import ProxyRefusal
@@ -21,6 +24,11 @@ from pymq.proxy.sessions import (
     Strangers,
 )
 from pymq.proxy.settings import ENTRY_BYTES, SETTINGS_ENTRIES_MAX, check_settings, settings_size
+from pymq.security.gatekeeper import Gatekeeper
+from pymq.security.guard import Guard
+from pymq.security.identities import User, Users
+from pymq.security.policies import Policies
+from pymq.security.signature import Secret
 
 LIMIT_BYTES = 400_000  # of which sessions get a quarter
 
@@ -132,3 +140,32 @@ def test_a_client_that_sends_settings_is_no_stranger_any_more() -> None:
     sessions.strangers.heard("a", "", 0)
     sessions.put(session("a", "h", 1_000))
     assert not sessions.strangers.knows("a", "") and sessions.strangers.silent(10**9) == []
+
+
+def test_sessions_end_with_their_user() -> None:
+    left: list[str] = []
+    sessions = Sessions()
+    clients = Clients(
+        None,  # type: ignore[arg-type]
+        sessions,
+        ManualClock(),
+        lambda each: left.append(each.client_id),
+        lambda each: None,
+        lambda call, command: None,
+    )
+    users = Users([User("ada", Secret("s")), User("bob", Secret("s"))])
+    gatekeeper = Gatekeeper(Guard(users, Policies(), "east"))
+    for user in ("ada", "bob"):
+        proven = gatekeeper.prove_call(user, lambda secret: True, "10.0.0.1:5")
+        sessions.put(Session(user, m.Settings(), "", "", 0, user=user, proven=proven, stream=Stream()))
+        sessions.strangers.heard(f"{user}-new", user, 0)
+    gatekeeper.add_listener(
+        lambda: clients.forget_unproven(gatekeeper.is_still_there, [user.name for user in gatekeeper.guard.users])
+    )
+    gatekeeper.replace(Guard(Users([User("ada", Secret("s")), User("bob", Secret("s"))]), Policies(), "east"))
+    assert left == [], "as before"
+    stream = sessions.all()[1].stream
+    gatekeeper.replace(Guard(Users([User("ada", Secret("s"))]), Policies(), "east"))
+    assert left == ["bob"] and sessions.find("bob") is None and sessions.find("ada") is not None
+    assert isinstance(stream, Stream) and asyncio.run(stream.next()) is None
+    assert sessions.strangers.knows("ada-new", "ada") and not sessions.strangers.knows("bob-new", "bob")

@@ -84,6 +84,11 @@ IDENTITY_BUGS = [
         (f"{_CHECKS}.test_an_earlier_proof_counts_as_long_as_a_new_one_would",),
     ),
     Bug(
+        "a user that is made again takes over a former one's proofs",
+        Text(Users.still, "user.token is not identity.user.token", "user.secret != identity.user.secret"),
+        ("test_identities.test_a_proof_ends_with_its_user",),
+    ),
+    Bug(
         "what a user makes is not counted",
         Text(MadeByUsers._note, "made[name] = now_ms", "pass"),
         (f"{_MADE}.test_a_user_makes_as_many_as_the_limit",),

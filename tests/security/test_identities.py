@@ -61,6 +61,18 @@ def test_a_disabled_user_is_refused_also_from_its_white_address() -> None:
     assert refusal(users, {"AccessKey": "a"}) == "User:a is disabled."
 
 
+def test_a_proof_ends_with_its_user() -> None:
+    identity = USERS.authenticate(signed("reader"), b"body", 479, HERE)
+    renewed = Users([ADMIN, User("reader", SECRET)])
+    assert renewed.still(identity, HERE) is None, "another user of the name, with the same secret"
+    assert renewed.following(USERS).still(identity, HERE) is not None, "the file was read again"
+    gone = Users([ADMIN]).following(USERS)
+    assert renewed.following(gone).still(identity, HERE) is None
+    changed = Users([ADMIN, User("reader", Secret("other"))]).following(USERS)
+    assert changed.still(identity, HERE) is None
+    assert renewed.following(changed).still(identity, HERE) is None, "the former secret again"
+
+
 def test_the_last_administrator_stays() -> None:
     for change in (
         lambda: USERS.without_user("admin"),

@@ -178,3 +178,12 @@ def test_a_master_whose_file_can_not_be_read_sends_an_empty_table() -> None:
     making = Making()
     making.files.open(f"/data/config/{MADE_FILE}", create=True).pwrite(0, b"{")
     assert MadeByUsersTable(making.saver).as_table() == {MADE_MEMBER: {}}
+
+
+def test_what_a_user_made_that_is_gone_counts_no_more() -> None:
+    making = Making()
+    assert making.make("t1") and making.make("t2")
+    making.made.forget_others({"a"})
+    assert not making.make("t3")
+    making.made.forget_others({"b"})
+    assert making.make("t3"), "a user of the name that is made again"

@@ -176,6 +176,17 @@ class ClientManager:
         for name in consumers:
             self._remove_consumer(name, peer)
 
+    def forget_unproven(self) -> None:
+        """Forget the clients whose users were deleted, or got other secrets: a heartbeat joins those that are there."""
+        groups = [*(group.members for group in self._consumers.values()), *self._producers.values()]
+        for peer in {
+            client.peer
+            for members in groups
+            for client in members.values()
+            if client.sender is not None and not client.sender.is_still_there
+        }:
+            self.disconnect(peer)
+
     def tick(self) -> None:
         """Forget clients without a heartbeat for ``channelExpiredTimeout``, at most SILENT_A_TICK at a time.
 

@@ -19,6 +19,7 @@ from pymq.offline.certificates import PemFiles
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from pymq.wire.dispatch import Dispatcher
+from tests.broker.handlers.test_clients import beat
 from tests.broker.world import Caller, World
 from tests.certificates import certificates, mutual_tls_settings
 
@@ -81,6 +82,32 @@ def test_a_user_is_made_shown_changed_and_deleted() -> None:
     assert ada.refused(Code.CHECK_CLIENT_CONFIG, b"{}") == (ResponseCode.NO_PERMISSION, "User:ada is not found.")
     assert root.ok(Code.AUTH_GET_USER, username="ada").body == b""
     root.ok(Code.AUTH_DELETE_USER, username="ada")
+
+
+@pytest.mark.parametrize("secret", ["ada-secret", "another-secret"])
+def test_a_user_that_is_made_again_inherits_nothing(secret: str) -> None:
+    world, table = secured()
+    root, clients = caller(world, table), world.parts.metadata.clients
+    everything = [{"resource": name, "actions": ["All"], "decision": "Allow"} for name in ("Topic:*", "Group:*")]
+    make_user(root, "ada")
+    root.ok(Code.AUTH_CREATE_ACL, acl("ada", *everything), subject="User:ada")
+    ada = caller(world, table, "ada")
+    ada.ok(Code.HEART_BEAT, beat(group="g", topic="T"))
+    (client,) = clients.producers("p")
+    assert client.may_publish("T") and clients.member_ids("g")
+    root.ok(Code.AUTH_UPDATE_USER, b'{"userStatus": "enable"}', username="ada")
+    assert client.may_publish("T") and clients.member_ids("g"), "a change that changes no secret"
+    root.ok(Code.AUTH_DELETE_USER, username="ada")
+    assert not clients.producers("p") and not clients.member_ids("g"), "its clients are no members any more"
+    make_user(root, "ada", password=secret)
+    again = caller(world, table, "ada", secret)
+    assert again.refused(Code.HEART_BEAT, beat(group="g", topic="T"))[0] == ResponseCode.NO_PERMISSION, "no rules"
+    root.ok(Code.AUTH_CREATE_ACL, acl("ada", *everything), subject="User:ada")
+    assert not client.may_publish("T"), "the proof was of the former user"
+    again.ok(Code.HEART_BEAT, beat(group="g", topic="T"))
+    assert clients.producers("p") and clients.member_ids("g")
+    root.ok(Code.AUTH_UPDATE_USER, b'{"password": "third-secret"}', username="ada")
+    assert not clients.producers("p") and not clients.member_ids("g"), "another secret"
 
 
 def test_an_acl_is_merged_shown_and_deleted() -> None:

@@ -24,6 +24,8 @@ class Someone:
     def may_read(self, topic: str) -> bool:
         return True
 
+    is_still_there = True
+
     def may_publish(self, topic: str) -> bool:
         return True
 
