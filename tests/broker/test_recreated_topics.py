@@ -18,6 +18,7 @@ from pymq.wire.headers.send import ConsumerSendMsgBackHeader
 from tests.broker.handlers.test_clients import beat
 from tests.broker.handlers.test_pop import Popping
 from tests.broker.handlers.test_send import send, with_topic
+from tests.broker.replication.pair import Pair
 from tests.broker.transactions.driver import TransactionProducer, run_round, world_with_topic
 from tests.broker.world import Caller, World
 
@@ -253,6 +254,41 @@ def test_an_open_transaction_is_not_committed_to_the_new_topic(is_fast: bool) ->
     run_round(producer.world)
     assert not producer.asked() and len(producer.world.parts.messages.transactions.halves) == 0
     assert producer.world.messages("T", 1) == []
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_slave_keeps_the_rules_and_a_master_that_it_becomes(is_restarted: bool) -> None:
+    pair = Pair()
+    pair.master.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4)])
+    pair.master.parts.metadata.groups.put([SubscriptionGroupConfig(group_name="g")])
+    for name in ("DELAY\x012", "TIMER_DELAY_MS\x0120000"):
+        send(pair.master, b"old", properties=f"UNIQ_KEY\x01A\x02{name}\x02")
+    for body in (b"old", b"later"):
+        placed = pair.master.put("T", body, queue_id=1)
+        assert give_back(pair.master, placed.physical_offset)
+        if body == b"old":
+            settle(pair.master)
+    pair.run(1000)
+    pair.copy_log()
+    assert retries_pulled(pair.slave) == [b"old", b"later"]
+    made_again(pair.master)
+    for name in ("DELAY\x012", "TIMER_DELAY_MS\x0120000"):
+        send(pair.master, b"new", properties=f"UNIQ_KEY\x01B\x02{name}\x02")
+    send(pair.master, b"first")
+    pair.run(1000)
+    pair.copy_log()
+    if is_restarted:
+        pair.restart_slave()
+    deletions = pair.slave.parts.store.deletions
+    assert deletions.ends == pair.master.parts.store.deletions.ends != {}
+    assert [message.body for message in pair.slave.messages("T", 1)] == [b"first"]
+    assert pair.slave.parts.store.min_offset("T", 1) == 0
+    assert retries_pulled(pair.slave) == []
+    world = pair.promote()
+    for _ in range(4):
+        settle(world)
+    assert [message.body for message in world.messages("T", 1)] == [b"first", b"new", b"new"]
+    assert retries_pulled(world) == []
 
 
 def pull_fields(offset: int, *, suspend: bool = False) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 They don't know of it, and go on at offsets of the former topic, which messages of the new one may have by then: these
 would be skipped without a word, with a lag of 0. A pending reset tells a group with its next pull; members of a
-broadcasting group are told one by one (:mod:`pymq.broker.metadata.broadcast_begins`). A group that was away has no
+broadcasting group learn of it one by one (:mod:`pymq.broker.metadata.broadcast_begins`). A group that was away has no
 offsets any more, because they went with the former topic.
 """
 
