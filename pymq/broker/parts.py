@@ -122,6 +122,7 @@ class BrokerParts:
         )
         if raft is not None:
             config_tables = metadata_tables = raft.tables.config_tables(leads=role.is_master)
+        self.share_deletions = metadata_tables.share_deletions
         self.metadata = Metadata(
             config=config,
             clock=clock,

@@ -124,6 +124,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             store=store,
             writer=messages.writer,
             when_registered=parts.registration_requests.when_registered,
+            share_deletions=parts.share_deletions,
             sliced_work=parts.sliced_work,
         ),
         groups_admin=GroupAdminHandlers(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pymq.broker.handlers.late import answer_when_saved, version_ext
 from pymq.broker.metadata.topic_rules import changed_attributes, check_topic_name
+from pymq.errors import StoreError
 from pymq.model import pop
 from pymq.model.message import MessageQueue
 from pymq.model.tables import DataVersion, TopicConfig
@@ -43,6 +44,7 @@ QUEUES_AT_ONCE = 32  # whose figures are read, with a record of the log each, be
 
 # Calls its argument when the name servers know the change, or can't be reached.
 WhenRegistered = Callable[[Callable[[], None]], None]
+ShareDeletions = Callable[[Mapping[str, int], Callable[[StoreError | None], None]], None]
 
 
 class TopicAdminHandlers:
@@ -62,6 +64,7 @@ class TopicAdminHandlers:
         store: MessageStore,
         writer: Writer,
         when_registered: WhenRegistered,
+        share_deletions: ShareDeletions,
         sliced_work: SlicedWork,
     ) -> None:
         self._sliced_work = sliced_work
@@ -76,6 +79,7 @@ class TopicAdminHandlers:
         self._store = store
         self._writer = writer
         self._when_registered = when_registered
+        self._share_deletions = share_deletions
 
     def create(self, request: Command, header: CreateTopicHeader, peer: Peer) -> None:
         """Make or change a topic: queue numbers, permission, attributes."""
@@ -117,6 +121,9 @@ class TopicAdminHandlers:
                 self._order_infos.forget_topic(topic)
                 self._stats.forget_topic(topic)
             self._revive_log.forget(topics=topics)
+            self._share_deletions(self._store.deletions.ends, answer_when_saved(asked, peer, shared))
+
+        def shared() -> None:
             self._when_registered(lambda: peer.answer(asked, Reply()))
 
         self._topics.delete(*topics, done=answer_when_saved(request, peer, finish))
@@ -172,6 +179,7 @@ class TopicAdminHandlers:
             self._writer.commit()
             self._store.delete_topics(*(topic for topic in batch if self._topics.get(topic) is None))
             yield
+        self._share_deletions(self._store.deletions.ends, lambda error: None)
         return Reply()
 
     def _put(self, wanted: list[TopicConfig], request: Command, peer: Peer, expected: int | None = None) -> None:

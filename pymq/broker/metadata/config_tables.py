@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.upkeep.flusher import RunInThread
@@ -35,6 +35,13 @@ class ConfigTables:
                     f"{path} holds secrets and has mode {mode:04o}, the limit is {FILE_MODE:04o}: run chmod 600, "
                     "and change the secrets if others could have read them"
                 )
+
+    def share_deletions(self, ends: Mapping[str, int], done: Callable[[StoreError | None], None]) -> None:
+        """Have ``done`` called once all who need it know of which topics records below these offsets are deleted.
+
+        Slaves ask for it when their log is as far: nothing waits for them.
+        """
+        done(None)
 
     def saver(
         self, file_name: str, member: str, before: Callable[[], object] = lambda: None, *, may_go_back: bool = True

@@ -14,7 +14,7 @@ from pymq.broker.metadata.config_tables import ConfigTables
 from pymq.broker.raft.logged_tables import LoggedTables
 from pymq.broker.raft.table_files import TableFiles
 from pymq.broker.raft.table_log import TableLog, TableRecord
-from pymq.broker.raft.table_records import TableRecordError
+from pymq.broker.raft.table_records import DELETIONS, DELETIONS_TABLE, TableRecordError
 from pymq.broker.raft.tables import Tables
 from pymq.broker.upkeep.flusher import Result, RunInThread
 from pymq.clock import Clock
@@ -120,6 +120,7 @@ class GroupTables:
                 raise StoreError(f"this broker can't lead its Raft group: {self.problem}")
             try:
                 self.table_log.lead(list(self._records()))
+                self._apply_deletions()
             except (TableRecordError, CorruptRecordError, MalformedRecordError) as error:
                 raise StoreError(f"a record of the Raft group's tables can't be read: {error}") from error
 
@@ -197,13 +198,25 @@ class GroupTables:
             for record in self._records():
                 if record.end > offset:
                     break
-                self.table_log.take(record)
+                if self.table_log.take(record) == DELETIONS_TABLE:
+                    self._apply_deletions()
                 assert self._next_offset is not None
                 self._next_offset += 1
             self.table_log.pass_over(offset)
         except (TableRecordError, CorruptRecordError, MalformedRecordError) as error:
             self.problem = f"the tables are as of offset {self.tables.end}, a record behind it can't be read: {error}"
             log.error("%s", self.problem)
+
+    def _apply_deletions(self) -> None:
+        """Delete what a leader has deleted of topics. What the disk refuses is asked of the leader again."""
+        table = self.table_log.planned(DELETIONS_TABLE)
+        if table is None or self._store is None:
+            return
+        ends = {topic: end for topic, end in table.as_object()[DELETIONS].items() if isinstance(end, int)}
+        try:
+            self._store.delete_topics_below(ends)
+        except (StoreUnavailableError, OSError) as error:
+            log.warning("what the leader has deleted of topics is still here, trying again: %s", error)
 
     def _records(self) -> Iterator[TableRecord]:
         """Yield the records behind the tables, of which those before ``_next_offset`` were taken."""

@@ -5,7 +5,7 @@ A manager makes and answers a change once it is saved. So it needs no other rule
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pymq.broker.metadata.config_tables import ConfigTables
@@ -13,7 +13,7 @@ from pymq.broker.metadata.table_reading import Table
 from pymq.broker.metadata.table_saver import Make, Saved, TableSaver
 from pymq.broker.raft.table_files import LOG_END
 from pymq.broker.raft.table_log import TableLog
-from pymq.broker.raft.table_records import TABLE_KINDS
+from pymq.broker.raft.table_records import DELETIONS, DELETIONS_TABLE, TABLE_KINDS
 from pymq.broker.upkeep.flusher import RunInThread
 from pymq.errors import StoreError
 from pymq.store.disk.fs import Files
@@ -99,6 +99,10 @@ class LoggedTables(ConfigTables):
         self._table_log = table_log
         self._leads = leads
         self.savers: list[LoggedTable] = []
+
+    def share_deletions(self, ends: Mapping[str, int], done: Callable[[StoreError | None], None]) -> None:
+        """Write it to the log, and wait until it is confirmed: else the next leader would have the former topic."""
+        self._table_log.propose(DELETIONS_TABLE, {DELETIONS: dict(ends)}, done)
 
     def saver(
         self, file_name: str, member: str, before: Callable[[], object] = lambda: None, *, may_go_back: bool = True

@@ -33,6 +33,9 @@ class TableKind(NamedTuple):
     derived: Callable[[dict[str, Any]], dict[str, Any]] = lambda table: {}
 
 
+# Of which topics a leader has deleted the records below which physical offsets.
+DELETIONS_TABLE, DELETIONS = "topicDeletions.json", "deletedTopics"
+
 # By the name of the file in config/. What is missing here is in the log in another way, or is a node's own.
 TABLE_KINDS = {
     "topics.json": TableKind(("topicConfigTable",)),
@@ -42,6 +45,7 @@ TABLE_KINDS = {
     "messageRequestMode.json": TableKind(("messageRequestModeMap",), values=()),
     "madeByUsers.json": TableKind(("made",), values=()),
     "delayOffset.json": TableKind(("offsetTable",)),
+    DELETIONS_TABLE: TableKind((DELETIONS,), values=()),
     "auth.json": TableKind((), values=("dataVersion", "users", "policies")),
 }
 

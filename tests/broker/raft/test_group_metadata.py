@@ -51,3 +51,33 @@ async def _run(group: RaftProcesses) -> None:
         async with PullConsumer(GROUP, namesrv=group.namesrv) as consumer:
             for queue_id, offset in OFFSETS.items():
                 assert await consumer.committed(MessageQueue(TOPIC, NAME, queue_id)) == offset
+
+
+def test_a_topic_that_was_made_again_is_empty_on_the_next_leader(tmp_path: Path) -> None:
+    """Neither its messages come back, nor those that waited for a delay."""
+    with RaftProcesses(tmp_path, settings={"messageDelayLevel": "1s 5s"}) as group:
+        asyncio.run(_make_again(group))
+
+
+async def _make_again(group: RaftProcesses) -> None:
+    async with Admin(group.namesrv) as admin:
+        leader = await group.until_registered(admin)
+        address = f"127.0.0.1:{group.ports[leader]}"
+        queue = MessageQueue(GONE, NAME, 0)
+        config = TopicConfig(topic_name=GONE, read_queue_nums=1, write_queue_nums=1)
+        async with Producer("raft-again-p", namesrv=group.namesrv) as producer:
+            for generation in (b"old", b"new"):
+                await admin.topics.put(address, config)
+                await producer.send(Message(GONE, generation), queue=queue)
+                await producer.send(Message(GONE, generation + b" late", delay_level=2), queue=queue)
+                if generation == b"old":
+                    await admin.topics.delete(GONE, [BrokerTarget(NAME, "", address)], everywhere=False)
+        await asyncio.to_thread(group.kill, leader)
+        await group.leader(admin, besides=leader)
+        async with PullConsumer(GROUP, namesrv=group.namesrv) as consumer:
+            assert await consumer.min_offset(queue) == 0
+            found: list[bytes] = []
+            while b"new late" not in found:
+                result = await consumer.pull(queue, len(found), 32)
+                found += [message.body for message in result.messages()]
+    assert found == [b"new", b"new late"], found

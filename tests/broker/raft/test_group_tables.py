@@ -12,6 +12,7 @@ from pymq.broker.metadata.table_saver import run_inline
 from pymq.broker.raft.group_tables import QUEUE_ID, SAVE_BYTES_MIN, SAVE_INTERVAL_MS, GroupTables
 from pymq.broker.raft.table_files import LOG_END, TABLES_FILE
 from pymq.broker.replication.master.found_topics import make_found_topics
+from pymq.broker.replication.roles.role import Role
 from pymq.clock import ManualClock
 from pymq.errors import StoreError
 from pymq.model import names
@@ -19,7 +20,7 @@ from pymq.model.names import RAFT_TOPIC
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore, Placed
-from tests.broker.world import BORN_HOST, ROOT, World
+from tests.broker.world import BORN_HOST, ROOT, World, slave_side
 from tests.store.support import SMALL
 
 _TOPICS = "topics.json"
@@ -303,3 +304,34 @@ def test_tables_that_are_older_than_the_log_are_made_anew() -> None:
     old.open(leads=False)
     old.tables.confirmed(end)
     assert old.topics() == {"A": 1}
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_deletion_of_the_leader_is_made_by_a_follower_and_by_a_new_leader(leads: bool) -> None:
+    leader = _leader()
+    leader.world.put("T", b"old")
+    leader.world.put("Other", b"kept")
+    leader.store.delete_topics("T")
+    answers: list[StoreError | None] = []
+    leader.tables.config_tables(leads=True).share_deletions(leader.store.deletions.ends, answers.append)
+    end = leader.writer.commit()
+    leader.world.put("T", b"new")
+    leader.tables.confirmed(end - 1)
+    assert answers == []
+    leader.tables.confirmed(end)
+    assert answers == [None]
+    node = Node(World(role=Role(1)))
+    follower = slave_side(node.world.parts).follower
+    follower.append(0, leader.store.read_log(0, leader.store.physical_max_offset))
+    follower.dispatch()
+    assert node.store.max_offset("T", 0) == 1, "the new message waits for the deletion"
+    if leads:
+        node.tables.open(node.store, node.writer, lambda: None, leads=True)
+    else:
+        node.open(leads=False)
+        node.tables.confirmed(end - 1)
+        assert node.store.deletions.ends == {}
+        node.tables.confirmed(end)
+    assert node.store.deletions.ends == leader.store.deletions.ends
+    assert [message.body for message in node.world.messages("T")] == [b"new"]
+    assert [message.body for message in node.world.messages("Other")] == [b"kept"]
