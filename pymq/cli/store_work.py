@@ -147,7 +147,7 @@ def _print_report(report: Report) -> None:
     if first is None:
         print_line("\nsound" if report.clean else "\nsound; the next start makes the changes listed in the notes")
         return
-    where = first.path + (f" at {first.position}" if first.position is not None else "")
+    where = printable(first.path) + (f" at {first.position}" if first.position is not None else "")
     offset = f" (commit log offset {first.physical_offset})" if first.physical_offset is not None else ""
     kinds = ", ".join(f"{count} in {kind}s" for kind, count in report.counts.items())
     print_line(f"\nDAMAGED: {kinds}\nfirst bad byte: {where}{offset}\n  {first.text}")
@@ -166,7 +166,7 @@ def _print_lines(title: str, lines: Sequence[str]) -> None:
     if lines:
         print_line(f"\n{title}")
         for line in lines[:_SHOWN_MAX]:
-            print_line(f"  {line}")
+            print_line(f"  {printable(line)}")
         if len(lines) > _SHOWN_MAX:
             print_line(f"  and {len(lines) - _SHOWN_MAX} more: -o json lists them")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -197,3 +198,21 @@ def test_the_log_elsewhere_by_option_and_by_configuration(
     (tmp_path / "broker.conf").write_text(f"storePathCommitLog={tmp_path / 'log'}\n")
     assert run(capsys, "verify", golden, "-c", tmp_path / "broker.conf")[0] == EXIT_OK
     assert run(capsys, "verify", golden, "-c", tmp_path / "none.conf")[0] == EXIT_USAGE
+
+
+@pytest.mark.timeout(60)
+def test_what_is_no_file_is_named_and_nothing_waits_for_it(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(golden / "config" / "odd.json")
+    (golden / "consumequeue" / "T\x1b[2J\nall is lost").mkdir()
+    (golden / "commitlog" / "link").symlink_to("/etc/passwd")
+    code, out, _ = run(capsys, "verify", golden)
+    assert code == EXIT_FAILED
+    assert out.replace("\n", "").isprintable()
+    assert f"file: {golden}/config/odd.json: is a FIFO" in out and "commitlog/link: is a symbolic link" in out
+    assert "T\\x1b[2J\\nall is lost: has a name with characters that can't be printed" in out
+    code, out, _ = run(capsys, "verify", golden, "-o", "json")
+    assert json.loads(out)["damage"]["file"] == 3
+    for command in ("inspect", "dump"):
+        assert run(capsys, command, golden)[0] == EXIT_OK
+    assert run(capsys, "repair", golden, "--to", f"{golden}-copy")[0] == EXIT_OK
+    assert run(capsys, "verify", f"{golden}-copy")[0] == EXIT_OK
