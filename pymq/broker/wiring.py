@@ -92,6 +92,7 @@ def make_handlers(parts: BrokerParts) -> Handlers:
             topics=topics,
             groups=groups,
             cursors=cursors,
+            broadcast_begins=metadata.broadcast_begins,
             epoch_start=lambda: replication.epoch_file.history.newest_start,
             is_fenced=lambda: replication.write_fence.is_on,
         ),

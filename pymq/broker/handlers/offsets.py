@@ -22,6 +22,7 @@ from pymq.wire.headers.offset import (
 from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
+    from pymq.broker.metadata.broadcast_begins import BroadcastBegins
     from pymq.broker.metadata.cursors import CursorManager
     from pymq.broker.metadata.groups import GroupManager
     from pymq.broker.metadata.topics import TopicManager
@@ -49,6 +50,7 @@ class OffsetHandlers:
         topics: TopicManager,
         groups: GroupManager,
         cursors: CursorManager,
+        broadcast_begins: BroadcastBegins,
         epoch_start: Callable[[], int],
         is_fenced: Callable[[], bool],
     ) -> None:
@@ -60,6 +62,7 @@ class OffsetHandlers:
         self._topics = topics
         self._groups = groups
         self._cursors = cursors
+        self._broadcast_begins = broadcast_begins
         self._epoch_start = epoch_start
         self._is_fenced = is_fenced
         self._clock = clock
@@ -123,12 +126,14 @@ class OffsetHandlers:
         """Return the offset at a point in time."""
         _check_queue_id(header.queue_id)
         upper = (header.boundary_type or "LOWER").upper() == "UPPER"
+        self._broadcast_begins.asked_where_to_begin(header.topic, header.queue_id, peer)
         offset = self._store.offset_by_time(header.topic, header.queue_id, header.timestamp, upper=upper)
         return Reply(ext=OffsetAnswer(offset=offset))
 
     def max_offset(self, request: Command, header: QueueOffsetHeader, peer: Peer) -> Reply:
         """Return the offset of the queue's next message; 0 for an unknown topic, as Java answers."""
         _check_queue_id(header.queue_id)
+        self._broadcast_begins.asked_where_to_begin(header.topic, header.queue_id, peer)
         asked_ms, end = self._kept_ends.pop((peer.address, header.topic, header.queue_id), (0, NO_OFFSET))
         if end == NO_OFFSET or self._clock.monotonic_ms() - asked_ms > END_KEPT_MS:
             end = self._store.max_offset(header.topic, header.queue_id)

@@ -2,7 +2,9 @@
 
 Such members keep their offsets themselves: a reset of the group would reach the first one that pulls, and the others,
 or one that was away meanwhile, would go on at offsets of the former topic. So the first pull of each member from each
-queue begins at 0. A client without a heartbeat belongs to no group here. A restart of the broker ends this.
+queue begins at 0. A client that asked for the queue's end, or for its offset at a time, has no offset of the former
+topic: it begins where it likes. A client without a heartbeat belongs to no group here. A restart of the broker ends
+this.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 TOPICS_MAX = 1000  # that were made again and are remembered, the newest
 QUEUES_MAX = 100_000  # of all members of a topic; one more is not known to have begun before
+
+_ANY_GROUP = ""  # with a client's address in place of its id
 
 
 class BroadcastBegins:
@@ -35,6 +39,12 @@ class BroadcastBegins:
         """Forget a topic that is gone."""
         self._begun.pop(topic, None)
 
+    def asked_where_to_begin(self, topic: str, queue_id: int, peer: Peer) -> None:
+        """Note that a client asks for a place in a queue to begin at."""
+        begun = self._begun.get(topic)
+        if begun is not None and len(begun) < QUEUES_MAX:
+            begun.add((_ANY_GROUP, peer.address, queue_id))
+
     def is_new(self, group: str, topic: str, queue_id: int, peer: Peer) -> bool:
         """Return True for a pull that :meth:`begin` has to see."""
         return topic in self._begun and self._new_place(group, topic, queue_id, peer) is not None
@@ -52,7 +62,7 @@ class BroadcastBegins:
         found = self._clients.consumer_group(group)
         member = found.members.get(peer) if found is not None and found.is_broadcasting else None
         begun = self._begun[topic]
-        if member is None or len(begun) >= QUEUES_MAX:
+        if member is None or len(begun) >= QUEUES_MAX or (_ANY_GROUP, peer.address, queue_id) in begun:
             return None
         key = (group, member.client_id, queue_id)
         return None if key in begun else key

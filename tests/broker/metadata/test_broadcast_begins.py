@@ -34,6 +34,17 @@ def test_a_member_begins_once_in_each_queue() -> None:
     assert not begins.is_new("g", "T", 1, peer)
 
 
+@pytest.mark.parametrize("code", [RequestCode.GET_MAX_OFFSET, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP])
+def test_a_member_that_asks_where_to_begin_has_no_offset_of_the_former_topic(code: int) -> None:
+    world = World()
+    caller = Caller(world)
+    caller.ok(RequestCode.HEART_BEAT, beat().replace(b"CLUSTERING", b"BROADCASTING"))
+    begins = world.parts.metadata.broadcast_begins
+    begins.made_again("T")
+    caller.ok(code, topic="T", queueId="0", timestamp="1")
+    assert not begins.begin("g", "T", 0, 5, caller.peer) and begins.begin("g", "T", 1, 5, caller.peer)
+
+
 def test_others_are_no_members() -> None:
     begins, peer = joined(b"CLUSTERING")
     begins.made_again("T")
