@@ -92,7 +92,7 @@ class Broker:
             after_turn=self._after_turn,
             on_disconnect=self._disconnected,
             budget=self.budget,
-            tls=self._tls.ports,
+            tls=self._tls.client_ports,
             now_s=now_s,
         )
         config.add_listener(lambda changed: self.server.take_limits(server_limits(config)))

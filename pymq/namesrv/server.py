@@ -18,7 +18,7 @@ from pymq.net.limits import make_budget, server_limits
 from pymq.net.memory_budget import MemoryBudget
 from pymq.net.server import Connection, Server
 from pymq.net.ticker import Ticker
-from pymq.net.tls_settings import server_tls
+from pymq.net.tls_settings import TlsContexts
 from pymq.security.acl_file import LOOK_PERIOD_MS
 from pymq.security.credentials import Credentials
 from pymq.security.security import (
@@ -83,7 +83,7 @@ class NameServer:
             limits=server_limits(self.config),
             on_disconnect=self._connection_closed,
             budget=budget,
-            tls=server_tls(self.config, clock),
+            tls=TlsContexts.of(self.config, clock).client_ports,
             now_s=now_s,
         )
         self.config.add_listener(lambda changed: self.server.take_limits(server_limits(self.config)))

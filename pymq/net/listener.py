@@ -15,12 +15,15 @@ import ssl
 from collections.abc import Callable
 
 from pymq.model.hosts import format_address, host_of
-from pymq.net.descriptors import is_reserved
+from pymq.net.descriptors import descriptor_limit, is_reserved
 from pymq.net.tls import HANDSHAKE_TIMEOUT_S, HELLO_BYTE, ServerTls, handshake_text
 
 log = logging.getLogger(__name__)
 
-SILENT_COUNT_MAX = 1_000  # connections that have sent nothing so far; a further one closes the oldest of them
+# Connections that have sent nothing so far; a further one closes the oldest of them. They take a part of the
+# descriptors at most: a process has several ports.
+SILENT_COUNT_MAX = 1_000
+SILENT_SHARE = 16
 SILENT_MAX_S = 30.0  # time for the first byte
 # TLS handshakes of one host at a time: each takes up to 300 KiB, and HANDSHAKE_TIMEOUT_S if the client is silent.
 # Further ones wait for their turn, and beyond HANDSHAKES_WAITING_MAX they are refused.
@@ -139,9 +142,10 @@ class _Gate:
             if is_reserved(accepted.fileno()):
                 self._refuse(accepted, "descriptors", "the process has no descriptor left for it")
                 continue
-            if len(self._silent) >= SILENT_COUNT_MAX:
+            limit = min(SILENT_COUNT_MAX, max(1, descriptor_limit() // SILENT_SHARE))
+            if len(self._silent) >= limit:
                 oldest = next(iter(self._silent))
-                self._drop(oldest, "silent", f"{SILENT_COUNT_MAX} connections have sent nothing, this is the oldest")
+                self._drop(oldest, "silent", f"{limit} connections have sent nothing, this is the oldest")
             self._silent[accepted] = self._loop.time() + SILENT_MAX_S
             self._loop.add_reader(accepted, self._look, accepted)
 

@@ -12,15 +12,25 @@ from pymq.net.tls import Identity, ServerTls, WatchedContext, client_context, se
 
 
 class TlsContexts(NamedTuple):
-    """The TLS of a server's ports, and of the connections that it opens; None where they are plain."""
+    """The TLS of a server's ports, and of the connections that it opens; None where they are plain.
+
+    ``own``: of the ports that clients use, where :attr:`ports` is None; its certificate proves nothing.
+    """
 
     ports: ServerTls | None
     outgoing: WatchedContext | None
+    own: ServerTls | None = None
+
+    @property
+    def client_ports(self) -> ServerTls | None:
+        """The TLS of the ports that clients use."""
+        return self.ports or self.own
 
     @classmethod
     def of(cls, config: TlsConfig, clock: Clock) -> TlsContexts:
         """Return both as the settings say. Raises ConfigError."""
-        return cls(server_tls(config, clock), outgoing_tls(config, clock))
+        own = ServerTls(OwnContext(clock)) if is_own(config) else None
+        return cls(server_tls(config, clock), outgoing_tls(config, clock), own)
 
 
 def server_tls(
@@ -31,14 +41,10 @@ def server_tls(
     ``otherwise``: the certificate in place of one that the configuration does not name; ``protocols``: see
     :func:`~pymq.net.tls.server_context`.
     """
-    if config.tls_server_mode == DISABLED:
-        return None
-    if is_own(config) and otherwise is None:
-        return ServerTls(OwnContext(clock))
     identity = otherwise
     if config.tls_server_cert_path:
         identity = Identity(config.tls_server_cert_path, config.tls_server_key_path, config.tls_server_key_password)
-    if identity is None:
+    if config.tls_server_mode == DISABLED or identity is None:
         return None
     auth = config.tls_server_need_client_auth
     context = server_context(

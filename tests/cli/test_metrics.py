@@ -248,7 +248,7 @@ def test_a_filter_server(servers: Servers) -> None:
 
 def test_metrics_are_off_by_default(tmp_path: Path) -> None:
     with process("namesrv", "--port", "0", "--json", home=tmp_path) as server:
-        assert json.loads(first_line(server)).keys() == {"namesrv", "pid"}
+        assert json.loads(first_line(server)).keys() == {"namesrv", "pid", "tls"}
 
 
 @pytest.mark.parametrize("role", ["broker", "namesrv", "filter-server"])

@@ -6,6 +6,7 @@ import contextlib
 import selectors
 import socket
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
@@ -25,8 +26,10 @@ def small() -> Iterator[Victim]:
 
 
 @contextlib.contextmanager
-def connections(address: str, count: int, source: str = "127.0.0.1") -> Iterator[list[socket.socket]]:
-    """Open connections from one address, as many as the server takes.
+def connections(
+    address: str, count: int, source: str = "127.0.0.1", says: bytes = b"\0"
+) -> Iterator[list[socket.socket]]:
+    """Open connections from one address, as many as the server takes. Each says the first byte of a frame.
 
     Its queue of connections to accept may be full. The rest is left connecting: the system tries again in seconds.
     """
@@ -42,6 +45,8 @@ def connections(address: str, count: int, source: str = "127.0.0.1") -> Iterator
         while connecting.get_map() and (ready := connecting.select(NONE_ACCEPTED_S)):
             for key, _ in ready:
                 connecting.unregister(key.fileobj)
+                with contextlib.suppress(OSError):
+                    cast(socket.socket, key.fileobj).send(says)
         for endpoint in opened:
             endpoint.settimeout(SOCKET_TIMEOUT_S)
         yield opened
@@ -69,14 +74,16 @@ def test_sends_go_on_beside_as_many_idle_connections_as_there_are_descriptors(sm
 def test_one_address_leaves_connections_to_others(small: Victim) -> None:
     with (
         connections(small.broker, CONNECTION_COUNT),
-        connections(small.broker, 1, "127.0.0.2") as [other],
+        connections(small.broker, 1, "127.0.0.2", b"") as [other],
     ):
         other.sendall(ask(310, {**V2, "b": "Other"}, b"x"))
         assert other.recv(4096)
 
 
 def test_many_addresses_leave_descriptors_to_files(small: Victim) -> None:
-    with contextlib.ExitStack() as stack, connections(small.broker, 1) as [good]:
+    with contextlib.ExitStack() as stack, connections(small.broker, 1, says=b"") as [good]:
+        good.sendall(ask(28))
+        assert good.recv(1 << 20)
         for last in range(2, 8):
             stack.enter_context(connections(small.broker, 200, f"127.0.0.{last}"))
         assert small.open_file_count() < DESCRIPTOR_COUNT - RESERVED_COUNT // 4
@@ -84,3 +91,10 @@ def test_many_addresses_leave_descriptors_to_files(small: Victim) -> None:
             good.sendall(ask(310, {**V2, "b": f"Many{number}"}, b"x"))
             assert good.recv(4096)
     assert small.metric("pymq_connections_closed_total") > 0
+
+
+def test_connections_that_say_nothing_take_a_part_of_the_descriptors_only(small: Victim) -> None:
+    with connections(small.broker, CONNECTION_COUNT, says=b""), connections(small.namesrv, CONNECTION_COUNT, says=b""):
+        assert small.open_file_count() < DESCRIPTOR_COUNT // 2
+        with Peer(small.broker) as good:
+            assert good.call(ask(310, {**V2, "b": "BesideSilent"}, b"x")).code == 0

@@ -20,6 +20,8 @@ def test_memory_cpu_and_metrics_of_the_victim_are_read(victim: Victim) -> None:
 def test_health_counts_answers_and_connections_show_as_descriptors(victim: Victim) -> None:
     with Health(victim.broker) as health, many_peers(victim.broker, 20) as peers:
         # Connections of the tests before may still be closing: only those of this test are sure to stay.
+        for peer in peers:
+            assert peer.call(ask(28)).code == 0
         eventually(lambda: victim.metric("pymq_connections") >= 20)
         assert victim.open_file_count() > 20
         eventually(lambda: len(health.latencies_ms) > 20)

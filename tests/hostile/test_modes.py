@@ -38,7 +38,10 @@ def open_to_others(root: Path) -> dict[str, str]:
     """Return what has another mode than its user's alone, with that mode."""
     found = {}
     for path in (root, *root.rglob("*")):
-        status = path.lstat()
+        try:
+            status = path.lstat()
+        except FileNotFoundError:  # a temporary file of a running broker, which has its name now
+            continue
         if S_IMODE(status.st_mode) != (DIRECTORY_MODE if S_ISDIR(status.st_mode) else FILE_MODE):
             found[str(path.relative_to(root))] = oct(S_IMODE(status.st_mode))
     return found

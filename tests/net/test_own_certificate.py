@@ -15,7 +15,7 @@ from pymq.net import own_certificate, tls_settings
 from pymq.net.own_certificate import OwnContext
 from pymq.net.server import Server
 from pymq.net.tls import ServerTls
-from pymq.net.tls_settings import is_own, server_tls
+from pymq.net.tls_settings import TlsContexts, is_own
 from tests.net.test_listener import BODY, echo, runner_on, trusting
 
 
@@ -75,10 +75,11 @@ def test_which_servers_make_a_certificate(keys: dict[str, str], wanted: bool) ->
     config = load_broker_config(None, keys)
     assert is_own(config) == wanted
     if "tls.server.certPath" not in keys:
-        found = server_tls(config, ManualClock())
-        assert isinstance(found.context, OwnContext) if wanted and found else found is None
+        found = TlsContexts.of(config, ManualClock())
+        assert found.ports is None, "ports that clients don't use are plain"
+        assert (found.client_ports is not None) == wanted
 
 
 def test_without_the_package_ports_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls_settings, "can_be_made", lambda: False)
-    assert server_tls(load_broker_config(), ManualClock()) is None
+    assert TlsContexts.of(load_broker_config(), ManualClock()).client_ports is None

@@ -23,6 +23,7 @@ from pymq.broker.replication.table_pieces import PieceSizes
 from pymq.broker.upkeep.jobs import Job, log
 from pymq.clock import Clock
 from pymq.config import BrokerConfig, load_broker_config
+from pymq.config.tls import DISABLED
 from pymq.errors import PymqError, UsageError
 from pymq.net.turn_watch import TurnWatch
 from pymq.security.credentials import Credentials
@@ -265,7 +266,7 @@ class SimBroker:
         self.process = Process(self._timeline, self.name, self.host)
         chance = random.Random(self._rng.getrandbits(64))
         loop = SimLoop(self._timeline, self.process, self._network, chance, self._failed, self.disk)  # type: ignore[abstract]
-        settings = {**self._settings, "brokerId": self.configured_id}
+        settings = {"tls.server.mode": DISABLED, **self._settings, "brokerId": self.configured_id}
         config = load_broker_config(None, {key: str(value) for key, value in settings.items()})
         broker = self._make_broker(config, random.Random(chance.getrandbits(64)))
         if self._credentials is not None:  # simulated clients don't sign, so there is no ACL file

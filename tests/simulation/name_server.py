@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from pymq.config import NamesrvConfig
+from pymq.config.tls import DISABLED
 from pymq.namesrv.server import NameServer
 from pymq.namesrv.table import RouteTable
 from tests.simulation.history import History
@@ -47,7 +48,7 @@ class SimNameServer:
         self.process = Process(self._timeline, self.name, self.host)
         loop = SimLoop(self._timeline, self.process, self._network, random.Random(1), self._failed)  # type: ignore[abstract]
         self._graves.append(loop)
-        config = NamesrvConfig(bind_address=self.host, listen_port=PORT)
+        config = NamesrvConfig(bind_address=self.host, listen_port=PORT, tls_server_mode=DISABLED)
         self._server = NameServer(clock=self.clock, config=config, now_s=self._timeline.now_s)
         start(loop, self._server.start())
 
