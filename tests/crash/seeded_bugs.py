@@ -373,8 +373,6 @@ BUGS = (
         Seam(OrderedQueues.is_blocked, gives(False)), ("pop:ordered",)),
     # -- timer messages
     Bug("waiting timer messages are not counted again", Seam(TimerCounts.count_again, does_nothing), ("timer:kill",)),
-    Bug("a slot that was written again holds what it held before",
-        Text(TimerStore._link, "and unit.previous == slot.last", ""), ("timer:kill",)),
     Bug("a start passes over records that were put and are not in the wheel",
         Text(TimerService.open, "self.progress = progress", "self.progress = TimerProgress(progress.read_ms, high)"),
         ("timer:kill",)),

@@ -14,7 +14,8 @@ from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.disk.timer_checkpoint import TimerCheckFile
 from pymq.store.timer.timer_log import BLANK_MAGIC, UNIT_BYTES, TimerLog
 from pymq.store.timer.timer_store import MAGIC_DELETE, NO_POSITION, TimerProgress, TimerStore, TimerUnit
-from pymq.store.timer.timer_wheel import TimerWheel
+from pymq.store.timer.timer_wheel import Slot, TimerWheel
+from tests.planting import Bug, Text
 
 ROOT = "/data"
 SLOTS = 64
@@ -207,6 +208,27 @@ def test_seeded_bugs_are_caught(monkeypatch: pytest.MonkeyPatch, owner: type, na
     with pytest.raises((AssertionError, OSError, struct.error)):
         for _ in range(300):
             check(random_steps(rng))
+
+
+def rewritten_slot() -> Slot | None:
+    """Return a slot that was written again after its checkpoint, as a start finds it."""
+    files = MemoryFiles()
+    store, _ = opened(files)
+    store.add([unit(3, 100), unit(3, 101)])
+    save(store, START_MS, 2)
+    store.rewrite(START_MS + 3000, [unit(3, 102)])
+    store.close()  # neither the wheel nor the checkpoint knows of it
+    store, _ = opened(files)
+    assert chain(store, 3) == [102]
+    return store.wheel.slot(START_MS + 3000)
+
+
+def test_a_slot_that_was_written_again_holds_no_more_than_that() -> None:
+    found = rewritten_slot()
+    assert found is not None and (found.first, found.last, found.num) == (2 * UNIT_BYTES, 2 * UNIT_BYTES, 1)
+    bug = Bug("linked to what it held", Text(TimerStore._link, "and unit.previous == slot.last", ""), ())
+    with bug.planted():
+        assert rewritten_slot() != found
 
 
 def test_units_that_only_the_log_has_are_linked() -> None:
