@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pymq.model.record import encode_batch_entry
+from pymq.wire.headers.pull import PULL_COUNT_DEFAULT
 
 SEND_MESSAGE_V2 = 310
 SEND_BATCH_MESSAGE = 320
@@ -250,6 +251,8 @@ def pull_frame(
         "subVersion": "0",
         "consumerGroup": group,
     }
+    if limit > PULL_COUNT_DEFAULT:
+        ext["pymqMaxMsgNums"] = str(limit)  # as PyMQ's readers of many messages; Apache gives 32
     encode = encode_binary if header == BINARY_HEADER else encode_json
     return encode(PULL_MESSAGE, opaque, ext)
 
