@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from tests.interop.support.tools import cache_directory, require, run_setup
+from tests.interop.support.tools import cache_directory, fills_cache, require, run_setup
 
 SOURCES = Path(__file__).parent.parent / "go"
 
 
+@fills_cache
 def built_program(sources: Path = SOURCES, package: str = ".") -> Path:
     """Return the path of the compiled program; the first build fetches its modules.
 

@@ -10,9 +10,10 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
-from tests.interop.support.tools import cache_directory, require, run_setup
+from tests.interop.support.tools import cache_directory, fills_cache, require, run_setup
 
 JAVA_SOURCES = Path(__file__).parent.parent / "java"
 
@@ -43,6 +44,7 @@ def class_path(artifact_set: str) -> str:
     return os.pathsep.join(str(jar) for jar in sorted(_jar_directory(artifact_set).glob("*.jar")))
 
 
+@fills_cache
 def _jar_directory(artifact_set: str) -> Path:
     coordinates = ARTIFACT_SETS[artifact_set]
     home = cache_directory() / "jars" / artifact_set
@@ -72,6 +74,12 @@ def compiled(program: str, artifact_set: str) -> str:
     sources = sorted((JAVA_SOURCES / program).rglob("*.java"))
     digest = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     classes = cache_directory() / "classes" / f"{program}-{artifact_set}-{digest}"
+    _compile(program, artifact_set, jars, sources, classes)
+    return os.pathsep.join([str(classes), jars])
+
+
+@fills_cache
+def _compile(program: str, artifact_set: str, jars: str, sources: Sequence[Path], classes: Path) -> None:
     if not classes.exists():
         (javac,) = require("javac")
         building = classes.with_name(f"{classes.name}.{os.getpid()}")
@@ -81,4 +89,3 @@ def compiled(program: str, artifact_set: str) -> str:
         # The sources are ours: a compile error is a failure, never a skip.
         assert done.returncode == 0, f"javac failed for {program} against {artifact_set}:\n{done.stderr}"
         building.rename(classes)
-    return os.pathsep.join([str(classes), jars])

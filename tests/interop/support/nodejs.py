@@ -6,11 +6,12 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from tests.interop.support.tools import cache_directory, require, run_setup
+from tests.interop.support.tools import cache_directory, fills_cache, require, run_setup
 
 SOURCES = Path(__file__).parent.parent / "node"
 
 
+@fills_cache
 def modules_directory(sources: Path = SOURCES) -> Path:
     """Return the directory that holds the installed node_modules of the package file in `sources`."""
     package = sources / "package.json"

@@ -7,11 +7,12 @@ import os
 import shutil
 from pathlib import Path
 
-from tests.interop.support.tools import cache_directory, require, run_setup
+from tests.interop.support.tools import cache_directory, fills_cache, require, run_setup
 
 PROGRAM = "pymq-interop-grpc"
 
 
+@fills_cache
 def built_program(sources: Path) -> Path:
     """Return the path of the compiled program of the folder `sources`."""
     files = sorted([*(sources / "src").glob("*.rs"), sources / "Cargo.toml", sources / "Cargo.lock"])

@@ -7,13 +7,19 @@ missing tool is a failure instead.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, ParamSpec, TypeVar
 
 import pytest
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def cache_directory() -> Path:
@@ -22,6 +28,18 @@ def cache_directory() -> Path:
     directory = Path(configured) if configured else Path.home() / ".cache" / "pymq-interop"
     directory.mkdir(parents=True, exist_ok=True)
     return directory
+
+
+def fills_cache(function: Callable[P, T]) -> Callable[P, T]:
+    """Let one process at a time run ``function``: several of a run may find the same part of the cache missing."""
+
+    @wraps(function)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> T:
+        with (cache_directory() / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return function(*args, **kwargs)
+
+    return alone
 
 
 def unavailable(reason: str) -> NoReturn:

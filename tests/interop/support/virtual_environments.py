@@ -6,9 +6,10 @@ import sys
 import venv
 from pathlib import Path
 
-from tests.interop.support.tools import cache_directory, run_setup
+from tests.interop.support.tools import cache_directory, fills_cache, run_setup
 
 
+@fills_cache
 def python_with(name: str, requirement: str) -> Path:
     """Return the Python of the environment `name`, which can import the package of `requirement`."""
     home = cache_directory() / name / f"{requirement}-py{sys.version_info.major}.{sys.version_info.minor}"
