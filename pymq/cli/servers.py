@@ -212,8 +212,10 @@ def fast_port_text(config: BrokerConfig) -> str:
 
 
 def tls_member(config: TlsConfig) -> dict[str, str]:
-    """Return which TLS the ports take, as a member of a ready object: own (a certificate that proves nothing), given,
-    off."""
+    """Return which TLS the ports take, as a member of a ready object.
+
+    ``own`` is that of a certificate that proves nothing, ``given`` that of the settings' certificate.
+    """
     from pymq.config.tls import DISABLED
     from pymq.net.tls_settings import is_own
 

@@ -20,15 +20,16 @@ from pymq.net.tls import HANDSHAKE_TIMEOUT_S, HELLO_BYTE, ServerTls, handshake_t
 
 log = logging.getLogger(__name__)
 
-# Connections that have sent nothing so far; a further one closes the oldest of them. They take a part of the
-# descriptors at most: a process has several ports.
+# Connections that have sent nothing so far; a further one closes the oldest of them.
 SILENT_COUNT_MAX = 1_000
-SILENT_SHARE = 16
 SILENT_MAX_S = 30.0  # time for the first byte
 # TLS handshakes of one host at a time: each takes up to 300 KiB, and HANDSHAKE_TIMEOUT_S if the client is silent.
 # Further ones wait for their turn, and beyond HANDSHAKES_WAITING_MAX they are refused.
 HANDSHAKES_OF_HOST = 64
 HANDSHAKES_WAITING_MAX = 1_000
+# Silent connections take a part of the descriptors at most, as the handshakes of one host that wait: a process has
+# several ports.
+DESCRIPTOR_SHARE = 16
 SWEEP_PERIOD_S = 1.0
 ACCEPTS_PER_ROUND = 128  # of the event loop
 RETRY_S = 1.0  # after the process or the system had no descriptor left
@@ -142,7 +143,7 @@ class _Gate:
             if is_reserved(accepted.fileno()):
                 self._refuse(accepted, "descriptors", "the process has no descriptor left for it")
                 continue
-            limit = min(SILENT_COUNT_MAX, max(1, descriptor_limit() // SILENT_SHARE))
+            limit = _within_share(SILENT_COUNT_MAX)
             if len(self._silent) >= limit:
                 oldest = next(iter(self._silent))
                 self._drop(oldest, "silent", f"{limit} connections have sent nothing, this is the oldest")
@@ -171,7 +172,7 @@ class _Gate:
     def _begin_handshake(self, accepted: socket.socket) -> None:
         host = host_of(_peer(accepted))
         shaking = self._handshakes.setdefault(host, _Handshakes())
-        if shaking.count >= HANDSHAKES_OF_HOST + HANDSHAKES_WAITING_MAX:
+        if shaking.count >= HANDSHAKES_OF_HOST + _within_share(HANDSHAKES_WAITING_MAX):
             self._refuse(accepted, "tls-handshakes", f"{shaking.count} TLS handshakes of {host} are open or waiting")
             return
         shaking.count += 1
@@ -230,6 +231,10 @@ class _Gate:
     def _refuse(self, accepted: socket.socket, reason: str, text: str) -> None:
         self._on_refused(reason, _peer(accepted), text)
         accepted.close()
+
+
+def _within_share(count_max: int) -> int:
+    return min(count_max, max(1, descriptor_limit() // DESCRIPTOR_SHARE))
 
 
 def _peer(accepted: socket.socket) -> str:

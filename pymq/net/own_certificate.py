@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from pymq.clock import Clock
+from pymq.net.tls import bare_server_context
 
 NAME = "PyMQ, without proof"
 VALID_DAYS = 3650
@@ -45,9 +46,7 @@ class OwnContext:
 
 
 def _made(now_ms: int) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    context = bare_server_context()
     with tempfile.TemporaryDirectory(prefix="pymq-") as directory:  # ssl reads files alone
         path = Path(directory) / "own.pem"
         path.touch(mode=0o600)

@@ -116,6 +116,14 @@ def verified_certificate(transport: asyncio.BaseTransport) -> bytes | None:
     return tls.getpeercert(binary_form=True) if tls is not None and tls.getpeercert() else None
 
 
+def bare_server_context() -> ssl.SSLContext:
+    """Return the context of a server, without a certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    return context
+
+
 def server_context(
     identity: Identity,
     clock: Clock,
@@ -130,9 +138,7 @@ def server_context(
     """
 
     def make(now_ms: int) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+        context = bare_server_context()
         identity.load_into(context, now_ms)
         if trust_path:
             _trust(context, trust_path)

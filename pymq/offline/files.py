@@ -12,29 +12,35 @@ from pymq.file_lock import try_lock_byte
 from pymq.store.disk.fs import File, RealFile, RealFiles, is_locked_here
 from pymq.store.disk.regular_files import open_regular
 
-_READ_ONLY = "a tool that only reads asked for a write"
+READ_ONLY = "a tool that only reads asked for a write"
 
 
-class ReadOnlyFiles(RealFiles):
-    """The operating system's files, opened read-only. Any change is a bug and fails."""
+class NoWrites:
+    """Files of a tool that only reads: any change is a bug and fails."""
+
+    __slots__ = ()
+
+    def makedirs(self, path: str) -> None:
+        raise AssertionError(READ_ONLY)
+
+    def replace(self, source: str, target: str) -> None:
+        raise AssertionError(READ_ONLY)
+
+    def remove(self, path: str) -> None:
+        raise AssertionError(READ_ONLY)
+
+    def remove_tree(self, path: str) -> None:
+        raise AssertionError(READ_ONLY)
+
+
+class ReadOnlyFiles(NoWrites, RealFiles):
+    """The operating system's files, opened read-only."""
 
     __slots__ = ()
 
     def open(self, path: str, *, create: bool = False, size: int | None = None) -> File:
-        assert not create and size is None, _READ_ONLY
+        assert not create and size is None, READ_ONLY
         return RealFile(path, open_regular(path, os.O_RDONLY))
-
-    def makedirs(self, path: str) -> None:
-        raise AssertionError(_READ_ONLY)
-
-    def replace(self, source: str, target: str) -> None:
-        raise AssertionError(_READ_ONLY)
-
-    def remove(self, path: str) -> None:
-        raise AssertionError(_READ_ONLY)
-
-    def remove_tree(self, path: str) -> None:
-        raise AssertionError(_READ_ONLY)
 
 
 def check_is_store(root: str, log_directory: str) -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pymq.offline.files import READ_ONLY, NoWrites
 from pymq.printable import printable
 from pymq.store.disk.fs import Begin, File, Files, Lock
 from pymq.store.disk.regular_files import FileKind, OddFileError
 
 ODD_PATHS_MAX = 10_000  # that are kept with what is wrong about them
-_READ_ONLY = "a tool that only reads asked for a write"
 
 
 def _odd_text(kind: FileKind) -> str:
     return f"is {kind.value}, neither a file nor a directory: move it away, or put back what belongs there"
 
 
-class SoundFiles:
+class SoundFiles(NoWrites):
     """The files of another file system, for reading. What a broker refuses to open is as if it were not there.
 
     That is a FIFO, a socket, a device, a link (but not in the place of a whole part, such as ``commitlog``), a file too
@@ -47,7 +47,7 @@ class SoundFiles:
         return FileNotFoundError(2, f"counts as missing: it {error.strerror}", path)
 
     def open(self, path: str, *, create: bool = False, size: int | None = None) -> File:
-        assert not create and size is None, _READ_ONLY
+        assert not create and size is None, READ_ONLY
         try:
             return self.files.open(path)
         except OddFileError as error:
@@ -114,26 +114,14 @@ class SoundFiles:
     def total_bytes(self, path: str) -> int:
         return self.files.total_bytes(path)
 
-    def makedirs(self, path: str) -> None:
-        raise AssertionError(_READ_ONLY)
-
-    def replace(self, source: str, target: str) -> None:
-        raise AssertionError(_READ_ONLY)
-
-    def remove(self, path: str) -> None:
-        raise AssertionError(_READ_ONLY)
-
-    def remove_tree(self, path: str) -> None:
-        raise AssertionError(_READ_ONLY)
-
     def sync_dir(self, path: str) -> None:
-        raise AssertionError(_READ_ONLY)
+        raise AssertionError(READ_ONLY)
 
     def sync_together(self, paths: Sequence[str], directories: Sequence[str]) -> None:
-        raise AssertionError(_READ_ONLY)
+        raise AssertionError(READ_ONLY)
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        raise AssertionError(_READ_ONLY)
+        raise AssertionError(READ_ONLY)
 
     def lock(self, path: str) -> Lock:
-        raise AssertionError(_READ_ONLY)
+        raise AssertionError(READ_ONLY)

@@ -93,6 +93,20 @@ def test_many_addresses_leave_descriptors_to_files(small: Victim) -> None:
     assert small.metric("pymq_connections_closed_total") > 0
 
 
+def test_tls_handshakes_that_never_end_take_a_part_of_the_descriptors_only(small: Victim) -> None:
+    host, _, port = small.broker.rpartition(":")
+    with contextlib.ExitStack() as stack:
+        for _ in range(CONNECTION_COUNT):  # one after the other: what is silent meanwhile is closed
+            stalled = stack.enter_context(socket.create_connection((host, int(port)), SOCKET_TIMEOUT_S))
+            with contextlib.suppress(OSError):
+                stalled.sendall(b"\x16")
+        assert small.open_file_count() < DESCRIPTOR_COUNT // 2
+        for source in ("127.0.0.1", "127.0.0.2"):
+            with connections(small.broker, 1, source, b"") as [good]:
+                good.sendall(ask(310, {**V2, "b": "BesideHandshakes"}, b"x"))
+                assert good.recv(4096)
+
+
 def test_connections_that_say_nothing_take_a_part_of_the_descriptors_only(small: Victim) -> None:
     with connections(small.broker, CONNECTION_COUNT, says=b""), connections(small.namesrv, CONNECTION_COUNT, says=b""):
         assert small.open_file_count() < DESCRIPTOR_COUNT // 2
