@@ -117,7 +117,7 @@ def test_four_works_outlive_kills(server: Broker, cluster: StandaloneSpark, topi
         lambda: kill_executor(cluster, random.Random(1)),
         works.kill,
     ]
-    for number, attack in enumerate(attacks):
+    for number, attack in enumerate(attacks, 1):
         works.wait_for_steps(ended_max=number)  # how long each takes depends on the machine
         attack()
     works.start()

@@ -20,7 +20,7 @@ from pymq.spark.store_place import StorePlace
 from tests.spark.kills import driver
 
 WRITE_COPY, PIPELINE_COPY, IMPORT_TOPIC = "written", "piped", "imported"
-ROWS_OF_A_BATCH = 600
+ROWS_OF_A_BATCH = 400
 ROWS_OF_A_STEP = 250
 ROWS_OF_A_TASK = 100
 # An export of files is the quickest of the four: many small rounds keep it busy as long as the others.
