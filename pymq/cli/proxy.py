@@ -23,7 +23,7 @@ from pymq.cli.serving_metrics import (
 )
 
 if TYPE_CHECKING:
-    from pymq.broker.broker import Broker
+    from pymq.broker.assembly.broker import Broker
     from pymq.client.tls import Tls
     from pymq.config.tls import TlsConfig
     from pymq.net.client import Sign

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pymq.security.gatekeeper import Gatekeeper
 from pymq.wire.command import SERIALIZE_JSON, SERIALIZE_ROCKETMQ, Command, encode_command
 from tests.benchmarks.control import BenchError
+from tests.broker.assembly.test_security import credentials, guard
 from tests.broker.fast.test_send import opened, ordinary
-from tests.broker.test_security import credentials, guard
 from tests.broker.world import FakePeer
 
 SENDS = 1000  # a round

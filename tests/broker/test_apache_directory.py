@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import zstandard
 
+from pymq.broker.assembly.parts import BrokerParts
 from pymq.broker.metadata.table_saver import run_inline
-from pymq.broker.parts import BrokerParts
 from pymq.broker.replication.roles.role import Role
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config

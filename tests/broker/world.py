@@ -6,15 +6,15 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from pymq.broker.assembly.master_side import MasterSide
+from pymq.broker.assembly.parts import BrokerParts
+from pymq.broker.assembly.slave_side import SlaveSide
+from pymq.broker.assembly.wiring import broker_dispatcher
 from pymq.broker.metadata.table_saver import run_inline
-from pymq.broker.parts import BrokerParts
-from pymq.broker.replication.master.side import MasterSide
 from pymq.broker.replication.roles.role import Role, RoleChange
-from pymq.broker.replication.slave.side import SlaveSide
-from pymq.broker.replication.table_pieces import PieceSizes
+from pymq.broker.replication.tables.table_pieces import PieceSizes
 from pymq.broker.report.registration import RegistrationRequests
-from pymq.broker.upkeep.flusher import RunInThread
-from pymq.broker.wiring import broker_dispatcher
+from pymq.broker.work.worker_threads import RunInThread
 from pymq.clock import ManualClock
 from pymq.config import BrokerConfig, load_broker_config
 from pymq.model import fastjson

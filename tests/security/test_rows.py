@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from pymq.broker import row_access
+from pymq.broker.assembly.wiring import routes_in_role
 from pymq.broker.replication.slave.rules import LEFT_TO_MASTER, REFUSED
-from pymq.broker.wiring import routes_in_role
 from pymq.config import BrokerConfig
 from pymq.config.values import RETENTION_KEYS
 from pymq.errors import PymqError

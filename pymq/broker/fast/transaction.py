@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pymq.broker.fast.header import SendExt
     from pymq.broker.fast.targets import SendTargets
     from pymq.broker.messages.writer import Writer
-    from pymq.broker.report.stats import StatsManager
+    from pymq.broker.stats.stats_manager import StatsManager
     from pymq.broker.transactions.transactions import Transactions
     from pymq.net.server import Connection
     from pymq.store.store import MessageStore, PlainStager

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pymq.broker.handlers.late import answer_when_saved
+from pymq.broker.metadata.late import answer_when_saved
 from pymq.broker.pop.assignment import popped_queues
 from pymq.errors import Refusal
 from pymq.model import names

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
-from pymq.broker.handlers.late import answer_when_saved
 from pymq.broker.messages.message_filter import MessageFilter
 from pymq.broker.messages.reader import EVALUATION_MS
+from pymq.broker.metadata.late import answer_when_saved
 from pymq.broker.report.runtime_info import RuntimeInfo
 from pymq.clock import Clock
 from pymq.config.runtime import BusyError, Change, RuntimeSettings, StaleError
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.clients import ClientManager
     from pymq.broker.metadata.cursors import CursorManager
     from pymq.broker.metadata.topics import TopicManager
-    from pymq.broker.report.stats import RateWindow, StatsManager
+    from pymq.broker.stats.stats_manager import RateWindow, StatsManager
     from pymq.broker.upkeep.cleaner import Cleaner
-    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
+    from pymq.broker.work.sliced_work import SlicedWork, Steps
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 

@@ -23,7 +23,7 @@ from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.clients import Client, ClientManager
-    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
+    from pymq.broker.work.sliced_work import SlicedWork, Steps
 
 MEMBERS_AT_ONCE = 256  # that are copied before the next rest
 

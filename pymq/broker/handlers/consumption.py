@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.clients import ClientManager
     from pymq.broker.metadata.cursors import CursorManager
     from pymq.broker.metadata.topics import TopicManager
-    from pymq.broker.report.stats import StatsManager
-    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
+    from pymq.broker.stats.stats_manager import StatsManager
+    from pymq.broker.work.sliced_work import SlicedWork, Steps
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 

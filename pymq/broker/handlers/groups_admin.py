@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pymq.broker.handlers.late import answer_when_saved, version_ext
+from pymq.broker.metadata.late import answer_when_saved, version_ext
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.wire.admin_text import encode_table_in_steps
 from pymq.wire.bodies_admin import (
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.request_modes import RequestModes
     from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.pop.revive_log import ReviveLog
-    from pymq.broker.report.stats import StatsManager
-    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
+    from pymq.broker.stats.stats_manager import StatsManager
+    from pymq.broker.work.sliced_work import SlicedWork, Steps
 
 
 class GroupAdminHandlers:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.groups import GroupManager
     from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.replication.read_advice import ReadAdvice
-    from pymq.broker.report.stats import StatsManager
+    from pymq.broker.stats.stats_manager import StatsManager
     from pymq.config import BrokerConfig
     from pymq.net.memory_budget import MemoryBudget
     from pymq.store.store import GetResult

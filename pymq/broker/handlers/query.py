@@ -16,7 +16,7 @@ from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.topics import TopicManager
-    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
+    from pymq.broker.work.sliced_work import SlicedWork, Steps
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 

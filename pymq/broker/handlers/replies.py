@@ -27,7 +27,7 @@ from pymq.wire.reply import Reply
 if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer
     from pymq.broker.metadata.clients import ClientManager
-    from pymq.broker.report.stats import StatsManager
+    from pymq.broker.stats.stats_manager import StatsManager
     from pymq.clock import Clock
     from pymq.config import BrokerConfig
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
+from pymq.broker.work.sliced_work import SlicedWork, Steps
 from pymq.errors import Refusal
 from pymq.model import names
 from pymq.model.message import MessageQueue

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from pymq.broker.handlers.late import answer_when_saved
+from pymq.broker.metadata.late import answer_when_saved
 from pymq.broker.timers.timer_puts import TimerTarget
 from pymq.errors import Refusal
 from pymq.model import sysflag, timers
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pymq.broker.messages.retries import Retries
     from pymq.broker.messages.writer import Writer
     from pymq.broker.metadata.topics import TopicManager
-    from pymq.broker.report.stats import StatsManager
+    from pymq.broker.stats.stats_manager import StatsManager
     from pymq.broker.timers.timer_puts import TimerPuts
     from pymq.broker.transactions.transactions import Transactions
     from pymq.config import BrokerConfig

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pymq.broker.messages.delays import DelayService
     from pymq.broker.metadata.cursors import CursorManager
     from pymq.broker.metadata.request_modes import RequestModes
-    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
+    from pymq.broker.work.sliced_work import SlicedWork, Steps
 
 
 class TableHandlers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from pymq.broker.handlers.late import answer_when_saved, version_ext
+from pymq.broker.metadata.late import answer_when_saved, version_ext
 from pymq.broker.metadata.topic_rules import changed_attributes, check_topic_name
 from pymq.errors import StoreError
 from pymq.model import pop
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.request_modes import RequestModes
     from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.pop.revive_log import ReviveLog
-    from pymq.broker.report.stats import StatsManager
-    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
+    from pymq.broker.stats.stats_manager import StatsManager
+    from pymq.broker.work.sliced_work import SlicedWork, Steps
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.groups import GroupManager
     from pymq.broker.metadata.leaser import Leaser
     from pymq.broker.metadata.topics import TopicManager
-    from pymq.broker.report.stats import StatsManager
+    from pymq.broker.stats.stats_manager import StatsManager
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
     from pymq.wire.headers.send import ConsumerSendMsgBackHeader

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pymq.broker.messages.reader import Reader
     from pymq.broker.metadata.cursors import CursorManager
     from pymq.broker.metadata.topics import TopicManager
-    from pymq.broker.report.stats import StatsManager
+    from pymq.broker.stats.stats_manager import StatsManager
     from pymq.config import BrokerConfig
     from pymq.store.store import GetResult, MessageStore
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from pymq.broker.handlers.late import answer_when_saved
+from pymq.broker.metadata.late import answer_when_saved
 from pymq.broker.metadata.table_saver import Saved
 from pymq.broker.raft.driver import RaftDriver
 from pymq.errors import StoreUnavailableError

@@ -1,14 +1,14 @@
 """ReplicationSide: what a broker asks of replication in whichever role it has.
 
-A master's is :class:`pymq.broker.replication.master.side.MasterSide`, a slave's
-:class:`pymq.broker.replication.slave.side.SlaveSide`.
+A master's is :class:`pymq.broker.assembly.master_side.MasterSide`, a slave's
+:class:`pymq.broker.assembly.slave_side.SlaveSide`.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from pymq.broker.upkeep.jobs import Job
+from pymq.broker.work.jobs import Job
 from pymq.wire.bodies_replication import HaClientState, SlaveState
 
 

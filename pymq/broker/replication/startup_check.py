@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from pymq.broker.addresses import own_address
-from pymq.broker.replication.epoch_file import EpochFile
-from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.history.epoch_file import EpochFile
+from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
 from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.member_proof import MemberProof

@@ -20,8 +20,8 @@ from pymq.wire.codes import VERSION_5_3_3
 if TYPE_CHECKING:
     from pymq.broker.messages.delays import DelayService
     from pymq.broker.messages.writer import Writer
-    from pymq.broker.replication.status import StatusReport
-    from pymq.broker.report.stats import StatsManager
+    from pymq.broker.report.replication_status import StatusReport
+    from pymq.broker.stats.stats_manager import StatsManager
     from pymq.broker.timers.timer_service import TimerService
     from pymq.config import BrokerConfig
     from pymq.store.disk.fs import Files

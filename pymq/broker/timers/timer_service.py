@@ -36,7 +36,7 @@ from pymq.store.timer.timer_store import (
 if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer
     from pymq.broker.metadata.topics import TopicManager
-    from pymq.broker.upkeep.flusher import Result, RunInThread
+    from pymq.broker.work.worker_threads import Result, RunInThread
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer
     from pymq.broker.metadata.cursors import CursorManager
     from pymq.broker.metadata.topics import TopicManager
-    from pymq.broker.report.stats import StatsManager
+    from pymq.broker.stats.stats_manager import StatsManager
     from pymq.clock import Clock
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore, Placed

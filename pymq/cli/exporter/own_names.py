@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from pymq import __version__
-from pymq.broker.report.metrics import clients, lag, replication, storage, timers, traffic
-from pymq.broker.report.metrics.collector import NODE_TYPE
+from pymq.broker.metrics import clients, lag, replication, storage, timers, traffic
+from pymq.broker.metrics.collector import NODE_TYPE
 from pymq.cli.exporter.facts import BrokerFacts, Facts
 from pymq.cli.replica_view import problems_of
 from pymq.clock import Clock

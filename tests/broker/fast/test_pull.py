@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pymq.broker.assembly.wiring import broker_dispatcher
 from pymq.broker.fast import pull_header
-from pymq.broker.wiring import broker_dispatcher
 from pymq.errors import ProtocolViolation
 from pymq.model.tables import TopicConfig
 from pymq.wire.command import (

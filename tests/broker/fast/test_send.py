@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pymq.broker.wiring import broker_dispatcher
+from pymq.broker.assembly.wiring import broker_dispatcher
 from pymq.errors import ProtocolViolation
 from pymq.model.hosts import pack_host
 from pymq.model.names import TIMER_TOPIC

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pymq.broker.wiring import broker_dispatcher
+from pymq.broker.assembly.wiring import broker_dispatcher
 from pymq.errors import Refusal
 from pymq.model.inner_batch import unwrapped
 from pymq.model.record import StoredMessage, decode_records

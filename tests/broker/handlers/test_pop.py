@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from pymq.broker.assembly.wiring import broker_dispatcher
 from pymq.broker.handlers.pop import INVISIBLE_MAX_MS
-from pymq.broker.wiring import broker_dispatcher
 from pymq.errors import StoreUnavailableError
 from pymq.model import pop
 from pymq.model.record import StoredMessage, decode_records

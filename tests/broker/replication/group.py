@@ -7,7 +7,7 @@ from typing import Any
 
 from pymq.broker.handlers.log_copy import LogCopyHandlers
 from pymq.broker.handlers.replicas import MasterReplicaHandlers
-from pymq.broker.replication.epoch_file import EpochFile
+from pymq.broker.replication.history.epoch_file import EpochFile
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.table_requests import TableRequests
 from pymq.broker.replication.peer_proof import NO_PROOF, PeerProof, Prove

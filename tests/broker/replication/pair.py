@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from pymq.broker.assembly.wiring import broker_dispatcher
 from pymq.broker.metadata.config_tables import ConfigTables
 from pymq.broker.metadata.table_saver import run_inline
-from pymq.broker.replication.replicated_tables import replicated_tables
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.slave.metadata_copy import MetadataCopy, metadata_copy
-from pymq.broker.wiring import broker_dispatcher
+from pymq.broker.replication.tables.replicated_tables import replicated_tables
 from pymq.clock import ManualClock
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.wire.command import Command

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
 from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.master_role import SeenMasterRole

@@ -28,7 +28,7 @@ from pymq.wire.bodies_replication import (
 from pymq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from pymq.broker.replication.epoch_file import EpochFile
+    from pymq.broker.replication.history.epoch_file import EpochFile
     from pymq.broker.replication.roles.known_peers import KnownPeers
     from pymq.broker.replication.roles.master_role import SeenMasterRole
     from pymq.broker.replication.roles.write_fence import WriteFence

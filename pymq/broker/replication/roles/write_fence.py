@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from pymq.broker.metadata.cursors import CursorManager
-from pymq.broker.replication.slave.pending_offsets import PendingOffsets
+from pymq.broker.metadata.pending_offsets import PendingOffsets
 from pymq.clock import Clock
 from pymq.errors import Refusal
 from pymq.store.store import MessageStore

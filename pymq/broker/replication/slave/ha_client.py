@@ -13,11 +13,11 @@ from typing import Protocol
 
 from pymq.broker.addresses import own_address
 from pymq.broker.replication.dispatch_pace import DispatchPace
-from pymq.broker.replication.epoch_body import history_to_body
-from pymq.broker.replication.epoch_file import EpochFile
-from pymq.broker.replication.epoch_history import EpochHistory, common_point
-from pymq.broker.replication.log_end import tail_size
-from pymq.broker.replication.log_proof import OwnLog
+from pymq.broker.replication.history.epoch_body import history_to_body
+from pymq.broker.replication.history.epoch_file import EpochFile
+from pymq.broker.replication.history.epoch_history import EpochHistory, common_point
+from pymq.broker.replication.history.log_end import tail_size
+from pymq.broker.replication.history.log_proof import OwnLog
 from pymq.broker.replication.peer_proof import PeerProof, Prove
 from pymq.broker.replication.rates import Rate
 from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from pymq.broker.replication.epoch_file import EpochFile
+from pymq.broker.replication.history.epoch_file import EpochFile
 from pymq.broker.replication.peer_proof import PeerProof, Prove
 from pymq.broker.replication.slave.joining import Joined
 from pymq.clock import Clock

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from pymq.broker.addresses import own_address
-from pymq.broker.replication.replicated_tables import OFFSETS
+from pymq.broker.metadata.pending_offsets import PendingOffsets
 from pymq.broker.replication.slave.apache_copy import REQUEST_MODES, TIMER_METRICS, ApacheCopy
 from pymq.broker.replication.slave.offset_push import OffsetPush
-from pymq.broker.replication.slave.pending_offsets import PendingOffsets
 from pymq.broker.replication.slave.table_taker import TableTaker
+from pymq.broker.replication.tables.replicated_tables import OFFSETS
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import PymqError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pymq.broker.messages.delays import DelayService
     from pymq.broker.metadata.config_tables import ConfigTables
     from pymq.broker.metadata.metadata import Metadata
-    from pymq.broker.replication.replicated_tables import ReplicatedTable
+    from pymq.broker.replication.tables.replicated_tables import ReplicatedTable
     from pymq.store.store import MessageStore
 
 log = logging.getLogger(__name__)

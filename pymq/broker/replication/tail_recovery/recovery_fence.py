@@ -12,11 +12,11 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pymq.broker.replication.epoch_history import EpochHistory
-from pymq.broker.replication.master.sync_mode import SyncMode
+from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
 from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
 from pymq.broker.replication.roles.second_master import is_newer
+from pymq.broker.replication.sync_mode import SyncMode
 from pymq.broker.replication.tail_recovery.tail_search import RecoveredTail, missing_of, named
 from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from pymq.broker.addresses import own_address
-from pymq.broker.replication.epoch_file import EpochFile
-from pymq.broker.replication.master.sync_mode import SyncMode
+from pymq.broker.replication.history.epoch_file import EpochFile
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
 from pymq.broker.replication.roles.role import ChangeRole, Role
+from pymq.broker.replication.sync_mode import SyncMode
 from pymq.broker.replication.tail_recovery.recovery_fence import RecoveryFence, is_promise_at_risk
 from pymq.broker.replication.tail_recovery.tail_search import Ask, RecoveredTail, TailSearch, named
 from pymq.broker.replication.tail_recovery.unsynced_replicas import UnsyncedReplicas

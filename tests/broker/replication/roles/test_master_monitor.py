@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
+from pymq.broker.replication.history.epoch_history import EpochEntry, EpochHistory
 from pymq.broker.replication.roles.group_probe import GroupProbe
 from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.master_monitor import (

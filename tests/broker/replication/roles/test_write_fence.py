@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from pymq.broker.assembly.wiring import routes_in_role
 from pymq.broker.replication.slave.rules import CHANGES
-from pymq.broker.wiring import routes_in_role
 from pymq.errors import Refusal
 from pymq.wire.bodies_replication import FENCE_MS_MAX
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import request
 from tests.broker.messages.test_writer import bodies
-from tests.broker.replication.master.test_sync_mode import commit_one, opened, send_refusal
+from tests.broker.replication.test_sync_mode import commit_one, opened, send_refusal
 from tests.broker.world import Caller, FakePeer, World
 
 

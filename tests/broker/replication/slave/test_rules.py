@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from pymq.broker.assembly.wiring import routes_in_role
 from pymq.broker.metadata.topics import read_topics
 from pymq.broker.replication.slave.rules import LEFT_TO_MASTER, REFUSED, SERVED, refusal_text
-from pymq.broker.wiring import routes_in_role
 from pymq.model.tables import DataVersion, TopicConfig
 from pymq.wire.codes import RequestCode, ResponseCode, request_name
 from tests.broker.fast.test_send import ordinary, payload_of

@@ -1,0 +1,35 @@
+"""SlavePort: the port on which slaves follow a master, while the broker's parts come and go with its role."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pymq.broker.addresses import listen_on_ha_port
+from pymq.broker.assembly.master_side import MasterSide
+from pymq.broker.replication.master.ha_service import HaService
+from pymq.broker.replication.side import ReplicationSide
+from pymq.config import BrokerConfig
+from pymq.net.streams import StreamServer
+
+
+class SlavePort:
+    """The port of one broker."""
+
+    def __init__(self, config: BrokerConfig, make_server: Callable[[HaService], StreamServer]) -> None:
+        """``make_server`` returns a server whose connections are the service's."""
+        self._config = config
+        self._wanted = config.ha_listen_port
+        self._make_server = make_server
+        self._server: StreamServer | None = None
+
+    async def listen(self, side: ReplicationSide) -> None:
+        """Listen, for a plain group's master. Raises UsageError when the configured port is in use."""
+        if isinstance(side, MasterSide) and isinstance(side.ha_service, HaService):
+            self._server = self._make_server(side.ha_service)
+            await listen_on_ha_port(self._server, self._config, self._wanted)
+
+    def stop(self) -> None:
+        """End all connections, and listen no more."""
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
