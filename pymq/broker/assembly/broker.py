@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pymq.broker.addresses import listen_on_fast_port, warn_if_unreachable
 from pymq.broker.assembly.farewell import answer_all, truncate_closed
 from pymq.broker.assembly.front import Front
-from pymq.broker.assembly.parts import BrokerParts
-from pymq.broker.assembly.raft_entry import RaftEntry
-from pymq.broker.assembly.raft_hosting import OpenSettings, RaftHosting, listen_as_member, member_record, open_settings
+from pymq.broker.assembly.group_place import GroupPlace
+from pymq.broker.assembly.parts import BrokerParts, Sizes
+from pymq.broker.assembly.plain_place import PlainPlace, WaitingPlace
+from pymq.broker.assembly.raft_hosting import OpenSettings, RaftHosting, open_settings
+from pymq.broker.assembly.raft_place import RaftPlace
 from pymq.broker.assembly.registering import Registering, registrar_of
 from pymq.broker.assembly.runtime_settings import broker_runtime_settings
 from pymq.broker.assembly.security import BrokerSecurity
@@ -21,8 +23,9 @@ from pymq.broker.assembly.slave_port import SlavePort
 from pymq.broker.awaiting import awaited, pause
 from pymq.broker.handlers.closed import ClosedDispatcher
 from pymq.broker.raft.group import RaftGroup
-from pymq.broker.raft.waiting import leave_group, role_in_plain_group
+from pymq.broker.raft.waiting import role_in_plain_group, waits_in_plain_group
 from pymq.broker.replication.roles.known_peers import KnownPeers, known_peers_table
+from pymq.broker.replication.roles.owner import Owner
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import (
     RoleFile,
@@ -34,6 +37,7 @@ from pymq.broker.replication.roles.role_switch import RoleSwitch
 from pymq.broker.replication.startup_check import StartupCheck
 from pymq.broker.report.discovery import NameServerDiscovery
 from pymq.broker.report.registration import REGISTRATION_JOB, Registrar, RegistrationRequests
+from pymq.broker.runtime import Runtime
 from pymq.broker.upkeep.recovery_progress import log_recovery
 from pymq.broker.work.bulk_work import BulkWork
 from pymq.broker.work.jobs import TICK_PERIOD_MS, Job, JobRunner
@@ -106,17 +110,17 @@ class Broker:
         # Recovered parts that do not serve yet: their log is being recovered from other members.
         self._recovered: BrokerParts | None = None
         self.switch: RoleSwitch | None = None
-        self._raft: RaftHosting | None = None
-        self._entry: RaftEntry | None = None
+        self._place: GroupPlace = PlainPlace(self._known_peers)
         self._role_file = RoleFile(files, config.store_path_root_dir)
         self._role_file_lock = asyncio.Lock()
         self._jobs: JobRunner | None = None
         self._client: RemotingClient | None = None
         self._network: SocketNetwork | None = None
+        self._runtime: Runtime | None = None
         self._startup_check: StartupCheck | None = None
         self._slave_port = SlavePort(
             config,
-            lambda service: StreamServer(service.accept, self.budget, self._tls.ports, self.server.report_refused),
+            lambda accept: StreamServer(accept, self.budget, self._tls.ports, self.server.report_refused),
         )
         self._registering = Registering()
         self._discovery = NameServerDiscovery(config, clock)
@@ -143,13 +147,10 @@ class Broker:
             clock=self._clock, on_lost=self._registering.note_lost, sign=self.security.sign, tls=self._tls.outgoing
         )
         self._network = SocketNetwork(self._client)
+        self._runtime = runtime = self._make_runtime()
         await self._discovery.look()
         self._startup_check = StartupCheck(
-            config=config,
-            network=self._network,
-            clock=self._clock,
-            files=self._files,
-            rng=self._rng,
+            runtime,
             awaited=awaited,
             known_peers=self._known_peers,
             pause=pause,
@@ -157,30 +158,13 @@ class Broker:
         last = self._role_file.load()
         record = role_in_plain_group(self._files, config, last)
         self._known_peers.load()
-        members = await open_settings(config, self._files, self._rng) if config.raft_enabled else None
-        if members is not None:
-            self._entry = RaftEntry(
-                members,
-                last,
-                config=config,
-                files=self._files,
-                clock=self._clock,
-                network=self._network,
-                make_hosting=self._host,
-                parts=lambda: self.parts,
-                rng=self._rng,
-            )
-        if self._entry is not None and self._entry.waiting is None:
-            record, role = member_record(self._entry.settings)
-        else:
-            record, role = await self._startup_check.role(record)
+        self._place = await self._find_place(runtime, last)
+        record, role = await self._place.first_role(self._startup_check, record)
         self.switch = RoleSwitch(self, self._clock, record, self._change_role_soon)
         wanted_port = config.listen_port
         port = await self.server.start(config.bind_address, wanted_port)
         config.listen_port = port
-        if self._entry is not None and (hosting := self._entry.begin(self.switch)) is not None:
-            self._raft = hosting
-            await self._raft.prepare()
+        await self._place.begin(self.switch)
         self.address = format_address(config.broker_ip1, port)
         self._bulk_work = BulkWork(self._disk_threads)
         config.broker_role = role_name_at_start(record, config.broker_role)
@@ -190,15 +174,11 @@ class Broker:
             )
         parts = await self._open_parts(role, is_stopping)
         await self.save(self.switch.opened())
-        if self._entry is None:
-            leave_group(self._files, config.store_path_root_dir)
+        self._place.opened(runtime)
         await self._slave_port.listen(parts.side)
         await listen_on_fast_port(self.server, config, wanted_port)
-        if self._entry is not None:
-            await listen_as_member(self._entry.settings, self.server, config)
-        if self._raft is not None:
-            self._begin_as_node(self._raft)
-        else:
+        await self._place.listen(self.server, runtime)
+        if not self._place.serves_later(self):
             await self._serve(parts).register_all()
         await warn_if_unreachable(config)
         log.info("broker %s (id %d) listens on %s", config.broker_name, config.broker_id, self.address)
@@ -212,18 +192,45 @@ class Broker:
     @property
     def raft(self) -> RaftGroup | None:
         """The broker's place in its Raft group; None in a plain group."""
-        return self._raft.group if self._raft is not None else None
+        return self._place.group
 
-    def _host(self, members: OpenSettings, *, was_master: bool) -> RaftHosting:
-        assert self._network is not None and self.switch is not None and self._disk_threads is not None
-        return RaftHosting(
-            members,
+    def _make_runtime(self) -> Runtime:
+        assert self._disk_threads is not None and self._network is not None
+        return Runtime(
             config=self.config,
             clock=self._clock,
-            files=self._files,
             rng=self._rng,
+            files=self._files,
             network=self._network,
             run_in_thread=self._disk_threads,
+            schedule_turn_end=self.server.schedule_turn_end,
+            sliced_work=SlicedWork(
+                asyncio.get_running_loop().call_later,
+                now_s=self.server.turns.now_s,
+                after_each=self.server.schedule_turn_end,
+                watch=self._watch_slice,
+            ),
+            budget=self.budget,
+        )
+
+    async def _find_place(self, runtime: Runtime, last: RoleRecord | None) -> GroupPlace:
+        """Return how this broker belongs to its group; ``last``: its recorded role. Raises ConfigError."""
+        known_peers, peer_proof = self._known_peers, self.security.peer_proof
+        if not self.config.raft_enabled:
+            return PlainPlace(known_peers, peer_proof)
+        members = await open_settings(self.config, self._files, self._rng)
+        if waits_in_plain_group(self._files, runtime.root, last):
+            return WaitingPlace(
+                runtime, members, self._host, lambda: self.parts, known_peers=known_peers, peer_proof=peer_proof
+            )
+        was_master = last is not None and last.role.is_master
+        return RaftPlace(members, self._host, was_master=was_master, known_peers=known_peers)
+
+    def _host(self, members: OpenSettings, *, was_master: bool) -> RaftHosting:
+        assert self._runtime is not None and self.switch is not None
+        return RaftHosting(
+            self._runtime,
+            members,
             make_client=lambda: PeerClient(clock=self._clock, sign=self.security.sign, tls=self._tls.outgoing),
             switch=self.switch,
             on_serve=self._serve_anew,
@@ -233,8 +240,8 @@ class Broker:
 
     async def stop(self) -> None:
         """Unregister, answer what waits, save everything and mark the stop as clean. May be called twice."""
-        if self._raft is not None and self.parts is not None and not self._is_stopping:
-            await self._raft.hand_over()
+        if self.parts is not None and not self._is_stopping:
+            await self._place.hand_over()
         self._is_stopping = True
         if self._role_change is not None:
             await asyncio.wait([self._role_change])
@@ -245,8 +252,7 @@ class Broker:
         if parts is not None:
             await self._registering.withdraw()
             await answer_all(parts, self._watch_slice, keeps_log=True)
-        if self._raft is not None:
-            await self._raft.stop()
+        await self._place.stop()
         if self._client is not None and self._network is not None:
             self._network.close()
             await self._client.close()
@@ -267,8 +273,7 @@ class Broker:
         self._is_stopping = True
         self.refuse("the broker was killed")
         parts, self.parts = self.parts, None
-        if self._raft is not None:
-            await self._raft.stop()
+        await self._place.stop()
         await self._registering.kill()
         for task in (self._role_change, self._saving):
             if task is not None:
@@ -308,35 +313,16 @@ class Broker:
 
     async def _open_parts(self, role: Role, is_stopping: Callable[[], bool] = lambda: False) -> BrokerParts:
         """Open the store and make the parts of this role."""
-        assert self._disk_threads is not None and self._network is not None and self.switch is not None
-        assert self._bulk_work is not None
+        assert self._runtime is not None and self.switch is not None and self._bulk_work is not None
         self.config.broker_id = role.broker_id
         parts = BrokerParts(
-            self.config,
-            clock=self._clock,
-            files=self._files,
-            rng=self._rng,
-            run_in_thread=self._disk_threads,
-            schedule_turn_end=self.server.schedule_turn_end,
-            role=role,
-            network=self._network,
-            change_role=self.switch.ask,
-            registration_requests=RegistrationRequests(self.config, self._registering.soon),
-            on_master_role=self._note_master_role,
-            hasten_job=self._hasten_job,
-            memory_bytes=memory_bytes(),
-            budget=self.budget,
-            sliced_work=SlicedWork(
-                asyncio.get_running_loop().call_later,
-                now_s=self.server.turns.now_s,
-                after_each=self.server.schedule_turn_end,
-                watch=self._watch_slice,
-            ),
-            known_peers=self._known_peers,
-            runtime_settings=self._runtime_settings,
-            peer_proof=self.security.peer_proof,
-            raft=self.raft,
-            raft_waiting=self._entry.waiting if self._entry is not None else None,
+            self._runtime,
+            role,
+            self._place,
+            Owner(self.switch.ask, self._note_master_role, self._hasten_job),
+            RegistrationRequests(self.config, self._registering.soon),
+            self._runtime_settings,
+            Sizes(memory_bytes()),
         )
         self.recovery = parts.recover(is_stopping)
         self.server.note_time()
@@ -354,8 +340,7 @@ class Broker:
             self.recovery.log_end = recovered_tail.end
         parts.begin(recovered_tail)
         self.parts = parts
-        if self._raft is not None:
-            parts.join_group(self._raft.group)
+        self._place.attach(parts)
         return parts
 
     # -- the steps of a change of role, in their order (RoleSwitch) ------------------------------------------------
@@ -382,11 +367,11 @@ class Broker:
         """See :class:`Steps`, also for the methods below."""
         self._stop_jobs()
         self.server.fast_path = None
-        self.server.dispatcher = ClosedDispatcher(why, self._raft.dispatcher if self._raft is not None else None)
+        self.server.dispatcher = ClosedDispatcher(why, self._place.closed_dispatcher)
 
     async def withdraw(self) -> None:
-        if self._raft is not None:
-            self._registering.replace_later()  # a name server that is away costs no time
+        if self._place.replaces_registration:
+            self._registering.replace_later()
         await self._registering.withdraw()
 
     async def close(self) -> None:
@@ -399,11 +384,10 @@ class Broker:
         await truncate_closed(self._files, self.config, self._clock, end, why)
 
     async def discard(self) -> None:
-        assert self._raft is not None
-        await self._raft.discard()
+        await self._place.discard()
 
     async def save(self, record: RoleRecord) -> None:
-        if self._entry is not None and self._entry.keeps_role:
+        if self._place.keeps_role:
             return
         async with self._role_file_lock:  # an older record must not replace a newer one
             await asyncio.to_thread(self._role_file.save, record)
@@ -411,20 +395,13 @@ class Broker:
     async def open(self, role: Role) -> None:
         assert self.switch is not None
         self.config.broker_role = role_name_after_change(self.switch.record, self.config.broker_role)
-        if self._entry is not None and self._entry.is_entering:
-            self._raft = self._entry.enter()
+        self._place = self._place.of_next_parts()
         parts = await self._open_parts(role)
         await self._slave_port.listen(parts.side)
 
     async def announce(self) -> None:
-        if self._raft is None:  # a Raft group has it serve, once all that the log has is confirmed
+        if not self._place.serves_later(self):
             self._serve_anew()
-        elif not self._raft.is_running:
-            self._begin_as_node(self._raft)
-
-    def _begin_as_node(self, raft: RaftHosting) -> None:
-        self.refuse("the broker waits for the leader of its Raft group")
-        raft.start(self.server)
 
     def _serve_anew(self) -> None:
         assert self.parts is not None
@@ -471,8 +448,7 @@ class Broker:
             self._jobs = None
 
     async def _close_parts(self, parts: BrokerParts) -> None:
-        if self._raft is not None:
-            self._raft.group.detach()
+        self._place.detach()
         self.parts = None
         self._slave_port.stop()
         parts.stop()
@@ -483,8 +459,7 @@ class Broker:
     def _end_turn(self) -> None:
         if self.parts is not None:
             self.parts.end_turn()
-        if self._raft is not None:
-            self._raft.group.end_turn()
+        self._place.end_turn()
 
     def _after_turn(self) -> bool:
         return self.parts is not None and self.parts.after_turn()

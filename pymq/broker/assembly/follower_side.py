@@ -2,52 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from pymq.broker.assembly.messages import Messages
-from pymq.broker.metadata.config_tables import ConfigTables
-from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.assembly.side_parts import SideParts
 from pymq.broker.raft.group import RaftGroup
 from pymq.broker.replication.slave.metadata_copy import metadata_copy
-from pymq.broker.replication.tables.replicated_tables import ReplicatedTable
+from pymq.broker.runtime import Runtime
 from pymq.broker.work.jobs import TICK_PERIOD_MS, Job
-from pymq.clock import Clock
-from pymq.config import BrokerConfig
-from pymq.store.store import MessageStore
 from pymq.wire.bodies_replication import HaClientState, SlaveState
-from pymq.wire.streams import Network
 
 
 class FollowerSide:
     """A :class:`pymq.broker.replication.side.ReplicationSide`. To :func:`metadata_copy` it is the followed master."""
 
-    def __init__(
-        self,
-        *,
-        group: RaftGroup,
-        config: BrokerConfig,
-        clock: Clock,
-        network: Network,
-        store: MessageStore,
-        metadata: Metadata,
-        messages: Messages,
-        tables: Sequence[ReplicatedTable],
-        config_tables: ConfigTables,
-    ) -> None:
+    accept = None
+    tables_age_ms = -1
+
+    def __init__(self, runtime: Runtime, side_parts: SideParts, group: RaftGroup) -> None:
+        messages = side_parts.messages
         self._group = group
         self._delays = messages.delays
         self._timers = messages.timers
-        self.follower = store.follow()
+        self.follower = side_parts.store.follow()
         self.metadata_copy = metadata_copy(
-            config=config,
-            clock=clock,
-            network=network,
-            store=store,
-            metadata=metadata,
+            runtime,
+            store=side_parts.store,
+            metadata=side_parts.metadata,
             delays=messages.delays,
             ha_client=self,
-            tables=tables,
-            config_tables=config_tables,
+            tables=side_parts.tables,
+            config_tables=side_parts.config_tables,
         )
 
     def open(self) -> None:

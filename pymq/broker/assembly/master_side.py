@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from pymq.broker.assembly.messages import Messages
 from pymq.broker.assembly.pop_parts import PopParts
-from pymq.broker.assembly.replication import Replication
-from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.assembly.side_parts import SideParts
 from pymq.broker.raft.majority import Replicas
 from pymq.broker.replication.master.found_topics import make_found_topics
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.table_requests import TableRequests
-from pymq.broker.replication.roles.role import Role
-from pymq.broker.replication.tables.replicated_tables import ReplicatedTable
 from pymq.broker.replication.tail_recovery.unsynced_replicas import TICK_PERIOD_MS as TAIL_TICK_PERIOD_MS
+from pymq.broker.runtime import Runtime
 from pymq.broker.work.jobs import SLOW_TICK_PERIOD_MS, TICK_PERIOD_MS, Job
-from pymq.clock import Clock
 from pymq.model.route import MASTER_ID
-from pymq.store.store import MessageStore
 from pymq.wire.bodies_replication import HaClientState, SlaveState
+from pymq.wire.streams import StreamHandler
 
 
 class MasterSide:
@@ -29,23 +25,15 @@ class MasterSide:
     is_following = False
     has_caught_up = True
 
+    tables_age_ms = -1
+
     def __init__(
-        self,
-        *,
-        role: Role,
-        clock: Clock,
-        store: MessageStore,
-        metadata: Metadata,
-        messages: Messages,
-        pop: PopParts,
-        replication: Replication,
-        ha_service: HaService | Replicas,
-        tables: Sequence[ReplicatedTable],
-        schedule_turn_end: Callable[[], None],
+        self, runtime: Runtime, side_parts: SideParts, pop: PopParts, ha_service: HaService | Replicas
     ) -> None:
-        self._role = role
-        self._store = store
-        self._metadata = metadata
+        messages, replication = side_parts.messages, side_parts.replication
+        self._role = side_parts.role
+        self._store = side_parts.store
+        self._metadata = side_parts.metadata
         self._delays = messages.delays
         self._pop = pop
         self._transactions = messages.transactions
@@ -54,10 +42,13 @@ class MasterSide:
         self._waiting_answers = messages.waiting_answers
         self._tail_recovery = replication.tail_recovery
         self._write_fence = replication.write_fence
-        self._schedule_turn_end = schedule_turn_end
+        self._schedule_turn_end = runtime.schedule_turn_end
         self.ha_service = ha_service
         self.table_requests = TableRequests(
-            tables=tables, store=store, clock=clock, is_fenced=lambda: self._write_fence.is_on
+            tables=side_parts.tables,
+            store=side_parts.store,
+            clock=runtime.clock,
+            is_fenced=lambda: self._write_fence.is_on,
         )
         ha_service.add_ack_listener(self._slaves_moved)
         ha_service.on_slave = self._tail_recovery.note_slave
@@ -117,6 +108,10 @@ class MasterSide:
 
     def ha_client_state(self) -> HaClientState | None:
         return None
+
+    @property
+    def accept(self) -> Callable[[], StreamHandler] | None:
+        return self.ha_service.accept if isinstance(self.ha_service, HaService) else None
 
     @property
     def has_all_slaves(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable
 
 from pymq.broker.assembly.messages import Messages
@@ -22,14 +21,12 @@ from pymq.broker.messages.resends import Resends
 from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.replication.read_advice import ReadAdvice
 from pymq.broker.replication.roles.role import Role
+from pymq.broker.runtime import Runtime
 from pymq.broker.stats.stats_manager import StatsManager
 from pymq.broker.timers.timer_puts import TimerPuts
 from pymq.broker.work.jobs import TICK_PERIOD_MS, HastenJob, Job
-from pymq.clock import Clock
-from pymq.config import BrokerConfig
 from pymq.model.ids import UniqueIdMaker
 from pymq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from pymq.net.memory_budget import MemoryBudget
 from pymq.security.gatekeeper import Gatekeeper
 from pymq.store.store import MessageStore, QueueView, tags_codes
 from pymq.wire.dispatch import Peer
@@ -42,20 +39,15 @@ class MessageRequests:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
-        clock: Clock,
-        rng: random.Random,
         role: Role,
         store: MessageStore,
-        store_host: bytes,
         metadata: Metadata,
         messages: Messages,
         pop: PopParts,
         stats: StatsManager,
         read_advice: ReadAdvice,
-        schedule_turn_end: Callable[[], None],
-        budget: MemoryBudget,
         hasten_job: HastenJob,
     ) -> None:
         """``store_host``: this broker's packed address, part of every message id."""
@@ -63,70 +55,60 @@ class MessageRequests:
         self._reader = messages.reader
         self._delays = messages.delays
         self._timers = messages.timers
-        self.timer_puts = TimerPuts(config, clock, messages.timers)
-        ids = UniqueIdMaker(clock, store_host[:4], config.listen_port, rng.getrandbits(32))
+        self.timer_puts = TimerPuts(runtime.config, runtime.clock, messages.timers)
+        ids = UniqueIdMaker(
+            runtime.clock, runtime.store_host[:4], runtime.config.listen_port, runtime.rng.getrandbits(32)
+        )
         self.sends = SendHandlers(
-            config=config,
+            runtime,
             topics=metadata.topics,
             writer=messages.writer,
             retries=messages.retries,
             transactions=messages.transactions,
             timers=self.timer_puts,
             stats=stats,
-            resends=Resends(store, clock, is_on=config.raft_enabled),
+            resends=Resends(store, runtime.clock, is_on=runtime.config.raft_enabled),
             ids=ids,
-            store_host=store_host,
-            schedule_commit=schedule_turn_end,
+            schedule_commit=runtime.schedule_turn_end,
         )
         self.replies = ReplyHandlers(
-            config=config,
-            clock=clock,
+            runtime,
             sends=self.sends,
             clients=metadata.clients,
             writer=messages.writer,
             stats=stats,
-            store_host=store_host,
         )
         self.pulls = PullHandlers(
-            config=config,
-            clock=clock,
-            topics=metadata.topics,
-            groups=metadata.groups,
-            clients=metadata.clients,
-            cursors=metadata.cursors,
-            broadcast_begins=metadata.broadcast_begins,
+            runtime,
+            metadata=metadata,
             expressions=messages.expressions,
             reader=messages.reader,
             advice=read_advice,
             stats=stats,
-            budget=budget,
         )
         self.long_polls = self.pulls.long_polls
         self.pops = PopHandlers(
-            config=config,
-            clock=clock,
+            runtime,
+            metadata=metadata,
             store=store,
-            topics=metadata.topics,
-            groups=metadata.groups,
             expressions=messages.expressions,
             writer=messages.writer,
             popper=pop.popper,
             revive_log=pop.revive_log,
             turn_acks=pop.turn_acks,
             ordered_queues=pop.ordered_queues,
-            budget=budget,
             wake_in=lambda delay_ms: hasten_job(POP_JOB, delay_ms),
         )
         self.pop_polls = self.pops.polls
         pop.reviver.on_revived = self.pop_polls.wake_group
         pop.ordered_queues.on_free = self.pop_polls.wake_group
         self._writer = messages.writer
-        self._schedule_turn_end = schedule_turn_end
+        self._schedule_turn_end = runtime.schedule_turn_end
         stager = store.plain_stager()
-        targets = SendTargets(metadata.topics, stager, stats, checks_types=config.topic_message_type_check)
+        targets = SendTargets(metadata.topics, stager, stats, checks_types=runtime.config.topic_message_type_check)
         transactions = messages.transactions
         self.fast_acks = FastAcks(
-            config=config,
+            config=runtime.config,
             store=store,
             topics=metadata.topics,
             revive_log=pop.revive_log,
@@ -136,14 +118,13 @@ class MessageRequests:
         # A slave refuses acknowledgements and ends of transactions.
         self.fast_pulls = FastPulls(self.pulls, self.fast_acks) if self._is_master else FastPulls(self.pulls)
         self.fast_sends = FastSends(
-            config=config,
+            runtime,
             writer=messages.writer,
             stager=stager,
             targets=targets,
-            timer_puts=FastTimerPuts(config, clock, messages.timers, messages.writer, stager, targets),
+            timer_puts=FastTimerPuts(runtime.config, runtime.clock, messages.timers, messages.writer, stager, targets),
             halves=FastHalves(transactions, messages.writer, stager, targets, stats),
             ids=ids,
-            store_host=store_host,
             otherwise=self.fast_pulls,
         )
         store.add_arrival_listener(self._on_arrival)

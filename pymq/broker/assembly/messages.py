@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
-
 from pymq.broker.messages.delays import DelayService
 from pymq.broker.messages.expressions import Expressions
 from pymq.broker.messages.reader import Reader
@@ -13,6 +10,7 @@ from pymq.broker.messages.waiting_answers import Copies, WaitingAnswers
 from pymq.broker.messages.writer import Writer
 from pymq.broker.metadata.config_tables import ConfigTables
 from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.runtime import Runtime
 from pymq.broker.stats.stats_manager import StatsManager
 from pymq.broker.timers.timer_counts import TimerCounts
 from pymq.broker.timers.timer_service import TimerService
@@ -20,12 +18,7 @@ from pymq.broker.transactions.checks import TransactionChecks
 from pymq.broker.transactions.transactions import Transactions
 from pymq.broker.upkeep.flusher import Flusher
 from pymq.broker.work.jobs import TICK_PERIOD_MS, HastenJob, Job
-from pymq.broker.work.worker_threads import RunInThread
-from pymq.clock import Clock
-from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
-from pymq.net.memory_budget import MemoryBudget
-from pymq.store.disk.fs import Files
 from pymq.store.store import MessageStore
 from pymq.store.timer.timer_store import TimerStore
 
@@ -37,102 +30,88 @@ class Messages:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
-        clock: Clock,
-        rng: random.Random,
         store: MessageStore,
-        store_host: bytes,
         metadata: Metadata,
         stats: StatsManager,
         config_tables: ConfigTables,
         copies: Copies,
-        run_in_thread: RunInThread,
-        schedule_turn_end: Callable[[], None],
         hasten_job: HastenJob,
-        files: Files,
         timer_slot_count: int,
-        budget: MemoryBudget,
     ) -> None:
         """``store_host``: this broker's packed address; ``copies`` says what replication requires of a send."""
-        self._config = config
+        self._config = runtime.config
         self._store = store
         self.waiting_answers = WaitingAnswers(
             store=store,
-            clock=clock,
+            clock=runtime.clock,
             copies=copies,
-            sync_timeout_ms=lambda: config.sync_flush_timeout_ms,
-            budget=budget,
+            sync_timeout_ms=lambda: runtime.config.sync_flush_timeout_ms,
+            budget=runtime.budget,
         )
         self.flusher = Flusher(
-            store, run_in_thread, schedule_turn_end, clock=clock, config=config, waiting_answers=self.waiting_answers
+            store,
+            runtime.run_in_thread,
+            runtime.schedule_turn_end,
+            clock=runtime.clock,
+            config=runtime.config,
+            waiting_answers=self.waiting_answers,
         )
         self.writer = Writer(
+            runtime,
             store=store,
-            clock=clock,
-            rng=rng,
-            cluster=config.broker_cluster_name,
-            delay_levels_ms=list(config.delay_level_ms.values()),
-            sync_flush=lambda: config.flush_disk_type == SYNC_FLUSH and not copies.counts_own_disk,
+            cluster=runtime.config.broker_cluster_name,
+            delay_levels_ms=list(runtime.config.delay_level_ms.values()),
+            sync_flush=lambda: runtime.config.flush_disk_type == SYNC_FLUSH and not copies.counts_own_disk,
             request_sync=self.flusher.request,
             copies=copies,
             waiting_answers=self.waiting_answers,
         )
-        self.reader = Reader(store, config, clock)
-        self.expressions = Expressions(config=config, stats=stats, is_bulk_ready=lambda: store.is_bulk_ready)
+        self.reader = Reader(store, runtime.config, runtime.clock)
+        self.expressions = Expressions(config=runtime.config, stats=stats, is_bulk_ready=lambda: store.is_bulk_ready)
         self.retries = Retries(
-            config=config,
-            topics=metadata.topics,
-            groups=metadata.groups,
-            leaser=metadata.leaser,
+            runtime,
+            metadata=metadata,
             writer=self.writer,
             store=store,
             stats=stats,
         )
         self.delays = DelayService(
-            # A delivered message must be on the disk before its delayed original counts as delivered.
+            runtime,
             config_tables.saver("delayOffset.json", "offsetTable", lambda: store.sync(log_only=True)),
-            clock=clock,
-            config=config,
             store=store,
             writer=self.writer,
             topics=metadata.topics,
         )
 
         self.transactions = Transactions(
-            config=config,
-            clock=clock,
+            runtime,
+            metadata=metadata,
             store=store,
-            store_host=store_host,
             writer=self.writer,
-            topics=metadata.topics,
-            cursors=metadata.cursors,
             stats=stats,
         )
         self.transaction_checks = TransactionChecks(
-            config=config,
-            clock=clock,
+            runtime,
+            metadata=metadata,
             store=store,
             writer=self.writer,
-            topics=metadata.topics,
-            clients=metadata.clients,
             transactions=self.transactions,
         )
         self.timers = TimerService(
+            runtime,
             TimerStore(
-                files,
-                config.store_path_root_dir,
-                segment_bytes=config.mapped_file_size_timer_log_bytes,
-                precision_ms=config.timer_precision_ms,
+                runtime.files,
+                runtime.config.store_path_root_dir,
+                segment_bytes=runtime.config.mapped_file_size_timer_log_bytes,
+                precision_ms=runtime.config.timer_precision_ms,
                 slot_count=timer_slot_count,
             ),
-            clock=clock,
-            config=config,
             store=store,
             writer=self.writer,
             topics=metadata.topics,
-            counts=TimerCounts(config_tables.saver("timermetrics", "timingCount"), clock),
-            run_in_thread=run_in_thread,
+            counts=TimerCounts(config_tables.saver("timermetrics", "timingCount"), runtime.clock),
             wake_in=lambda delay_ms: hasten_job(TIMER_JOB, delay_ms),
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING
 
 from pymq.broker.pop.ordered_queues import OrderedQueues
@@ -10,13 +9,12 @@ from pymq.broker.pop.popper import Popper
 from pymq.broker.pop.revive_log import ReviveLog
 from pymq.broker.pop.reviver import Reviver
 from pymq.broker.pop.turn_acks import TurnAcks
+from pymq.broker.runtime import Runtime
 
 if TYPE_CHECKING:
     from pymq.broker.assembly.messages import Messages
     from pymq.broker.metadata.metadata import Metadata
     from pymq.broker.stats.stats_manager import StatsManager
-    from pymq.clock import Clock
-    from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 
 
@@ -25,46 +23,37 @@ class PopParts:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
-        clock: Clock,
-        rng: random.Random,
         store: MessageStore,
-        store_host: bytes,
         metadata: Metadata,
         messages: Messages,
         stats: StatsManager,
     ) -> None:
         self.revive_log = ReviveLog(
-            config=config,
-            clock=clock,
+            config=runtime.config,
+            clock=runtime.clock,
             store=store,
             writer=messages.writer,
             cursors=metadata.cursors,
-            store_host=store_host,
+            store_host=runtime.store_host,
         )
         self.turn_acks = TurnAcks(stager=store.plain_stager(), writer=messages.writer, revive_log=self.revive_log)
-        self.ordered_queues = OrderedQueues(clock=clock, infos=metadata.order_infos, cursors=metadata.cursors)
+        self.ordered_queues = OrderedQueues(clock=runtime.clock, infos=metadata.order_infos, cursors=metadata.cursors)
         self.popper = Popper(
-            config=config,
-            rng=rng,
+            runtime,
+            metadata=metadata,
             store=store,
             reader=messages.reader,
-            cursors=metadata.cursors,
-            topics=metadata.topics,
             stats=stats,
             revive_log=self.revive_log,
             ordered_queues=self.ordered_queues,
         )
         self.reviver = Reviver(
-            config=config,
-            clock=clock,
+            runtime,
+            metadata=metadata,
             store=store,
             writer=messages.writer,
-            topics=metadata.topics,
-            groups=metadata.groups,
-            cursors=metadata.cursors,
             retries=messages.retries,
             revive_log=self.revive_log,
-            store_host=store_host,
         )

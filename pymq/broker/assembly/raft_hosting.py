@@ -29,19 +29,17 @@ from pymq.broker.raft.secret_file import SecretFile, open_secret
 from pymq.broker.raft.state_files import RaftStateFile
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import RoleRecord
-from pymq.broker.routes import raft_routes
+from pymq.broker.routes import raft_rows
+from pymq.broker.runtime import Runtime
 from pymq.broker.work.jobs import Job, JobRunner
-from pymq.broker.work.worker_threads import RunInThread
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_MASTER
 from pymq.errors import RaftRefusedError, UsageError
-from pymq.model.hosts import pack_host
 from pymq.net.peer_client import PeerClient
 from pymq.net.server import Server
 from pymq.store.disk.fs import Files
 from pymq.wire.dispatch import Dispatcher, Gate
-from pymq.wire.streams import Network
 
 if TYPE_CHECKING:
     from pymq.broker.replication.roles.role_switch import RoleSwitch
@@ -65,14 +63,9 @@ class RaftHosting:
 
     def __init__(
         self,
+        runtime: Runtime,
         members: OpenSettings,
         *,
-        config: BrokerConfig,
-        clock: Clock,
-        files: Files,
-        rng: random.Random,
-        network: Network,
-        run_in_thread: RunInThread,
         make_client: Callable[[], PeerClient],
         switch: RoleSwitch,
         on_serve: Callable[[], None],
@@ -83,6 +76,7 @@ class RaftHosting:
 
         ``member_gate``: proves members while the broker is closed; None on a broker that isn't secured.
         """
+        config, clock, files, rng = runtime.config, runtime.clock, runtime.files, runtime.rng
         self.settings = settings = members.settings
         self._clients = make_client(), make_client()
         self._secret = secret = members.secret
@@ -92,17 +86,17 @@ class RaftHosting:
         )  # fmt: skip
         proof = make_answer_proof(config, members, rng)
         gate.hosts = members.hosts
-        root, store_host = config.store_path_root_dir, pack_host(config.broker_ip1, config.listen_port)
+        root, store_host = runtime.root, runtime.store_host
         self._mark = JoiningMark(files, root)
-        reader = LogReader(network, proof)
-        self._joining = Joining(self._mark, reader, clock, run_in_thread)
+        reader = LogReader(runtime.network, proof)
+        self._joining = Joining(self._mark, reader, clock, runtime.run_in_thread)
         self._make_tables: Callable[[], GroupTables] = lambda: GroupTables(
             files=files,
             root=root,
             segment_bytes=config.mapped_file_size_commit_log_bytes,
             clock=clock,
             store_host=store_host,
-            run_in_thread=run_in_thread,
+            run_in_thread=runtime.run_in_thread,
             was_plain=not files.exists(f"{root}/config/{RUN_RECORD_FILE}"),
         )
         self.group = RaftGroup(
@@ -112,7 +106,7 @@ class RaftHosting:
             rng=rng,
             gate=gate,
             peers=self._peers(gate, clock),
-            founders=lambda own: Founders(settings, network=network, clock=clock, own_report=own, proof=proof),
+            founders=lambda own: Founders(settings, network=runtime.network, clock=clock, own_report=own, proof=proof),
             state_file=RaftStateFile(files, root, rng),
             tables=self._make_tables(),
             broker_log=lambda truncate: BrokerLog(clock, store_host, truncate),
@@ -125,7 +119,7 @@ class RaftHosting:
             answer_proof=proof,
             log_reader=reader,
         )
-        routes = raft_routes(RaftHandlers(self.group, config.broker_name))
+        routes = [row.route(row.handler) for row in raft_rows(RaftHandlers(self.group, config.broker_name))]
         self.dispatcher = Dispatcher([*routes, *closed_status_routes(config, self.group)], "broker", gate=member_gate)
         self._jobs: JobRunner | None = None
         self._tick_count = 0

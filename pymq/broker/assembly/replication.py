@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
+from typing import Protocol
 
 from pymq.broker.metadata.metadata import Metadata
-from pymq.broker.raft.group import RaftGroup
-from pymq.broker.raft.group_epochs import GroupEpochFile
-from pymq.broker.raft.majority import MajorityMode, Replicas
+from pymq.broker.raft.majority import Replicas
 from pymq.broker.replication.history.epoch_file import EpochFile
 from pymq.broker.replication.history.log_proof import OwnLog
 from pymq.broker.replication.master.ha_service import HaService
@@ -16,17 +13,26 @@ from pymq.broker.replication.roles.group_probe import GroupProbe
 from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.master_role import SeenMasterRole
 from pymq.broker.replication.roles.member_proof import MemberProof
-from pymq.broker.replication.roles.role import ChangeRole, Role
+from pymq.broker.replication.roles.owner import Owner
+from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.write_fence import WriteFence
 from pymq.broker.replication.sync_mode import NoSlaves, SyncMode
 from pymq.broker.replication.tail_recovery.tail_recovery import TailRecovery
 from pymq.broker.replication.tail_recovery.unsynced_replicas import UnsyncedReplicas, unsynced_replicas_table
-from pymq.clock import Clock
-from pymq.config import BrokerConfig
-from pymq.store.disk.fs import Files
-from pymq.store.replica.epoch_table import epoch_table
+from pymq.broker.runtime import Runtime
 from pymq.store.store import MessageStore
-from pymq.wire.streams import Network
+
+SlavesInRole = HaService | NoSlaves | Replicas
+
+
+class ReplicationPlace(Protocol):
+    """What is asked of :class:`pymq.broker.assembly.group_place.GroupPlace`."""
+
+    known_peers: KnownPeers
+
+    def epoch_file(self, runtime: Runtime) -> EpochFile: ...
+
+    def sync_mode(self, runtime: Runtime, role: Role, store: MessageStore, slaves: SlavesInRole) -> SyncMode: ...
 
 
 class Replication:
@@ -35,47 +41,36 @@ class Replication:
 
     def __init__(
         self,
-        *,
-        config: BrokerConfig,
-        clock: Clock,
-        rng: random.Random,
+        runtime: Runtime,
         role: Role,
-        network: Network,
+        place: ReplicationPlace,
+        owner: Owner,
+        *,
         store: MessageStore,
         metadata: Metadata,
-        slaves: HaService | NoSlaves | Replicas,
-        files: Files,
-        change_role: ChangeRole,
-        on_master_role: Callable[[str], None],
-        known_peers: KnownPeers,
-        raft: RaftGroup | None = None,
+        slaves: SlavesInRole,
     ) -> None:
-        """``on_master_role`` hears what kind of master the group has, each time one is seen."""
-        self.known_peers = known_peers
-        table = epoch_table(files, config.store_path_root_dir)
-        self.epoch_file = EpochFile(table, rng) if raft is None else GroupEpochFile(table, rng, raft.history_of)
-        proof = MemberProof(network, lambda: self.epoch_file.history, lambda: _own_log(store))
-        self.group_probe = GroupProbe(network, config.broker_name, known_peers.note_listed, proof.check)
-        self.master_role = SeenMasterRole(role.master_role, on_master_role)
-        self.sync_mode = SyncMode(config=config, store=store, role=role, slaves=slaves)
-        if raft is not None:
-            self.sync_mode = MajorityMode(raft, config=config, store=store, role=role, slaves=slaves)
-        self.write_fence = WriteFence(store, metadata.cursors, metadata.pending_offsets, clock)
+        self.known_peers = known_peers = place.known_peers
+        self.epoch_file = place.epoch_file(runtime)
+        proof = MemberProof(runtime.network, lambda: self.epoch_file.history, lambda: _own_log(store))
+        self.group_probe = GroupProbe(runtime.network, runtime.config.broker_name, known_peers.note_listed, proof.check)
+        self.master_role = SeenMasterRole(role.master_role, owner.on_master_role)
+        self.sync_mode = place.sync_mode(runtime, role, store, slaves)
+        self.write_fence = WriteFence(store, metadata.cursors, metadata.pending_offsets, runtime.clock)
         self.tail_recovery = TailRecovery(
-            config=config,
+            runtime,
             store=store,
             role=role,
             epoch_file=self.epoch_file,
             unsynced=UnsyncedReplicas(
-                unsynced_replicas_table(files, config.store_path_root_dir),
-                clock,
-                lambda: config.ha_housekeeping_interval_ms,
+                unsynced_replicas_table(runtime.files, runtime.root),
+                runtime.clock,
+                lambda: runtime.config.ha_housekeeping_interval_ms,
             ),
             slaves=slaves,
             sync_mode=self.sync_mode,
             group_probe=self.group_probe,
-            change_role=change_role,
-            clock=clock,
+            change_role=owner.change_role,
         )
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pymq.broker.addresses import listen_on_ha_port
-from pymq.broker.assembly.master_side import MasterSide
-from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.side import ReplicationSide
 from pymq.config import BrokerConfig
 from pymq.net.streams import StreamServer
+from pymq.wire.streams import StreamHandler
+
+MakeServer = Callable[[Callable[[], StreamHandler]], StreamServer]
 
 
 class SlavePort:
     """The port of one broker."""
 
-    def __init__(self, config: BrokerConfig, make_server: Callable[[HaService], StreamServer]) -> None:
-        """``make_server`` returns a server whose connections are the service's."""
+    def __init__(self, config: BrokerConfig, make_server: MakeServer) -> None:
+        """``make_server`` returns a server that gives its connections to ``accept``."""
         self._config = config
         self._wanted = config.ha_listen_port
         self._make_server = make_server
@@ -24,8 +25,8 @@ class SlavePort:
 
     async def listen(self, side: ReplicationSide) -> None:
         """Listen, for a plain group's master. Raises UsageError when the configured port is in use."""
-        if isinstance(side, MasterSide) and isinstance(side.ha_service, HaService):
-            self._server = self._make_server(side.ha_service)
+        if side.accept is not None:
+            self._server = self._make_server(side.accept)
             await listen_on_ha_port(self._server, self._config, self._wanted)
 
     def stop(self) -> None:

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
-
-from pymq.broker.assembly.messages import Messages
-from pymq.broker.assembly.replication import Replication
-from pymq.broker.metadata.config_tables import ConfigTables
-from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.assembly.side_parts import SideParts
 from pymq.broker.replication.peer_proof import Prove
-from pymq.broker.replication.roles.role import ChangeRole, Role
+from pymq.broker.replication.roles.owner import Owner
 from pymq.broker.replication.slave.ha_client import TICK_PERIOD_MS as HA_CLIENT_TICK_PERIOD_MS
 from pymq.broker.replication.slave.ha_client import HaClient
 from pymq.broker.replication.slave.metadata_copy import HaClientAndTables, metadata_copy
-from pymq.broker.replication.tables.replicated_tables import ReplicatedTable
-from pymq.broker.work.jobs import TICK_PERIOD_MS, HastenJob, Job
-from pymq.clock import Clock
-from pymq.config import BrokerConfig
-from pymq.store.store import MessageStore
+from pymq.broker.runtime import Runtime
+from pymq.broker.work.jobs import TICK_PERIOD_MS, Job
 from pymq.wire.bodies_replication import HaClientState, SlaveState
-from pymq.wire.streams import Network
 
 HA_CLIENT_JOB = "link to the master"
 
@@ -30,52 +20,33 @@ class SlaveSide:
 
     has_all_slaves = True
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        clock: Clock,
-        rng: random.Random,
-        role: Role,
-        network: Network,
-        store: MessageStore,
-        metadata: Metadata,
-        messages: Messages,
-        replication: Replication,
-        tables: Sequence[ReplicatedTable],
-        config_tables: ConfigTables,
-        change_role: ChangeRole,
-        hasten_job: HastenJob,
-        prove: Prove | None,
-    ) -> None:
+    accept = None
+
+    def __init__(self, runtime: Runtime, side_parts: SideParts, owner: Owner, prove: Prove | None) -> None:
+        store, messages, replication = side_parts.store, side_parts.messages, side_parts.replication
         self._delays = messages.delays
         self._timers = messages.timers
         self.follower = store.follow()
         self.ha_client = HaClient(
-            config=config,
+            runtime,
             store=store,
             follower=self.follower,
             epoch_file=replication.epoch_file,
-            network=network,
-            clock=clock,
-            rng=rng,
-            role=role,
-            change_role=change_role,
+            role=side_parts.role,
+            change_role=owner.change_role,
             request_sync=messages.flusher.request,
             on_master_role=replication.master_role.note,
-            wake_in=lambda delay_ms: hasten_job(HA_CLIENT_JOB, delay_ms),
+            wake_in=lambda delay_ms: owner.hasten_job(HA_CLIENT_JOB, delay_ms),
             prove=prove,
         )
         self.metadata_copy = metadata_copy(
-            config=config,
-            clock=clock,
-            network=network,
-            store=store,
-            metadata=metadata,
+            runtime,
+            store=side_parts.store,
+            metadata=side_parts.metadata,
             delays=messages.delays,
             ha_client=self.ha_client,
-            tables=tables,
-            config_tables=config_tables,
+            tables=side_parts.tables,
+            config_tables=side_parts.config_tables,
         )
         self.ha_client_and_tables = HaClientAndTables(self.ha_client, self.metadata_copy)
 
@@ -120,3 +91,7 @@ class SlaveSide:
     @property
     def has_caught_up(self) -> bool:
         return self.ha_client.has_caught_up
+
+    @property
+    def tables_age_ms(self) -> int:
+        return self.metadata_copy.age_ms

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
+from pymq.broker.runtime import Runtime
 from pymq.broker.upkeep.cleaner import Cleaner
 from pymq.broker.upkeep.known_retention import KnownRetention
 from pymq.broker.upkeep.lasting_objects import LastingObjects
 from pymq.broker.upkeep.maintenance import MaintenanceTasks, maintenance_tasks
 from pymq.broker.upkeep.problem_log import ProblemLog
 from pymq.broker.work.jobs import SLOW_TICK_PERIOD_MS, TICK_PERIOD_MS, Job
-from pymq.broker.work.worker_threads import RunInThread
-from pymq.clock import Clock
-from pymq.config import BrokerConfig
 from pymq.store.store import MessageStore
 
 
 class Upkeep:
     """The parts that keep a store within its limits."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        clock: Clock,
-        store: MessageStore,
-        known_retention: KnownRetention,
-        run_in_thread: RunInThread,
-    ) -> None:
+    def __init__(self, runtime: Runtime, *, store: MessageStore, known_retention: KnownRetention) -> None:
         self.cleaner = Cleaner(
-            config=config, clock=clock, store=store, known=known_retention, run_in_thread=run_in_thread
+            config=runtime.config,
+            clock=runtime.clock,
+            store=store,
+            known=known_retention,
+            run_in_thread=runtime.run_in_thread,
         )
-        self.maintenance = MaintenanceTasks(maintenance_tasks(store, config, clock), clock, run_in_thread)
+        self.maintenance = MaintenanceTasks(
+            maintenance_tasks(store, runtime.config, runtime.clock), runtime.clock, runtime.run_in_thread
+        )
         self._problem_log = ProblemLog(store)
         self._lasting_objects = LastingObjects(store)
 

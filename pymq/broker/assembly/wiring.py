@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pymq.broker.addresses import own_address
-from pymq.broker.assembly.master_side import MasterSide
 from pymq.broker.assembly.parts import BrokerParts
 from pymq.broker.handlers.assignments import AssignmentHandlers
 from pymq.broker.handlers.auth import AuthHandlers
@@ -13,16 +12,14 @@ from pymq.broker.handlers.connections import ConnectionHandlers
 from pymq.broker.handlers.consumption import ConsumptionHandlers
 from pymq.broker.handlers.filter_servers import FilterServerHandlers
 from pymq.broker.handlers.groups_admin import GroupAdminHandlers
-from pymq.broker.handlers.handlers import Handlers, ReplicaHandlers
+from pymq.broker.handlers.handlers import Handlers
 from pymq.broker.handlers.locks import LockHandlers
 from pymq.broker.handlers.log_copy import LogCopyHandlers
 from pymq.broker.handlers.offsets import OffsetHandlers
 from pymq.broker.handlers.query import QueryHandlers
-from pymq.broker.handlers.raft import RaftHandlers
 from pymq.broker.handlers.raft_group import RaftGroupHandlers
 from pymq.broker.handlers.refused import REFUSED_CODES
 from pymq.broker.handlers.relay import RelayHandlers
-from pymq.broker.handlers.replicas import LeaderReplicaHandlers, MasterReplicaHandlers, SlaveReplicaHandlers
 from pymq.broker.handlers.replication_status import ReplicationStatusHandlers
 from pymq.broker.handlers.resets import ResetHandlers
 from pymq.broker.handlers.role_change import RoleChangeHandlers
@@ -31,15 +28,14 @@ from pymq.broker.handlers.tables import TableHandlers
 from pymq.broker.handlers.timers import TimerHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
 from pymq.broker.handlers.transactions import TransactionHandlers
-from pymq.broker.raft.current_reads import routes_with_current_reads
-from pymq.broker.raft.logged_cursors import LoggedCursors, routes_that_await_offsets, routes_without_commits
-from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.roles.promotion import RoleRequests
-from pymq.broker.replication.roles.write_fence import routes_with_fence
-from pymq.broker.replication.slave.rules import CHANGES, POPS, USER_CHANGES, refusal_text, routes_on_slave
+from pymq.broker.replication.roles.write_fence import fenced
+from pymq.broker.replication.slave.rules import leave_to_master, refusal_text, refusing
 from pymq.broker.report.replication_status import StatusReport, TruncationHistory
 from pymq.broker.report.runtime_info import RuntimeInfo
-from pymq.broker.routes import broker_routes
+from pymq.broker.request_row import Row, Rule
+from pymq.broker.routes import broker_rows
+from pymq.wire.access import any_user
 from pymq.wire.dispatch import Auditor, Dispatcher, Gate, Route
 
 
@@ -49,29 +45,36 @@ def broker_dispatcher(parts: BrokerParts, gate: Gate | None = None, auditor: Aud
 
 
 def routes_in_role(parts: BrokerParts) -> list[Route]:
-    """Return the table of requests, with what a slave refuses, or a master while it hands over."""
-    routes = broker_routes(make_handlers(parts))
-    if isinstance(parts.metadata.cursors, LoggedCursors):
-        routes = routes_that_await_offsets(routes, parts.metadata.cursors)
-    if parts.role.is_master:
-        if parts.raft_node is not None:
-            routes = routes_with_current_reads(routes, parts.raft_node.reads)
-        return routes_with_fence(routes, (*CHANGES, *USER_CHANGES, *POPS), lambda: parts.replication.write_fence.is_on)
-    name, broker_id = parts.config.broker_name, parts.role.broker_id
+    """Return the table of requests, each as its row says for the role of ``parts``."""
+    rows = broker_rows(make_handlers(parts))
+    in_role = _on_master if parts.role.is_master else _on_slave
+    return [in_role(row, parts) for row in rows]
+
+
+def _on_master(row: Row, parts: BrokerParts) -> Route:
+    handler = parts.place.on_master(row, parts.metadata.cursors)
+    if row.has(Rule.FENCED):
+        handler = fenced(handler, lambda: parts.replication.write_fence.is_on)
+    return row.route(handler)
+
+
+def _on_slave(row: Row, parts: BrokerParts) -> Route:
+    """What a slave refuses, or leaves to its master, touches nothing: every proven user may hear that."""
 
     def text(what: str) -> str:
-        return refusal_text(name, broker_id, parts.side.master_address, what)
+        return refusal_text(parts.config.broker_name, parts.role.broker_id, parts.side.master_address, what)
 
-    if parts.raft_node is not None:
-        routes = routes_without_commits(routes, text)
-    return routes_on_slave(routes, text)
+    if row.on_slave.refused_code is not None:
+        return row.short_route(refusing(row.on_slave.refused_code, row.on_slave.what, text), any_user())
+    if row.on_slave.is_left_to_master:
+        return row.short_route(leave_to_master, any_user())
+    return row.route(parts.place.on_slave(row, text))
 
 
 def make_handlers(parts: BrokerParts) -> Handlers:
     """Return the handlers of all requests."""
-    config, clock, store, stats = parts.config, parts.clock, parts.store, parts.stats
+    runtime, config, store, stats = parts.runtime, parts.config, parts.store, parts.stats
     metadata, messages, replication = parts.metadata, parts.messages, parts.replication
-    topics, groups, cursors, clients = metadata.topics, metadata.groups, metadata.cursors, metadata.clients
     status = _status_report(parts)
     return Handlers(
         sends=parts.requests.sends,
@@ -80,108 +83,56 @@ def make_handlers(parts: BrokerParts) -> Handlers:
         pops=parts.requests.pops,
         send_back=SendBackHandlers(retries=messages.retries, writer=messages.writer),
         transactions=TransactionHandlers(
-            config=config,
-            clock=clock,
-            transactions=messages.transactions,
-            checks=messages.transaction_checks,
-            writer=messages.writer,
+            runtime, transactions=messages.transactions, checks=messages.transaction_checks, writer=messages.writer
         ),
         offsets=OffsetHandlers(
-            clock=parts.clock,
+            runtime,
+            metadata=metadata,
             store=store,
-            topics=topics,
-            groups=groups,
-            cursors=cursors,
-            broadcast_begins=metadata.broadcast_begins,
             epoch_start=lambda: replication.epoch_file.history.newest_start,
             is_fenced=lambda: replication.write_fence.is_on,
         ),
         clients=ClientHandlers(
-            config=config,
-            clients=clients,
-            groups=groups,
-            topics=topics,
-            expressions=messages.expressions,
-            makes_groups=parts.role.is_master,
+            runtime, metadata=metadata, expressions=messages.expressions, makes_groups=parts.role.is_master
         ),
-        assignments=AssignmentHandlers(
-            topics=topics,
-            groups=groups,
-            clients=clients,
-            request_modes=metadata.request_modes,
-            routes=parts.topic_routes,
-        ),
-        locks=LockHandlers(config=config, topics=topics, groups=groups, leaser=metadata.leaser),
-        query=QueryHandlers(config=config, store=store, topics=topics, sliced_work=parts.sliced_work),
+        assignments=AssignmentHandlers(metadata=metadata, routes=parts.topic_routes),
+        locks=LockHandlers(runtime, metadata=metadata),
+        query=QueryHandlers(runtime, store=store, topics=metadata.topics),
         topics_admin=TopicAdminHandlers(
-            config=config,
-            topics=topics,
-            groups=groups,
-            cursors=cursors,
-            request_modes=metadata.request_modes,
-            order_infos=metadata.order_infos,
+            runtime,
+            metadata=metadata,
             revive_log=parts.pop.revive_log,
             stats=stats,
             store=store,
             writer=messages.writer,
             when_registered=parts.registration_requests.when_registered,
             share_deletions=parts.share_deletions,
-            sliced_work=parts.sliced_work,
         ),
-        groups_admin=GroupAdminHandlers(
-            groups=groups,
-            topics=topics,
-            cursors=cursors,
-            request_modes=metadata.request_modes,
-            order_infos=metadata.order_infos,
-            revive_log=parts.pop.revive_log,
-            leaser=metadata.leaser,
-            stats=stats,
-            sliced_work=parts.sliced_work,
-        ),
-        connections=ConnectionHandlers(clients=clients, sliced_work=parts.sliced_work),
+        groups_admin=GroupAdminHandlers(runtime, metadata=metadata, revive_log=parts.pop.revive_log, stats=stats),
+        connections=ConnectionHandlers(runtime, clients=metadata.clients),
         consumption=ConsumptionHandlers(
-            config=config,
-            clock=clock,
+            runtime,
+            metadata=metadata,
             store=store,
-            topics=topics,
-            cursors=cursors,
-            clients=clients,
             stats=stats,
             address=own_address(config),
-            sliced_work=parts.sliced_work,
             invisible=parts.pop.revive_log.check_points.invisible,
         ),
-        resets=ResetHandlers(
-            config=config,
-            store=store,
-            topics=topics,
-            groups=groups,
-            cursors=cursors,
-            clients=clients,
-            sliced_work=parts.sliced_work,
-            wake_pulls=parts.requests.wake_queue,
-        ),
-        relay=RelayHandlers(clients=clients, store=store),
+        resets=ResetHandlers(runtime, metadata=metadata, store=store, wake_pulls=parts.requests.wake_queue),
+        relay=RelayHandlers(clients=metadata.clients, store=store),
         broker_admin=BrokerAdminHandlers(
-            config=config,
+            runtime,
+            metadata=metadata,
             runtime_settings=parts.runtime_settings,
             on_settings=parts.follow_settings,
-            clock=clock,
             store=store,
-            topics=topics,
-            clients=clients,
-            cursors=cursors,
             expressions=messages.expressions,
             stats=stats,
             writer=messages.writer,
             waiting_answers=messages.waiting_answers,
             cleaner=parts.upkeep.cleaner,
-            sliced_work=parts.sliced_work,
             runtime_info=RuntimeInfo(
-                config=config,
-                clock=clock,
-                files=parts.files,
+                runtime,
                 store=store,
                 stats=stats,
                 writer=messages.writer,
@@ -190,63 +141,40 @@ def make_handlers(parts: BrokerParts) -> Handlers:
                 replication=status,
             ),
         ),
-        tables=TableHandlers(
-            cursors=cursors,
-            delays=messages.delays,
-            request_modes=metadata.request_modes,
-            sliced_work=parts.sliced_work,
-        ),
+        tables=TableHandlers(runtime, metadata=metadata, delays=messages.delays),
         timers=TimerHandlers(
-            config=config,
-            clock=clock,
+            runtime,
             store=store,
-            topics=topics,
+            topics=metadata.topics,
             writer=messages.writer,
             timer_puts=parts.requests.timer_puts,
             timer_service=messages.timers,
         ),
-        replicas=_replica_handlers(parts),
+        replicas=parts.place.replica_handlers(parts),
         replication_status=ReplicationStatusHandlers(status, parts.master_monitor.note_other_master),
         role_change=RoleChangeHandlers(
             RoleRequests(
-                config=config,
+                runtime,
                 store=store,
                 role=parts.role,
                 epoch_file=replication.epoch_file,
                 write_fence=replication.write_fence,
                 master_role=replication.master_role,
                 side=parts.side,
-                change_role=parts.change_role,
+                change_role=parts.owner.change_role,
                 known_peers=replication.known_peers,
-                is_in_raft_group=parts.raft_node is not None,
+                is_in_raft_group=parts.place.group is not None,
             )
         ),
         raft_group=RaftGroupHandlers(lambda: parts.raft),
         log_copy=LogCopyHandlers(
             config=config,
             store=store,
-            proof=parts.raft_node.answer_proof if parts.raft_node is not None else None,
+            proof=parts.place.answer_proof,
         ),
-        raft=RaftHandlers(parts.raft_node, config.broker_name, parts.raft_waiting),
+        raft=parts.place.raft_handlers(config.broker_name),
         filter_servers=FilterServerHandlers(config=config, filter_servers=metadata.filter_servers),
         auth=AuthHandlers(config=config, auth=metadata.auth),
-    )
-
-
-def _replica_handlers(parts: BrokerParts) -> ReplicaHandlers:
-    if not isinstance(parts.side, MasterSide):
-        return SlaveReplicaHandlers(parts.config)
-    if not isinstance(parts.side.ha_service, HaService):
-        return LeaderReplicaHandlers(parts.config, parts.side.table_requests)
-    tail_recovery = parts.replication.tail_recovery
-    return MasterReplicaHandlers(
-        config=parts.config,
-        store=parts.store,
-        ha_service=parts.side.ha_service,
-        table_requests=parts.side.table_requests,
-        epoch_history=lambda: parts.replication.epoch_file.history,
-        why_not=lambda: tail_recovery.fenced_for,
-        known_peers=parts.replication.known_peers,
     )
 
 
@@ -254,13 +182,13 @@ def _status_report(parts: BrokerParts) -> StatusReport:
     replication, monitor = parts.replication, parts.master_monitor
     tail_recovery = replication.tail_recovery
     return StatusReport(
-        config=parts.config,
+        parts.runtime,
         store=parts.store,
         role=parts.role,
         sync_mode=replication.sync_mode,
         side=parts.side,
         epoch_history=lambda: replication.epoch_file.history,
-        truncations=TruncationHistory(parts.files, parts.config.store_path_root_dir),
+        truncations=TruncationHistory(parts.runtime.files, parts.runtime.root),
         troubles=lambda: [*monitor.troubles, tail_recovery.fenced_for],
         recovered_tail=lambda: tail_recovery.recovered_tail,
         end_in_doubt=lambda: tail_recovery.may_lack_confirmed(has_caught_up=parts.side.has_caught_up),

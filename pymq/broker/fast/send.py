@@ -22,6 +22,7 @@ from pymq.broker.fast.header import (
     kind_of,
 )
 from pymq.broker.fast.signed_header import SignedBinaryTemplates
+from pymq.broker.runtime import Runtime
 from pymq.config.values import SYNC_FLUSH, SYNC_MASTER
 from pymq.errors import StoreError
 from pymq.model import sysflag
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from pymq.broker.fast.timer import FastTimerPuts
     from pymq.broker.fast.transaction import FastHalves
     from pymq.broker.messages.writer import Writer
-    from pymq.config import BrokerConfig
     from pymq.model.ids import UniqueIdMaker
     from pymq.net.server import Connection
     from pymq.store.store import PlainStager
@@ -91,22 +91,21 @@ class FastSends:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
         writer: Writer,
         stager: PlainStager,
         targets: SendTargets,
         timer_puts: FastTimerPuts,
         halves: FastHalves,
         ids: UniqueIdMaker,
-        store_host: bytes,
         otherwise: Callable[[Connection, bytes], bool],
     ) -> None:
         """``otherwise`` is called with every frame that is no send."""
         self._otherwise = otherwise
         self._check: SendCheck | None = None
         self._decode_json: Callable[[bytes], SendHead] = decode_json_send
-        self._config = config
+        self._config = runtime.config
         self._writer = writer
         self._stager = stager
         self._stage = stager.stage
@@ -115,11 +114,11 @@ class FastSends:
         self._timer_puts = timer_puts
         self._halves = halves
         self._ids = ids
-        self._host_hex = store_host.hex().upper().encode()
+        self._host_hex = runtime.store_host.hex().upper().encode()
         self._enrichment = writer.enrichment
         self._binary = BinaryTemplates()
         self._body_max_bytes = (
-            config.mapped_file_size_commit_log_bytes - SENT_PROPERTIES_MAX_BYTES - STORED_AGAIN_MAX_BYTES
+            runtime.config.mapped_file_size_commit_log_bytes - SENT_PROPERTIES_MAX_BYTES - STORED_AGAIN_MAX_BYTES
         )
         self.count = 0
 

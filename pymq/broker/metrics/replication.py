@@ -108,7 +108,7 @@ class ReplicationMetrics:
 
     def __init__(self, parts: BrokerParts) -> None:
         self._parts = parts
-        self._truncations = TruncationHistory(parts.files, parts.config.store_path_root_dir)
+        self._truncations = TruncationHistory(parts.runtime.files, parts.config.store_path_root_dir)
 
     def collect(self) -> Iterator[Family | None]:
         parts = self._parts

@@ -107,8 +107,8 @@ class StorageMetrics:
 
     def _disk(self) -> Iterator[Family]:
         parts = self._parts
-        size = parts.files.total_bytes(parts.config.store_path_root_dir)
-        free = parts.files.free_bytes(parts.config.store_path_root_dir)
+        size = parts.runtime.files.total_bytes(parts.config.store_path_root_dir)
+        free = parts.runtime.files.free_bytes(parts.config.store_path_root_dir)
         yield _local(SIZE, max(0, size - free))
         yield single(DISK_SIZE, size)
         yield single(DISK_FREE, free)

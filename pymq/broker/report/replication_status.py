@@ -16,6 +16,7 @@ from pymq.broker.addresses import own_address, own_ha_address
 from pymq.broker.raft.report import OperatedGroup, group_state
 from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.roles.role import Role
+from pymq.broker.runtime import Runtime
 from pymq.config.values import ASYNC_MASTER, SLAVE, SYNC_MASTER
 from pymq.errors import StoreError
 from pymq.store.replica.divergent_tail import list_truncations
@@ -32,7 +33,6 @@ from pymq.wire.bodies_replication import (
 
 if TYPE_CHECKING:
     from pymq.broker.replication.sync_mode import SyncMode
-    from pymq.config import BrokerConfig
     from pymq.store.disk.fs import Files
     from pymq.store.store import MessageStore
 
@@ -75,8 +75,8 @@ class StatusReport:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
         store: MessageStore,
         role: Role,
         sync_mode: SyncMode,
@@ -90,7 +90,7 @@ class StatusReport:
         end_in_doubt: Callable[[], bool] = lambda: False,
         raft: Callable[[], OperatedGroup | None] = lambda: None,
     ) -> None:
-        self._config = config
+        self._config = runtime.config
         self._store = store
         self._role = role
         self._sync_mode = sync_mode

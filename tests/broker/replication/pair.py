@@ -18,7 +18,7 @@ from pymq.wire.command import Command
 from pymq.wire.dispatch import Dispatcher
 from pymq.wire.reply import Reply
 from pymq.wire.streams import StreamHandler
-from tests.broker.world import ROOT, FakePeer, World, master_side, slave_side
+from tests.broker.world import ROOT, FakePeer, World, master_side, runtime_of, slave_side
 
 MASTER = "10.0.0.1:10911"
 CONFIGS = f"{ROOT}/config"
@@ -133,9 +133,7 @@ class Pair:
             start_id="",
         )
         return metadata_copy(
-            config=parts.config,
-            clock=self.clock,
-            network=self.network,
+            runtime_of(parts.config, self.clock, network=self.network),
             store=parts.store,
             metadata=parts.metadata,
             delays=parts.messages.delays,

@@ -59,7 +59,12 @@ def report_of(
     slaves, store = slaves or NoSlaves(), world.parts.store
     sync_mode = SyncMode(config=world.config, store=store, role=role, slaves=slaves)
     return StatusReport(
-        config=world.config, store=store, role=role, sync_mode=sync_mode, side=Side(slaves, ha_client), **more
+        world.parts.runtime,
+        store=store,
+        role=role,
+        sync_mode=sync_mode,
+        side=Side(slaves, ha_client),
+        **more,
     )
 
 

@@ -10,8 +10,7 @@ from pymq.broker.metadata.pending_offsets import PendingOffsets
 from pymq.broker.metadata.table_reading import read_version
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.replication.tables.table_pieces import PIECE
-from pymq.clock import Clock
-from pymq.config import BrokerConfig
+from pymq.broker.runtime import Runtime
 from pymq.errors import Refusal
 from pymq.model.tables import DataVersion
 from pymq.model.transactions import TRANSACTION_GROUP
@@ -32,18 +31,17 @@ class SlaveCursors(CursorManager):
 
     def __init__(
         self,
+        runtime: Runtime,
         table: TableSaver,
         *,
-        clock: Clock,
-        config: BrokerConfig,
         max_offset: MaxOffset,
         pending: PendingOffsets,
     ) -> None:
-        super().__init__(table, clock=clock, config=config, max_offset=max_offset)
+        super().__init__(table, clock=runtime.clock, config=runtime.config, max_offset=max_offset)
         self._pending = pending
         self._copied_keys: set[tuple[str, str]] = set()  # of the pieces of a whole copy that came so far
         self._log_bound_keys: set[tuple[str, str]] = set()  # of the last table that take_log_bound() took
-        self._next_save_ms = clock.monotonic_ms()
+        self._next_save_ms = runtime.clock.monotonic_ms()
 
     def load(self) -> None:
         """Read both tables."""
