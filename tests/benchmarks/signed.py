@@ -49,7 +49,7 @@ def payloads(size_bytes: int, serialize: int, *, signed: bool) -> list[bytes]:
 def runner(frames: list[bytes], *, secured: bool) -> Callable[[], float]:
     """Return a function that sends all frames and returns microseconds of processor time a send."""
     requests = (world := opened()).parts.requests
-    fast_path = requests.secured_fast_path(Gatekeeper(guard())) if secured else requests.fast_sends
+    fast_path = requests.secured_fast_path(Gatekeeper(guard())) if secured else requests.fast_path
     peer = Unread()
 
     def run() -> float:

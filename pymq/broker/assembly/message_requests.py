@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
+from pymq.broker import row_access as access
 from pymq.broker.assembly.messages import Messages
 from pymq.broker.assembly.pop_parts import PopParts
 from pymq.broker.fast.ack import FastAcks
 from pymq.broker.fast.pull import FastPulls
-from pymq.broker.fast.secured import SecuredPulls, SendCheck
-from pymq.broker.fast.send import FastSends
+from pymq.broker.fast.secured import SendCheck, checked
+from pymq.broker.fast.send import BATCH, ONE, FastSends
+from pymq.broker.fast.table import FastRow, FastTable
 from pymq.broker.fast.targets import SendTargets
 from pymq.broker.fast.timer import FastTimerPuts
 from pymq.broker.fast.transaction import FastEnds, FastHalves
@@ -29,7 +32,12 @@ from pymq.model.ids import UniqueIdMaker
 from pymq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from pymq.security.gatekeeper import Gatekeeper
 from pymq.store.store import MessageStore, QueueView, tags_codes
+from pymq.wire.codes import RequestCode as Code
 from pymq.wire.dispatch import Peer
+from pymq.wire.headers.pop import AckMessageHeader
+from pymq.wire.headers.pull import PullMessageHeader
+from pymq.wire.headers.send import SendMessageV2Header
+from pymq.wire.headers.transaction import EndTransactionHeader
 
 POP_JOB = "waiting pops"
 
@@ -113,10 +121,9 @@ class MessageRequests:
             topics=metadata.topics,
             revive_log=pop.revive_log,
             turn_acks=pop.turn_acks,
-            otherwise=FastEnds(transactions, store, messages.writer, stager, targets),
         )
-        # A slave refuses acknowledgements and ends of transactions.
-        self.fast_pulls = FastPulls(self.pulls, self.fast_acks) if self._is_master else FastPulls(self.pulls)
+        self.fast_ends = FastEnds(transactions, store, messages.writer, stager, targets)
+        self.fast_pulls = FastPulls(self.pulls)
         self.fast_sends = FastSends(
             runtime,
             writer=messages.writer,
@@ -125,22 +132,32 @@ class MessageRequests:
             timer_puts=FastTimerPuts(runtime.config, runtime.clock, messages.timers, messages.writer, stager, targets),
             halves=FastHalves(transactions, messages.writer, stager, targets, stats),
             ids=ids,
-            otherwise=self.fast_pulls,
         )
         store.add_arrival_listener(self._on_arrival)
+        self.fast_path = FastTable(self._fast_rows())
 
-    @property
-    def fast_path(self) -> FastSends | FastPulls:
-        """The fast path, which a server calls first with each frame. A slave takes no sends."""
-        return self.fast_sends if self._is_master else self.fast_pulls
-
-    def secured_fast_path(self, gatekeeper: Gatekeeper) -> FastSends | SecuredPulls:
-        """Return the fast path of a secured broker, which checks each sender."""
-        pulls = SecuredPulls(gatekeeper, self.fast_pulls)
+    def _fast_rows(self) -> list[FastRow]:
+        """Return the rows of this role: a slave takes no sends, and refuses acknowledgements and ends."""
+        pulls = [
+            FastRow(Code.PULL_MESSAGE, PullMessageHeader, access.CONSUME, self.fast_pulls.take),
+            FastRow(Code.LITE_PULL_MESSAGE, PullMessageHeader, access.CONSUME, self.fast_pulls.take),
+        ]
         if not self._is_master:
             return pulls
-        self.fast_sends.secure(SendCheck(gatekeeper), pulls)
-        return self.fast_sends
+        one, batch = (partial(self.fast_sends.take, kind) for kind in (ONE, BATCH))
+        return [
+            FastRow(Code.SEND_MESSAGE_V2, SendMessageV2Header, access.PUBLISH, one, checks_sender=True),
+            FastRow(Code.SEND_BATCH_MESSAGE, SendMessageV2Header, access.PUBLISH, batch, checks_sender=True),
+            *pulls,
+            FastRow(Code.ACK_MESSAGE, AckMessageHeader, access.USE_RECEIPT, self.fast_acks.take),
+            FastRow(Code.END_TRANSACTION, EndTransactionHeader, access.END_TRANSACTION, self.fast_ends.take),
+        ]
+
+    def secured_fast_path(self, gatekeeper: Gatekeeper) -> FastTable:
+        """Return the fast path of a secured broker, which checks each sender."""
+        self.fast_sends.secure(SendCheck(gatekeeper))
+        self.fast_ends.require_topic()
+        return FastTable(checked(row, gatekeeper) for row in self._fast_rows())
 
     def jobs(self) -> list[Job]:
         """Return the jobs that answer pulls and pops whose time is over."""

@@ -205,7 +205,7 @@ def sent_both_ways(payload: bytes) -> tuple[bool, Any, Any]:
     for is_fast in (True, False):
         world, peer = inner_world(), FakePeer()
         for _ in range(2):
-            if is_fast and world.parts.requests.fast_sends(peer, payload):  # type: ignore[arg-type]
+            if is_fast and world.parts.requests.fast_path(peer, payload):  # type: ignore[arg-type]
                 took = True
             else:
                 command = decode_command(payload)
