@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,12 +24,8 @@ from pymq.wire.header import Header, encode_header
 # Stands where a template gets the opaque, which comes behind all named fields.
 _OPAQUE = 1_888_888_888
 _BINARY_OPAQUE_AT = 5  # code 2, language 1, version 2
-_SIZE_MASK = 0xFFFFFF
 _BINARY_MARK = SERIALIZE_ROCKETMQ << 24
 _I32 = struct.Struct(">i")
-# Of the short values in a binary header.
-_SIZES = [_I32.pack(size) for size in range(256)]
-_pack_size = _I32.pack
 
 encode_text = msgspec.json.Encoder().encode
 
@@ -48,53 +45,56 @@ def frame(header: bytes, body: bytes = b"") -> bytes:
     return b"".join((FRAME_HEAD.pack(4 + size + len(body), size), header, body))
 
 
-class AnswerTemplate:
-    """The frames of one kind of typed answer, in both encodings.
+class Place(NamedTuple):
+    """Where a value stands in a typed answer. ``mark`` stands for it when the template is made, once in the answer.
 
-    A frame's ``values`` are the texts of the fields that vary, in the order in which the header has them.
+    ``json``: the format of the value in a JSON header. ``binary``: in a binary one, with its size in 4 bytes before it.
     """
 
-    __slots__ = ("_binary_end", "_binary_start", "_fields", "_json")
+    mark: str | int
+    json: bytes = b"%b"
+    binary: bytes = b"\0\0\0%c%b"
 
-    def __init__(self, answer: Header | None, marks: Sequence[str | int] = (), remark: str | None = None) -> None:
-        """``marks``: the values of ``answer`` that vary, in the header's order; each stands in it once."""
+
+class AnswerTemplate:
+    """The frames of one kind of typed answer, in both encodings."""
+
+    __slots__ = ("_fields", "_head", "_json", "_rest", "_rest_bytes", "_start")
+
+    def __init__(self, answer: Header | None, places: Sequence[Place] = (), remark: str | None = None) -> None:
+        """``places``: of the values that vary, in the order of the header's fields."""
         ext = {} if answer is None else encode_header(answer)
         command = Command(0, opaque=_OPAQUE, flag=FLAG_RESPONSE, ext=ext, remark=remark)
-        texts = [str(mark) for mark in marks]
-        quoted = {encode_text(text): b'"%b"' for text in texts}
-        self._json = _with_places(encode_json_header(command), {**quoted, b'"opaque":%d' % _OPAQUE: b'"opaque":%d'})
+        json = {encode_text(str(place.mark)): b'"%b"' % place.json for place in places}
+        self._json = _with_places(encode_json_header(command), {**json, b'"opaque":%d' % _OPAQUE: b'"opaque":%d'})
         header = encode_binary_header(command)
-        fixed_end = len(encode_binary_header(Command(0, remark=remark))) - _I32.size
-        self._binary_start = header[:_BINARY_OPAQUE_AT]
-        self._binary_end = header[_BINARY_OPAQUE_AT + _I32.size : fixed_end]  # flag and remark
-        sized = {_pack_size(len(text.encode())) + text.encode(): b"%b%b" for text in texts}
-        self._fields = _with_places(header[fixed_end + _I32.size :], sized)
+        fields_at = len(encode_binary_header(Command(0, remark=remark)))
+        self._start = header[:_BINARY_OPAQUE_AT]
+        self._rest = header[_BINARY_OPAQUE_AT + _I32.size : fields_at - _I32.size]  # flag and remark
+        # The frame's and the header's sizes, what is before and behind the opaque, the size of the fields.
+        self._head = struct.Struct(f">iI{_BINARY_OPAQUE_AT}si{len(self._rest)}si")
+        self._rest_bytes = self._head.size - FRAME_HEAD.size
+        texts = [(str(place.mark).encode(), place.binary) for place in places]
+        self._fields = _with_places(header[fields_at:], {_I32.pack(len(text)) + text: form for text, form in texts})
 
-    def json(self, opaque: int, values: tuple[bytes, ...] = (), body_size_bytes: int = 0) -> bytes:
-        """Return the frame with a JSON header, without its body of ``body_size_bytes``. ``values`` need no escapes."""
-        header = self._json % (*values, opaque)
+    def json(self, values: tuple[bytes | int, ...], body_size_bytes: int = 0) -> bytes:
+        """Return the frame with a JSON header, without its body. ``values``: by their places, then the opaque.
+
+        Texts need no escapes.
+        """
+        header = self._json % values
         size = len(header)
         return FRAME_HEAD.pack(4 + size + body_size_bytes, size) + header
 
-    def binary(self, opaque: int, values: tuple[bytes, ...] = (), body_size_bytes: int = 0) -> bytes:
-        """Return the frame with a binary header. No value is empty: the encoder leaves such a field out."""
-        sized: list[bytes] = []
-        for value in values:
-            size = len(value)
-            sized += (_SIZES[size] if size < len(_SIZES) else _pack_size(size), value)
-        fields = self._fields % tuple(sized)
-        start, end = self._binary_start, self._binary_end
-        size = len(start) + len(end) + 2 * _I32.size + len(fields)
-        return b"".join(
-            (
-                FRAME_HEAD.pack(4 + size + body_size_bytes, size & _SIZE_MASK | _BINARY_MARK),
-                start,
-                _pack_size(opaque),
-                end,
-                _pack_size(len(fields)),
-                fields,
-            )
-        )
+    def binary(self, opaque: int, values: tuple[bytes | int, ...], body_size_bytes: int = 0) -> bytes:
+        """Return the frame with a binary header, without its body.
+
+        ``values``: by their places, each text behind its size. No text is empty: the encoder leaves such a field out.
+        """
+        fields = self._fields % values
+        size = self._rest_bytes + len(fields)
+        mark = size | _BINARY_MARK
+        return self._head.pack(4 + size + body_size_bytes, mark, self._start, opaque, self._rest, len(fields)) + fields
 
 
 def _with_places(header: bytes, places: Mapping[bytes, bytes]) -> bytes:

@@ -6,13 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pymq.wire.command import SERIALIZE_JSON, SERIALIZE_ROCKETMQ, Command, encode_command
-from pymq.wire.frame_templates import AnswerTemplate
+from pymq.wire.frame_templates import AnswerTemplate, Place
 from pymq.wire.headers.send import SendMessageAnswer
 from pymq.wire.reply import Reply
 
 TEMPLATE = AnswerTemplate(
     SendMessageAnswer(message_id="@id@", queue_id=1_777_777_777, queue_offset=7_777_777_777, transaction_id="@key@"),
-    ("@id@", 1_777_777_777, 7_777_777_777, "@key@"),
+    (
+        Place("@id@", binary=b"%b%b"),
+        Place(1_777_777_777, json=b"%d"),
+        Place(7_777_777_777, json=b"%d"),
+        Place("@key@"),
+    ),
     remark="50% done",
 )
 
@@ -29,14 +34,21 @@ def test_a_filled_answer_is_the_encoded_answer(
     ids: str, queue_id: int, offset: int, key: str, opaque: int, body: bytes
 ) -> None:
     answer = SendMessageAnswer(message_id=ids, queue_id=queue_id, queue_offset=offset, transaction_id=key)
-    values = tuple(str(value).encode() for value in (ids, queue_id, offset, key))
-    for serialize, fill in ((SERIALIZE_JSON, TEMPLATE.json), (SERIALIZE_ROCKETMQ, TEMPLATE.binary)):
+    texts = [str(value).encode() for value in (queue_id, offset, key)]
+    sized = [part for text in texts for part in (len(text), text)]
+    frames = (
+        (SERIALIZE_JSON, TEMPLATE.json((ids.encode(), queue_id, offset, key.encode(), opaque), len(body))),
+        (
+            SERIALIZE_ROCKETMQ,
+            TEMPLATE.binary(opaque, (len(ids).to_bytes(4, "big"), ids.encode(), *sized), len(body)),
+        ),
+    )
+    for serialize, frame in frames:
         reply = Reply(remark="50% done", ext=answer, body=body)
-        plain = encode_command(reply.to_command(Command(310, opaque=opaque, serialize=serialize)))
-        assert fill(opaque, values, len(body)) + body == plain
+        assert frame + body == encode_command(reply.to_command(Command(310, opaque=opaque, serialize=serialize)))
 
 
 def test_an_answer_without_fields() -> None:
     template = AnswerTemplate(None)
-    for serialize, fill in ((SERIALIZE_JSON, template.json), (SERIALIZE_ROCKETMQ, template.binary)):
-        assert fill(7) == encode_command(Reply().to_command(Command(37, opaque=7, serialize=serialize)))
+    for serialize, frame in ((SERIALIZE_JSON, template.json((7,))), (SERIALIZE_ROCKETMQ, template.binary(7, ()))):
+        assert frame == encode_command(Reply().to_command(Command(37, opaque=7, serialize=serialize)))

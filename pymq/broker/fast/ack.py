@@ -103,7 +103,7 @@ class FastAcks:
         self.count += 1
         if head.flag & FLAG_ONEWAY:
             return True
-        frame = DONE.json(head.opaque) if serialize == SERIALIZE_JSON else DONE.binary(head.opaque)
+        frame = DONE.json((head.opaque,)) if serialize == SERIALIZE_JSON else DONE.binary(head.opaque, ())
         held = self._turn_acks.held.get(connection)
         if held is not None:
             held.append(frame)

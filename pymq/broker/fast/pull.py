@@ -16,6 +16,7 @@ from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, SERIALIZE_JSON
 if TYPE_CHECKING:
     from pymq.broker.handlers.pull import PullHandlers
     from pymq.net.server import Connection
+    from pymq.store.store import GetResult
 
 _NO_QUESTION = FLAG_ONEWAY | FLAG_RESPONSE
 
@@ -40,10 +41,23 @@ class FastPulls:
             return False  # the plain path meets the same error and answers with it
         if not isinstance(found, bool):
             result, broker_id = found
-            values = b"%d" % broker_id, b"%d" % result.next_offset, b"%d" % result.min_offset, b"%d" % result.max_offset
-            fill = PULLED.json if serialize == SERIALIZE_JSON else PULLED.binary
-            connection.write(b"".join((fill(head.opaque, values, result.size_bytes), *result.chunks)))
+            encode = _json_answer if serialize == SERIALIZE_JSON else _binary_answer
+            connection.write(b"".join((encode(head.opaque, broker_id, result), *result.chunks)))
         elif not found:
             return False
         self.count += 1
         return True
+
+
+def _json_answer(opaque: int, broker_id: int, result: GetResult) -> bytes:
+    """Return the begin of the answer's frame, before the messages."""
+    values = broker_id, result.next_offset, result.min_offset, result.max_offset, opaque
+    return PULLED.json(values, result.size_bytes)
+
+
+def _binary_answer(opaque: int, broker_id: int, result: GetResult) -> bytes:
+    """Do as :func:`_json_answer`, with a binary header."""
+    broker, next_offset = b"%d" % broker_id, b"%d" % result.next_offset
+    least, most = b"%d" % result.min_offset, b"%d" % result.max_offset
+    values = len(broker), broker, len(next_offset), next_offset, len(least), least, len(most), most
+    return PULLED.binary(opaque, values, result.size_bytes)

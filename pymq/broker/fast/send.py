@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pymq.broker.fast.answers import SENT, SENT_INNER, SENT_KEYLESS, SENT_TIMER
+from pymq.broker.fast.answers import SENT, SENT_BATCH, SENT_INNER, SENT_KEYLESS, SENT_TIMER, sent_frame
 from pymq.broker.fast.header import BinaryTemplates, SendHead, decode_json_send, decode_signed_json_send
 from pymq.broker.fast.signed_header import SignedBinaryTemplates
 from pymq.broker.runtime import Runtime
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pymq.model.ids import UniqueIdMaker
     from pymq.net.server import Connection
     from pymq.store.store import PlainStager
-    from pymq.wire.frame_templates import AnswerTemplate
 
 # Any of these makes a message unusual, wherever it stands.
 _DELAY = "DELAY\x01"
@@ -197,22 +196,13 @@ class FastSends:
         self.count += 1
         if head.flag & FLAG_ONEWAY:
             return True
-        message_id = b"%b%016X" % (self._host_hex, physical_offset)
-        values = message_id, b"%d" % queue.queue_id, b"%d" % queue_offset, unique_key
-        self._answer(connection, SENT, head.opaque, values, raw, is_json)
+        ids = self._host_hex, physical_offset
+        frame = sent_frame(SENT, is_json, head.opaque, ids, queue.queue_id, queue_offset, unique_key)
+        self._hold(connection, frame, raw)
         return True
 
-    def _answer(
-        self,
-        connection: Connection,
-        template: AnswerTemplate,
-        opaque: int,
-        values: tuple[bytes, ...],
-        raw: bytes,
-        is_json: bool,
-    ) -> None:
-        """Hold the answer to a send with these properties, as :meth:`Writer.hold` does in three times the time."""
-        frame = template.json(opaque, values) if is_json else template.binary(opaque, values)
+    def _hold(self, connection: Connection, frame: bytes, raw: bytes) -> None:
+        """Do as :meth:`Writer.hold`, in a third of the time."""
         config = self._config
         waits = config.flush_disk_type == SYNC_FLUSH or config.broker_role == SYNC_MASTER
         held = None if waits else self._writer.held.get(connection)
@@ -242,12 +232,10 @@ class FastSends:
         if head.flag & FLAG_ONEWAY:
             return True
         physical_offset, queue_offset, handle = put
-        message_id = b"%b%016X" % (self._host_hex, physical_offset)
-        values = message_id, b"%d" % ext.queue_id, b"%d" % queue_offset, unique_key
-        if handle:
-            self._answer(connection, SENT_TIMER, head.opaque, (*values, handle), raw, is_json)
-        else:
-            self._answer(connection, SENT, head.opaque, values, raw, is_json)
+        template, texts = (SENT_TIMER, (unique_key, handle)) if handle else (SENT, (unique_key,))
+        ids = self._host_hex, physical_offset
+        frame = sent_frame(template, is_json, head.opaque, ids, ext.queue_id, queue_offset, *texts)
+        self._hold(connection, frame, raw)
         return True
 
     def _batch(
@@ -294,11 +282,10 @@ class FastSends:
         if head.flag & FLAG_ONEWAY:
             return True
         message_ids = ((self._host_hex + b"%016X,") * len(offsets) % tuple(offsets))[:-1]
-        values = message_ids, b"%d" % queue.queue_id, b"%d" % queue_offset
-        if unique_key:
-            self._answer(connection, SENT, head.opaque, (*values, unique_key), raw, is_json)
-        else:
-            self._answer(connection, SENT_KEYLESS, head.opaque, values, raw, is_json)
+        ids = (message_ids,) if is_json else (len(message_ids).to_bytes(4, "big"), message_ids)
+        template, texts = (SENT_BATCH, (unique_key,)) if unique_key else (SENT_KEYLESS, ())
+        frame = sent_frame(template, is_json, head.opaque, ids, queue.queue_id, queue_offset, *texts)
+        self._hold(connection, frame, raw)
         return True
 
     def _inner(
@@ -343,7 +330,8 @@ class FastSends:
         self.count += 1
         if head.flag & FLAG_ONEWAY:
             return True
-        message_id = b"%b%016X" % (self._host_hex, physical_offset)
-        values = message_id, b"%d" % queue.queue_id, b"%d" % queue_offset, unique_key, unique_key
-        self._answer(connection, SENT_INNER, head.opaque, values, raw, is_json)
+        ids = self._host_hex, physical_offset
+        texts = unique_key, unique_key
+        frame = sent_frame(SENT_INNER, is_json, head.opaque, ids, queue.queue_id, queue_offset, *texts)
+        self._hold(connection, frame, raw)
         return True

@@ -161,7 +161,7 @@ class FastEnds:
             return False  # nothing is staged: the plain path meets the same error and answers with it
         self.count += 1
         if not head.flag & FLAG_ONEWAY:
-            frame = DONE.json(head.opaque) if serialize == SERIALIZE_JSON else DONE.binary(head.opaque)
+            frame = DONE.json((head.opaque,)) if serialize == SERIALIZE_JSON else DONE.binary(head.opaque, ())
             self._writer.hold(connection, frame)
         return True
 
