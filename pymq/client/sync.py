@@ -5,7 +5,7 @@ connects again by itself; a push consumer raises ClosedError.
 
 Message handlers that are plain functions run in the consumer's threads, selectors in the loop's thread.
 
-The asyncio clients have other names in this module: ``sync.Producer`` would be a client whose calls do nothing.
+The classes have the names of the asyncio clients: ``from pymq.client.sync import Producer``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from pymq.client.requests import REQUEST_TIMEOUT_S
 from pymq.client.simple_consumer import INVISIBLE_MS, WAIT_MS
 from pymq.client.simple_consumer import SimpleConsumer as AsyncSimpleConsumer
 from pymq.client.subscription import EVERYTHING
-from pymq.client.sync_admin import SyncAdmin
+from pymq.client.sync_admin import Admin
 from pymq.client.transactions import (
     TransactionListener,
     TransactionResult,
@@ -53,13 +53,13 @@ from pymq.model.message import Message, MessageQueue, PullResult, SendResult
 from pymq.model.record import StoredMessage
 
 __all__ = [
+    "Admin",
     "LoopThread",
-    "SyncAdmin",
-    "SyncProducer",
-    "SyncPullConsumer",
-    "SyncPushConsumer",
-    "SyncSimpleConsumer",
-    "SyncTransactionProducer",
+    "Producer",
+    "PullConsumer",
+    "PushConsumer",
+    "SimpleConsumer",
+    "TransactionProducer",
 ]
 
 
@@ -209,7 +209,7 @@ class _Sending(_Blocking[ProducerT]):
         return shared.call(self._client.send_copy(message, topic, properties, timeout_s=timeout_s))
 
 
-class SyncProducer(_Sending[AsyncProducer]):
+class Producer(_Sending[AsyncProducer]):
     """:class:`~pymq.client.producer.Producer` with blocking methods; takes the same arguments."""
 
     def __init__(
@@ -227,7 +227,7 @@ def _copy(done: asyncio.Future[SendResult], result: Future[SendResult]) -> None:
         result.set_result(done.result())
 
 
-class SyncTransactionProducer(_Sending[AsyncTransactionProducer]):
+class TransactionProducer(_Sending[AsyncTransactionProducer]):
     """:class:`~pymq.client.transactions.TransactionProducer` with blocking methods; takes the same arguments.
 
     The listener's plain functions run in threads of the producer, so they may use blocking clients.
@@ -255,7 +255,7 @@ class SyncTransactionProducer(_Sending[AsyncTransactionProducer]):
         return shared.call(self._client.send_in_transaction(message, arg, timeout_s=timeout_s))
 
 
-class SyncPushConsumer(_Blocking[AsyncPushConsumer]):
+class PushConsumer(_Blocking[AsyncPushConsumer]):
     """:class:`~pymq.client.push_consumer.PushConsumer` with blocking methods; takes the same arguments.
 
     A consumer that was started before a fork stays with the parent: in the child its calls raise ClosedError.
@@ -310,7 +310,7 @@ class SyncPushConsumer(_Blocking[AsyncPushConsumer]):
         shared.call(self._client.wait())
 
 
-class SyncSimpleConsumer(_Blocking[AsyncSimpleConsumer]):
+class SimpleConsumer(_Blocking[AsyncSimpleConsumer]):
     """:class:`~pymq.client.simple_consumer.SimpleConsumer` with blocking methods; takes the same arguments."""
 
     def __init__(
@@ -365,7 +365,7 @@ class SyncSimpleConsumer(_Blocking[AsyncSimpleConsumer]):
         shared.call(self._client.give_back(received))
 
 
-class SyncPullConsumer(_Blocking[AsyncPullConsumer]):
+class PullConsumer(_Blocking[AsyncPullConsumer]):
     """:class:`~pymq.client.pull_consumer.PullConsumer` with blocking methods; takes the same arguments."""
 
     def __init__(

@@ -11,7 +11,7 @@ from typing import Unpack
 from pymq.client import ConsumeResult, StoredMessage
 from pymq.client.options import ConsumerOptions
 from pymq.client.subscription import EVERYTHING
-from pymq.client.sync import SyncPushConsumer
+from pymq.client.sync import PushConsumer
 from pymq.errors import UsageError
 from pymq.testing.broker import TestBroker
 from pymq.testing.faults import Fault
@@ -59,7 +59,7 @@ class Inbox:
         }
         merged: ConsumerOptions = {**defaults, **options}
         self._is_sending_back = not (merged.get("orderly") or merged.get("broadcasting"))
-        self.consumer = SyncPushConsumer(group, namesrv=broker.namesrv, on_message=self._on_messages, **merged)
+        self.consumer = PushConsumer(group, namesrv=broker.namesrv, on_message=self._on_messages, **merged)
         self.consumer.subscribe(topic, expression)
 
     def start(self) -> None:
