@@ -226,7 +226,7 @@ class Broker:
             run_in_thread=self._disk_threads,
             make_client=lambda: PeerClient(clock=self._clock, sign=self.security.sign, tls=self._tls.outgoing),
             switch=self.switch,
-            on_serve=self._serve_anew,
+            on_serve=self._serve_again,
             was_master=was_master,
             member_gate=self.security.member_gate,
         )
@@ -418,7 +418,7 @@ class Broker:
 
     async def announce(self) -> None:
         if self._raft is None:  # a Raft group has it serve, once all that the log has is confirmed
-            self._serve_anew()
+            self._serve_again()
         elif not self._raft.is_running:
             self._begin_as_node(self._raft)
 
@@ -426,7 +426,7 @@ class Broker:
         self.refuse("the broker waits for the leader of its Raft group")
         raft.start(self.server)
 
-    def _serve_anew(self) -> None:
+    def _serve_again(self) -> None:
         assert self.parts is not None
         # These parts know no client yet. A new connection brings a new heartbeat.
         self.server.close_connections()

@@ -16,7 +16,7 @@ from pymq.store.disk.json_table import JsonTable
 from pymq.store.integrity.digest_file import DigestFiles
 from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
 from pymq.store.queue.queue_table import BATCH_QUEUES
-from pymq.store.replica.epoch_table import ENTRIES, EPOCH_HISTORY_FILE, FORMER_FILE, epoch_table
+from pymq.store.replica.epoch_table import ENTRIES, EPOCH_HISTORY_FILE, epoch_table
 
 QUEUES, INDEX, DIGESTS = "consumequeue", "index", "digests"
 
@@ -125,10 +125,10 @@ def take_epoch_history(
 
     Raises StoreError, OSError.
     """
-    path, former = f"{root}/config/{EPOCH_HISTORY_FILE}", f"{root}/config/{FORMER_FILE}"
+    path = f"{root}/config/{EPOCH_HISTORY_FILE}"
     if beyond_bytes:
-        if differing and any(map(files.exists, (path, former))):
-            for name in (path, path + ".bak", former, former + ".bak"):
+        if differing and files.exists(path):
+            for name in (path, path + ".bak"):
                 if files.exists(name):
                     files.remove(name)
             files.sync_dir(f"{root}/config")

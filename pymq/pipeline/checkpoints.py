@@ -43,7 +43,7 @@ def claim(pipeline: Pipeline) -> None:
             now = ours["sources"].get(name, "gone")
             raise UnsafeError(
                 f"checkpoint {directory} has offsets of source {name} as {read}, and the source is {now} now: "
-                "name another directory to begin anew"
+                "name another directory to begin again"
             )
 
 
