@@ -38,7 +38,7 @@ def spark_compact(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
 ) -> None:
     """Merge the small Parquet files of an export. Readers see each row once at any moment; see docs/spark.md."""
-    from pymq.spark.options import parse_compression
+    from pymq.spark.compression import parse_compression
 
     parse_compression(compression)
     target_bytes = _parse_target(target_size)

@@ -18,7 +18,8 @@ from pymq.errors import PymqError
 from pymq.pipeline.model import AVAILABLE_NOW, Pipeline, Sink, Source
 from pymq.pipeline.report import BATCHES_KEPT, Batch
 from pymq.spark import export
-from pymq.spark.options import ExportOptions, ExportSummary, NoProgress
+from pymq.spark.job_progress import NoProgress
+from pymq.spark.options import ExportOptions, ExportSummary
 from pymq.spark.places import expanded
 
 if TYPE_CHECKING:

@@ -32,9 +32,9 @@ from pymq.model.layout import (
 from pymq.model.record import MalformedRecordError, StoredMessage
 from pymq.spark.bodies import BodyDecoder, arrow_type
 from pymq.spark.layout import Chunk, Layout, Positions, find_fields, find_starts
-from pymq.spark.options import BodyErrors
 from pymq.spark.property_columns import PropertyPairs, parse_properties
 from pymq.spark.schema import BY_NAME, arrow_schema, check_columns, column_of, property_of
+from pymq.spark.settings import BodyErrors
 
 # The limit of inflated bytes in one batch; more go into further batches.
 INFLATED_BATCH_MAX_BYTES = 64 * 1024 * 1024

@@ -23,9 +23,10 @@ from pymq.spark import bodies, gateway
 from pymq.spark.cluster import ClusterView
 from pymq.spark.identity import Mark, check_marks, take_marks
 from pymq.spark.interruptible import run_interruptibly
+from pymq.spark.job_progress import ExportProgress, NoProgress
 from pymq.spark.job_runners import Here, JobRunner, OnSpark, needs_no_spark, run_spark
 from pymq.spark.masters import check_driver_memory, check_master
-from pymq.spark.options import ExportOptions, ExportProgress, ExportSummary, NoProgress, QueueSummary
+from pymq.spark.options import ExportOptions, ExportSummary, QueueSummary
 from pymq.spark.places import Place
 from pymq.spark.planner import Plan, QueueKey, make_plan, rounds, split_ranges
 from pymq.spark.positions import parse_position

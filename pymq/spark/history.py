@@ -10,10 +10,10 @@ from pymq.spark.cluster import Bounds, Queue, RemoteCluster
 from pymq.spark.identity import made_again
 from pymq.spark.lake import Lake, Span, hand_over
 from pymq.spark.lake_reader import first_offset_at
-from pymq.spark.options import DataLoss
 from pymq.spark.places import Place
 from pymq.spark.planner import ResumeError
 from pymq.spark.ranges import DataLossError, QueueRange
+from pymq.spark.settings import DataLoss
 from pymq.spark.store_view import StoreView
 
 

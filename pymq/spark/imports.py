@@ -18,8 +18,9 @@ from pymq.spark import gateway
 from pymq.spark.cluster import RemoteCluster
 from pymq.spark.import_plan import ROWS_PER_STEP, FilePart, ImportLog, InputFile, Step, find_files, plan_of, steps_of
 from pymq.spark.interruptible import run_interruptibly
-from pymq.spark.masters import check_driver_memory, check_master
-from pymq.spark.options import RETRY_BUDGET_S, ExportProgress, NoProgress, cores_of
+from pymq.spark.job_progress import ExportProgress, NoProgress
+from pymq.spark.masters import check_driver_memory, check_master, cores_of
+from pymq.spark.settings import RETRY_BUDGET_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

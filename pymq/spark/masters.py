@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from typing import Final
@@ -12,6 +13,8 @@ DEFAULT_MASTER: Final = "local[*]"
 DEFAULT_DRIVER_MEMORY: Final = "1g"
 # Spark reserves 300 MiB and wants half of that again.
 DRIVER_MEMORY_MIN_BYTES: Final = 471_859_200
+# A cluster's cores are known once Spark runs, but a plan is made before.
+CLUSTER_CORES: Final = 8
 CONNECT_TIMEOUT_S: Final = 5.0
 _LOCAL = re.compile(r"local(\[(\*|[1-9][0-9]*)(,\s*[1-9][0-9]*)?\])?|local-cluster\[.+\]")
 _STANDALONE = re.compile(r"spark://([^,]+(?:,[^,]+)*)")
@@ -51,3 +54,12 @@ def _connect(address: str) -> str | None:
     except (OSError, ValueError) as error:
         return f"{address}: {error}"
     return None
+
+
+def cores_of(master: str) -> int:
+    """Returns how many tasks the master's URL lets run at once."""
+    match = re.fullmatch(r"local(?:\[(\*|[0-9]+).*\])?", master)
+    if match is None:
+        return CLUSTER_CORES
+    text = match.group(1) or "1"
+    return (os.cpu_count() or 1) if text == "*" else int(text)

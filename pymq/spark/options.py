@@ -2,46 +2,31 @@
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any
 
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
-from pymq.spark.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER
+from pymq.spark.compression import parse_compression
+from pymq.spark.masters import DEFAULT_DRIVER_MEMORY, DEFAULT_MASTER, cores_of
 from pymq.spark.object_paths import ObjectPath
 from pymq.spark.selection import Selection
+from pymq.spark.settings import BODY_ERROR_MODES, DATA_LOSS_MODES, RETRY_BUDGET_S, BodyErrors, DataLoss, rows_of_a_task
 from pymq.spark.store_place import StorePlace
 
 FORMATS = ("parquet", "json", "csv", "orc")
 WRITERS = ("arrow", "spark")
-COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
-COMPRESSION_LEVELS = {"zstd": range(1, 23), "gzip": range(1, 10)}
-# Level 2 needs up to a quarter more CPU for bodies of text or JSON, and its files differ by a few percent, up or down.
-ZSTD_LEVEL = 1
 PARTITION_COLUMNS = ("topic", "dt")
 # Levels of directories: UTC day and hour of the store time.
 PARTITION_LEVELS = (*PARTITION_COLUMNS, "hour")
 
-ROWS_PER_TASK = 2_000_000
-ROWS_PER_TASK_MIN = 100_000
-# A cluster's cores are known once Spark runs, but a plan is made before.
-CLUSTER_CORES = 8
 ROWS_PER_ROUND = 20_000_000
 
-# A broker's restart or fail-over ends within it.
-RETRY_BUDGET_S = 60.0
 
-DataLoss = Literal["fail", "report"]
-BodyErrors = Literal["fail", "replace"]
-DATA_LOSS_MODES: tuple[DataLoss, ...] = ("fail", "report")
 BODY_FORMS = ("bytes", "utf8", "json")
 # Only functions of Spark decode these; their jars are not part of pyspark.
 BODY_FUNCTIONS = {"avro": "from_avro", "protobuf": "from_protobuf"}
-BODY_ERROR_MODES: tuple[BodyErrors, ...] = ("fail", "replace")
 
 
 @dataclass(slots=True)
@@ -219,34 +204,6 @@ def _check_schema(text: str) -> None:
     parse_schema(text)
 
 
-def rows_of_a_task(planned_rows: int, cores: int) -> int:
-    """Returns the most rows of a task that leave each core about two tasks, within limits."""
-    return min(ROWS_PER_TASK, max(ROWS_PER_TASK_MIN, -(-planned_rows // (2 * cores))))
-
-
-def parse_compression(text: str) -> tuple[str, int | None]:
-    """Returns codec and level of ``zstd``, ``zstd:1`` and the like. Raises UsageError."""
-    codec, colon, level = text.partition(":")
-    _check_choice("compression", codec, COMPRESSIONS)
-    if not colon:
-        return codec, None
-    levels = COMPRESSION_LEVELS.get(codec)
-    if levels is None:
-        raise UsageError(f"compression {text!r} has a level, which {codec} doesn't take: write {codec}")
-    if not re.fullmatch("[0-9]{1,2}", level) or int(level) not in levels:
-        raise UsageError(f"compression level {level!r} is unknown: {codec} takes {levels[0]} to {levels[-1]}")
-    return codec, int(level)
-
-
-def cores_of(master: str) -> int:
-    """Returns how many tasks the master's URL lets run at once."""
-    match = re.fullmatch(r"local(?:\[(\*|[0-9]+).*\])?", master)
-    if match is None:
-        return CLUSTER_CORES
-    text = match.group(1) or "1"
-    return (os.cpu_count() or 1) if text == "*" else int(text)
-
-
 def _check_choice(what: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise UsageError(f"{what} {value!r} is unknown: use one of {', '.join(known)}")
@@ -309,46 +266,3 @@ class ExportSummary:
     def to_dict(self) -> dict[str, Any]:
         """Returns a dict for JSON with all fields and ``rows_per_s``."""
         return {**asdict(self), "rows_per_s": round(self.rows_per_s, 1)}
-
-
-class ExportProgress(Protocol):
-    """Receives the progress of an export; one background thread may call every method."""
-
-    def phase(self, text: str) -> None:
-        """Called when a new part of the work begins ("planning", "starting Spark", "exporting")."""
-        ...
-
-    def rows(self, done: int, planned: int) -> None:
-        """Called with the rows read so far and the planned rows; the last call has the exact number."""
-        ...
-
-    def topics(self, behind: Mapping[str, int], rows: Mapping[str, int]) -> None:
-        """Called after a look and a commit: each topic's offsets that are to be read, and its rows that are written."""
-        ...
-
-    def batch(self, rows: int, seconds: float) -> None:
-        """Called when the messages that one look found are written."""
-        ...
-
-    def kept(self, rows: int, output: str) -> None:
-        """Called before an export fails or is interrupted, with the rows of this run that are committed."""
-        ...
-
-
-class NoProgress:
-    """Ignores the progress."""
-
-    def phase(self, text: str) -> None:
-        """Does nothing."""
-
-    def rows(self, done: int, planned: int) -> None:
-        """Does nothing."""
-
-    def topics(self, behind: Mapping[str, int], rows: Mapping[str, int]) -> None:
-        """Does nothing."""
-
-    def batch(self, rows: int, seconds: float) -> None:
-        """Does nothing."""
-
-    def kept(self, rows: int, output: str) -> None:
-        """Does nothing."""

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pymq.errors import PymqError
-from pymq.spark.options import ZSTD_LEVEL, parse_compression
+from pymq.spark.compression import ZSTD_LEVEL, parse_compression
 from pymq.spark.places import NewFile, Place, relative, sync_directory
 from pymq.spark.ranges import QueueRange
 from pymq.spark.schema import check_columns

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from pymq.errors import PymqError, UnreachableError
 from pymq.spark.cluster import ClusterView, Queue
-from pymq.spark.options import rows_of_a_task
 from pymq.spark.positions import EARLIEST, LATEST, Position, no_offsets, resolve
 from pymq.spark.ranges import QueueRange, total_count
+from pymq.spark.settings import rows_of_a_task
 from pymq.spark.topics import TopicChoice
 
 QueueKey = tuple[str, str, int]

@@ -11,8 +11,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from pymq.spark.layout import Chunk
+from pymq.spark.ranges import PULL_COUNT_MAX
 
-PULL_COUNT_MAX = 4096
 _GROW_AFTER_FULL = 16
 _MARGIN_FROM = 64
 

@@ -19,11 +19,11 @@ from urllib.parse import unquote
 from pymq.errors import NotFoundError, UnreachableError, UsageError
 from pymq.spark.commits import FOLDER, earlier_settings
 from pymq.spark.failures import translated
-from pymq.spark.options import DataLoss
 from pymq.spark.parquet_parts import safe_name
 from pymq.spark.places import Place, hadoop_url
 from pymq.spark.ranges import ReadSettings
 from pymq.spark.schema import BY_NAME, PROPERTY_PREFIX, USUAL, spark_ddl
+from pymq.spark.settings import DataLoss
 from pymq.spark.sources_of_rows import open_view
 from pymq.spark.store_place import StorePlace
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from pymq.errors import PymqError, UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
-from pymq.spark.options import RETRY_BUDGET_S, BodyErrors, DataLoss
-from pymq.spark.pull_window import PULL_COUNT_MAX
 from pymq.spark.selection import ALL, Selection
+from pymq.spark.settings import RETRY_BUDGET_S, BodyErrors, DataLoss
 from pymq.spark.store_place import StorePlace
 
 # A group that every broker has from the start (Java: MixAll.TOOLS_CONSUMER_GROUP).
 DEFAULT_GROUP = "TOOLS_CONSUMER"
+PULL_COUNT_MAX = 4096
 # Four pulls keep the broker, the socket and the reader busy; together they are as large as a batch.
 PULL_SIZE_MAX_BYTES = 2 * 1024 * 1024
 PULL_DEPTH = 4

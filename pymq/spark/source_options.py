@@ -13,13 +13,13 @@ from typing import NamedTuple
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
 from pymq.spark.named_options import NamedOptions
-from pymq.spark.options import BODY_ERROR_MODES, DATA_LOSS_MODES, RETRY_BUDGET_S, DataLoss
 from pymq.spark.places import expanded
 from pymq.spark.planner import PartitionSizes
 from pymq.spark.positions import LATEST, Position, parse_by_queue, parse_position
 from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
 from pymq.spark.schema import check_columns
 from pymq.spark.selection import Selection
+from pymq.spark.settings import BODY_ERROR_MODES, DATA_LOSS_MODES, RETRY_BUDGET_S, DataLoss
 from pymq.spark.store_place import StorePlace
 from pymq.spark.topics import TopicChoice, parse_assigned, parse_pattern
 from pymq.spark.unrepeated import DUPLICATE_WINDOW_ROWS

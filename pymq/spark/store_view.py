@@ -11,8 +11,8 @@ from pymq.model.inner_batch import with_single_records
 from pymq.model.names import is_user_topic
 from pymq.model.record import decode_records, log_malformed, store_time_ms
 from pymq.spark.cluster import Bounds, Queue, record_digest
-from pymq.spark.options import DataLoss
 from pymq.spark.ranges import DataLossError, QueueRange
+from pymq.spark.settings import DataLoss
 from pymq.spark.store_place import StorePlace
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pymq.client.outgoing import BODY_SIZE_MAX_BYTES
 from pymq.errors import UsageError
 from pymq.model.names import check_group, check_topic
 from pymq.spark.named_options import NamedOptions
-from pymq.spark.options import RETRY_BUDGET_S
+from pymq.spark.settings import RETRY_BUDGET_S
 
 GROUP = "PYMQ_SPARK"
 

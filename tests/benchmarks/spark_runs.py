@@ -15,7 +15,8 @@ from typing import Any
 
 from pymq.spark import export as exports
 from pymq.spark import gateway
-from pymq.spark.options import ExportOptions, NoProgress
+from pymq.spark.job_progress import NoProgress
+from pymq.spark.options import ExportOptions
 from pymq.spark.queries import Query, Tables
 from pymq.spark.store_place import StorePlace
 from tests.benchmarks.process import cpu_seconds

@@ -17,7 +17,7 @@ from pymq.model.record import decode_record
 from pymq.spark import compaction
 from pymq.spark.arrow_writer import WriteJob, finished_results, read_settings, run_as_source, run_as_tasks
 from pymq.spark.export import ExportOptions, run
-from pymq.spark.options import NoProgress
+from pymq.spark.job_progress import NoProgress
 from pymq.spark.planner import ResumeError
 from pymq.spark.ranges import DataLossError, ReadSettings
 from tests.interop.support.probe import wait_until

@@ -16,7 +16,7 @@ from pymq.model.inner_batch import with_single_records
 from pymq.model.record import decode_records
 from pymq.spark.arrow_writer import WriteJob, read_settings, write_range
 from pymq.spark.commits import ExportDirectory
-from pymq.spark.options import COMPRESSIONS
+from pymq.spark.compression import COMPRESSIONS
 from pymq.spark.ranges import ReadSettings
 from tests.spark.fake_cluster import FakeCluster
 from tests.spark.records import record

@@ -23,8 +23,9 @@ from pymq.pipeline.job import Job
 from pymq.pipeline.load import PipelineFile
 from pymq.spark import export, gateway
 from pymq.spark.commits import ExportDirectory
+from pymq.spark.job_progress import NoProgress
 from pymq.spark.masters import DEFAULT_MASTER
-from pymq.spark.options import ExportOptions, NoProgress
+from pymq.spark.options import ExportOptions
 from pymq.spark.shipping import ship_package
 from tests.spark.standalone import CONF
 
