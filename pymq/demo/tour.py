@@ -15,7 +15,7 @@ from rich.table import Table
 
 from pymq.demo import checking, consuming, rows, sending
 from pymq.demo.server import DemoServer
-from pymq.spark import gateway
+from pymq.spark.session import gateway
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""A sink that archives topics: the export of :mod:`pymq.spark.export`, in the pipeline's Spark session.
+"""A sink that archives topics: the export of :mod:`pymq.spark.export.export`, in the pipeline's Spark session.
 
 Its directory is what ``pymq spark-export`` writes, so ``--archive`` of other commands joins it with the broker. Its
 place is in its own log, not in the pipeline's checkpoint.
@@ -17,10 +17,10 @@ from pymq.clock import Clock, SystemClock
 from pymq.errors import PymqError
 from pymq.pipeline.model import AVAILABLE_NOW, Pipeline, Sink, Source
 from pymq.pipeline.report import BATCHES_KEPT, Batch
-from pymq.spark import export
-from pymq.spark.job_progress import NoProgress
-from pymq.spark.options import ExportOptions, ExportSummary
-from pymq.spark.places import expanded
+from pymq.spark.export import export
+from pymq.spark.export.options import ExportOptions, ExportSummary
+from pymq.spark.places.places import expanded
+from pymq.spark.session.job_progress import NoProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,12 +15,12 @@ from pymq.pipeline.load import PipelineFile, parse_watermark
 from pymq.pipeline.model import AVAILABLE_NOW, Options, Pipeline, Sink, Source
 from pymq.pipeline.toml_lines import KeyPath
 from pymq.pipeline.works import QueryWork, Watcher, Work, stop_all, wait
-from pymq.spark import gateway
-from pymq.spark.error_texts import LAST_LINE
-from pymq.spark.failures import translated
-from pymq.spark.interruptible import run_interruptibly
-from pymq.spark.masters import check_master
-from pymq.spark.shipping import prepare_executors
+from pymq.spark.session import gateway
+from pymq.spark.session.error_texts import LAST_LINE
+from pymq.spark.session.failures import translated
+from pymq.spark.session.interruptible import run_interruptibly
+from pymq.spark.session.masters import check_master
+from pymq.spark.session.shipping import prepare_executors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

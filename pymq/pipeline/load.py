@@ -16,9 +16,9 @@ from pymq.errors import NotFoundError, UsageError
 from pymq.pipeline.model import ARCHIVE_OPTIONS, AVAILABLE_NOW, Pipeline, Sink, Source, Step
 from pymq.pipeline.sql_names import tables_of
 from pymq.pipeline.toml_lines import KeyPath, line_of, lines_of
-from pymq.spark.directories import is_url
-from pymq.spark.object_paths import ObjectPath
-from pymq.spark.options import PARTITION_LEVELS
+from pymq.spark.export.options import PARTITION_LEVELS
+from pymq.spark.places.directories import is_url
+from pymq.spark.places.object_paths import ObjectPath
 
 FILE_BYTES_MAX = 1 << 20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pymq.errors import UsageError
 from pymq.pipeline.report import Batch
-from pymq.spark.stream_offsets import Offsets, from_json, row_count, spans
+from pymq.spark.source.stream_offsets import Offsets, from_json, row_count, spans
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from pymq.errors import NotFoundError, UnreachableError, UsageError
-from pymq.spark.commits import FOLDER, earlier_settings
-from pymq.spark.failures import translated
-from pymq.spark.parquet_parts import safe_name
-from pymq.spark.places import Place, hadoop_url
-from pymq.spark.ranges import ReadSettings
-from pymq.spark.schema import BY_NAME, PROPERTY_PREFIX, USUAL, spark_ddl
+from pymq.spark.lake.commits import FOLDER, earlier_settings
+from pymq.spark.lake.parquet_parts import safe_name
+from pymq.spark.places.places import Place, hadoop_url
+from pymq.spark.planning.ranges import ReadSettings
+from pymq.spark.planning.store_place import StorePlace
+from pymq.spark.records.schema import BY_NAME, PROPERTY_PREFIX, USUAL, spark_ddl
+from pymq.spark.session.failures import translated
 from pymq.spark.settings import DataLoss
-from pymq.spark.sources_of_rows import open_view
-from pymq.spark.store_place import StorePlace
+from pymq.spark.source.sources_of_rows import open_view
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +49,7 @@ class Tables:
     lakes: tuple[Place, ...] = ()
     on_data_loss: DataLoss = "fail"
     archive: str = ""
-    """A lake with the older messages of the topics, see :mod:`pymq.spark.history`."""
+    """A lake with the older messages of the topics, see :mod:`pymq.spark.lake.history`."""
 
 
 class TableUse(NamedTuple):

@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from pymq.model.hosts import pack_host
 from pymq.model.record import encode_record
-from pymq.spark.layout import Layout, Positions, find_fields, find_starts
+from pymq.spark.records.layout import Layout, Positions, find_fields, find_starts
 from tests.benchmarks.frames import words
 
 PROCESSES = 2

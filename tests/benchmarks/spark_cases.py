@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from pymq.model.record import encode_batch_entry
-from pymq.spark.cluster import RemoteCluster
-from pymq.spark.planner import make_plan
-from pymq.spark.positions import LATEST, Position
-from pymq.spark.topics import TopicChoice
+from pymq.spark.planning.cluster import RemoteCluster
+from pymq.spark.planning.planner import make_plan
+from pymq.spark.planning.positions import LATEST, Position
+from pymq.spark.planning.topics import TopicChoice
 from tests.benchmarks import process
 from tests.benchmarks.cases import QUEUES, Bench, Figure
 from tests.benchmarks.control import BenchError

@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pymq.spark import gateway, imports
-from pymq.spark.cluster import RemoteCluster
-from pymq.spark.imports import ImportOptions
+from pymq.spark.imports import imports
+from pymq.spark.imports.imports import ImportOptions
+from pymq.spark.planning.cluster import RemoteCluster
+from pymq.spark.session import gateway
 from tests.benchmarks.process import cpu_seconds
 
 BODY = "substring(repeat(concat('order ', id, ' '), 13), 1, 128) AS body"

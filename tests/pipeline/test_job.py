@@ -17,7 +17,7 @@ from pymq.pipeline.load import PipelineFile, PipelineFileError
 from pymq.pipeline.report import Batch
 from pymq.testing.standalone import StandaloneProcess
 from tests.spark.conftest import spark
-from tests.spark.test_sink import stored
+from tests.spark.sink.test_sink import stored
 
 __all__ = ["spark"]  # the fixture
 

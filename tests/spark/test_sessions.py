@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from pymq.spark import gateway
+from pymq.spark.session import gateway
 
 
 class SlowCurrent:

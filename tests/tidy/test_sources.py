@@ -145,7 +145,7 @@ _TYPE_CHECKING = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 # What makes a temporary file or directory under a name that nobody can guess, for its owner alone.
 SAFE_TEMPORARY = {"tempfile.mkdtemp", "tempfile.mkstemp", "tempfile.TemporaryDirectory", "tempfile.NamedTemporaryFile"}
 # Looks for directories of processes that were killed, and takes only those that it can lock.
-SEES_TEMPORARY = {"pymq/spark/gateway.py": {"tempfile.gettempdir"}}
+SEES_TEMPORARY = {"pymq/spark/session/gateway.py": {"tempfile.gettempdir"}}
 
 
 def test_names_of_temporary_files_can_not_be_guessed() -> None:
