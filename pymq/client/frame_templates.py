@@ -15,7 +15,7 @@ encode_text = msgspec.json.Encoder().encode
 
 
 def header_template(command: Command, language: str, version: int, places: Mapping[bytes, bytes]) -> bytes:
-    """Returns the JSON header of a request, to be filled with ``%``: with the named values, then the opaque.
+    """Return the JSON header of a request, to be filled with ``%``: with the named values, then the opaque.
 
     ``places`` maps each mark, as it is encoded, to its format. A mark stands in the header once.
     """
@@ -28,6 +28,6 @@ def header_template(command: Command, language: str, version: int, places: Mappi
 
 
 def frame(header: bytes, body: bytes = b"") -> bytes:
-    """Returns the whole frame, as encode_command writes it."""
+    """Return the whole frame, as encode_command writes it."""
     size = len(header)
     return b"".join((FRAME_HEAD.pack(4 + size + len(body), size), header, body))

@@ -24,7 +24,7 @@ class OffsetMoves:
         self._reporting: asyncio.Task[None] | None = None
 
     def moved(self, queue: MessageQueue, offset: int, result: PullResult) -> None:
-        """Notes that the pull at ``offset`` was answered with another offset to go on at."""
+        """Note that the pull at ``offset`` was answered with another offset to go on at."""
         target = result.next_offset
         if target == offset:
             return

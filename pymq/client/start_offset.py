@@ -8,7 +8,7 @@ from pymq.model.names import RETRY_PREFIX
 
 
 async def start_offset(state: ConsumerState, queue: MessageQueue) -> int:
-    """Returns the first offset to pull. Raises RefusedError or UnreachableError rather than guess an offset.
+    """Return the first offset to pull. Raises RefusedError or UnreachableError rather than guess an offset.
 
     A retry topic holds only messages that this group has not finished. A new member reads it from its start, except
     when ``consume_from`` is a time (Java: RebalancePushImpl.computePullFromWhereWithException).

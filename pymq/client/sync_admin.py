@@ -43,7 +43,7 @@ class _Part(Generic[PartT]):
 def _blocking(
     method: Callable[Concatenate[PartT, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[_Part[PartT], P], T]:
-    """Returns ``method`` as one that waits for its result."""
+    """Return ``method`` as one that waits for its result."""
 
     @functools.wraps(method)
     def call(self: _Part[PartT], /, *arguments: P.args, **options: P.kwargs) -> T:
@@ -292,5 +292,5 @@ class Admin:
         self.close()
 
     def close(self) -> None:
-        """Ends all connections; in a forked child only this process's."""
+        """End all connections; in a forked child only this process's."""
         shared.call(self._made.close())

@@ -15,7 +15,7 @@ PATIENCE_S = 30.0
 
 
 async def consume(namesrv: str, expected: int, on_received: Callable[[int], None]) -> Counter[str]:
-    """Returns how often each key arrived, once ``expected`` different ones have, or after 30 s without a message."""
+    """Return how often each key arrived, once ``expected`` different ones have, or after 30 s without a message."""
     received: Counter[str] = Counter()
     progress = asyncio.Event()
 

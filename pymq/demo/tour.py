@@ -57,7 +57,7 @@ class Tour:
         self._sent: sending.Sent = {}
 
     def walk(self) -> None:
-        """Runs all steps. Raises DemoError when one fails; stops the server in any case."""
+        """Run all steps. Raises DemoError when one fails; stops the server in any case."""
         self._title(f"1  A broker and a name server in {self._directory}")
         self._server.start()
         try:
@@ -148,7 +148,7 @@ class Tour:
         )
 
     def _pymq(self, *arguments: str, show: bool = False) -> str:
-        """Runs a command and returns its output. Raises DemoError when it fails."""
+        """Run a command and return its output. Raises DemoError when it fails."""
         self._say(f"$ pymq {' '.join(arguments)}")
         done = subprocess.run(self._server.command(*arguments), capture_output=True, text=True, check=False)
         if done.returncode != 0:

@@ -44,33 +44,33 @@ class PymqDataSource(DataSource):  # type: ignore[misc]
 
     @classmethod
     def name(cls) -> str:
-        """Returns the format's name."""
+        """Return the format's name."""
         return NAME
 
     def schema(self) -> str:
-        """Returns the requested columns, or the usual ones."""
+        """Return the requested columns, or the usual ones."""
         return spark_ddl(SourceOptions(self.options).columns())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Returns a reader of the schema's columns for a stream."""
+        """Return a reader of the schema's columns for a stream."""
         from pymq.spark.source.stream import PymqStreamReader
 
         return PymqStreamReader(SourceOptions(self.options), tuple(schema.fieldNames()))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Returns a writer of rows with this schema."""
+        """Return a writer of rows with this schema."""
         from pymq.spark.sink.sink import PymqWriter
 
         return PymqWriter(WriteOptions(self.options), schema, overwrites=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Returns a writer of a stream's rows with this schema."""
+        """Return a writer of a stream's rows with this schema."""
         from pymq.spark.sink.sink import PymqStreamWriter
 
         return PymqStreamWriter(WriteOptions(self.options), schema, overwrites=overwrite)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Returns a reader of the schema's columns; with option pushFilters, one that uses the query's WHERE.
+        """Return a reader of the schema's columns; with option pushFilters, one that uses the query's WHERE.
 
         Spark refuses readers with filter pushdown while its setting for that is off, which is the default.
         """
@@ -83,7 +83,7 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
     """Plans ranges on the driver and reads them in the tasks."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...], *, clock: Clock | None = None) -> None:
-        """Raises UsageError for an illegal option: a query that can't work fails before it starts."""
+        """Raise UsageError for an illegal option: a query that can't work fails before it starts."""
         options.refuse_stream_options()
         clock = clock or SystemClock()
         now_ms = clock.now_ms()
@@ -97,14 +97,14 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
         self._pushdown = Pushdown()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Asks the name server and the brokers for the ranges to read."""
+        """Ask the name server and the brokers for the ranges to read."""
         ranges = self._planned_ranges() if self._given is None else self._pushdown.apply(self._given)
         tasks = self._sizes.tasks(ranges)
         # Spark needs at least one partition, even an empty one.
         return [RangePartition(parts) for parts in tasks] or [RangePartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of the partition's ranges."""
+        """Yield the rows of the partition's ranges."""
         assert isinstance(partition, RangePartition)
         pushdown = self._pushdown
         selection = self._settings.selection.with_pushdown(pushdown.tag_expression(), pushdown.sql())
@@ -137,7 +137,7 @@ class FilteringReader(PymqReader):
     """Reads only the queues and offsets that match a query's WHERE; brokers filter by its tags or properties."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Uses the filters it knows and returns all of them, so that Spark checks each row again."""
+        """Use the filters it knows and return all of them, so that Spark checks each row again."""
         for condition in filters:
             self._pushdown.take(condition)
         return filters

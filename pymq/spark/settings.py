@@ -17,5 +17,5 @@ ROWS_PER_TASK_MIN = 100_000
 
 
 def rows_of_a_task(planned_rows: int, cores: int) -> int:
-    """Returns the most rows of a task that leave each core about two tasks, within limits."""
+    """Return the most rows of a task that leave each core about two tasks, within limits."""
     return min(ROWS_PER_TASK, max(ROWS_PER_TASK_MIN, -(-planned_rows // (2 * cores))))

@@ -367,7 +367,7 @@ class MessageStore(StoreReader):
 
     @property
     def figures(self) -> StoreFigures:
-        """Counts for metrics, as they are now."""
+        """Count for metrics, as they are now."""
         return store_figures(self._log, self._refusals, self._mender.mended_count, self._scrubber)
 
     # -- another broker's log -----------------------------------------------------------------------------------

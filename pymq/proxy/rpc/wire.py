@@ -106,7 +106,7 @@ class Inflation:
     """A compressed message's content, piece by piece, so that its size is known before it is there."""
 
     def __init__(self, data: bytes, encoding: bytes, size_max: int) -> None:
-        """Raises GrpcError for an unknown encoding."""
+        """Raise GrpcError for an unknown encoding."""
         window = ENCODINGS.get(encoding)
         if window is None:
             known = ", ".join(name.decode() for name in ENCODINGS)

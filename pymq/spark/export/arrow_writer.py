@@ -48,12 +48,12 @@ class WriteJob:
     progress: str = ""
 
     def to_json(self) -> str:
-        """Returns the job as the text of an option; the inverse is :meth:`from_json`."""
+        """Return the job as the text of an option; the inverse is :meth:`from_json`."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> WriteJob:
-        """Parses the text of :meth:`to_json`."""
+        """Parse the text of :meth:`to_json`."""
         fields = json.loads(text)
         fields["ranges"] = tuple(QueueRange.from_dict(part) for part in fields["ranges"])
         fields["read"] = ReadSettings.from_dict(fields["read"])
@@ -61,14 +61,14 @@ class WriteJob:
 
 
 def run_job(spark: SparkSession, job: WriteJob) -> list[dict[str, Any]]:
-    """Writes all ranges as one Spark job; returns a result per range: its range, rows, lost, bytes_read and files."""
+    """Write all ranges as one Spark job; return a result per range: its range, rows, lost, bytes_read and files."""
     if has_context(spark):
         return run_as_tasks(spark, job)
     return run_as_source(spark, job)
 
 
 def has_context(spark: SparkSession) -> bool:
-    """Returns whether the session can run plain tasks; a session of Spark Connect can't."""
+    """Return whether the session can run plain tasks; a session of Spark Connect can't."""
     try:
         return spark.sparkContext is not None
     except PySparkException:
@@ -76,7 +76,7 @@ def has_context(spark: SparkSession) -> bool:
 
 
 def run_as_tasks(spark: SparkSession, job: WriteJob) -> list[dict[str, Any]]:
-    """Does :func:`run_job`'s work in plain tasks, without a query that a fresh JVM takes seconds to plan."""
+    """Do :func:`run_job`'s work in plain tasks, without a query that a fresh JVM takes seconds to plan."""
     groups = _task_groups(job)
     write = partial(_write_group, replace(job, ranges=()))
     results: list[dict[str, Any]] = spark.sparkContext.parallelize(groups, len(groups)).flatMap(write).collect()
@@ -84,14 +84,14 @@ def run_as_tasks(spark: SparkSession, job: WriteJob) -> list[dict[str, Any]]:
 
 
 def run_as_source(spark: SparkSession, job: WriteJob) -> list[dict[str, Any]]:
-    """Does :func:`run_job`'s work in a query over a source, which every kind of session has."""
+    """Do :func:`run_job`'s work in a query over a source, which every kind of session has."""
     spark.dataSource.register(ParquetPartsSource)
     rows = spark.read.format(NAME).option("job", job.to_json()).load().collect()
     return [json.loads(row["result"]) for row in rows]
 
 
 def _task_groups(job: WriteJob) -> list[list[QueueRange]]:
-    """Returns the ranges of each task: small ones share one."""
+    """Return the ranges of each task: small ranges share a task."""
     return rounds(job.ranges, SMALL_TASK_ROWS)
 
 
@@ -101,7 +101,7 @@ def _write_group(job: WriteJob, parts: list[QueueRange]) -> list[dict[str, Any]]
 
 
 def write_range(part: QueueRange, job: WriteJob, *, attempt: str = "") -> dict[str, Any]:
-    """Writes one range in a task, and its result to staging. ``attempt``: a name of its own; by default a random one.
+    """Write one range in a task, and its result to staging. ``attempt``: a name of its own; by default a random one.
 
     Raises what the reader raises, and OutputFullError; an unfinished file then stays in staging.
     """
@@ -142,7 +142,7 @@ def _write_range(part: QueueRange, job: WriteJob, attempt: str) -> dict[str, Any
 
 
 def finished_results(job: WriteJob) -> list[dict[str, Any]]:
-    """Returns the results in staging that can be committed after the job failed.
+    """Return the results in staging that can be committed after the job failed.
 
     Each queue's results begin with its first range and have no gap: a commit names the end of what was exported.
     """
@@ -163,7 +163,7 @@ def finished_results(job: WriteJob) -> list[dict[str, Any]]:
 
 
 def read_settings(settings: ReadSettings, columns: tuple[str, ...]) -> ReadSettings:
-    """Returns settings with the columns to write and those that the writer needs."""
+    """Return settings with the columns to write and the columns that the writer needs."""
     return replace(settings, columns=columns_to_read(columns))
 
 
@@ -172,15 +172,15 @@ class ParquetPartsSource(DataSource):  # type: ignore[misc]
 
     @classmethod
     def name(cls) -> str:
-        """Returns the format's name."""
+        """Return the format's name."""
         return NAME
 
     def schema(self) -> str:
-        """Returns a schema with one column of JSON."""
+        """Return a schema with one column of JSON."""
         return "result string"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Returns the reader of the job in option ``job``."""
+        """Return the reader of the job in option ``job``."""
         return _PartsReader(WriteJob.from_json(self.options["job"]))
 
 

@@ -57,7 +57,7 @@ def run(
     clock: Clock | None = None,
     stop: threading.Event | None = None,
 ) -> ExportSummary:
-    """Runs an export. Blocks; starts and ends Spark unless the program has a session already, or it needs none.
+    """Run an export. Blocks; starts and ends Spark unless the program has a session already, or it needs none.
 
     One that follows ends between two batches when ``stop`` is set, and on an interrupt.
 
@@ -116,7 +116,7 @@ class _Export:
         self.start, self.end = (parse_position(text, now_ms) for text in (options.start, options.end))
 
     def plan(self, log: ExportDirectory | None = None) -> Plan:
-        """Asks the cluster for the ranges to read, after those that ``log`` has."""
+        """Ask the cluster for the ranges to read, after those that ``log`` has."""
         self.progress.phase("planning")
         with self._cluster() as view:
             plan = self._plan(view, log.positions if log else {}).limited(self.options.max_rows)
@@ -166,7 +166,7 @@ class _Export:
         return self._summary()
 
     def with_arrow_writer(self) -> ExportSummary:
-        """Writes Parquet in rounds of tasks, with one commit per round."""
+        """Write Parquet in rounds of tasks, with one commit per round."""
         assert self.options.output is not None
         output = self.options.output.absolute()
         with self._open_log(output) as log:
@@ -187,7 +187,7 @@ class _Export:
             return self._summary()
 
     def _follow(self, runner: JobRunner, log: ExportDirectory, plan: Plan) -> None:
-        """Writes what comes until the user interrupts. The cluster may be away for the retry budget."""
+        """Write what comes until the user interrupts. The cluster may be away for the retry budget."""
         asked_s = time.monotonic()
         with suppress(KeyboardInterrupt):
             while True:
@@ -221,7 +221,7 @@ class _Export:
             self._compact(log)
 
     def _compact(self, log: ExportDirectory) -> None:
-        """Merges small files of the directories that have got some."""
+        """Merge small files of the directories that have got some."""
         from pymq.spark.lake.compaction import CompactSettings, compact
 
         self.progress.phase("compacting")
@@ -257,7 +257,7 @@ class _Export:
         self._commit(log, results, plan)
 
     def _commit(self, log: ExportDirectory, results: list[dict[str, Any]], plan: Plan) -> None:
-        """Commits the results of tasks that continue their queues without a gap."""
+        """Commit the results of tasks that continue their queues without a gap."""
         if not results:
             return
         files = [file for result in results for file in result["files"]]
@@ -277,7 +277,7 @@ class _Export:
         self._tell_topics()
 
     def _marks(self, results: list[dict[str, Any]], plan: Plan) -> list[Mark]:
-        """Returns what identifies the queues of these results at the next run."""
+        """Return what identifies the queues of these results at the next run."""
         ends: dict[QueueKey, int] = {}
         for result in results:
             key = result["topic"], result["broker_name"], result["queue_id"]
@@ -286,7 +286,7 @@ class _Export:
             return take_marks(view, [queue for queue in plan.origins if queue[:3] in ends], ends)
 
     def with_spark_writer(self) -> ExportSummary:
-        """Writes with Spark's own writer in one job, into a directory that must be new or empty."""
+        """Write with Spark's own writer in one job, into a directory that must be new or empty."""
         from pymq.spark.export.spark_writer import write
 
         assert self.options.output is not None
@@ -337,7 +337,7 @@ class _Export:
         )
 
     def _body_setting(self, output: Place) -> dict[str, str]:
-        """Returns the form of bodies as a setting; a schema that is not given is the earlier run's, or inferred."""
+        """Return the form of bodies as a setting; a schema that is not given is the earlier run's, or inferred."""
         options = self.options
         if options.body != bodies.JSON:
             return {} if options.body == "bytes" else {"body": options.body}
@@ -349,7 +349,7 @@ class _Export:
         return {"body": earlier if earlier.startswith(bodies.JSON) else self._inferred_form()}
 
     def _inferred_form(self) -> str:
-        """Returns the form of JSON that the first bodies of some queues have."""
+        """Return the form of JSON that the first bodies of some queues have."""
         self.progress.phase("reading the first bodies")
         with self._cluster() as view:
             ranges = self._plan(view, {}).ranges[:INFERRED_QUEUES]
@@ -428,7 +428,7 @@ class _Session:
 
 @contextmanager
 def _removed_on_failure(output: Path) -> Iterator[None]:
-    """Removes a new output directory when its writer fails: what it holds then looks like an export and isn't one."""
+    """Remove a new output directory when its writer fails: what it holds then looks like an export and isn't one."""
     try:
         yield
     except BaseException:

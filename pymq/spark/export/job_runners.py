@@ -37,7 +37,7 @@ class JobRunner(Protocol):
     host: str
 
     def run(self, job: WriteJob) -> list[dict[str, Any]]:
-        """Returns a result for each range. Raises what tasks raise."""
+        """Return a result for each range. Raises what tasks raise."""
         ...
 
 
@@ -72,7 +72,7 @@ class OnSpark:
 
 
 def run_spark(spark: SparkSession, work: Callable[[], _Result]) -> _Result:
-    """Runs a Spark action. Raises a task's PymqError itself instead of Spark's pages of Java around it."""
+    """Run a Spark action. Raises a task's PymqError itself instead of Spark's pages of Java around it."""
     from pymq.spark.session.failures import translated
 
     with translated():
@@ -80,7 +80,7 @@ def run_spark(spark: SparkSession, work: Callable[[], _Result]) -> _Result:
 
 
 def needs_no_spark(options: ExportOptions, plan: Plan, settings: ReadSettings) -> bool:
-    """Returns whether a plan is so small that this process writes it before Spark would have started.
+    """Return whether a plan is so small that this process writes it before Spark would have started.
 
     A running session is used. A caller that names a master, the driver's memory, or a setting of Spark gets Spark.
     """
@@ -96,7 +96,7 @@ def _has_session() -> bool:
 
 
 def _estimated_bytes(plan: Plan, settings: ReadSettings) -> float:
-    """Returns the stored size of the plan's messages, from those of some that can be read; 0 if none can."""
+    """Return the stored size of the plan's messages, from those of some that can be read; 0 if none can."""
     rows = size_bytes = 0
     settings = replace(settings, columns=("queueOffset",), body_form="", retry_budget_s=0.0)
     for part in plan.ranges[:SAMPLED_QUEUES]:

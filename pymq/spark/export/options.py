@@ -160,11 +160,11 @@ class ExportOptions:
             )
 
     def rows_of_a_task(self, planned_rows: int) -> int:
-        """Returns the most rows of a task: few enough that all cores have work until the end, else the given number."""
+        """Return the most rows of a task: few enough that all cores have work until the end, else the given number."""
         return self.rows_per_task or rows_of_a_task(planned_rows, cores_of(self.master))
 
     def check(self) -> None:
-        """Raises UsageError for an illegal value."""
+        """Raise UsageError for an illegal value."""
         _check_choice("format", self.format, FORMATS)
         _check_choice("writer", self.chosen_writer, WRITERS)
         _, level = parse_compression(self.compression)
@@ -264,5 +264,5 @@ class ExportSummary:
         return counts
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns a dict for JSON with all fields and ``rows_per_s``."""
+        """Return a dict for JSON with all fields and ``rows_per_s``."""
         return {**asdict(self), "rows_per_s": round(self.rows_per_s, 1)}

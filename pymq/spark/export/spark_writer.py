@@ -25,7 +25,7 @@ _TEXT_COMPRESSION = {"zstd": "none", "snappy": "none", "lz4": "none"}
 
 @dataclass(slots=True)
 class RowCounts:
-    """Rows written, and those of each queue if there are not too many queues."""
+    """Rows written, in all and of each queue; of no queue when there are too many queues."""
 
     rows: int = 0
     by_queue: dict[QueueKey, int] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class RowCounts:
 def write(
     spark: SparkSession, options: ExportOptions, tasks: Sequence[QueueRange], progress: str, output: Path
 ) -> RowCounts:
-    """Writes the ranges to ``output``, a new or empty directory, and returns the counted rows."""
+    """Write the ranges to ``output``, a new or empty directory, and return the counted rows."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
@@ -104,7 +104,7 @@ def _save(frame: DataFrame, options: ExportOptions, columns: Sequence[str], outp
 
 
 def _for_csv(frame: DataFrame) -> DataFrame:
-    """Converts properties to JSON text and bytes to base64, because CSV has neither maps nor bytes."""
+    """Convert properties to JSON text and bytes to base64, because CSV has neither maps nor bytes."""
     from pyspark.sql import functions as f
 
     for name, kind in frame.dtypes:

@@ -59,7 +59,7 @@ class ImportOptions:
     dry_run: bool = False
 
     def settings(self) -> dict[str, Any]:
-        """Returns what must be the same when an import is continued."""
+        """Return what must be the same when an import is continued."""
         return {
             "inputs": [str(Path(path).absolute()) for path in self.inputs],
             "namesrv": self.namesrv,
@@ -113,12 +113,12 @@ class ImportSummary:
     """The steps, of a dry run."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns a dict for JSON."""
+        """Return a dict for JSON."""
         return asdict(self)
 
 
 def run(options: ImportOptions, progress: ExportProgress | None = None) -> ImportSummary:
-    """Runs an import, or what is left of it. Blocks; starts and ends Spark.
+    """Run an import, or what is left of it. Blocks; starts and ends Spark.
 
     Raises UsageError, NotFoundError, UnreachableError, RefusedError, ResumeError, OutputBusyError, SparkStartError.
     """
@@ -232,12 +232,12 @@ class _Import:
             raise PymqError(f"step {step.number} of the import has not sent its {step.rows} rows: run it again")
 
     def _base(self) -> str:
-        """Returns the directory whose levels name columns; none for files that are named one by one."""
+        """Return the directory whose levels name columns; none for files that are named one by one."""
         paths = [Path(path).absolute() for path in self.options.inputs]
         return str(paths[0]) if len(paths) == 1 and paths[0].is_dir() else ""
 
     def _ends(self) -> dict[str, int]:
-        """Returns how many messages each topic has ever had."""
+        """Return how many messages each topic has ever had."""
         options = self.options
         with RemoteCluster(
             options.namesrv, credentials=options.credentials, retry_budget_s=options.retry_budget_s

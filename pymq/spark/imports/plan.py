@@ -57,7 +57,7 @@ class Step:
 
 
 def find_files(inputs: Sequence[str], file_format: str) -> list[InputFile]:
-    """Returns the files of paths and directories, in the order in which they are imported: that of their names.
+    """Return the files of paths and directories, in the order in which they are imported: that of their names.
 
     Names that begin with ``_`` or ``.`` are left out, as Spark does. Raises NotFoundError, UsageError.
     """
@@ -88,7 +88,7 @@ def _input_file(path: Path, file_format: str) -> InputFile:
 def steps_of(
     files: Iterable[InputFile], *, rows_max: int = ROWS_PER_STEP, size_max_bytes: int = BYTES_PER_STEP
 ) -> list[Step]:
-    """Returns steps of about ``rows_max`` rows, or ``size_max_bytes`` bytes, in the order of the files.
+    """Return steps of about ``rows_max`` rows, or ``size_max_bytes`` bytes, in the order of the files.
 
     A file with more rows is split; one that doesn't say its rows is not.
     """
@@ -127,7 +127,7 @@ class ImportLog:
     """The directory of one import, locked while open: its plan, and the receipts of the steps that are done."""
 
     def __init__(self, directory: Path, settings: dict[str, Any], plan: dict[str, Any]) -> None:
-        """Takes the plan of an earlier run, or writes this one.
+        """Take the plan of an earlier run, or write this one.
 
         Raises ResumeError if that run had other settings or files, OutputBusyError while another import runs.
         """
@@ -155,11 +155,11 @@ class ImportLog:
         return identity
 
     def receipt_path(self, number: int) -> Path:
-        """Returns where the receipt of a step is, once it is done."""
+        """Return where the receipt of a step is, once it is done."""
         return self._steps / f"{number}.json"
 
     def is_done(self, step: Step) -> bool:
-        """Returns whether all rows of a step are stored, or in a file of dead letters."""
+        """Return whether all rows of a step are stored, or in a file of dead letters."""
         path = self.receipt_path(step.number)
         if not path.exists():
             return False
@@ -167,11 +167,11 @@ class ImportLog:
         return step.rows in (None, sum(receipt["rows"].values()) + receipt["too_large"])
 
     def receipts(self) -> list[dict[str, Any]]:
-        """Returns the receipts of all steps that are done."""
+        """Return the receipts of all steps that are done."""
         return [json.loads(path.read_text()) for path in self._steps.glob("*.json")]
 
     def close(self) -> None:
-        """Lets another run have the directory."""
+        """Let another run have the directory."""
         self._lock.close()
 
     def __enter__(self) -> ImportLog:
@@ -206,5 +206,5 @@ class ImportLog:
 
 
 def plan_of(files: Sequence[InputFile], tasks: int, ends: dict[str, int]) -> dict[str, Any]:
-    """Returns the fields of a plan: files, tasks of a step, and the messages that each topic has had before."""
+    """Return the fields of a plan: files, tasks of a step, and the messages that each topic has had before."""
     return {"files": [asdict(file) for file in files], "tasks": tasks, "ends": ends}

@@ -41,7 +41,7 @@ class InputRows:
         self._schema: Any = schema or None
 
     def infer(self, files: Sequence[str]) -> None:
-        """Takes the schema of all files, which every step reads with."""
+        """Take the schema of all files, which every step reads with."""
         from pyspark.sql.types import MapType, StringType, StructField, StructType
 
         schema = self._reader().load(list(files)).schema
@@ -56,7 +56,7 @@ class InputRows:
         self._schema = StructType(fields)
 
     def of_step(self, step: Step) -> DataFrame:
-        """Returns the rows of a step with where they stand."""
+        """Return the rows of a step with where they stand."""
         whole = [part.path for part in step.parts if not part.from_row and part.to_row is None]
         frames = [self._placed(whole)] if whole else []
         for part in step.parts:
@@ -88,7 +88,7 @@ class InputRows:
 def message_columns(
     types: Mapping[str, str], expressions: Mapping[str, str], *, topic: str, keeps_queues: bool
 ) -> tuple[dict[str, str], bool]:
-    """Returns the expression of each column of a message, and whether ``properties`` holds all that a message has.
+    """Return the expression of each column of a message, and whether ``properties`` holds all that a message has.
 
     ``types`` has the columns of the files. Raises UsageError if it is not clear what becomes what.
     """
@@ -120,7 +120,7 @@ def message_columns(
 
 
 def in_order(rows: DataFrame, columns: Mapping[str, str], tasks: int) -> DataFrame:
-    """Returns the columns of messages: all rows of a key in one task, in the order of the files."""
+    """Return the columns of messages: all rows of a key in one task, in the order of the files."""
     from pyspark.sql import functions as f
 
     chosen = rows.select(

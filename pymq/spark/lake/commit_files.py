@@ -27,7 +27,7 @@ class CommitFiles:
     """The commits in ``folder``, of an export in the directory ``output``."""
 
     def __init__(self, folder: Place, output: Place, *, commits_max: int = COMMITS_MAX) -> None:
-        """Removes commits that were folded before a crash."""
+        """Remove commits that were folded before a crash."""
         self._folder = folder
         self._output = output
         self._commits_max = commits_max
@@ -49,7 +49,7 @@ class CommitFiles:
         return self._read(self._numbers[-1]) if self._numbers else None
 
     def entries(self) -> Iterator[Entry]:
-        """Yields what is folded as one commit, then each other commit."""
+        """Yield what is folded as one commit, then each other commit."""
         folded = self._read_folded()
         if folded is not None:
             yield folded
@@ -57,12 +57,12 @@ class CommitFiles:
             yield self._read(number)
 
     def add(self, entry: Entry) -> None:
-        """Writes the commit ``next_number``."""
+        """Write the commit ``next_number``."""
         write_durably(self._folder / f"{entry['number']}.json", entry)
         self._numbers.append(entry["number"])
 
     def fold(self) -> None:
-        """Folds all commits but the last if there are many. Their files must have been moved to their places."""
+        """Fold all commits but the last if there are many. Their files must have been moved to their places."""
         if len(self._numbers) <= max(self._commits_max, self._folded_files // FILES_PER_COMMIT):
             return
         *old, last = self._numbers
@@ -86,7 +86,7 @@ class CommitFiles:
 
 
 def read_entries(folder: Place) -> list[Entry]:
-    """Returns the commits in a folder that an export may be writing to, without changing it."""
+    """Return the commits in a folder that an export may be writing to, without changing it."""
     while True:
         numbers = [int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit()]
         folded = folder / FOLDED
@@ -102,7 +102,7 @@ def read_entries(folder: Place) -> list[Entry]:
 
 
 def _as_one(entries: Iterable[Entry], is_there: Callable[[str], bool]) -> Entry:
-    """Returns commits as one: joined ranges, the last mark of each queue, and the files that are still there."""
+    """Return commits as one: joined ranges, the last mark of each queue, and the files that are still there."""
     number = -1
     ranges: dict[tuple[str, str, int], list[Entry]] = {}
     marks: dict[tuple[str, str, int], Entry] = {}
@@ -137,7 +137,7 @@ def _files_of(entry: Entry) -> Iterator[Entry]:
 
 
 def _joined(parts: list[Entry]) -> list[Entry]:
-    """Returns ranges of one queue in order, those that touch each other as one."""
+    """Return the ranges of one queue in order; ranges that touch each other are joined into one."""
     joined: list[Entry] = []
     for part in sorted(parts, key=lambda part: part["from_offset"]):
         before = joined[-1] if joined else None

@@ -47,14 +47,14 @@ class ExportDirectory:
     """One export directory, locked while open. Raises UsageError for a directory with other files."""
 
     def __init__(self, output: Place, settings: dict[str, Any], *, commits_max: int = COMMITS_MAX) -> None:
-        """Opens the directory. Raises ResumeError with the differences if an earlier export had other ``settings``.
+        """Open the directory. Raises ResumeError with the differences if an earlier export had other ``settings``.
 
         More than ``commits_max`` commits are folded.
         """
         self.output = output
         self.settings = settings
         self.folder = output / FOLDER
-        """The directory of the log, of staged files and of replaced ones."""
+        """The directory of the log, of staged files and of replaced files."""
         self._commits = self.folder / "commits"
         self._staging_root = self.folder / "staging"
         self._replaced = self.folder / "replaced"
@@ -93,7 +93,7 @@ class ExportDirectory:
         return dict(self._marks)
 
     def new_staging(self, name: str) -> Place:
-        """Creates a directory for a round's files. The name must be new: no late task of an older run may use it."""
+        """Create a directory for a round's files. The name must be new: no late task of an older run may use it."""
         path = self._staging_root / name
         make_directory(path)
         return path
@@ -101,7 +101,7 @@ class ExportDirectory:
     def commit(
         self, ranges: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]], marks: Sequence[Mark] = ()
     ) -> int:
-        """Commits ranges (topic, broker_name, queue_id, from_offset, to_offset, rows, lost) and their staged files.
+        """Commit ranges (topic, broker_name, queue_id, from_offset, to_offset, rows, lost) and their staged files.
 
         ``marks`` identify the queues at a later run.
         """
@@ -115,7 +115,7 @@ class ExportDirectory:
     def commit_replacement(
         self, directory: Path, staged: Path, removed: Sequence[str], added: Sequence[dict[str, Any]]
     ) -> int:
-        """Commits that ``staged`` takes a directory's place: files ``added`` hold the rows of those ``removed``."""
+        """Commit that ``staged`` takes a directory's place: files ``added`` hold the rows of those ``removed``."""
         replacement = {
             "directory": relative(directory, self.output),
             "staged": relative(staged, self.output),
@@ -139,7 +139,7 @@ class ExportDirectory:
         return number
 
     def remove_replaced(self, grace_s: float = REPLACED_GRACE_S) -> None:
-        """Removes directories that were replaced longer ago than a grace."""
+        """Remove directories that were replaced longer ago than a grace."""
         if not isinstance(self._replaced, Path):
             return
         for path in self._replaced.glob("*"):
@@ -149,7 +149,7 @@ class ExportDirectory:
             self._replaced.rmdir()
 
     def close(self) -> None:
-        """Removes the rest of staging, of an export without a commit all it made, and releases the lock.
+        """Remove the rest of staging, of an export without a commit all it made, and release the lock.
 
         After an interrupt or an error in the middle of a commit all stays for the next run, which finishes the commit.
         """
@@ -171,13 +171,13 @@ class ExportDirectory:
         self.close()
 
     def _publish(self, entry: dict[str, Any]) -> None:
-        """Moves a commit's files to their places; files that were moved before stay."""
+        """Move a commit's files to their places; files that were moved before stay."""
         move_all(self.output, [(file["staged"], file["path"]) for file in entry["files"]])
         if "replacement" in entry:
             self._exchange(entry["number"], entry["replacement"])
 
     def _exchange(self, number: int, replacement: dict[str, Any]) -> None:
-        """Puts a staged directory into its place, unless that was done before; moves the old one to the replaced ones.
+        """Put a staged directory into its place, unless that was done before; keep the old one as a replaced one.
 
         A directory that lacks some of the replaced files stays as it is: a user removed them.
         """
@@ -236,7 +236,7 @@ class ExportDirectory:
 
 
 def open_existing(output: Place) -> ExportDirectory:
-    """Opens the directory of an earlier export with its settings. Raises UsageError for another directory."""
+    """Open the directory of an earlier export with its settings. Raises UsageError for another directory."""
     settings = earlier_settings(output)
     if not settings:
         raise UsageError(f"{output} holds no export with a commit: name the --output of pymq spark-export")
@@ -244,7 +244,7 @@ def open_existing(output: Place) -> ExportDirectory:
 
 
 def earlier_settings(output: Place) -> dict[str, Any]:
-    """Returns the settings of the export that is in a directory; none if it holds no commit."""
+    """Return the settings of the export that is in a directory; none if it holds no commit."""
     path = output / FOLDER / SETTINGS
     if not path.is_file() or not any((output / FOLDER / "commits").glob("*.json")):
         return {}

@@ -60,7 +60,7 @@ class CompactSummary:
     """Directories that were left as they are, with the reason."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns a dict for JSON."""
+        """Return a dict for JSON."""
         return asdict(self)
 
 
@@ -74,7 +74,7 @@ class CompactionError(PymqError):
 
 
 def directories_of(output: Path) -> list[Path]:
-    """Returns the directories of an export that hold Parquet files, sorted. Raises UsageError if it is one itself."""
+    """Return the directories of an export that hold Parquet files, sorted. Raises UsageError if it is one itself."""
     if any(output.glob("*.parquet")):
         raise UsageError(
             f"{output} holds its files itself, not in directories: compaction exchanges directories, so export with "
@@ -86,7 +86,7 @@ def directories_of(output: Path) -> list[Path]:
 
 
 def compact(log: ExportDirectory, directories: Iterable[Path], settings: CompactSettings) -> CompactSummary:
-    """Merges small files of these directories, a commit for each. Raises UsageError where that is not possible."""
+    """Merge small files of these directories, a commit for each. Raises UsageError where that is not possible."""
     summary = CompactSummary()
     is_checked = False
     for directory in directories:
@@ -105,7 +105,7 @@ def compact(log: ExportDirectory, directories: Iterable[Path], settings: Compact
 
 
 def planned(directories: Iterable[Path], settings: CompactSettings) -> CompactSummary:
-    """Returns what :func:`compact` would do; the bytes afterwards are an estimate."""
+    """Return what :func:`compact` would do; the bytes afterwards are an estimate."""
     summary = CompactSummary()
     for directory in directories:
         groups = plan(directory, settings)
@@ -120,7 +120,7 @@ def planned(directories: Iterable[Path], settings: CompactSettings) -> CompactSu
 
 
 def plan(directory: Path, settings: CompactSettings) -> list[list[_Small]]:
-    """Returns the files to merge, a group for each new file, in the order of names: queues, then offsets."""
+    """Return the files to merge, a group for each new file, in the order of names: queues, then offsets."""
     try:
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
     except FileNotFoundError:
@@ -141,7 +141,7 @@ def plan(directory: Path, settings: CompactSettings) -> list[list[_Small]]:
 
 
 def _filled(files: Sequence[_Small], target_bytes: int) -> list[list[_Small]]:
-    """Returns files in groups of at least a target size, except the last one."""
+    """Return files in groups of at least a target size, except the last one."""
     groups: list[list[_Small]] = []
     room = 0
     for file in files:
@@ -160,7 +160,7 @@ def _compact_directory(
     settings: CompactSettings,
     summary: CompactSummary,
 ) -> None:
-    """Builds the replacement of one directory and commits it. Raises CompactionError if it isn't one to replace."""
+    """Build the replacement of one directory and commit it. Raises CompactionError if it isn't one to replace."""
     names = _plain_files(directory)
     staged = log.new_staging(secrets.token_hex(8))
     assert isinstance(staged, Path)  # check_exchange()
@@ -189,7 +189,7 @@ def _compact_directory(
 
 
 def _new_name(commit: int, place: int) -> str:
-    """Returns the name of a merged file: a commit's number is used once."""
+    """Return the name of a merged file: a commit's number is used once."""
     return f"compacted-{commit:08d}-{place}.parquet"
 
 
@@ -202,7 +202,7 @@ def _plain_files(directory: Path) -> set[str]:
 
 
 def _merge(directory: Path, names: Sequence[str], target: Path, settings: CompactSettings) -> dict[str, Any]:
-    """Writes the rows of files to one durable file, a row group in memory at a time; describes it for the commit."""
+    """Write the rows of files to one durable file, a row group in memory at a time; describe it for the commit."""
     schema: pa.Schema = pq.read_schema(directory / names[0])
     rows = 0
     with parquet_writer(target, schema, settings.compression) as writer:

@@ -13,7 +13,7 @@ ZSTD_LEVEL = 1
 
 
 def parse_compression(text: str) -> tuple[str, int | None]:
-    """Returns codec and level of ``zstd``, ``zstd:1`` and the like. Raises UsageError."""
+    """Return codec and level of ``zstd``, ``zstd:1`` and the like. Raises UsageError."""
     codec, colon, level = text.partition(":")
     if codec not in COMPRESSIONS:
         raise UsageError(f"compression {codec!r} is unknown: use one of {', '.join(COMPRESSIONS)}")

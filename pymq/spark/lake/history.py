@@ -24,7 +24,7 @@ class HistoryView:
     """
 
     def __init__(self, view: RemoteCluster | StoreView, archive: Place, on_data_loss: DataLoss = "fail") -> None:
-        """Raises UsageError for a directory that is no such lake."""
+        """Raise UsageError for a directory that is no such lake."""
         self._view = view
         self._lake = Lake(archive)
         self._on_data_loss = on_data_loss
@@ -87,7 +87,7 @@ class HistoryView:
         return self._view.record_digests(places)
 
     def split(self, ranges: Sequence[QueueRange]) -> list[QueueRange]:
-        """Returns the parts of the ranges that the lake has, and then those that are stored.
+        """Return the parts of the ranges that the lake has, and then those that are stored.
 
         Raises DataLossError for offsets that are in neither, unless losses are only reported.
         """

@@ -33,7 +33,7 @@ class LakeFile(NamedTuple):
     staged: Place
 
     def may_hold(self, part: tuple[str, int, int, int]) -> bool:
-        """Returns whether rows of (broker, queue id, from, to) can be in it; the name of a merged file tells nothing.
+        """Return whether rows of (broker, queue id, from, to) can be in it; the name of a merged file tells nothing.
 
         A broker's name may hold any number of dashes.
         """
@@ -49,7 +49,7 @@ class Lake:
     """One state of the log of a lake: the output of an export of all messages, by topic."""
 
     def __init__(self, root: Place) -> None:
-        """Raises UsageError for a directory that can't be read as the history of its topics."""
+        """Raise UsageError for a directory that can't be read as the history of its topics."""
         self.root = root
         self.columns = self._checked_columns()
         self._spans: dict[QueueKey, list[Span]] = {}
@@ -59,23 +59,23 @@ class Lake:
             self._note(entry)
 
     def topics(self) -> list[str]:
-        """Returns the names of all topics with committed offsets, sorted."""
+        """Return the names of all topics with committed offsets, sorted."""
         return sorted({topic for topic, _, _ in self._spans})
 
     def queues_of(self, topic: str) -> list[QueueKey]:
-        """Returns the queues of a topic, sorted."""
+        """Return the queues of a topic, sorted."""
         return sorted(queue for queue in self._spans if queue[0] == topic)
 
     def spans(self, queue: QueueKey) -> list[Span]:
-        """Returns the committed offsets of a queue in order; spans don't touch each other."""
+        """Return the committed offsets of a queue in order; spans don't touch each other."""
         return joined(self._spans.get(queue, ()))
 
     def mark(self, queue: QueueKey) -> Mark | None:
-        """Returns the latest mark of a queue, by which a topic that was made again is noticed."""
+        """Return the latest mark of a queue, by which a topic that was made again is noticed."""
         return self._marks.get(queue)
 
     def files_of(self, queue: QueueKey, span: Span) -> list[LakeFile]:
-        """Returns the files that may hold rows of these offsets."""
+        """Return the files that may hold rows of these offsets."""
         files = self._files.get(queue[0], {}).values()
         return [file for file in files if file.may_hold((*queue[1:], *span))]
 
@@ -123,7 +123,7 @@ class Lake:
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
-    """Returns the same offsets as spans in order that neither touch nor overlap."""
+    """Return the same offsets as spans in order that neither touch nor overlap."""
     found: list[Span] = []
     for span in sorted(span for span in spans if span.from_offset < span.to_offset):
         if found and span.from_offset <= found[-1].to_offset:
@@ -142,7 +142,7 @@ class Pieces(NamedTuple):
 
 
 def hand_over(wanted: Span, archived: Sequence[Span], stored: Span) -> Pieces:
-    """Divides a range: what the lake has (``archived``, in order) is read there, the rest where it is stored."""
+    """Divide a range: what the lake has (``archived``, in order) is read there, the rest where it is stored."""
     pieces = Pieces([], [], [])
     at = wanted.from_offset
     for span in (*archived, Span(wanted.to_offset, wanted.to_offset)):
@@ -157,7 +157,7 @@ def hand_over(wanted: Span, archived: Sequence[Span], stored: Span) -> Pieces:
 
 
 def _divided(span: Span, stored: Span) -> Iterator[tuple[Span, bool]]:
-    """Yields the parts of a span, with whether they are stored."""
+    """Yield the parts of a span, with whether they are stored."""
     low = min(max(stored.from_offset, span.from_offset), span.to_offset)
     high = min(max(stored.to_offset, low), span.to_offset)
     for first, last, kept in ((span.from_offset, low, False), (low, high, True), (high, span.to_offset, False)):

@@ -72,7 +72,7 @@ class LakeReader:
         self._texts = BodyDecoder("", fails=settings.body_errors == "fail")
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields the rows in order of their offsets. Raises DataLossError for missing ones, unless only reported."""
+        """Yield the rows in order of their offsets. Raises DataLossError for missing rows, unless they are reported."""
         at, end = self._part.from_offset, self._part.to_offset
         listings = 0
         while at < end:
@@ -87,7 +87,7 @@ class LakeReader:
                 listings += 1
 
     def _sorted(self, span: Span, *, skips_missing: bool) -> Iterator[pa.Table]:
-        """Yields the rows of the range in order, those of row groups that overlap together."""
+        """Yield the rows of the range in order, those of row groups that overlap together."""
         files = Lake(self._root).files_of((self._part.topic, self._part.broker_name, self._part.queue_id), span)
         groups = sorted(
             (group for file in files for group in self._groups(file, span, skips_missing=skips_missing)),
@@ -140,7 +140,7 @@ class LakeReader:
         return rows if pc.all(mask).as_py() else rows.filter(mask)
 
     def _selected(self, rows: pa.Table, expected: int) -> Iterator[pa.RecordBatch]:
-        """Yields the wanted ones of rows in order; offsets that they skip from ``expected`` on are lost."""
+        """Yield the wanted rows in order; offsets that the rows skip from ``expected`` on are lost."""
         offsets = rows.column("queueOffset").to_numpy()
         steps = np.diff(offsets, prepend=expected - 1)
         for at in np.flatnonzero(steps != 1).tolist():
@@ -230,7 +230,7 @@ _BUILDERS: dict[str, Callable[[pa.RecordBatch], pa.Array]] = {
 
 
 def first_offset_at(lake: Lake, queue: tuple[str, str, int], time_ms: int) -> int | None:
-    """Returns the first archived offset of a queue that was stored at a time or later; None if there is none."""
+    """Return the first archived offset of a queue that was stored at a time or later; None if there is none."""
     part = QueueRange(*queue, 0, 0, ())
     settings = ReadSettings(columns=("queueOffset", "storeTimestamp"), archive=str(lake.root), on_data_loss="report")
     time = pa.scalar(time_ms * 1000, pa.timestamp("us", tz="UTC"))
@@ -244,7 +244,7 @@ def first_offset_at(lake: Lake, queue: tuple[str, str, int], time_ms: int) -> in
 
 
 def _opened(file: LakeFile) -> pq.ParquetFile:
-    """Raises FileNotFoundError when the file is neither at its place nor staged."""
+    """Raise FileNotFoundError when the file is neither at its place nor staged."""
     try:
         return parquet_file(file.path)
     except FileNotFoundError:

@@ -59,7 +59,7 @@ class OutputFullError(PymqError):
 
 @contextmanager
 def naming_full_disk(output: Place) -> Iterator[None]:
-    """Raises OutputFullError, which names the output and the next step, for an error of a full disk."""
+    """Raise OutputFullError, which names the output and the next step, for an error of a full disk."""
     try:
         yield
     except OSError as error:
@@ -86,12 +86,12 @@ class StagedFile:
     max_time_us: int | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns a dict for JSON."""
+        """Return a dict for JSON."""
         return asdict(self)
 
 
 def columns_to_read(columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the columns to export and those that the writer needs."""
+    """Return the columns to export and the columns that the writer needs."""
     exported = check_columns(columns)
     return exported + tuple(name for name in _NEEDED if name not in exported)
 
@@ -125,7 +125,7 @@ class PartWriter:
         self._open: _OpenFile | None = None
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-        """Writes all batches and yields the number of rows of each. Close or abandon the writer afterwards."""
+        """Write all batches and yield the number of rows of each. Close or abandon the writer afterwards."""
         for batch in batches:
             for hour, run in self._runs(batch):
                 if self._open is None or self._open.hour != hour or self._open.file.is_full:
@@ -135,21 +135,21 @@ class PartWriter:
             yield batch.num_rows
 
     def close(self) -> list[StagedFile]:
-        """Finishes the last file, makes the staging directory durable, and returns all files."""
+        """Finish the last file, make the staging directory durable, and return all files."""
         self._finish()
         if self.files:
             sync_directory(self._staging)
         return self.files
 
     def abandon(self) -> None:
-        """Closes an unfinished file after an error."""
+        """Close an unfinished file after an error."""
         if self._open is not None:
             self._open.writer.close()
             self._open.file.abandon()
             self._open = None
 
     def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yields the batch in runs of rows that go to the same directory, each with the hour that this begins at.
+        """Yield the batch in runs of rows that go to the same directory, each with the hour that this begins at.
 
         Hours count from 1970; -1 stands for a time before that or none, and for directories without a time.
         """
@@ -245,7 +245,7 @@ class _OpenFile:
 
 
 def parquet_writer(target: Any, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
-    """Returns a writer of Parquet, to a path or a stream, with the settings of exports.
+    """Return a writer of Parquet, to a path or a stream, with the settings of exports.
 
     ``compression``: a codec, maybe with a level.
     """
@@ -262,7 +262,7 @@ def parquet_writer(target: Any, schema: pa.Schema, compression: str) -> pq.Parqu
 
 
 def _time_folders(hour: int) -> dict[str, str]:
-    """Returns the directories of an hour counted from 1970, by level; -1 has none."""
+    """Return the directories of an hour counted from 1970, by level; -1 has none."""
     if hour < 0:
         return {"dt": f"dt={NO_TIME}", "hour": f"hour={NO_TIME}"}
     day = _EPOCH + timedelta(hour // HOURS_PER_DAY)
@@ -270,6 +270,6 @@ def _time_folders(hour: int) -> dict[str, str]:
 
 
 def safe_name(name: str) -> str:
-    """Escapes a name for a path: letters, digits, ``-`` and ``_`` stay, except a first ``_``, which hides a file."""
+    """Escape a name for a path: letters, digits, ``-`` and ``_`` stay, except a first ``_``, which hides a file."""
     text = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
     return "%5F" + text[1:] if text.startswith("_") else text

@@ -17,7 +17,7 @@ def is_url(text: str) -> bool:
 
 
 def local_directory(what: str, text: str) -> Path:
-    """Returns the path that ``text`` names. Raises UsageError, which begins with ``what``, for the URL of a store."""
+    """Return the path that ``text`` names. Raises UsageError, which begins with ``what``, for the URL of a store."""
     if is_url(text):
         raise UsageError(f"{what} {text} is a URL: name a directory of a file system, also a mounted one")
     return Path(text)

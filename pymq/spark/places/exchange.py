@@ -18,7 +18,7 @@ _RENAME_SWAP = 2  # macOS, <stdio.h>
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Exchanges two directories of one file system. Raises OSError where the file system or the system can't."""
+    """Exchange two directories of one file system. Raises OSError where the file system or the system can't."""
     call = _call()
     if call is None:
         raise OSError(f"{sys.platform} has no call that exchanges directories")
@@ -28,7 +28,7 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def check_exchange(folder: Path | ObjectPath) -> None:
-    """Tries it with two new directories below ``folder``. Raises UsageError if it doesn't work there."""
+    """Try it with two new directories below ``folder``. Raises UsageError if it doesn't work there."""
     if isinstance(folder, ObjectPath):
         raise UsageError(
             f"{folder} is in an object store, which can't exchange two directories: leave its files as they are"

@@ -31,7 +31,7 @@ class ObjectLease:
     """The claim of this writer, renewed by a thread until it is closed."""
 
     def __init__(self, folder: ObjectPath, busy: PymqError) -> None:
-        """Returns when no other writer has a claim. Raises ``busy`` when one renews its."""
+        """Return when no other writer has a claim. Raises ``busy`` when one renews its."""
         self._folder = folder
         self._busy = busy
         self._lease_s = LEASE_S
@@ -51,12 +51,12 @@ class ObjectLease:
         self._thread.start()
 
     def check(self) -> None:
-        """Raises ``busy`` when the claim is so old that another writer may soon take it for a killed one's."""
+        """Raise ``busy`` when the claim is so old that another writer may soon take it for a killed one's."""
         if self._is_late():
             raise self._busy
 
     def close(self) -> None:
-        """Removes the claim."""
+        """Remove the claim."""
         self._ended.set()
         self._thread.join()
         self._remove(self._claim)
@@ -82,7 +82,7 @@ class ObjectLease:
         self._renewed_s = begun_s
 
     def _await_others(self) -> None:
-        """Watches the claims of others until they are gone, or have not changed for the time of a lease.
+        """Watch the claims of others until they are gone, or have not changed for the time of a lease.
 
         Of writers that wait for each other, the one whose claim's name is the first goes on.
         """

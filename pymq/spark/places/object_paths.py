@@ -40,7 +40,7 @@ class ObjectPath:
     __slots__ = ("_key", "url")
 
     def __init__(self, url: str) -> None:
-        """Raises UsageError for another URL than ``scheme://bucket/name``."""
+        """Raise UsageError for another URL than ``scheme://bucket/name``."""
         parts = urlsplit(url)
         names = [name for name in parts.path.split("/") if name]
         if parts.scheme not in SCHEMES or not parts.netloc or ".." in names or parts.query or parts.fragment:
@@ -90,11 +90,11 @@ class ObjectPath:
         return self._key
 
     def absolute(self) -> ObjectPath:
-        """Returns itself."""
+        """Return itself."""
         return self
 
     def relative_to(self, other: ObjectPath) -> PurePosixPath:
-        """Returns the rest of the name below another one. Raises ValueError."""
+        """Return the rest of the name below another one. Raises ValueError."""
         return PurePosixPath(self._key).relative_to(other._key)
 
     def exists(self) -> bool:
@@ -104,44 +104,44 @@ class ObjectPath:
         return bool(self._info().is_file)
 
     def is_dir(self) -> bool:
-        """Returns whether there are objects below this name."""
+        """Return whether there are objects below this name."""
         return bool(self._info().type.name == "Directory")
 
     def iterdir(self) -> Iterator[ObjectPath]:
-        """Yields the names directly below this one, in order."""
+        """Yield the names directly below this one, in order."""
         return iter(sorted(self / PurePosixPath(info.path).name for info in self._listed(recursive=False)))
 
     def glob(self, pattern: str) -> Iterator[ObjectPath]:
-        """Yields the names directly below this one that match a pattern of one level, in order."""
+        """Yield the names directly below this one that match a pattern of one level, in order."""
         return (path for path in self.iterdir() if fnmatchcase(path.name, pattern))
 
     def names_below(self) -> set[str]:
-        """Returns the names of all objects below this one, relative to it."""
+        """Return the names of all objects below this one, relative to it."""
         infos = self._listed(recursive=True)
         return {str(PurePosixPath(info.path).relative_to(self._key)) for info in infos if info.is_file}
 
     def read_text(self) -> str:
-        """Returns the content. Raises FileNotFoundError."""
+        """Return the content. Raises FileNotFoundError."""
         with errors_of(self), self.open_input() as stream:
             return str(stream.read().decode())
 
     def write_text(self, text: str) -> None:
-        """Writes the object as a whole, in place of one of this name."""
+        """Write the object as a whole, in place of one of this name."""
         with errors_of(self), self.open_output() as stream:
             stream.write(text.encode())
 
     def open_output(self) -> pa.NativeFile:
-        """Returns a stream; the object is there once it is closed."""
+        """Return a stream; the object is there once it is closed."""
         with errors_of(self):
             return self.file_system.open_output_stream(self._key)
 
     def open_input(self) -> pa.NativeFile:
-        """Returns the content as a file that can be sought in. Raises FileNotFoundError."""
+        """Return the content as a file that can be sought in. Raises FileNotFoundError."""
         with errors_of(self):
             return self.file_system.open_input_file(self._key)
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Removes the object. Raises FileNotFoundError unless ``missing_ok``."""
+        """Remove the object. Raises FileNotFoundError unless ``missing_ok``."""
         try:
             with errors_of(self):
                 self.file_system.delete_file(self._key)
@@ -150,7 +150,7 @@ class ObjectPath:
                 raise
 
     def copy_to(self, target: ObjectPath) -> None:
-        """Has the store copy the object; the copy becomes visible as a whole. Raises FileNotFoundError."""
+        """Have the store copy the object; the copy becomes visible as a whole. Raises FileNotFoundError."""
         try:
             with errors_of(target):
                 self.file_system.copy_file(self._key, target._key)
@@ -160,7 +160,7 @@ class ObjectPath:
             raise FileNotFoundError(self.url) from None
 
     def remove_tree(self) -> None:
-        """Removes all objects below this name."""
+        """Remove all objects below this name."""
         with errors_of(self):
             try:
                 self.file_system.delete_dir(self._key)
@@ -182,7 +182,7 @@ class ObjectPath:
 
 @cache
 def file_system(scheme: str, bucket: str) -> pafs.FileSystem:
-    """Returns the file system of a bucket, with the settings that the environment names (docs/spark.md).
+    """Return the file system of a bucket, with the settings that the environment names (docs/spark.md).
 
     Raises UsageError when this pyarrow lacks it.
     """
@@ -212,7 +212,7 @@ def _s3_settings(bucket: str) -> dict[str, Any]:
 
 @contextmanager
 def errors_of(path: ObjectPath) -> Iterator[None]:
-    """Turns what pyarrow raises into FileNotFoundError or an ObjectStoreError of one line."""
+    """Turn what pyarrow raises into FileNotFoundError or an ObjectStoreError of one line."""
     try:
         yield
     except FileNotFoundError:
@@ -222,5 +222,5 @@ def errors_of(path: ObjectPath) -> Iterator[None]:
 
 
 def short_reason(text: str) -> str:
-    """Returns an error of pyarrow's without the request's number, which differs each time."""
+    """Return an error of pyarrow's without the request's number, which differs each time."""
     return " ".join(_REQUEST.sub("", text.partition("Detail:")[0]).split()).removesuffix(".")

@@ -41,44 +41,44 @@ class WriterLock(Protocol):
     """What keeps other writers out."""
 
     def check(self) -> None:
-        """Raises OutputBusyError if others may write by now."""
+        """Raise OutputBusyError if others may write by now."""
         ...
 
     def close(self) -> None:
-        """Lets others in."""
+        """Let others in."""
         ...
 
 
 def place_of(text: str) -> Place:
-    """Returns the place that a path or a URL names. Raises UsageError."""
+    """Return the place that a path or a URL names. Raises UsageError."""
     return ObjectPath(text) if is_url(text) else Path(text)
 
 
 def expanded(text: str) -> Place:
-    """Returns the absolute place that an operator's path or URL names. Raises UsageError."""
+    """Return the absolute place that an operator's path or URL names. Raises UsageError."""
     place = place_of(text)
     return place.expanduser().absolute() if isinstance(place, Path) else place
 
 
 def hadoop_url(place: Place) -> str:
-    """Returns what Spark's JVM calls the place: S3 is s3a there."""
+    """Return what Spark's JVM calls the place: S3 is s3a there."""
     text = str(place)
     return f"s3a:{text.removeprefix('s3:')}" if text.startswith("s3:") else text
 
 
 def relative(place: Place, root: Place) -> str:
-    """Returns the name of a place below another one of its kind. Raises ValueError."""
+    """Return the name of a place below another one of its kind. Raises ValueError."""
     return place.relative_to(root).as_posix()  # type: ignore[arg-type]  # both are of one kind
 
 
 def make_directory(place: Place) -> None:
-    """Makes a directory and its parents; an object store needs none."""
+    """Make a directory and its parents; an object store needs none."""
     if isinstance(place, Path):
         place.mkdir(parents=True, exist_ok=True)
 
 
 def write_durably(place: Place, value: Any, indent: int | None = 1) -> None:
-    """Writes JSON that is there as a whole or not at all, also after a crash of the machine."""
+    """Write JSON that is there as a whole or not at all, also after a crash of the machine."""
     if isinstance(place, ObjectPath):
         place.write_text(json.dumps(value, indent=indent))
         return
@@ -92,7 +92,7 @@ def write_durably(place: Place, value: Any, indent: int | None = 1) -> None:
 
 
 def write_whole(place: Place, text: str) -> None:
-    """Writes a text so that no reader finds a part of it; a crash of the machine may lose it."""
+    """Write a text so that no reader finds a part of it; a crash of the machine may lose it."""
     if isinstance(place, ObjectPath):
         place.write_text(text)
         return
@@ -102,7 +102,7 @@ def write_whole(place: Place, text: str) -> None:
 
 
 def move_all(root: Place, moves: Iterable[tuple[str, str]]) -> None:
-    """Moves files to their places, both relative to ``root``; what was moved before stays. Durable on return.
+    """Move files to their places, both relative to ``root``; what was moved before stays. Durable on return.
 
     In an object store each file is copied, and then its old name removed: a kill between the two changes nothing.
     """
@@ -115,7 +115,7 @@ def move_all(root: Place, moves: Iterable[tuple[str, str]]) -> None:
 
 
 def remove_tree(place: Place) -> None:
-    """Removes what is there, as far as it can: a later run tries again."""
+    """Remove what is there, as far as it can: a later run tries again."""
     if isinstance(place, ObjectPath):
         with suppress(ObjectStoreError):
             place.remove_tree()
@@ -124,21 +124,21 @@ def remove_tree(place: Place) -> None:
 
 
 def presence_of(root: Place) -> Callable[[str], bool]:
-    """Returns a test whether a file, named relative to ``root``, is there now."""
+    """Return a test whether a file, named relative to ``root``, is there now."""
     if isinstance(root, ObjectPath):
         return root.names_below().__contains__
     return lambda name: (root / name).exists()
 
 
 def take_lock(folder: Place, what: str) -> WriterLock:
-    """Returns a lock of a folder. Raises OutputBusyError, whose text names ``what``."""
+    """Return a lock of a folder. Raises OutputBusyError, whose text names ``what``."""
     if isinstance(folder, ObjectPath):
         return ObjectLease(folder / "writers", OutputBusyError(_busy(what)))
     return _FileLock(folder / "lock", what)
 
 
 def sync_directory(place: Place) -> None:
-    """Makes renames and new files in a directory durable; in an object store they are."""
+    """Make renames and new files in a directory durable; in an object store they are."""
     if isinstance(place, ObjectPath):
         return
     handle = os.open(place, os.O_RDONLY)
@@ -149,7 +149,7 @@ def sync_directory(place: Place) -> None:
 
 
 def parquet_file(place: Place) -> pq.ParquetFile:
-    """Opens a Parquet file. Raises FileNotFoundError."""
+    """Open a Parquet file. Raises FileNotFoundError."""
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(place) if isinstance(place, Path) else pq.ParquetFile(place.open_input(), pre_buffer=True)
@@ -169,7 +169,7 @@ class NewFile:
         return self._stream is not None and self._stream.count >= OBJECT_BYTES_MAX
 
     def finish(self) -> tuple[int, str]:
-        """Makes it durable, and returns its bytes and SHA-256. pyarrow has ended it."""
+        """Make it durable, and return its bytes and SHA-256. pyarrow has ended it."""
         if self._stream is not None:
             self._stream.close()
             return self._stream.count, self._stream.digest.hexdigest()
@@ -182,7 +182,7 @@ class NewFile:
             return os.fstat(stream.fileno()).st_size, digest
 
     def abandon(self) -> None:
-        """Ends it unfinished."""
+        """End it unfinished."""
         if self._stream is not None:
             self._stream.close()
 
@@ -225,7 +225,7 @@ class _FileLock:
             raise OutputBusyError(_busy(what))
 
     def check(self) -> None:
-        """Does nothing: the lock holds until it is closed."""
+        """Do nothing: the lock holds until it is closed."""
 
     def close(self) -> None:
         self._stream.close()

@@ -76,31 +76,31 @@ class ClusterView(Protocol):
     """The planner's view of a cluster."""
 
     def user_topics(self) -> list[str]:
-        """Returns the names of all topics of applications, sorted."""
+        """Return the names of all topics of applications, sorted."""
         ...
 
     def all_topics(self) -> list[str]:
-        """Returns the names of all topics, also system, retry and dead-letter ones."""
+        """Return the names of all topics, also system, retry and dead-letter ones."""
         ...
 
     def queues_of(self, topics: Sequence[str]) -> dict[str, list[Queue]]:
-        """Returns the readable queues of many topics; leaves out topics without a route."""
+        """Return the readable queues of many topics; leave out topics without a route."""
         ...
 
     def bounds(self, queues: Sequence[Queue]) -> dict[Queue, Bounds]:
-        """Returns the first offset of each queue and the one that its next message will get."""
+        """Return the first offset of each queue and the one that its next message will get."""
         ...
 
     def offset_by_time(self, queue: Queue, time_ms: int) -> int:
-        """Returns the first offset stored at or after a time."""
+        """Return the first offset stored at or after a time."""
         ...
 
     def committed(self, queue: Queue, group: str) -> int | None:
-        """Returns a consumer group's offset, None when it has none."""
+        """Return a consumer group's offset, None when it has none."""
         ...
 
     def record_digests(self, places: Mapping[Queue, int]) -> dict[Queue, str]:
-        """Returns digests of the records at these offsets; leaves out records that are not stored."""
+        """Return digests of the records at these offsets; leave out records that are not stored."""
         ...
 
 
@@ -143,7 +143,7 @@ class RemoteCluster:
         self.close()
 
     def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         for remote in self._remotes.values():
             remote.close()
         self._remotes.clear()
@@ -154,7 +154,7 @@ class RemoteCluster:
         return sorted(loads(body)["topicList"]) if body else []
 
     def broker_names(self) -> set[str]:
-        """Returns the names of the brokers that are registered."""
+        """Return the names of the brokers that are registered."""
         return set(self._cluster_info().get("brokerAddrTable") or {})
 
     def _cluster_info(self) -> Mapping[str, Any]:
@@ -235,7 +235,7 @@ class RemoteCluster:
         return {queue: digest for queue, digest in found.items() if digest is not None}
 
     def commit_offsets(self, group: str, offsets: Mapping[Queue, int]) -> None:
-        """Sets a consumer group's offsets at the queues' masters; makes the group where a broker demands that."""
+        """Set a consumer group's offsets at the queues' masters; make the group where a broker demands that."""
         asks: list[_Ask] = []
         for queue, offset in offsets.items():
             header = UpdateConsumerOffsetHeader(
@@ -261,7 +261,7 @@ class RemoteCluster:
         return _checked(*self._ask_each([(ADDRESS_SERVERS.addresses(self._places), command)]))
 
     def _ask_each(self, asks: Sequence[_Ask]) -> list[_Answer]:
-        """Returns an answer for each request, from the first of its servers that answers.
+        """Return an answer for each request, from the first of its servers that answers.
 
         Servers that are too slow are asked again for what is left, until they are for the retry budget without any
         answer. Raises UnreachableError.
@@ -278,7 +278,7 @@ class RemoteCluster:
         return [answers[number] for number in range(len(asks))]
 
     def _ask_once(self, asks: Sequence[_Ask], answers: dict[int, _Answer]) -> UnreachableError | None:
-        """Asks for all answers that are missing, each server in turn; returns an error when some are still missing."""
+        """Ask for all answers that are missing, each server in turn; return an error when some are still missing."""
         waiting = [number for number in range(len(asks)) if number not in answers]
         last: UnreachableError | None = None
         for turn in range(max((len(addresses) for addresses, _ in asks), default=0)):
@@ -302,7 +302,7 @@ class RemoteCluster:
         return last or UnreachableError("a queue has no broker: wait until one is registered")
 
     def _ask_server(self, address: str, asks: Iterable[tuple[int, Command]], answers: dict[int, _Answer]) -> None:
-        """Asks one server, with many requests on the way at once; adds the answers by the requests' numbers."""
+        """Ask one server, with many requests on the way at once; add the answers by the requests' numbers."""
         remote = self._remote(address)
         numbers: dict[int, int] = {}
 
@@ -327,7 +327,7 @@ class RemoteCluster:
 
 
 def _checked(answer: _Answer) -> Command:
-    """Returns a successful answer. Raises RefusedError."""
+    """Return a successful answer. Raises RefusedError."""
     if answer.command.code != ResponseCode.SUCCESS:
         raise RefusedError(answer.command.code, answer.command.remark, answer.address)
     return answer.command
@@ -338,7 +338,7 @@ def _offset_in(command: Command) -> int:
 
 
 def _readable(topic: str, route: TopicRoute) -> list[Queue]:
-    """Returns a route's readable queues in order."""
+    """Return a route's readable queues in order."""
     found: list[Queue] = []
     for data in sorted(route.queue_datas, key=lambda data: data.broker_name):
         broker = route.broker(data.broker_name)
@@ -368,7 +368,7 @@ def _pull_of_one(queue: Queue, offset: int) -> Command:
 
 
 def _digest_at(answer: Command, offset: int) -> str | None:
-    """Returns the digest of the record at an offset from the answer of a pull."""
+    """Return the digest of the record at an offset from the answer of a pull."""
     if answer.code == ResponseCode.SUCCESS:
         for message in decode_records(with_single_records(bytes(answer.body), offset), log_malformed):
             if message.queue_offset == offset:
@@ -377,7 +377,7 @@ def _digest_at(answer: Command, offset: int) -> str | None:
 
 
 def record_digest(message: StoredMessage) -> str:
-    """Returns a digest of what identifies a record; all replicas of it have the same."""
+    """Return a digest of what identifies a record; all replicas of it have the same."""
     times = f"{message.physical_offset}:{message.born_timestamp_ms}:{message.store_timestamp_ms}:{message.message_id}:"
     return blake2b(times.encode() + message.body, digest_size=DIGEST_SIZE_BYTES).hexdigest()
 

@@ -27,12 +27,12 @@ class Mark:
         return self.topic, self.broker_name, self.queue_id
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns a dict for JSON."""
+        """Return a dict for JSON."""
         return asdict(self)
 
 
 def take_marks(view: ClusterView, queues: Iterable[Queue], positions: dict[QueueKey, int]) -> list[Mark]:
-    """Returns the mark before each queue's position; none where the record is gone or the broker doesn't answer.
+    """Return the mark before each queue's position; none where the record is gone or the broker doesn't answer.
 
     An earlier mark of such a queue stays good.
     """
@@ -49,13 +49,13 @@ def take_marks(view: ClusterView, queues: Iterable[Queue], positions: dict[Queue
 
 
 def made_again(view: ClusterView, known: Mapping[Queue, tuple[int, str]]) -> set[Queue]:
-    """Returns the queues whose record at an offset has another digest; a record that is gone says nothing."""
+    """Return the queues whose record at an offset has another digest; a record that is gone says nothing."""
     found = view.record_digests({queue: offset for queue, (offset, _) in known.items()})
     return {queue for queue, digest in found.items() if digest != known[queue][1]}
 
 
 def check_marks(view: ClusterView, queues: Iterable[Queue], marks: dict[QueueKey, Mark]) -> None:
-    """Raises ResumeError for a queue that holds another record at its mark."""
+    """Raise ResumeError for a queue that holds another record at its mark."""
     marked = {queue: marks[queue[:3]] for queue in queues if queue[:3] in marks}
     for queue in sorted(made_again(view, {queue: (mark.offset, mark.digest) for queue, mark in marked.items()})):
         raise ResumeError(

@@ -21,7 +21,7 @@ class AddressServers:
         self._due_ms: dict[str, int] = {}
 
     def addresses(self, places: Sequence[str]) -> list[str]:
-        """Return the addresses among ``places`` and those that its URLs name. Raises UnreachableError for none."""
+        """Return the addresses among ``places`` and of its URLs. Raises UnreachableError for none."""
         found = [place for place in places if not is_address_server(place)]
         problem = UnreachableError("no name server is known")
         for url in filter(is_address_server, places):

@@ -41,7 +41,7 @@ class Plan:
         return total_count(self.queues)
 
     def limited(self, rows_max: int) -> Plan:
-        """Returns the first ``rows_max`` offsets in the order of the queues; 0 is no limit."""
+        """Return the first ``rows_max`` offsets in the order of the queues; 0 is no limit."""
         if not rows_max:
             return self
         left = rows_max
@@ -63,7 +63,7 @@ def make_plan(
     resume: Mapping[QueueKey, int] | None = None,
     via_filter_servers: bool = False,
 ) -> Plan:
-    """Returns the ranges of all queues of these topics; ``via_filter_servers``: read them from filter servers.
+    """Return the ranges of all queues of these topics; ``via_filter_servers``: read them from filter servers.
 
     ``only`` leaves out topics. ``resume`` has the offsets up to which queues were read earlier, which take precedence
     over ``start``. Offsets beyond a queue's end become that end. Offsets before its beginning stay, so that the reader
@@ -95,7 +95,7 @@ class _Planner:
         self._groups = {position.group for position in (start, end) if position.group is not None}
 
     def plan(self, queue: Queue, low: int, high: int) -> QueueRange:
-        """Returns the range of a queue that holds [low, high)."""
+        """Return the range of a queue that holds [low, high)."""
         last = min(self._offset(queue, self._end, low, high, LATEST), high)
         first = self._resume.get(queue[:3])
         if first is None:
@@ -122,7 +122,7 @@ class _Planner:
 
 
 def _from_filter_servers(part: QueueRange, queue: Queue) -> QueueRange:
-    """Returns the range with the addresses of filter servers; each queue starts with a different one."""
+    """Return the range with the addresses of filter servers; each queue starts with a different one."""
     servers = queue.filter_servers
     if not servers:
         raise UnreachableError(
@@ -144,19 +144,19 @@ class PartitionSizes:
     count_min: int = 1
 
     def split(self, ranges: Sequence[QueueRange]) -> list[QueueRange]:
-        """Returns the parts in order."""
+        """Return the parts in order."""
         rows_max = self.rows_max or rows_of_a_task(total_count(ranges), os.cpu_count() or 1)
         return split_ranges(ranges, rows_max=rows_max, count_min=self.count_min)
 
     def tasks(self, ranges: Sequence[QueueRange]) -> list[list[QueueRange]]:
-        """Returns the parts of each task: small ones share a task, unless that makes too few tasks."""
+        """Return the parts of each task: small parts share a task, unless that makes too few tasks."""
         parts = self.split(ranges)
         groups = rounds(parts, min(SMALL_TASK_ROWS, self.rows_max or SMALL_TASK_ROWS))
         return groups if len(groups) >= self.count_min else [[part] for part in parts]
 
 
 def split_ranges(ranges: Iterable[QueueRange], *, rows_max: int, count_min: int = 1) -> list[QueueRange]:
-    """Splits ranges so that none has more than ``rows_max`` offsets, into ``count_min`` parts or more if possible."""
+    """Split ranges so that none has more than ``rows_max`` offsets, into ``count_min`` parts or more if possible."""
     ranges = [part for part in ranges if part.count > 0]
     if len(ranges) < count_min and ranges:
         rows_max = min(rows_max, max(1, total_count(ranges) // count_min))
@@ -164,7 +164,7 @@ def split_ranges(ranges: Iterable[QueueRange], *, rows_max: int, count_min: int 
 
 
 def rounds(ranges: Sequence[QueueRange], rows_max: int) -> list[list[QueueRange]]:
-    """Groups ranges in order, with about ``rows_max`` offsets and at least one range in each group."""
+    """Group ranges in order, with about ``rows_max`` offsets and at least one range in each group."""
     groups: list[list[QueueRange]] = []
     size = rows_max
     for part in ranges:

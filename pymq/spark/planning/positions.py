@@ -34,14 +34,14 @@ class Position:
     times_ms: ByQueue | None = None
 
     def check(self, queues: Sequence[Queue]) -> None:
-        """Raises UsageError when a topic, broker or queue that the position names is not read."""
+        """Raise UsageError when a topic, broker or queue that the position names is not read."""
         for named in (self.offsets, self.times_ms):
             if named is not None:
                 _check_names(named, queues)
 
 
 def parse_position(text: str, now_ms: int) -> Position:
-    """Parses ``earliest``, ``latest``, ``group:NAME``, JSON of offsets, or a point in time. Raises UsageError."""
+    """Parse ``earliest``, ``latest``, ``group:NAME``, JSON of offsets, or a point in time. Raises UsageError."""
     value = text.strip()
     if value in ("earliest", "latest"):
         return Position(symbol=EARLIEST if value == "earliest" else LATEST)
@@ -55,7 +55,7 @@ def parse_position(text: str, now_ms: int) -> Position:
 
 
 def parse_by_queue(text: str) -> ByQueue:
-    """Parses JSON of numbers by topic, broker and queue, or by topic and queue. Raises UsageError."""
+    """Parse JSON of numbers by topic, broker and queue, or by topic and queue. Raises UsageError."""
     try:
         found = msgspec.json.decode(text.encode(), type=dict[str, dict[str, dict[str, int] | int]])
     except msgspec.MsgspecError as error:
@@ -70,7 +70,7 @@ def parse_by_queue(text: str) -> ByQueue:
 
 
 def resolve(view: ClusterView, queue: Queue, position: Position, low: int, high: int, otherwise: int) -> int | None:
-    """Returns the offset of a position in one queue, which holds [low, high).
+    """Return the offset of a position in one queue, which holds [low, high).
 
     The symbol ``otherwise`` applies where the position names other queues only. None: its group has no offset here.
     """
@@ -93,7 +93,7 @@ def resolve(view: ClusterView, queue: Queue, position: Position, low: int, high:
 
 
 def no_offsets(group: str, topics: Iterable[str]) -> NotFoundError:
-    """Returns the error for a group without an offset in any queue that is read."""
+    """Return the error for a group without an offset in any queue that is read."""
     names = ", ".join(sorted(set(topics)))
     return NotFoundError(
         f"group {group!r} has no offset in {names}: check its name with 'pymq group list', or begin at earliest"

@@ -50,13 +50,13 @@ class QueueRange:
         return f"{self.topic} {self.broker_name}/{self.queue_id} [{self.from_offset}, {self.to_offset})"
 
     def split(self, rows_max: int) -> list[QueueRange]:
-        """Splits the range into parts of nearly equal size, none with more than ``rows_max`` offsets."""
+        """Split the range into parts of nearly equal size, none with more than ``rows_max`` offsets."""
         parts = max(1, -(-self.count // rows_max))
         bounds = [self.from_offset + self.count * part // parts for part in range(parts + 1)]
         return [replace(self, from_offset=bounds[n], to_offset=bounds[n + 1]) for n in range(parts)]
 
     def cut(self, offsets: Sequence[int]) -> list[QueueRange]:
-        """Returns the parts between these ascending offsets of the range, of which some may be empty."""
+        """Return the parts between these ascending offsets of the range, of which some may be empty."""
         bounds = [self.from_offset, *offsets, self.to_offset]
         return [replace(self, from_offset=first, to_offset=last) for first, last in pairwise(bounds)]
 
@@ -127,5 +127,5 @@ class ReadSettings:
 
 
 def total_count(ranges: Iterable[QueueRange]) -> int:
-    """Returns the number of offsets in all ranges."""
+    """Return the number of offsets in all ranges."""
     return sum(part.count for part in ranges)

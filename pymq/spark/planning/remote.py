@@ -27,7 +27,7 @@ def _new_room(size_bytes: int) -> memoryview:
 
 
 def connect_socket(host: str, port: int, timeout_s: float) -> socket.socket:
-    """Returns a connected TCP socket."""
+    """Return a connected TCP socket."""
     connection = socket.create_connection((host, port), timeout_s)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
@@ -61,7 +61,7 @@ class Remote:
         self._timeout_s = timeout_s
 
     def send(self, command: Command) -> int:
-        """Sends a request and returns its opaque."""
+        """Send a request and return its opaque."""
         self._opaque += 1
         command.opaque = self._opaque
         if self._credentials is not None:
@@ -73,14 +73,14 @@ class Remote:
         return self._opaque
 
     def receive(self, room: Room = _new_room) -> Command:
-        """Returns the next answer; skips requests that a broker sends to clients. Its body stands in ``room``."""
+        """Return the next answer; skips requests that a broker sends to clients. Its body stands in ``room``."""
         while True:
             answer = self._receive_command(room)
             if answer.is_response:
                 return answer
 
     def ask(self, command: Command) -> Command:
-        """Sends a request and returns its answer."""
+        """Send a request and return its answer."""
         opaque = self.send(command)
         while True:
             answer = self.receive()
@@ -88,14 +88,14 @@ class Remote:
                 return answer
 
     def ask_ok(self, command: Command) -> Command:
-        """Does the same as :meth:`ask`. Raises RefusedError for any code other than success."""
+        """Do the same as :meth:`ask`. Raises RefusedError for any code other than success."""
         answer = self.ask(command)
         if answer.code != ResponseCode.SUCCESS:
             raise RefusedError(answer.code, answer.remark, self.address)
         return answer
 
     def close(self) -> None:
-        """Closes the connection; a second call does nothing."""
+        """Close the connection; a second call does nothing."""
         self._socket.close()
 
     def __enter__(self) -> Remote:
@@ -127,7 +127,7 @@ class Remote:
         return command
 
     def _receive(self, view: memoryview) -> memoryview:
-        """Fills the memory from the socket."""
+        """Fill the memory from the socket."""
         at, size = 0, len(view)
         try:
             while at < size:

@@ -45,7 +45,7 @@ class Selection:
         return self.filter is not None and self.via is None
 
     def pull_subscription(self) -> tuple[str, str]:
-        """Returns a pull's subscription and its type, without the pushed SQL."""
+        """Return a pull's subscription and its type, without the pushed SQL."""
         if self.via is not None:
             return class_text(self.filter or "", self.expression or "", self.on_error), TAG
         if self.sql is not None:
@@ -53,7 +53,7 @@ class Selection:
         return (self.tag if self.tags is not None else EVERYTHING), TAG
 
     def with_pushdown(self, tag: str | None, sql: str | None) -> Selection:
-        """Adds conditions that hold for every row, if a pull can carry them; prefers tags to SQL92."""
+        """Add conditions that hold for every row, if a pull can carry them; prefers tags to SQL92."""
         if self.via is not None or self.sql is not None or self.tags is not None:
             return self
         return replace(self, pushed_sql=sql) if tag is None else replace(self, tag=tag)
@@ -63,7 +63,7 @@ ALL = Selection()
 
 
 def checked(selection: Selection, clock: Clock) -> Selection:
-    """Checks a selection and simplifies it: brokers run the filters they know. Compiles expressions that run here.
+    """Check a selection and simplifies it: brokers run the filters they know. Compiles expressions that run here.
 
     Raises UsageError for options that exclude each other or a missing filter, ExpressionError for a wrong expression.
     """
@@ -121,7 +121,7 @@ def _checked_plugin(selection: Selection, name: str, expression: str, clock: Clo
 
 
 def parse_tags(expression: str) -> frozenset[str] | None:
-    """Parses ``"A || B"`` into {"A", "B"}; ``*`` and an empty text mean all (None). Raises UsageError without a tag."""
+    """Parse ``"A || B"`` into {"A", "B"}; ``*`` and an empty text mean all (None). Raises UsageError without a tag."""
     if expression.strip() in ("", EVERYTHING):
         return None
     tags = frozenset(part.strip() for part in expression.split("||") if part.strip())

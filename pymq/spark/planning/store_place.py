@@ -30,13 +30,13 @@ class StorePlace:
         return Path(self.directory).expanduser().absolute()
 
     def options(self) -> dict[str, str]:
-        """Returns the options of ``format("pymq")`` that name this directory."""
+        """Return the options of ``format("pymq")`` that name this directory."""
         given = {"store": self.directory, "commitLog": self.commit_log, "brokerName": self.broker_name}
         return {**{name: value for name, value in given.items() if value}, "whileRunning": str(self.while_running)}
 
     @contextmanager
     def opened(self) -> Iterator[ConsumerView]:
-        """Opens the directory for reading only. No broker can start there meanwhile.
+        """Open the directory for reading only. No broker can start there meanwhile.
 
         Raises NotFoundError when this is no store, StoreError when a broker runs there, OSError.
         """

@@ -27,7 +27,7 @@ class StoreView:
     """A :class:`~pymq.spark.planning.cluster.ClusterView` of one broker's directory."""
 
     def __init__(self, place: StorePlace, on_data_loss: DataLoss = "fail") -> None:
-        """Raises what :meth:`StorePlace.opened` does, and DataLossError for damage that hides messages."""
+        """Raise what :meth:`StorePlace.opened` does, and DataLossError for damage that hides messages."""
         self._stack = ExitStack()
         self._view: ConsumerView = self._stack.enter_context(place.opened())
         self._broker = place.broker_name or self._view.broker_name() or place.root.name
@@ -93,7 +93,7 @@ class StoreView:
         return found
 
     def split(self, ranges: Sequence[QueueRange]) -> list[QueueRange]:
-        """Returns the ranges cut at ends of segments, or of smaller pieces that keep all cores busy, in log order."""
+        """Return the ranges cut at ends of segments, or of smaller pieces that keep all cores busy, in log order."""
         log = self._view.log
         if not ranges or not log.segments:
             return list(ranges)

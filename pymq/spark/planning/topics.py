@@ -30,7 +30,7 @@ class TopicChoice:
     assigned: Assigned | None = None
 
     def topics(self, view: ClusterView, *, needs_match: bool = True) -> list[str]:
-        """Returns the topics' names, sorted.
+        """Return the topics' names, sorted.
 
         Raises NotFoundError for a glob or an expression without a match, unless ``needs_match`` is false.
         """
@@ -41,7 +41,7 @@ class TopicChoice:
         return choose_topics(view, self.names, needs_match=needs_match)
 
     def all_queues(self, view: ClusterView) -> list[Queue]:
-        """Returns the chosen queues of all topics. Raises NotFoundError for an unknown topic or queue."""
+        """Return the chosen queues of all topics. Raises NotFoundError for an unknown topic or queue."""
         topics = self.topics(view)
         found = view.queues_of(topics)
         for topic in topics:
@@ -60,7 +60,7 @@ class TopicChoice:
         return chosen
 
     def chosen(self, queues: Sequence[Queue]) -> list[Queue]:
-        """Returns those queues of the topics that are read."""
+        """Return those queues of the topics that are read."""
         return list(queues) if self.assigned is None else [queue for queue in queues if self._is_assigned(queue)]
 
     def _is_assigned(self, queue: Queue) -> bool:
@@ -76,7 +76,7 @@ class TopicChoice:
 
 
 def parse_assigned(text: str) -> Assigned:
-    """Parses JSON of queue ids, ``{"topic": [0, 1]}`` or ``{"topic": {"broker": [0, 1]}}``. Raises UsageError."""
+    """Parse JSON of queue ids, ``{"topic": [0, 1]}`` or ``{"topic": {"broker": [0, 1]}}``. Raises UsageError."""
     try:
         found = msgspec.json.decode(text.encode(), type=dict[str, list[int] | dict[str, list[int]]])
     except msgspec.MsgspecError as error:
@@ -91,7 +91,7 @@ def parse_assigned(text: str) -> Assigned:
 
 
 def parse_pattern(text: str) -> str:
-    """Returns a regular expression as it is. Raises UsageError with the place of a mistake."""
+    """Return a regular expression as it is. Raises UsageError with the place of a mistake."""
     try:
         re.compile(text)
     except re.error as error:
@@ -100,7 +100,7 @@ def parse_pattern(text: str) -> str:
 
 
 def choose_topics(view: ClusterView, patterns: Sequence[str], *, needs_match: bool = True) -> list[str]:
-    """Returns the given names and the topics that globs match, sorted; all user topics without patterns.
+    """Return the given names and the topics that globs match, sorted; all user topics without patterns.
 
     A glob matches only user topics, unless it begins with ``%`` (retry and dead-letter topics). Raises NotFoundError
     for a glob without a match, unless ``needs_match`` is false.
@@ -129,7 +129,7 @@ def _matching_pattern(view: ClusterView, pattern: str, *, needs_match: bool) -> 
 
 
 def unknown_topic(topic: str) -> NotFoundError:
-    """Returns the error for a topic without a route."""
+    """Return the error for a topic without a route."""
     return NotFoundError(f"topic {topic!r} does not exist: list the topics to see their names")
 
 

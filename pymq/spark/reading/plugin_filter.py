@@ -37,7 +37,7 @@ class PluginFilter:
         return self._running.stats.errors
 
     def keep(self, chunk: Chunk, starts: Positions) -> Positions:
-        """Returns the starts of the records that match. Raises FilterStopError, MalformedRecordError."""
+        """Return the starts of the records that match. Raises FilterStopError, MalformedRecordError."""
         kept: list[int] = []
         for first in range(0, len(starts), BATCH_COUNT):
             kept += self._keep(chunk, starts[first : first + BATCH_COUNT])
@@ -54,7 +54,7 @@ class PluginFilter:
 
 
 def filter_messages(chunk: Chunk, starts: Positions, broker_name: str) -> list[FilterMessage]:
-    """Returns the records at ``starts`` for filters; bodies are copied on first use. Raises MalformedRecordError."""
+    """Return the records at ``starts`` for filters; bodies are copied on first use. Raises MalformedRecordError."""
     layout = find_fields(chunk, starts)
     fields = zip(
         integers(layout.octets, starts + QUEUE_ID_AT, 4).tolist(),

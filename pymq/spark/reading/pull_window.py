@@ -64,7 +64,7 @@ class PullWindow:
         return bool(self._early)
 
     def next_ask(self) -> Ask | None:
-        """Returns the next pull to send; None if enough are in flight or no offsets are left."""
+        """Return the next pull to send; None if enough are in flight or no offsets are left."""
         # Until the first answer its usual size is unknown, and a guess would only leave gaps.
         if len(self._in_flight) >= (self._depth if self._learned else 1) or not self._left:
             return None
@@ -77,7 +77,7 @@ class PullWindow:
         return ask
 
     def answered(self, ask: Ask, next_offset: int, data: Chunk, *, moved: bool = False) -> list[PulledRange]:
-        """Takes an answer that covers [ask.start, next_offset); returns the segments to deliver now, in order."""
+        """Take an answer that covers [ask.start, next_offset); return the segments to deliver now, in order."""
         assert next_offset > ask.start
         self._in_flight.remove(ask)
         if data:
@@ -96,13 +96,13 @@ class PullWindow:
         return ready
 
     def give_back(self, ask: Ask) -> None:
-        """Takes back a pull without a usable answer, to request it again."""
+        """Take back a pull without a usable answer, to request it again."""
         self._in_flight.remove(ask)
         if ask.stop > self.cursor:
             insort(self._left, (max(ask.start, self.cursor), ask.stop))
 
     def give_back_all(self) -> None:
-        """Takes back all pulls in flight after a lost connection, to request them again."""
+        """Take back all pulls in flight after a lost connection, to request them again."""
         for ask in list(self._in_flight):
             self.give_back(ask)
 

@@ -56,7 +56,7 @@ Opener = Callable[[str, float], Remote]
 
 
 def opener(credentials: str) -> Opener:
-    """Returns what opens real connections, which sign with what the reference ``credentials`` names here."""
+    """Return what opens real connections, which sign with what the reference ``credentials`` names here."""
     found = Credentials.find(credentials)
     return lambda address, timeout_s: Remote(address, timeout_s=timeout_s, credentials=found)
 
@@ -119,7 +119,7 @@ class RangeReader:
         self._pending_bytes = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields the rows in order of their offsets.
+        """Yield the rows in order of their offsets.
 
         Raises DataLossError (unless losses are only reported), UnreachableError when no broker or filter server of the
         queue answers within the retry budget, RefusedError for a refusal, FilterStopError when a filter stops,
@@ -140,7 +140,7 @@ class RangeReader:
             self._drop_connection()
 
     def _step(self) -> list[PulledRange]:
-        """Receives one answer; a lost connection or a busy server counts as a failure and causes a pause."""
+        """Receive one answer; a lost connection or a busy server counts as a failure and causes a pause."""
         try:
             if self._remote is None:
                 addresses = self._part.addresses
@@ -156,7 +156,7 @@ class RangeReader:
         return [] if ask is None else self._on_answer(ask, answer)
 
     def _send_pulls(self) -> bool:
-        """Fills the window; returns False when the connection is lost (the next step opens a new one)."""
+        """Fill the window; return False when the connection is lost (the next step opens a new one)."""
         try:
             while self._remote is not None and (ask := self._window.next_ask()) is not None:
                 self._asked[self._remote.send(self._pull_command(ask))] = ask
@@ -196,7 +196,7 @@ class RangeReader:
         return self._window.answered(ask, next_offset, answer.body if code == ResponseCode.SUCCESS else b"")
 
     def _on_refusal(self, ask: Ask, error: RefusedError) -> list[PulledRange]:
-        """Pulls again without the pushed SQL if the broker refuses it: that costs time but loses no rows."""
+        """Pull again without the pushed SQL if the broker refuses it: that costs time but loses no rows."""
         if self._pushed_sql is None:
             raise with_next_step(error) if self._expression_type == SQL92 else error
         self._pushed_sql = None
@@ -217,7 +217,7 @@ class RangeReader:
         return []
 
     def _nothing_yet(self, ask: Ask, answer: Command) -> list[PulledRange]:
-        """Handles a broker without an offset that existed when planning: a slave behind its master, or a loss."""
+        """Handle a broker without an offset that existed when planning: a slave behind its master, or a loss."""
         if self._failing_s() < min(BEHIND_BUDGET_S, self._settings.retry_budget_s):
             self._window.give_back(ask)
             self._failed(RefusedError(answer.code, answer.remark, self._address()))
@@ -226,7 +226,7 @@ class RangeReader:
         return self._window.answered(ask, self._part.to_offset, b"", moved=True)
 
     def _take(self, segment: PulledRange) -> None:
-        """Keeps a segment's records for the next batch and counts the missing ones."""
+        """Keep a segment's records for the next batch and count the missing ones."""
         span = segment.end - segment.start
         kept = 0
         if segment.data:
@@ -259,7 +259,7 @@ class RangeReader:
         log.warning("%s", text)
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
-        """Decodes what is there. Afterwards its memory is free: no batch refers to it."""
+        """Decode what is there. Afterwards its memory is free: no batch refers to it."""
         if self._pending_rows:
             yield from self._decoded(self._buffer.joined(self._chunks), np.concatenate(self._starts))
         self._chunks, self._starts = [], []
@@ -339,7 +339,7 @@ def unreadable_text(offsets: list[int], why: str) -> str:
 
 
 def filter_by_tags(batch: pa.RecordBatch, tags: frozenset[str] | None, columns: list[str]) -> pa.RecordBatch:
-    """Removes other tags with the same hash: brokers compare only hashes of tags. None: all tags are wanted."""
+    """Remove other tags with the same hash: brokers compare only hashes of tags. None: all tags are wanted."""
     if tags is None:
         return batch
     mask = pc.is_in(batch.column("tags"), value_set=pa.array(sorted(tags)))
@@ -347,14 +347,14 @@ def filter_by_tags(batch: pa.RecordBatch, tags: frozenset[str] | None, columns: 
 
 
 def plugin_filter(settings: ReadSettings, part: QueueRange) -> PluginFilter:
-    """Returns the filter of the settings, which runs in the reader."""
+    """Return the filter of the settings, which runs in the reader."""
     from pymq.spark.reading.plugin_filter import PluginFilter
 
     return PluginFilter(settings.selection, part.broker_name)
 
 
 def _single_records(data: Chunk, from_offset: int) -> tuple[Chunk, Positions]:
-    """Returns records and their starts, with a record for each message of an inner batch in place of its own."""
+    """Return records and their starts, with a record for each message of an inner batch in place of its own."""
     starts = find_starts(data)
     flags = integers(np.frombuffer(data, np.uint8), starts + SYS_FLAG_AT, 4)
     if not (flags & sysflag.INNER_BATCH).any():
@@ -364,6 +364,6 @@ def _single_records(data: Chunk, from_offset: int) -> tuple[Chunk, Positions]:
 
 
 def _inside(segment: PulledRange, data: Chunk, starts: Positions) -> np.ndarray:
-    """Returns which records are in the segment: an answer may begin before it or end after it."""
+    """Return which records are in the segment: an answer may begin before it or end after it."""
     offsets = integers(np.frombuffer(data, np.uint8), starts + QUEUE_OFFSET_AT, 8)
     return (offsets >= segment.start) & (offsets < segment.end)

@@ -60,7 +60,7 @@ class StoreReader:
     """
 
     def __init__(self, part: QueueRange, settings: ReadSettings) -> None:
-        """Raises UsageError when filter servers are to filter."""
+        """Raise UsageError when filter servers are to filter."""
         assert settings.store is not None
         if settings.selection.via is not None:
             raise UsageError("a store directory has no filter servers: leave out via, and the tasks run the filter")
@@ -97,7 +97,7 @@ class StoreReader:
         return 0 if self._plugin is None else self._plugin.error_count
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields the rows in order of their offsets.
+        """Yield the rows in order of their offsets.
 
         Raises DataLossError for a damaged or missing record (unless losses are only reported), StoreError when a broker
         runs there, FilterStopError when a filter stops, OSError.
@@ -126,14 +126,14 @@ class StoreReader:
         log.warning("%s", text)
 
     def _with_tags(self, records: QueueRecords) -> QueueRecords:
-        """Leaves out records whose tags' code differs; the decoded tags decide about the others."""
+        """Leave out records whose tags' code differs; the decoded tags decide about the others."""
         codes = records.tags_codes
         if self._codes is None or codes is None:
             return records
         return records.part(np.isin(codes, self._codes) | (codes <= EXT_ADDRESS_MAX))
 
     def _chunks(self, records: QueueRecords) -> Iterator[QueueRecords]:
-        """Yields the records in groups of a batch's size."""
+        """Yield the records in groups of a batch's size."""
         rows = self._settings.batch_rows
         sizes = np.cumsum(records.sizes)
         first = 0
@@ -170,7 +170,7 @@ class StoreReader:
     def _checked(
         self, chunk: Chunk, starts: Positions, records: QueueRecords
     ) -> tuple[npt.NDArray[np.bool_], Layout | None]:
-        """Returns for each record whether it is the wanted one and sound, and the fields of all if all are."""
+        """Return for each record whether it is the wanted one and sound, and the fields of all if all are."""
         octets = np.frombuffer(chunk, np.uint8)
         good = integers(octets, starts, 4) == records.sizes
         good &= integers(octets, starts + PHYSICAL_OFFSET_AT, 8) == records.places
@@ -190,7 +190,7 @@ class StoreReader:
         return good, None
 
     def _bodies_fit(self, chunk: Chunk, layout: Layout) -> npt.NDArray[np.bool_]:
-        """Returns for each body whether it has the CRC that its record states; true if bodies are not asked for."""
+        """Return for each body whether it has the CRC that its record states; true if bodies are not asked for."""
         if not self._checks_bodies:
             return np.ones(len(layout), np.bool_)
         found = [
@@ -234,7 +234,7 @@ class StoreReader:
 
 
 def fetched(view: ConsumerView, records: QueueRecords, buffer: ReadBuffer) -> tuple[Chunk, Positions]:
-    """Reads the records; returns their bytes, valid until the next call, and where each one begins in them.
+    """Read the records; return their bytes, valid until the next call, and where each one begins in them.
 
     What a segment lacks reads as zeros, which no record is.
     """
@@ -261,7 +261,7 @@ def fetched(view: ConsumerView, records: QueueRecords, buffer: ReadBuffer) -> tu
 
 
 def _announce(view: ConsumerView, places: Positions, ends: Positions, breaks: npt.NDArray[np.bool_]) -> None:
-    """Says which parts of the log are read now, as few large ones."""
+    """Say which parts of the log are read now, as few large ones."""
     firsts, lasts = _runs(breaks)
     for begin, end in zip(places[firsts].tolist(), ends[lasts].tolist(), strict=True):
         segment = view.log.find(begin)
@@ -270,6 +270,6 @@ def _announce(view: ConsumerView, places: Positions, ends: Positions, breaks: np
 
 
 def _runs(breaks: npt.NDArray[np.bool_]) -> tuple[Positions, Positions]:
-    """Returns the first and the last index of each run of elements without a break between them."""
+    """Return the first and the last index of each run of elements without a break between them."""
     behind = np.flatnonzero(breaks) + 1
     return np.concatenate(([0], behind)), np.concatenate((behind, [len(breaks) + 1])) - 1

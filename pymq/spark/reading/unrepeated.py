@@ -44,7 +44,7 @@ class UnrepeatedReader:
         return lost
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields the rows in order. Raises what the range's reader raises."""
+        """Yield the rows in order. Raises what the range's reader raises."""
         if self._has_before:
             for batch in self._before.batches():
                 self._is_new(batch)

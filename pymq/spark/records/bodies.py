@@ -40,7 +40,7 @@ FIELD_TYPES = {
 
 
 def parse_schema(text: str) -> dict[str, str]:
-    """Parses ``amount double, country string``: types by name, in order. Raises UsageError."""
+    """Parse ``amount double, country string``: types by name, in order. Raises UsageError."""
     fields: dict[str, str] = {}
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\S+)\s+([a-z]+)\s*", part)
@@ -55,12 +55,12 @@ def parse_schema(text: str) -> dict[str, str]:
 
 
 def json_form(fields: dict[str, str]) -> str:
-    """Returns the form of bodies with these fields."""
+    """Return the form of bodies with these fields."""
     return _JSON_PREFIX + ", ".join(f"{name} {kind}" for name, kind in fields.items())
 
 
 def arrow_type(form: str) -> pa.DataType:
-    """Returns the type of the column ``body`` in a form."""
+    """Return the type of the column ``body`` in a form."""
     if form.startswith(_JSON_PREFIX):
         fields = parse_schema(form.removeprefix(_JSON_PREFIX))
         return pa.struct([(name, FIELD_TYPES[kind].arrow) for name, kind in fields.items()])
@@ -87,7 +87,7 @@ class JsonBodies:
         self._decoder = msgspec.json.Decoder(struct)
 
     def decode(self, bodies: Sequence[bytes]) -> tuple[pa.StructArray, dict[int, str]]:
-        """Returns the structs, null for bodies that don't fit, and what is wrong with those, by row."""
+        """Return the structs, null for bodies that don't fit, and what is wrong with those, by row."""
         found: list[Any] = []
         wrong: dict[int, str] = {}
         for row, body in enumerate(bodies):
@@ -113,7 +113,7 @@ class BodyDecoder:
         self._json = JsonBodies(form) if form.startswith(_JSON_PREFIX) else None
 
     def formed(self, bodies: pa.BinaryArray, row_ids: Callable[[], pa.Array]) -> pa.Array:
-        """Returns bodies in the form. ``row_ids`` names the rows. Raises UsageError for one that doesn't fit."""
+        """Return bodies in the form. ``row_ids`` names the rows. Raises UsageError for one that doesn't fit."""
         if self._json is None:
             return self.text(bodies, row_ids) if self._form == UTF8 else bodies
         structs, wrong = self._json.decode(bodies.to_pylist())
@@ -126,7 +126,7 @@ class BodyDecoder:
         return structs
 
     def text(self, bodies: pa.BinaryArray, row_ids: Callable[[], pa.Array]) -> pa.StringArray:
-        """Returns bodies as text. Bytes that are not UTF-8 become U+FFFD, or raise UsageError."""
+        """Return bodies as text. Bytes that are not UTF-8 become U+FFFD, or raise UsageError."""
         try:
             return bodies.cast(pa.string())
         except pa.ArrowInvalid:
@@ -137,7 +137,7 @@ class BodyDecoder:
 
 
 def _not_text(bodies: Sequence[bytes], row_ids: pa.Array) -> UsageError:
-    """Returns the error that names the first message whose body is not UTF-8."""
+    """Return the error that names the first message whose body is not UTF-8."""
     for row, body in enumerate(bodies):
         try:
             body.decode()
@@ -157,7 +157,7 @@ def _plain(value: Any) -> Any:
 
 
 def inferred(bodies: Iterable[bytes]) -> dict[str, str]:
-    """Returns the fields of the JSON objects among ``bodies``, in order of their first appearance.
+    """Return the fields of the JSON objects among ``bodies``, in order of their first appearance.
 
     Raises UsageError if there is no object, or none with a field that can be a column, or there are too many fields.
     """
@@ -179,7 +179,7 @@ def inferred(bodies: Iterable[bytes]) -> dict[str, str]:
 
 
 def _kind_of(value: object) -> str:
-    """Returns the type of a field for a value; empty for null, which fits any."""
+    """Return the type of a field for a value; empty for null, which fits any."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -190,7 +190,7 @@ def _kind_of(value: object) -> str:
 
 
 def _common(one: str, other: str) -> str:
-    """Returns the type that holds the values of both."""
+    """Return the type that holds the values of both."""
     if not one or not other or one == other:
         return one or other
     return "double" if {one, other} == {"bigint", "double"} else "json"

@@ -79,7 +79,7 @@ class Decoder:
     def decode(
         self, chunk: Chunk, starts: Positions | None = None, layout: Layout | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the records of ``chunk`` (those at ``starts``, if given) in order.
+        """Yield the records of ``chunk`` (those at ``starts``, if given) in order.
 
         ``layout``: their fields, if they have been found already.
 
@@ -134,41 +134,41 @@ class _Columns:
         self._bodies: pa.BinaryArray | None = None
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
-        """Returns all columns of the schema."""
+        """Return all columns of the schema."""
         return pa.RecordBatch.from_arrays([self.column(name) for name in schema.names], schema=schema)
 
     def column(self, name: str) -> pa.Array:
-        """Returns one column by its name."""
+        """Return one column by its name."""
         property_name = property_of(name)
         return _BUILDERS[name](self) if property_name is None else self.properties().values_of(property_name)
 
     def properties(self) -> PropertyPairs:
-        """Returns the parsed properties."""
+        """Return the parsed properties."""
         if self._table is None:
             self._table = parse_properties(self.layout.slices(self.layout.properties, self.layout.end))
         return self._table
 
     def topic(self) -> pa.Array:
-        """Returns the stored topics."""
+        """Return the stored topics."""
         try:
             return self.layout.slices(self.layout.topic, self.layout.topic_end).cast(pa.string())
         except pa.ArrowInvalid as error:
             raise MalformedRecordError(f"a record's topic is not UTF-8: {error}") from error
 
     def broker_name(self) -> pa.Array:
-        """Returns the name of the broker that was asked, for each row."""
+        """Return the name of the broker that was asked, for each row."""
         return pa.repeat(pa.scalar(self._broker_name, pa.string()), len(self.layout))
 
     def fixed_int32(self, at: int) -> pa.Array:
-        """Returns a 32-bit field at a fixed position."""
+        """Return a 32-bit field at a fixed position."""
         return pa.array(self.layout.int32(self.layout.starts + at))
 
     def fixed_int64(self, at: int) -> pa.Array:
-        """Returns a 64-bit field at a fixed position."""
+        """Return a 64-bit field at a fixed position."""
         return pa.array(self.layout.int64(self.layout.starts + at))
 
     def message_id(self) -> pa.Array:
-        """Returns the unique keys, or the offset message id of a message without one."""
+        """Return the unique keys, or the offset message id of a message without one."""
         unique = self.properties().values_of(properties.UNIQ_KEY)
         if not unique.null_count:
             return unique
@@ -195,7 +195,7 @@ class _Columns:
         return pa.Array.from_buffers(pa.string(), len(rows), [None, pa.py_buffer(ends), pa.py_buffer(text)])
 
     def body(self) -> pa.Array:
-        """Returns the bodies as their producers wrote them."""
+        """Return the bodies as their producers wrote them."""
         if self._bodies is None:
             stored = self.layout.slices(self.layout.body, self.layout.body_end)
             self._bodies = self._with_inflated(stored)
@@ -209,29 +209,29 @@ class _Columns:
         return pc.replace_with_mask(stored, pa.array(mask), pa.array(list(self._inflated.values()), pa.binary()))
 
     def body_text(self) -> pa.Array:
-        """Returns the bodies as text. Bytes that are not UTF-8 become U+FFFD, or raise UsageError."""
+        """Return the bodies as text. Bytes that are not UTF-8 become U+FFFD, or raise UsageError."""
         return self._body_decoder.text(self.body(), self.row_id)
 
     def formed_body(self) -> pa.Array:
-        """Returns the bodies in the form that was asked for."""
+        """Return the bodies in the form that was asked for."""
         return self._body_decoder.formed(self.body(), self.row_id)
 
     def row_id(self) -> pa.Array:
-        """Returns ``topic/broker/queue@offset``, which no other message of the cluster has."""
+        """Return ``topic/broker/queue@offset``, which no other message of the cluster has."""
         queue_ids = self.fixed_int32(QUEUE_ID_AT).cast(pa.string())
         offsets = self.fixed_int64(QUEUE_OFFSET_AT).cast(pa.string())
         places = pc.binary_join_element_wise(self.topic(), self._broker_name, queue_ids, "/")
         return pc.binary_join_element_wise(places, offsets, "@")
 
     def time(self, positions: Positions) -> pa.Array:
-        """Returns a field in ms as timestamps; null outside the years 1 to 9999."""
+        """Return a field in ms as timestamps; null outside the years 1 to 9999."""
         times_ms = self.layout.int64(positions)
         outside = (times_ms < TIME_MIN_MS) | (times_ms > TIME_MAX_MS)
         times_us = np.where(outside, 0, times_ms) * 1000
         return pa.array(times_us, mask=outside).cast(pa.timestamp("us", tz="UTC"))
 
     def born_host(self) -> pa.Array:
-        """Returns ``host:port`` of the producers."""
+        """Return ``host:port`` of the producers."""
         layout = self.layout
         positions = layout.starts + BORN_HOST_AT
         wide = (layout.sys_flag & sysflag.BORN_HOST_V6) != 0
@@ -245,7 +245,7 @@ class _Columns:
         return pa.array(texts, pa.string()).take(pa.array(which.reshape(-1)))
 
     def sys_flag(self) -> pa.Array:
-        """Returns the flags, without the compressed bit for inflated bodies."""
+        """Return the flags, without the compressed bit for inflated bodies."""
         flags = self.layout.sys_flag
         if self._inflated:
             flags = flags.copy()

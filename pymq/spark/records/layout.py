@@ -60,24 +60,24 @@ class Layout:
         return len(self.starts)
 
     def int32(self, positions: Positions) -> npt.NDArray[np.int32]:
-        """Returns the big-endian 32-bit numbers at these positions."""
+        """Return the big-endian 32-bit numbers at these positions."""
         return integers(self.octets, positions, 4).astype(np.int32)
 
     def int64(self, positions: Positions) -> npt.NDArray[np.int64]:
-        """Returns the big-endian 64-bit numbers at these positions."""
+        """Return the big-endian 64-bit numbers at these positions."""
         return integers(self.octets, positions, 8).astype(np.int64)
 
     def octet_rows(self, positions: Positions, size: int) -> npt.NDArray[np.uint8]:
-        """Returns ``size`` bytes from each position, as rows."""
+        """Return ``size`` bytes from each position, as rows."""
         return _gather(self.octets, positions, f"V{size}", size).view(np.uint8).reshape(-1, size)
 
     def slices(self, first: Positions, last: Positions) -> pa.BinaryArray:
-        """Returns the bytes [first, last) of each record. Both must ascend, as the positions of a field do."""
+        """Return the bytes [first, last) of each record. Both must ascend, as the positions of a field do."""
         return slices(self.buffer, first, last)
 
 
 def slices(buffer: pa.Buffer, first: Positions, last: Positions) -> pa.BinaryArray:
-    """Returns the ascending, non-overlapping ranges [first, last) of a buffer as a binary array, copied in C++."""
+    """Return the ascending, non-overlapping ranges [first, last) of a buffer as a binary array, copied in C++."""
     count = len(first)
     offsets = np.zeros(2 * count + 1, np.int32)
     offsets[1::2] = first
@@ -88,7 +88,7 @@ def slices(buffer: pa.Buffer, first: Positions, last: Positions) -> pa.BinaryArr
 
 
 def find_starts(chunk: Chunk) -> Positions:
-    """Returns the start of each record of ``chunk``. Raises MalformedRecordError when sizes don't match its length."""
+    """Return the start of each record of ``chunk``. Raises MalformedRecordError when sizes don't match its length."""
     starts: list[int] = []
     append = starts.append
     unpack = I32.unpack_from
@@ -114,7 +114,7 @@ def find_starts(chunk: Chunk) -> Positions:
 
 
 def _find_equal_sizes(chunk: Chunk, at: int, size: int, starts: list[int]) -> int:
-    """Adds the starts of the records of one size that follow, many at once; returns where the last one ends."""
+    """Add the starts of the records of one size that follow, many at once; return where the last one ends."""
     count_max = _EQUAL_RECORDS
     while count := min(count_max, (len(chunk) - at) // size):
         same = np.ndarray((count,), f">i{I32.size}", chunk, at, (size,)) == size
@@ -128,7 +128,7 @@ def _find_equal_sizes(chunk: Chunk, at: int, size: int, starts: list[int]) -> in
 
 
 def find_fields(chunk: Chunk, starts: Positions) -> Layout:
-    """Finds the fields of the records at ``starts`` and checks every length. Raises MalformedRecordError."""
+    """Find the fields of the records at ``starts`` and check every length. Raises MalformedRecordError."""
     octets = np.frombuffer(chunk, np.uint8)
     end = starts + integers(octets, starts, 4)
     magic = integers(octets, starts + MAGIC_AT, 4)
@@ -184,7 +184,7 @@ def sound_records(chunk: Chunk, starts: Positions) -> npt.NDArray[np.bool_]:
 
 
 def integers(octets: npt.NDArray[np.uint8], positions: Positions, size: int) -> npt.NDArray[np.signedinteger]:
-    """Returns big-endian numbers of ``size`` bytes. Raises MalformedRecordError for a position beyond the bytes."""
+    """Return big-endian numbers of ``size`` bytes. Raises MalformedRecordError for a position beyond the bytes."""
     return _gather(octets, positions, f">i{size}", size)
 
 

@@ -33,21 +33,21 @@ class PropertyPairs(ABC):
         self._values = values
 
     def maps(self) -> pa.MapArray:
-        """Returns one map per row; rows without properties have an empty one."""
+        """Return one map per row; rows without properties have an empty one."""
         return pa.MapArray.from_arrays(pa.array(self._bounds()), self._names, self._values)
 
     def headers(self) -> pa.ListArray:
-        """Returns one list of structs (key, value as bytes) per row, as Kafka's source has."""
+        """Return one list of structs (key, value as bytes) per row, as Kafka's source has."""
         pairs = pa.StructArray.from_arrays([self._names, self._values.cast(pa.binary())], ["key", "value"])
         return pa.ListArray.from_arrays(pa.array(self._bounds()), pairs)
 
     @abstractmethod
     def values_of(self, name: str) -> pa.StringArray:
-        """Returns one property's value in every row, null if it is missing."""
+        """Return one property's value in every row, null if it is missing."""
 
     @abstractmethod
     def _bounds(self) -> npt.NDArray[np.int32]:
-        """Returns where each row's pairs begin, and where the last one's end."""
+        """Return where each row's pairs begin, and where the last one's end."""
 
 
 class MixedPairs(PropertyPairs):
@@ -102,7 +102,7 @@ class UniformPairs(PropertyPairs):
 
 
 def parse_properties(raw: pa.BinaryArray) -> PropertyPairs:
-    """Returns the table of all rows' properties."""
+    """Return the table of all rows' properties."""
     try:
         return parse_uniform(raw) or parse_mixed(raw)
     except pa.ArrowInvalid:  # some bytes are not UTF-8
@@ -110,7 +110,7 @@ def parse_properties(raw: pa.BinaryArray) -> PropertyPairs:
 
 
 def parse_uniform(raw: pa.BinaryArray) -> UniformPairs | None:
-    """Returns the properties of rows that all have the first row's names, without empty values; None for others.
+    """Return the properties of rows that all have the first row's names, without empty values; None for others.
 
     Raises pa.ArrowInvalid for bytes that are not UTF-8.
     """
@@ -147,12 +147,12 @@ def parse_uniform(raw: pa.BinaryArray) -> UniformPairs | None:
 
 
 def _as_text(array: pa.BinaryArray) -> pa.StringArray:
-    """Returns bytes that are known to be UTF-8 as text."""
+    """Return bytes that are known to be UTF-8 as text."""
     return pa.Array.from_buffers(pa.string(), len(array), array.buffers())
 
 
 def _bytes_of(raw: pa.BinaryArray) -> tuple[pa.Buffer, npt.NDArray[np.uint8], Indices]:
-    """Returns the bytes of all rows as a buffer and as numbers, and where each row begins in them, and the end."""
+    """Return the bytes of all rows as a buffer and as numbers, and where each row begins in them, and the end."""
     offsets = np.frombuffer(raw.buffers()[1], np.int32)[raw.offset : raw.offset + len(raw) + 1].astype(np.int64)
     data = raw.buffers()[2] or pa.py_buffer(b"")
     octets = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
@@ -160,7 +160,7 @@ def _bytes_of(raw: pa.BinaryArray) -> tuple[pa.Buffer, npt.NDArray[np.uint8], In
 
 
 def parse_mixed(raw: pa.BinaryArray) -> MixedPairs:
-    """Returns the properties of any rows. Raises pa.ArrowInvalid for bytes that are not UTF-8."""
+    """Return the properties of any rows. Raises pa.ArrowInvalid for bytes that are not UTF-8."""
     count = len(raw)
     buffer, octets, offsets = _bytes_of(raw)
     if not len(octets):
@@ -183,19 +183,19 @@ def parse_mixed(raw: pa.BinaryArray) -> MixedPairs:
 
 
 def _are_pairs(starts: Indices, middle: Indices, ends: Indices) -> npt.NDArray[np.bool_]:
-    """Returns which triples enclose a name and a value; one False if the numbers of separators and pairs differ."""
+    """Return which triples enclose a name and a value; one False if the numbers of separators and pairs differ."""
     if len(middle) != len(starts):
         return np.zeros(1, np.bool_)
     return (middle > starts) & (middle + 1 < ends)
 
 
 def _rows_of(starts: Indices, offsets: Indices) -> Indices:
-    """Returns the row of each pair, from the starts of the pairs and the rows' offsets."""
+    """Return the row of each pair, from the starts of the pairs and the rows' offsets."""
     return np.searchsorted(offsets, starts, side="right") - 1
 
 
 def _pair_bounds(octets: npt.NDArray[np.uint8], offsets: Indices) -> tuple[Indices, Indices]:
-    """Returns the starts and ends of pairs. A pair ends at 0x02, or at the row's end if clients left that out.
+    """Return the starts and ends of pairs. A pair ends at 0x02, or at the row's end if clients left that out.
 
     Clients 4.9.4 to 5.0.0 do so.
     """
@@ -214,19 +214,19 @@ def _pair_bounds(octets: npt.NDArray[np.uint8], offsets: Indices) -> tuple[Indic
 
 
 def _last_of_equal(row_of: Indices, codes: Indices, code_count: int) -> Indices | None:
-    """Returns the indices of the pairs to keep if a row has a name more than once; None if no row does."""
+    """Return the indices of the pairs to keep if a row has a name more than once; None if no row does."""
     kept = _last_positions(row_of * code_count + codes)
     return None if len(kept) == len(codes) else kept
 
 
 def _last_positions(codes: Indices) -> Indices:
-    """Returns the ascending positions of the last occurrence of every code."""
+    """Return the ascending positions of the last occurrence of every code."""
     _, first_from_end = np.unique(codes[::-1], return_index=True)
     return np.sort(len(codes) - 1 - first_from_end)
 
 
 def parse_one_by_one(raw: pa.BinaryArray) -> MixedPairs:
-    """Returns the properties of any bytes, with U+FFFD for those that are not UTF-8."""
+    """Return the properties of any bytes, with U+FFFD for those that are not UTF-8."""
     row_of: list[int] = []
     names: list[str] = []
     values: list[str] = []

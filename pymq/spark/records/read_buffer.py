@@ -21,7 +21,7 @@ class ReadBuffer:
         self._end = 0
 
     def room(self, size_bytes: int) -> memoryview:
-        """Returns memory to read into: behind what was read before, or memory of its own if that is full."""
+        """Return memory to read into: behind what was read before, or memory of its own if that is full."""
         first, last = self._end, self._end + size_bytes
         if last > len(self._view):
             return memoryview(bytearray(size_bytes))
@@ -29,7 +29,7 @@ class ReadBuffer:
         return self._view[first:last]
 
     def joined(self, chunks: Sequence[Chunk]) -> Chunk:
-        """Returns chunks as one: the same memory if they stand back to back in this buffer, else a copy."""
+        """Return chunks as one: the same memory if they stand back to back in this buffer, else a copy."""
         address = _address_of(self._view)
         first = at = _address_of(chunks[0]) - address
         for chunk in chunks:
@@ -39,7 +39,7 @@ class ReadBuffer:
         return self._view[first:at] if first >= 0 and at <= len(self._view) else b"".join(chunks)
 
     def reset(self, size_bytes: int = 0) -> None:
-        """Lets the next bytes use the memory from its begin; it grows if it has less than ``size_bytes``."""
+        """Let the next bytes use the memory from its begin; it grows if it has less than ``size_bytes``."""
         if len(self._view) < size_bytes:
             self._view = np.empty(size_bytes, np.uint8).data
         self._end = 0

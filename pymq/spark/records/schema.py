@@ -69,18 +69,18 @@ PROPERTY_PREFIX = "property_"
 
 
 def property_of(column: str) -> str | None:
-    """Returns NAME for the column ``property_NAME``; None for the columns of the table."""
+    """Return NAME for the column ``property_NAME``; None for the columns of the table."""
     name = column.removeprefix(PROPERTY_PREFIX)
     return name if name and name != column and column not in BY_NAME else None
 
 
 def column_of(name: str) -> RowColumn:
-    """Returns the column of a checked name."""
+    """Return the column of a checked name."""
     return BY_NAME.get(name) or RowColumn(name, pa.string(), "string", usual=False)
 
 
 def check_columns(names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names, or the usual ones if there are none. Raises UsageError for unknown names and duplicates."""
+    """Return the names, or the usual names for an empty list. Raises UsageError for unknown names and duplicates."""
     if not names:
         return USUAL
     for name in names:
@@ -93,17 +93,17 @@ def check_columns(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def arrow_schema(names: Sequence[str]) -> pa.Schema:
-    """Returns the Arrow schema of these columns."""
+    """Return the Arrow schema of these columns."""
     return pa.schema([(name, column_of(name).arrow) for name in names])
 
 
 def spark_ddl(names: Sequence[str]) -> str:
-    """Returns the schema as Spark SQL text: ``topic string, queueId int``."""
+    """Return the schema as Spark SQL text: ``topic string, queueId int``."""
     return ", ".join(f"{_ddl_name(name)} {column_of(name).ddl}" for name in names)
 
 
 def _ddl_name(name: str) -> str:
-    """Quotes the names of property columns, which may contain any character."""
+    """Quote the names of property columns, which may contain any character."""
     if name in BY_NAME:
         return name
     doubled = name.replace("`", "``")

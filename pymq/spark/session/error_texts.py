@@ -11,7 +11,7 @@ _ANYWHERE = re.compile(r"(\w+(?:Error|Exception)): ((?:(?!\w+(?:Error|Exception)
 
 
 def text_of(error: Exception) -> str:
-    """Returns an error's text; empty when it must be asked from a JVM that has ended."""
+    """Return an error's text; empty when it must be asked from a JVM that has ended."""
     try:
         return str(error)
     except Exception:  # Py4J's error, or the operating system's
@@ -19,7 +19,7 @@ def text_of(error: Exception) -> str:
 
 
 def essence(text: str) -> str:
-    """Returns the most useful line of a long text: Python's last line, else Java's first exception with its cause."""
+    """Return the most useful line of a long text: Python's last line, else Java's first exception with its cause."""
     if found := LAST_LINE.findall(text):
         return ": ".join(found[-1])
     lines = [line.strip() for line in text.splitlines() if line.strip()]

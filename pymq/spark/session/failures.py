@@ -40,7 +40,7 @@ class TaskFailedError(PymqError):
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Wraps a Spark action: raises a task's PymqError itself, else TaskFailedError with one line.
+    """Wrap a Spark action: raises a task's PymqError itself, else TaskFailedError with one line.
 
     SparkStartError: the JVM has ended.
     """
@@ -59,7 +59,7 @@ def translated() -> Iterator[None]:
 
 
 def translate(text: str) -> PymqError:
-    """Returns the error that a message of Spark describes."""
+    """Return the error that a message of Spark describes."""
     for name, message in reversed(LAST_LINE.findall(text)):
         if name == "RefusedError" and (match := _REFUSED.match(message)):
             return errors.RefusedError(int(match.group(2)), match.group(3), match.group(1) or "")

@@ -102,7 +102,7 @@ class _Gateway:
             )
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> tuple[int, str]:
-        """Returns (port, secret) of the started JVM. Raises SparkStartError with the end of its log.
+        """Return (port, secret) of the started JVM. Raises SparkStartError with the end of its log.
 
         The time is that without a new line in the log: ``spark.jars.packages`` are downloaded first.
         """
@@ -123,7 +123,7 @@ class _Gateway:
         return port, answer[8 : 8 + size].decode()
 
     def close(self) -> None:
-        """Ends the JVM and removes its scratch directory."""
+        """End the JVM and remove its scratch directory."""
         assert self.process.stdin is not None
         with suppress(OSError):
             self.process.stdin.close()
@@ -136,7 +136,7 @@ class _Gateway:
         self._lock.close()
 
     def first_error(self) -> str:
-        """Returns the first error in the JVM's log, its exception if it has one; empty without an error."""
+        """Return the first error in the JVM's log, its exception if it has one; empty without an error."""
         lines = self.log_path.read_text(errors="replace").splitlines()
         for line in lines:
             if " ERROR " in line and "Reason: " in line:  # a master's answer, or that none came
@@ -148,13 +148,13 @@ class _Gateway:
         return ""
 
     def log_end(self) -> str:
-        """Returns the last lines of the JVM's log."""
+        """Return the last lines of the JVM's log."""
         lines = self.log_path.read_text(errors="replace").strip().splitlines()
         return " | ".join(lines[-5:]) or "its log is empty"
 
 
 def _remove_old_scratch() -> None:
-    """Removes the scratch directories of processes that were killed: their files are locked no more."""
+    """Remove the scratch directories of processes that were killed: their files are locked no more."""
     for path in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*/lock"):
         with suppress(OSError), path.open("r+") as lock:
             if try_lock_file(lock.fileno()):
@@ -175,7 +175,7 @@ _SESSIONS = threading.RLock()
 def session(
     master: str = "local[*]", conf: Mapping[str, str] | None = None, *, java: Java | None = None
 ) -> SparkSession:
-    """Returns the program's SparkSession if it has one, else a new session on a new JVM.
+    """Return the program's SparkSession if it has one, else a new session on a new JVM.
 
     ``conf`` may hold any setting, also those that must be known before the JVM starts (``spark.driver.memory``,
     ``spark.jars.packages``). Spark finds the source ``pymq`` by itself. End the session with :func:`close`.
@@ -230,7 +230,7 @@ def _joined_or_new(master: str, conf: Mapping[str, str], java: Java | None) -> S
 
 
 def _start_failure(error: Exception, gateway: _Gateway, master: str) -> SparkStartError:
-    """Returns the error of a session that didn't start: the first error in the JVM's log, its death, or Java's text."""
+    """Return the error of a session that didn't start: the first error in the JVM's log, its death, or Java's text."""
     text = text_of(error)
     reason = gateway.first_error()
     if not reason and (dead := death()):
@@ -239,7 +239,7 @@ def _start_failure(error: Exception, gateway: _Gateway, master: str) -> SparkSta
 
 
 def close(spark: SparkSession) -> None:
-    """Ends one use of the session. The last use stops a session that :func:`session` started, and its JVM."""
+    """End one use of the session. The last use stops a session that :func:`session` started, and its JVM."""
     with _SESSIONS:
         _end_use(spark)
 
@@ -258,14 +258,14 @@ def _end_use(spark: SparkSession) -> None:
 
 
 def kill() -> None:
-    """Ends the JVM of this process at once, also one that is starting: the session's user has given up."""
+    """End the JVM of this process at once, also one that is starting: the session's user has given up."""
     gateway = _Current.gateway
     if gateway is not None:
         gateway.process.kill()
 
 
 def death() -> SparkStartError | None:
-    """Returns an error when the JVM of this process has ended by itself, None while it runs."""
+    """Return an error when the JVM of this process has ended by itself, None while it runs."""
     gateway = _Current.gateway
     if gateway is None:
         return None
@@ -281,7 +281,7 @@ def death() -> SparkStartError | None:
 
 
 def wait_for_executors(spark: SparkSession, timeout_s: float = EXECUTOR_TIMEOUT_S) -> None:
-    """Returns once a cluster has given the session an executor; at once in local mode. Raises SparkStartError."""
+    """Return once a cluster has given the session an executor; at once in local mode. Raises SparkStartError."""
     context = spark.sparkContext
     if context.master.startswith("local["):
         return
@@ -299,7 +299,7 @@ def wait_for_executors(spark: SparkSession, timeout_s: float = EXECUTOR_TIMEOUT_
 def running(
     master: str = "local[*]", conf: Mapping[str, str] | None = None, *, java: Java | None = None
 ) -> Iterator[SparkSession]:
-    """Calls :func:`session` before a block and :func:`close` after it."""
+    """Call :func:`session` before a block and :func:`close` after it."""
     spark = session(master, conf, java=java)
     try:
         yield spark
@@ -308,17 +308,17 @@ def running(
 
 
 def activate(spark: SparkSession) -> None:
-    """Makes the session the one of this thread: when a stream is started, Spark looks for sinks in Python there."""
+    """Make the session the one of this thread: when a stream is started, Spark looks for sinks in Python there."""
     type(spark)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 
 def running_java() -> Java | None:
-    """Returns the Java that :func:`session` started, None when there is none."""
+    """Return the Java that :func:`session` started, None when there is none."""
     return _Current.gateway.java if _Current.gateway is not None else None
 
 
 def jvm_command(java: Java, spark_home: Path, scratch: Path, master: str, conf: Mapping[str, str]) -> list[str]:
-    """Returns the command line of Spark's JVM."""
+    """Return the command line of Spark's JVM."""
     opens = [name for name in _OPENS if not (java.major >= 24 and name.endswith("security.action"))]
     quiet = ["--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow"] if java.major >= 24 else []
     class_path = [conf[key] for key in ("spark.driver.extraClassPath",) if key in conf]
@@ -346,7 +346,7 @@ def jvm_command(java: Java, spark_home: Path, scratch: Path, master: str, conf: 
 
 
 def light_conf(conf: Mapping[str, str]) -> dict[str, str]:
-    """Returns ``conf`` for a JVM that only plans: quick compilation and serial collection save a third of its CPU."""
+    """Return ``conf`` for a JVM that only plans: quick compilation and serial collection save a third of its CPU."""
     return {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1", **conf}
 
 
@@ -399,7 +399,7 @@ def _register(spark: SparkSession) -> None:
 
 
 def _end_jvm(gateway: _Gateway) -> None:
-    """Ends a JVM and removes all references to it.
+    """End a JVM and remove all references to it.
 
     PySpark keeps its connection in class attributes, and the next session would use a closed one.
     """

@@ -12,7 +12,7 @@ _Result = TypeVar("_Result")
 
 
 def run_interruptibly(work: Callable[[], _Result], cancel: Callable[[], object]) -> _Result:
-    """Returns the result of ``work``, which runs in another thread so that this one can be interrupted.
+    """Return the result of ``work``, which runs in another thread so that this one can be interrupted.
 
     On KeyboardInterrupt calls ``cancel``, waits for the work's end (at most :data:`CANCEL_TIMEOUT_S`) and raises it
     again. Outside of the main thread, where no interrupt arrives, runs the work here.

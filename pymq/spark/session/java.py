@@ -42,7 +42,7 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Java:
-    """Returns the Java to use. Raises JavaNotFoundError with the searched places and two ways to get one."""
+    """Return the Java to use. Raises JavaNotFoundError with the searched places and two ways to get one."""
     seen: list[str] = []
     for origin, executable in _candidates(os.environ if environ is None else environ):
         if executable is None:
@@ -59,7 +59,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
 
 
 def java_major(executable: Path) -> int:
-    """Returns the major version: 17 for Java 17.0.9, 8 for 1.8.0, 0 when it can't be run."""
+    """Return the major version: 17 for Java 17.0.9, 8 for 1.8.0, 0 when it can't be run."""
     try:
         result = subprocess.run(
             [executable, "-version"], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=False

@@ -34,16 +34,16 @@ class NoProgress:
     """Ignores the progress."""
 
     def phase(self, text: str) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def rows(self, done: int, planned: int) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def topics(self, behind: Mapping[str, int], rows: Mapping[str, int]) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def batch(self, rows: int, seconds: float) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def kept(self, rows: int, output: str) -> None:
-        """Does nothing."""
+        """Do nothing."""

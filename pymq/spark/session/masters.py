@@ -24,7 +24,7 @@ _FACTORS = {"": 1 << 20, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def check_master(url: str) -> None:
-    """Raises UsageError for a URL that Spark doesn't know, UnreachableError when no standalone master answers."""
+    """Raise UsageError for a URL that Spark doesn't know, UnreachableError when no standalone master answers."""
     if _LOCAL.fullmatch(url) or url.startswith(_OTHERS):
         return
     match = _STANDALONE.fullmatch(url)
@@ -37,7 +37,7 @@ def check_master(url: str) -> None:
 
 
 def check_driver_memory(text: str) -> None:
-    """Raises UsageError for a size that Spark doesn't understand or that is too small for its driver."""
+    """Raise UsageError for a size that Spark doesn't understand or that is too small for its driver."""
     match = _SIZE.fullmatch(text)
     if match is None:
         raise UsageError(f"driver memory {text!r} is no size: write 1g or 512m")
@@ -47,7 +47,7 @@ def check_driver_memory(text: str) -> None:
 
 
 def _connect(address: str) -> str | None:
-    """Returns why an address can't be reached, None if it can."""
+    """Return why an address can't be reached, None if it can."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
@@ -57,7 +57,7 @@ def _connect(address: str) -> str | None:
 
 
 def cores_of(master: str) -> int:
-    """Returns how many tasks the master's URL lets run at once."""
+    """Return how many tasks the master's URL lets run at once."""
     match = re.fullmatch(r"local(?:\[(\*|[0-9]+).*\])?", master)
     if match is None:
         return CLUSTER_CORES

@@ -27,7 +27,7 @@ _shipped: set[str] = set()
 
 
 def prepare_executors(spark: SparkSession) -> None:
-    """Ships the package, and returns once the cluster has given an executor; at once in local mode.
+    """Ship the package, and return once the cluster has given an executor; at once in local mode.
 
     Raises SparkStartError.
     """
@@ -36,7 +36,7 @@ def prepare_executors(spark: SparkSession) -> None:
 
 
 def ship_package(spark: SparkSession) -> None:
-    """Adds the package to the session's files, unless the executors run in the driver."""
+    """Add the package to the session's files, unless the executors run in the driver."""
     context = spark.sparkContext
     if context.master.startswith("local") or context.applicationId in _shipped:
         return
@@ -48,7 +48,7 @@ def ship_package(spark: SparkSession) -> None:
 
 
 def zip_package(target: Path) -> Path:
-    """Writes a zip of :data:`PACKAGES` and of the modules beside them to ``target``."""
+    """Write a zip of :data:`PACKAGES` and of the modules beside them to ``target``."""
     root = Path(pymq.__file__).resolve().parent
     files = [*root.glob("*.py"), *(file for package in PACKAGES for file in (root / package).rglob("*.py"))]
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:

@@ -15,7 +15,7 @@ Hashes = npt.NDArray[np.int64]
 
 
 def key_hashes(keys: pa.StringArray) -> Hashes:
-    """Returns the absolute value of each key's hash, 0 for null. A queue's number is that modulo the queues."""
+    """Return the absolute value of each key's hash, 0 for null. A queue's number is that modulo the queues."""
     offsets = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
     octets = np.frombuffer(keys.buffers()[2] or b"", np.uint8)
     lengths = np.diff(offsets)

@@ -47,7 +47,7 @@ class Encoded(NamedTuple):
 
 
 def encode_pairs(column: pa.Array, *, is_copy: bool) -> Encoded:
-    """Returns the properties of a column of maps, or of lists of structs (key, value).
+    """Return the properties of a column of maps, or of lists of structs (key, value).
 
     Pairs with an empty name or value are left out, as RocketMQ does; of a copy also :data:`NOT_COPIED`.
     Raises RowError.
@@ -80,7 +80,7 @@ def encode_pairs(column: pa.Array, *, is_copy: bool) -> Encoded:
 
 
 def one_property(name: str, column: pa.StringArray) -> pa.BinaryArray:
-    """Returns one property of each row; nothing for null and for an empty value. Raises RowError."""
+    """Return one property of each row; nothing for null and for an empty value. Raises RowError."""
     if has_separators(column):
         row = next(row for row, text in enumerate(column.to_pylist()) if text and _is_split(text))
         raise RowError(row, f"its {name} has one of the separators 0x01 and 0x02: remove it")
@@ -89,7 +89,7 @@ def one_property(name: str, column: pa.StringArray) -> pa.BinaryArray:
 
 
 def has_separators(texts: pa.StringArray) -> bool:
-    """Returns whether a text may have one of the separators of properties."""
+    """Return whether a text may have one of the separators of properties."""
     data = texts.buffers()[2]
     if data is None:
         return False
@@ -103,7 +103,7 @@ def _is_split(text: str) -> bool:
 
 
 def _pairs(column: pa.Array) -> tuple[pa.StringArray, pa.StringArray, npt.NDArray[np.int64]]:
-    """Returns all names, all values, and where each row's begin in them, and the end."""
+    """Return all names, all values, and where each row's begin in them, and the end."""
     offsets = np.asarray(column.offsets).astype(np.int64)
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
     if isinstance(column, pa.MapArray):
@@ -130,7 +130,7 @@ def _is_text(pairs: list[dict[str, bytes]] | None) -> bool:
 
 
 def _refuse(bad: Bits, offsets: npt.NDArray[np.int64], keys: pa.StringArray, why: str) -> None:
-    """Raises RowError for the first pair that is bad."""
+    """Raise RowError for the first pair that is bad."""
     if bad.any():
         at = int(np.flatnonzero(bad)[0])
         row = int(np.searchsorted(offsets, at, side="right")) - 1

@@ -76,7 +76,7 @@ class RowEncoder:
         self._seen: dict[str, Occurrences] = {}
 
     def encode(self, batch: pa.RecordBatch) -> Requests:
-        """Returns the requests for all rows. Raises RowError for a row that can't be sent as it is."""
+        """Return the requests for all rows. Raises RowError for a row that can't be sent as it is."""
         found = Requests()
         for topic, rows in self._topics(batch):
             part = batch if rows is None else batch.take(pa.array(rows))
@@ -89,7 +89,7 @@ class RowEncoder:
         return found
 
     def _topics(self, batch: pa.RecordBatch) -> list[tuple[str, Numbers | None]]:
-        """Returns each topic with its rows; None for all of them."""
+        """Return each topic with its rows; None for all of them."""
         column = _column(batch, "topic")
         if column is None:
             return [(self._topic, None)] if batch.num_rows else []
@@ -139,7 +139,7 @@ class RowEncoder:
             raise RowError(0, str(error)) from None
 
     def _properties(self, batch: pa.RecordBatch) -> Encoded:
-        """Returns what rows have before their UNIQ_KEY, in the order of the client's messages."""
+        """Return what rows have before their UNIQ_KEY, in the order of the client's messages."""
         count = batch.num_rows
         pairs = _column(batch, "properties", "headers")
         if pairs is None:
@@ -160,7 +160,7 @@ class RowEncoder:
     def _ids(
         self, topic: str, bodies: list[bytes], texts: list[bytes], tails: list[bytes], fixed: Numbers
     ) -> tuple[list[bytes], npt.NDArray[np.uint64]]:
-        """Returns the ids of rows in hex, and a hash of each row."""
+        """Return the ids of rows in hex, and a hash of each row."""
         base = blake2b(self._start + topic.encode(), digest_size=ID_SIZE_BYTES)
         digests = []
         for body, text, tail, queue in zip(bodies, texts, tails, fixed.tolist(), strict=True):
@@ -176,7 +176,7 @@ class RowEncoder:
         return [digits[at : at + size] for at in range(0, len(digits), size)], hashes
 
     def _too_large(self, bodies: list[bytes], properties: list[bytes]) -> dict[int, str]:
-        """Returns why rows can't be sent, for those over a limit."""
+        """Return why rows can't be sent, for those over a limit."""
         found: dict[int, str] = {}
         properties_max = PROPERTIES_SIZE_MAX_BYTES - len(_WAIT)
         if max(map(len, bodies)) <= self._body_max and max(map(len, properties)) <= properties_max:
@@ -192,7 +192,7 @@ class RowEncoder:
 def _requests(
     topic: str, queue: MessageQueue, rows: list[int], bodies: list[bytes], properties: list[bytes], is_alone: Bits
 ) -> list[Request]:
-    """Returns the requests for the rows of one queue."""
+    """Return the requests for the rows of one queue."""
     found: list[Request] = []
     pieces: list[bytes] = []
     size = count = last = 0
@@ -262,7 +262,7 @@ def _keys(batch: pa.RecordBatch) -> pa.StringArray | None:
 
 
 def _text(batch: pa.RecordBatch, name: str) -> pa.StringArray | None:
-    """Returns a column of text or of bytes that are UTF-8."""
+    """Return a column of text or of bytes that are UTF-8."""
     column = _column(batch, name)
     if column is None or pa.types.is_string(column.type):
         return column
@@ -282,7 +282,7 @@ def _is_utf8(value: bytes | None) -> bool:
 
 
 def _sharding(batch: pa.RecordBatch) -> list[bytes]:
-    """Returns the property with each row's ordering key."""
+    """Return the property with each row's ordering key."""
     keys = _text(batch, "orderingKey")
     if keys is None:
         keys = _text(batch, "key")
@@ -300,7 +300,7 @@ def _refuse_empty(keys: pa.StringArray) -> None:
 
 
 def _chosen_queues(batch: pa.RecordBatch, topic: str, queues: Sequence[MessageQueue]) -> Numbers:
-    """Returns the place of each row's queue by its key or number, -1 for rows without."""
+    """Return the place of each row's queue by its key or number, -1 for rows without."""
     found = np.full(batch.num_rows, _NO_QUEUE, np.int64)
     keys = next((text for name in ("orderingKey", "key", "queueKey") if (text := _text(batch, name)) is not None), None)
     if keys is not None:
@@ -336,7 +336,7 @@ def _choose_by_number(
 
 
 def _delays(batch: pa.RecordBatch) -> tuple[list[pa.BinaryArray], Bits]:
-    """Returns the property of a delay, if there is such a column, and which rows are delayed."""
+    """Return the property of a delay, if there is such a column, and which rows are delayed."""
     none = np.zeros(batch.num_rows, np.bool_)
     columns = (("delayLevel", names.DELAY), ("delayMs", names.TIMER_DELAY_MS), ("deliverAt", names.TIMER_DELIVER_MS))
     for name, property_name in columns:

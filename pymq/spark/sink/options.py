@@ -79,11 +79,11 @@ class WriteOptions(NamedOptions):
     """Options as given, by their names in any case. Every method raises UsageError for an illegal value."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        """Raises UsageError for an unknown option."""
+        """Raise UsageError for an unknown option."""
         super().__init__(given, _SHOWN, _NAMES, _equivalent)
 
     def settings(self) -> WriteSettings:
-        """Returns the settings of the tasks."""
+        """Return the settings of the tasks."""
         topic, path = self.text("topic"), self.text("path")
         if topic and path:
             raise UsageError(f"the topic is given twice, as {topic!r} and {path!r}: give one")
@@ -103,10 +103,10 @@ class WriteOptions(NamedOptions):
 
 
 def _equivalent(name: str) -> str | None:
-    """Returns what says the same as another sink's option, by its name in lower case."""
+    """Return what says the same as another sink's option, by its name in lower case."""
     return EQUIVALENTS.get(name) or ("leave it out: PyMQ has no Kafka client" if name.startswith("kafka.") else None)
 
 
 def known_names() -> set[str]:
-    """Returns the names and synonyms of all options for users."""
+    """Return the names and synonyms of all options for users."""
     return {name for option in OPTIONS if not option.is_internal for name in (option.name, *option.synonyms)}

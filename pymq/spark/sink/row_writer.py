@@ -61,7 +61,7 @@ class RowWriter:
         self._dead = DeadLetters(settings.dead_letters, f"{write_id}\n{partition}")
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Returns when brokers have stored all rows.
+        """Return when brokers have stored all rows.
 
         Raises UsageError that names the first row that can't be sent; of its batch nothing is sent then. Also raises
         what a topic's look-up raises, RefusedError, and UnreachableError after the retry budget.
@@ -85,7 +85,7 @@ class RowWriter:
                 self._loop.call(self._sends.stop())
 
     def _slices(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yields the batches, in short pieces if rows are to leave slowly."""
+        """Yield the batches, in short pieces if rows are to leave slowly."""
         rows_per_s = self._settings.rows_per_s_max
         if not rows_per_s:
             yield from batches
@@ -134,7 +134,7 @@ class RowWriter:
 
 
 def open_sends(settings: WriteSettings) -> QueueSends:
-    """Returns the client of a write."""
+    """Return the client of a write."""
     return QueueSends(
         settings.group,
         settings.namesrv,
@@ -156,7 +156,7 @@ class DeadLetters:
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, batch: pa.RecordBatch, reasons: dict[int, str]) -> None:
-        """Adds rows, by their place in the batch."""
+        """Add rows, by their place in the batch."""
         rows = sorted(reasons)
         chosen = batch.take(pa.array(rows)).append_column("reason", pa.array([reasons[row] for row in rows]))
         if self._writer is None:
@@ -165,7 +165,7 @@ class DeadLetters:
         self._writer.write_batch(chosen)
 
     def commit(self) -> None:
-        """Makes the file visible."""
+        """Make the file visible."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -175,7 +175,7 @@ class DeadLetters:
             self._temporary.replace(self._path)
 
     def discard(self) -> None:
-        """Removes what is not committed."""
+        """Remove what is not committed."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

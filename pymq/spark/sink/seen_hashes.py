@@ -16,7 +16,7 @@ class Occurrences:
         self._counts: dict[int, int] = {}  # of those that came more than once
 
     def numbers(self, hashes: Hashes) -> dict[int, int]:
-        """Takes the next hashes. Returns, by place in them, how often one came before, for those that did."""
+        """Take the next hashes. Returns place -> how often that hash came before, without hashes that are new."""
         unique, counts = np.unique(hashes, return_counts=True)
         again = np.union1d(unique[counts > 1], unique[self._came(unique)])
         numbers: dict[int, int] = {}

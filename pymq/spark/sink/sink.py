@@ -43,7 +43,7 @@ class _Write:
     """What both kinds of writers do."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrites: bool) -> None:
-        """Raises UsageError for an illegal option or column, and what the look-up of the option's topic raises."""
+        """Raise UsageError for an illegal option or column, and what the look-up of the option's topic raises."""
         if overwrites:
             raise UsageError(
                 'messages can only be added: write with mode("append"), a stream with outputMode "append" or "update"'
@@ -75,37 +75,37 @@ class PymqWriter(_Write, DataSourceArrowWriter):  # type: ignore[misc]
         self._write_id = self._write_id or secrets.token_hex(16)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Writes the rows of one task."""
+        """Write the rows of one task."""
         return self._run(self._write_id, iterator)
 
     def commit(self, messages: Sequence[Any]) -> None:
-        """Writes the receipt that an import asks for."""
+        """Write the receipt that an import asks for."""
         if self._receipt:
             write_durably(Path(self._receipt), _summed(messages))
 
     def abort(self, messages: Sequence[Any]) -> None:
-        """Does nothing: what was sent stays, and has the same message ids when it is sent again."""
+        """Do nothing: what was sent stays, and has the same message ids when it is sent again."""
 
 
 class PymqStreamWriter(_Write, DataSourceStreamArrowWriter):  # type: ignore[misc]
     """Writes the batches of a stream. Spark's checkpoint says which ones are done."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Writes the rows of one task of one batch."""
+        """Write the rows of one task of one batch."""
         context = TaskContext.get()
         assert context is not None
         query = self._write_id or context.getLocalProperty(QUERY_ID_PROPERTY)
         return self._run(f"{query}\n{context.getLocalProperty(BATCH_ID_PROPERTY)}", iterator)
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:
-        """Does nothing: brokers have stored all rows."""
+        """Do nothing: brokers have stored all rows."""
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:
-        """Does nothing: what was sent stays, and has the same message ids when it is sent again."""
+        """Do nothing: what was sent stays, and has the same message ids when it is sent again."""
 
 
 async def _check_topic(settings: WriteSettings) -> None:
-    """Raises NotFoundError, NoQueueError or UnreachableError when the topic takes no writes."""
+    """Raise NotFoundError, NoQueueError or UnreachableError when the topic takes no writes."""
     sends = open_sends(settings)
     await sends.start()
     try:

@@ -52,7 +52,7 @@ _COPIED = ("tags", "keys", "key", "orderingKey", "headers", "delayLevel", "delay
 
 
 def check_write_columns(types: Mapping[str, str], *, topic: str, copies_properties: bool) -> None:
-    """Checks the columns of a DataFrame, by name with their types. Raises UsageError with the next step."""
+    """Check the columns of a DataFrame, by name with their types. Raises UsageError with the next step."""
     for name, kind in types.items():
         _check_column(name, kind)
     if "body" not in types and "value" not in types:

@@ -29,7 +29,7 @@ UNSPLIT_ROWS = 1 << 62
 
 
 class SourceOption(NamedTuple):
-    """One option: its name, other names for it, and what it is for."""
+    """One option: its name, other names for it, and its purpose."""
 
     name: str
     synonyms: tuple[str, ...] = ()
@@ -106,17 +106,17 @@ class SourceOptions(NamedOptions):
     """Options as given, by their names in any case. Every method raises UsageError for an illegal value."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        """Raises UsageError for an unknown option, or for one that is given twice under two names."""
+        """Raise UsageError for an unknown option, or for one that is given twice under two names."""
         super().__init__(given, _SHOWN, _NAMES, _equivalent)
 
     def refuse_stream_options(self) -> None:
-        """Raises UsageError for an option that only streams have."""
+        """Raise UsageError for an option that only streams have."""
         for option in OPTIONS:
             if option.only_streams and option.name in self._values:
                 raise UsageError(f"option {option.name} is for spark.readStream: a batch reads its whole range")
 
     def refuse_batch_options(self) -> None:
-        """Raises UsageError for an option that only batches have."""
+        """Raise UsageError for an option that only batches have."""
         for option in OPTIONS:
             if option.only_batches and option.name in self._values:
                 pushes = option.name == "pushFilters"
@@ -128,7 +128,7 @@ class SourceOptions(NamedOptions):
                 raise UsageError(f"option {option.name} is for spark.read: {reason}")
 
     def store(self) -> StorePlace | None:
-        """Returns the store directory to read, None for brokers."""
+        """Return the store directory to read, None for brokers."""
         given = [name for name in STORE_OPTIONS if self.text(name)]
         if not given:
             return None
@@ -142,7 +142,7 @@ class SourceOptions(NamedOptions):
         )
 
     def archive(self) -> str:
-        """Returns the lake that holds the older messages; empty for none."""
+        """Return the lake that holds the older messages; empty for none."""
         directory = self.text("archive")
         for name in ("filter", "dropDuplicates") if directory else ():
             if self.text(name, "false") != "false":
@@ -150,7 +150,7 @@ class SourceOptions(NamedOptions):
         return str(expanded(directory)) if directory else ""
 
     def topics(self) -> TopicChoice:
-        """Returns which topics and queues to read."""
+        """Return which topics and queues to read."""
         names = self.text("topics") or self.text("path")
         chosen = [name for name in ("topics", "path", "subscribePattern", "assign") if self.text(name)]
         if len(chosen) > 1:
@@ -162,22 +162,22 @@ class SourceOptions(NamedOptions):
         return TopicChoice(tuple(name.strip() for name in names.split(",") if name.strip()))
 
     def start(self, now_ms: int, default: str = "earliest") -> Position:
-        """Returns where to begin; relative times count back from ``now_ms``."""
+        """Return where to begin; relative times count back from ``now_ms``."""
         return self._position("starting", default, now_ms)
 
     def end(self, now_ms: int) -> Position:
-        """Returns where to end."""
+        """Return where to end."""
         return self._position("ending", "latest", now_ms)
 
     def columns(self) -> tuple[str, ...]:
-        """Returns the columns in order: those asked for, else the usual ones."""
+        """Return the columns in order: those asked for, else the usual ones."""
         columns = check_columns([name.strip() for name in self.text("columns").split(",") if name.strip()])
         if self._flag("includeHeaders") and "headers" not in columns:
             columns += ("headers",)
         return columns
 
     def selection(self) -> Selection:
-        """Returns which messages to read."""
+        """Return which messages to read."""
         values = self._values
         return Selection(
             tag=values.get("tag", "*"),
@@ -189,7 +189,7 @@ class SourceOptions(NamedOptions):
         )
 
     def read_settings(self, columns: tuple[str, ...], selection: Selection) -> ReadSettings:
-        """Returns how to read the ranges."""
+        """Return how to read the ranges."""
         return ReadSettings(
             columns=check_columns(columns),
             selection=selection,
@@ -205,7 +205,7 @@ class SourceOptions(NamedOptions):
         )
 
     def partition_sizes(self) -> PartitionSizes:
-        """Returns how a query's ranges are split."""
+        """Return how a query's ranges are split."""
         rows_max = self.number("maxRowsPerPartition", 0) if "maxRowsPerPartition" in self._values else None
         if rows_max is None and self._duplicate_window_rows():
             rows_max = UNSPLIT_ROWS  # each part reads the rows before it too
@@ -221,7 +221,7 @@ class SourceOptions(NamedOptions):
         return self._parsed("maxTriggerDelay", 15 * 60 * 1000, parse_duration_ms, "a duration, such as 15m")
 
     def ranges(self) -> list[QueueRange] | None:
-        """Returns the ranges that an export has planned; None without them."""
+        """Return the ranges that an export has planned; None without them."""
         text = self._values.get("ranges")
         return None if text is None else [QueueRange.from_dict(fields) for fields in json.loads(text)]
 
@@ -240,7 +240,7 @@ class SourceOptions(NamedOptions):
         return parse_position(text, now_ms)
 
     def _duplicate_window_rows(self) -> int:
-        """Returns among how many rows before it a message is a repetition; 0 to leave none out."""
+        """Return among how many rows before it a message is a repetition; 0 to leave none out."""
         text = self.text("dropDuplicates", "false").strip().lower()
         if text.isdecimal() and len(text) > 1:
             return self.number("dropDuplicates", 0)
@@ -255,10 +255,10 @@ class SourceOptions(NamedOptions):
 
 
 def _equivalent(name: str) -> str | None:
-    """Returns what says the same as another source's option, by its name in lower case."""
+    """Return what says the same as another source's option, by its name in lower case."""
     return EQUIVALENTS.get(name) or ("leave it out: PyMQ has no Kafka client" if name.startswith("kafka.") else None)
 
 
 def known_names() -> set[str]:
-    """Returns the names and synonyms of all options for users."""
+    """Return the names and synonyms of all options for users."""
     return {name for option in OPTIONS if not option.is_internal for name in (option.name, *option.synonyms)}

@@ -27,7 +27,7 @@ _FINDS = {"StringStartsWith": "STARTSWITH", "StringEndsWith": "ENDSWITH", "Strin
 
 
 def sql_term(condition: Any) -> str | None:
-    """Returns one of Spark's filters as SQL92; None for columns and kinds that can't be translated."""
+    """Return one of Spark's filters as SQL92; None for columns and kinds that can't be translated."""
     kind = type(condition).__name__
     if kind == "Not":
         return _negated(condition.child)
@@ -44,7 +44,7 @@ def sql_term(condition: Any) -> str | None:
 
 
 def joined_terms(terms: Sequence[str]) -> str | None:
-    """Returns all terms as one expression; None without terms, or if brokers would refuse it."""
+    """Return all terms as one expression; None without terms, or if brokers would refuse it."""
     if not terms:
         return None
     text = " AND ".join(terms)
@@ -56,7 +56,7 @@ def joined_terms(terms: Sequence[str]) -> str | None:
 
 
 def _sql_name(column: str) -> str | None:
-    """Returns the property of a column; None for other columns, and for names that SQL92 can't express."""
+    """Return the property of a column; None for other columns, and for names that SQL92 can't express."""
     name = _PROPERTY_OF.get(column) or property_of(column)
     if name is None or not _NAME.fullmatch(name) or name.upper() in _KEY_WORDS:
         return None
@@ -78,7 +78,7 @@ def _term(kind: str, name: str, value: Any) -> str | None:
 
 
 def _negated(child: Any) -> str | None:
-    """Translates a negated filter. For a null property both Spark and brokers return null, which is no match."""
+    """Translate a negated filter. For a null property both Spark and brokers return null, which is no match."""
     kind = type(child).__name__
     attribute: tuple[str, ...] = getattr(child, "attribute", ())
     name = _sql_name(attribute[0]) if len(attribute) == 1 else None
@@ -105,7 +105,7 @@ def _of_texts(values: Any, term: Callable[[str], str]) -> str | None:
 
 
 def _can_be_written(value: Any) -> bool:
-    """Returns True for a text that compares the same on both sides; a broker has no property with an empty value."""
+    """Return True for a text that compares the same on both sides; a broker has no property with an empty value."""
     if not isinstance(value, str) or not value or _REPLACED in value:
         return False
     try:

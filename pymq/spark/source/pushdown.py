@@ -22,7 +22,7 @@ class Pushdown:
         self._sql_terms: list[str] = []
 
     def take(self, condition: Any) -> None:
-        """Adds one of Spark's filters. The name of its class identifies it, so this module doesn't import Spark."""
+        """Add one of Spark's filters. The name of its class identifies it, so this module doesn't import Spark."""
         kind = type(condition).__name__
         term = sql_term(condition)
         if term is not None:
@@ -38,12 +38,12 @@ class Pushdown:
             self._take_offset(kind, value)
 
     def allows_topic(self, topic: str) -> bool:
-        """Returns whether a topic can have rows."""
+        """Return whether a topic can have rows."""
         allowed = self._allowed.get("topic")
         return allowed is None or topic in allowed
 
     def apply(self, ranges: Iterable[QueueRange]) -> list[QueueRange]:
-        """Returns the ranges that can have rows, limited to the possible offsets."""
+        """Return the ranges that can have rows, limited to the possible offsets."""
         kept: list[QueueRange] = []
         for part in ranges:
             first = max(part.from_offset, self._from_offset)
@@ -53,14 +53,14 @@ class Pushdown:
         return kept
 
     def tag_expression(self) -> str | None:
-        """Returns a tag expression for the broker; None if any tag can match, or a tag can't be written in one."""
+        """Return a tag expression for the broker; None if any tag can match, or a tag can't be written in one."""
         tags = self._allowed.get("tags")
         if not tags or not all(_can_be_written(tag) for tag in tags):
             return None
         return " || ".join(sorted(tags))
 
     def sql(self) -> str | None:
-        """Returns SQL92 that holds for every row of the result; None without terms, or if it is over a limit."""
+        """Return SQL92 that holds for every row of the result; None without terms, or if it is over a limit."""
         return joined_terms(self._sql_terms)
 
     def _allows(self, part: QueueRange) -> bool:

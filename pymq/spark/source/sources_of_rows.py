@@ -31,24 +31,24 @@ class RowReader(Protocol):
         ...
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields the rows in order of their offsets."""
+        """Yield the rows in order of their offsets."""
         ...
 
 
 def reader_of(part: QueueRange, settings: ReadSettings) -> RowReader:
-    """Returns a reader of the range."""
+    """Return a reader of the range."""
     if part.is_archived:
         return LakeReader(part, settings)
     return RangeReader(part, settings) if settings.store is None else StoreReader(part, settings)
 
 
 def open_reader(part: QueueRange, settings: ReadSettings) -> RowReader | UnrepeatedReader:
-    """Returns what reads a range for a query, without repeated messages if the settings say so."""
+    """Return what reads a range for a query, without repeated messages if the settings say so."""
     return UnrepeatedReader(part, settings, reader_of) if settings.duplicate_window_rows else reader_of(part, settings)
 
 
 def open_view(namesrv: str, settings: ReadSettings) -> RemoteCluster | StoreView | HistoryView:
-    """Returns the planner's view, for a ``with`` block. Raises what the view's class does."""
+    """Return the planner's view, for a ``with`` block. Raises what the view's class does."""
     if settings.archive:
         view = _open_stored(namesrv, settings)
         try:
@@ -66,5 +66,5 @@ def _open_stored(namesrv: str, settings: ReadSettings) -> RemoteCluster | StoreV
 
 
 def in_reading_order(view: ClusterView, ranges: list[QueueRange]) -> list[QueueRange]:
-    """Returns the ranges as they are best read: those of a store in pieces of its log, a lake's first."""
+    """Return the ranges as they are best read: those of a store in pieces of its log, a lake's first."""
     return view.split(ranges) if isinstance(view, StoreView | HistoryView) else ranges

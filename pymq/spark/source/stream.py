@@ -48,7 +48,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         clock: Clock | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Raises UsageError for an illegal option."""
+        """Raise UsageError for an illegal option."""
         options.refuse_batch_options()
         self._clock = clock or SystemClock()
         self._sleep = sleep
@@ -71,18 +71,18 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         self._recognized: set[QueueKey] = set()
 
     def initialOffset(self) -> dict[str, Any]:
-        """Returns where a new query begins; the same at every call, because latest moves on."""
+        """Return where a new query begins; the same at every call, because latest moves on."""
         if self._initial is None:
             plan = self._ask(lambda view: make_plan(view, self._topics, self._start, Position(symbol=LATEST)))
             self._initial = {(part.topic, part.broker_name, part.queue_id): part.from_offset for part in plan.queues}
         return to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Returns the limit of the option ``maxOffsetsPerTrigger``."""
+        """Return the limit of the option ``maxOffsetsPerTrigger``."""
         return ReadMaxRows(self._batch_rows_max) if self._batch_rows_max else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Remembers what is there now: the query ends with it."""
+        """Remember what is there now: the query ends with it."""
         self._target = self._ask(self._ends_there)
 
     def _ends_there(self, view: RemoteCluster) -> Offsets:
@@ -90,7 +90,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         return {queue[:3]: bounds.high for queue, bounds in view.bounds(list(there.values())).items()}
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Returns the end of the next batch, or ``start`` when there is none yet.
+        """Return the end of the next batch, or ``start`` when there is none yet.
 
         Spark asks after the batch before ``start`` is done, which is when its progress can be shown to brokers.
         """
@@ -113,11 +113,11 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         return to_json(end, self._digests(view, queues, begin, end, digests))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Returns the ends of the queues for Spark's progress report."""
+        """Return the ends of the queues for Spark's progress report."""
         return to_json(self._latest) if self._latest else None
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
-        """Returns the ranges of a batch."""
+        """Return the ranges of a batch."""
         found = list(spans(from_json(start)[0], from_json(end)[0]))
         if not found:
             return []
@@ -130,7 +130,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         return [RangePartition(parts) for parts in self._sizes.tasks(ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of the partition's ranges, in a task."""
+        """Yield the rows of the partition's ranges, in a task."""
         assert isinstance(partition, RangePartition)
         with workers.task():
             for part in partition.parts:
@@ -140,13 +140,13 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
                     _log.warning("%s: %d messages were no longer stored", part, reader.lost)
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Does nothing: Spark's checkpoint decides, and it is mirrored when the next batch is planned."""
+        """Do nothing: Spark's checkpoint decides, and it is mirrored when the next batch is planned."""
 
     def stop(self) -> None:
-        """Does nothing: no connection stays open between two calls."""
+        """Do nothing: no connection stays open between two calls."""
 
     def _ask(self, work: Callable[[RemoteCluster], _Found]) -> _Found:
-        """Returns what the cluster says. After its first answer it may be away for the retry budget."""
+        """Return what the cluster says. After its first answer it may be away for the retry budget."""
         begun_ms = self._clock.monotonic_ms()
         budget_s = self._settings.retry_budget_s
         while True:
@@ -163,13 +163,13 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
             self._sleep(RETRY_PAUSE_S)
 
     def _queues_there(self, view: ClusterView) -> tuple[dict[QueueKey, Queue], list[str]]:
-        """Returns the queues of the query that there are, and those of its topics that there are not."""
+        """Return the queues of the query that exist now, and the names of its topics that are gone."""
         # A glob or an expression had a match when the query began, and may have one again.
         queues, gone = _queues_of(view, self._topics.topics(view, needs_match=False))
         return {queue[:3]: queue for queue in self._topics.chosen(list(queues.values()))}, gone
 
     def _ends(self, view: ClusterView, queues: Mapping[QueueKey, Queue], begin: Offsets, digests: Digests) -> Offsets:
-        """Returns the end of every queue; queues of ``begin`` that are gone keep their offset.
+        """Return the end of every queue; queues of ``begin`` that are gone keep their offset.
 
         A queue that was made again and is longer than before ends at 0, so that the batch after the next reads it all.
         """
@@ -189,7 +189,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         return ends
 
     def _made_again(self, view: ClusterView, queues: Sequence[Queue], begin: Offsets, digests: Digests) -> set[Queue]:
-        """Returns the queues with another record before their offset; asks once in a query's run."""
+        """Return the queues with another record before their offset; ask once in a query's run."""
         known = {
             queue: (begin[queue[:3]] - 1, digests[queue[:3]])
             for queue in queues
@@ -202,14 +202,14 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
     def _digests(
         self, view: ClusterView, queues: Mapping[QueueKey, Queue], begin: Offsets, end: Offsets, known: Digests
     ) -> Digests:
-        """Returns the digests of the records before a batch's end."""
+        """Return the digests of the records before a batch's end."""
         moved = {key for key, offset in end.items() if offset and offset != begin.get(key)}
         digests = {key: digest for key, digest in known.items() if end.get(key) and key not in moved}
         found = view.record_digests({queues[key]: end[key] - 1 for key in moved & queues.keys()})
         return digests | {queue[:3]: digest for queue, digest in found.items()}
 
     def _until_target(self, begin: Offsets, target: Offsets) -> Offsets:
-        """Returns the ends, but not beyond the target; what an earlier run has read beyond it stays read."""
+        """Return the ends, but not beyond the target; what an earlier run has read beyond it stays read."""
         ends: Offsets = {}
         for key, latest in self._latest.items():
             low = begin.get(key, 0)
@@ -217,7 +217,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         return ends
 
     def _is_too_early(self, count: int) -> bool:
-        """Returns whether ``minOffsetsPerTrigger`` holds the batch back; it does so for ``maxTriggerDelay`` at most."""
+        """Return whether ``minOffsetsPerTrigger`` holds the batch back; it does so for ``maxTriggerDelay`` at most."""
         now_ms = self._clock.monotonic_ms()
         if self._waiting_since_ms is None:
             self._waiting_since_ms = now_ms
@@ -227,7 +227,7 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         return True
 
     def _mirror(self, view: RemoteCluster, queues: Mapping[QueueKey, Queue], done: Offsets) -> None:
-        """Shows the finished position as the offsets of a consumer group.
+        """Show the finished position as the offsets of a consumer group.
 
         Without a master that is done with a later batch: slaves take no offsets, but the query can read from them.
         """
@@ -242,14 +242,14 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         self._mirrored = dict(done)
 
     def _lose(self, key: QueueKey, low: int, high: int, why: str) -> bool:
-        """Reports the loss of offsets [low, high) once. Raises DataLossError unless losses are only reported."""
+        """Report the loss of offsets [low, high) once. Raises DataLossError unless losses are only reported."""
         topic, broker, queue_id = key
         text = f"{topic} {broker}/{queue_id} [{low}, {high}): {why}"
         self._report((key, high), text)
         return False
 
     def _lose_topics(self, gone: Sequence[str], begin: Offsets) -> None:
-        """Reports topics of the options that were deleted. Raises NotFoundError for one that never existed."""
+        """Report topics of the options that were deleted. Raises NotFoundError for one that never existed."""
         for topic in gone:
             if not any(key[0] == topic for key in begin):
                 raise unknown_topic(topic)
@@ -266,19 +266,19 @@ class PymqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
 
 
 def _goes_back(begin: Offsets, end: Offsets) -> bool:
-    """Returns whether a queue was made again: that is noted at once, with or without rows."""
+    """Return whether a queue was made again: that is noted at once, with or without rows."""
     return any(offset < begin.get(key, 0) for key, offset in end.items())
 
 
 def _queues_to_read(view: RemoteCluster, keys: Sequence[QueueKey]) -> dict[QueueKey, Queue]:
-    """Returns the queues of a planned batch, without those that were deleted. Raises UnreachableError."""
+    """Return the queues of a planned batch, without those that were deleted. Raises UnreachableError."""
     queues, _ = _queues_of(view, sorted({topic for topic, _, _ in keys}))
     _check_brokers(view, [key for key in keys if key not in queues])
     return queues
 
 
 def _check_brokers(view: RemoteCluster, missing: Sequence[QueueKey]) -> None:
-    """Raises UnreachableError if queues are missing because their broker is away, which is no loss."""
+    """Raise UnreachableError if queues are missing because their broker is away, which is no loss."""
     away = {broker for _, broker, _ in missing} - view.broker_names() if missing else set()
     if away:
         raise UnreachableError(
@@ -287,7 +287,7 @@ def _check_brokers(view: RemoteCluster, missing: Sequence[QueueKey]) -> None:
 
 
 def _queues_of(view: ClusterView, topics: Sequence[str]) -> tuple[dict[QueueKey, Queue], list[str]]:
-    """Returns the queues of topics, and the topics that do not exist."""
+    """Return the queues of topics, and the topics that do not exist."""
     found = view.queues_of(topics)
     queues = {queue[:3]: queue for topic in found for queue in found[topic]}
     return queues, [topic for topic in topics if topic not in found]

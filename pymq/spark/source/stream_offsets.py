@@ -20,7 +20,7 @@ _Value = TypeVar("_Value")
 
 
 def to_json(offsets: Mapping[QueueKey, int], digests: Mapping[QueueKey, str] | None = None) -> dict[str, Any]:
-    """Returns what Spark writes to the checkpoint."""
+    """Return what Spark writes to the checkpoint."""
     return {**_levels(offsets), **({_DIGESTS: _levels(digests)} if digests else {})}
 
 
@@ -52,7 +52,7 @@ def _flat(levels: Mapping[str, Any], kind: Callable[[Any], _Value]) -> dict[Queu
 
 
 def limited(start: Mapping[QueueKey, int], latest: Mapping[QueueKey, int], rows_max: int) -> Offsets:
-    """Returns the end of a batch of at most ``rows_max`` rows; each queue has its share of what is there.
+    """Return the end of a batch of at most ``rows_max`` rows; each queue has its share of what is there.
 
     The rows that rounding leaves go to the queues that lost most by it, so no queue starves.
     """
@@ -72,12 +72,12 @@ def limited(start: Mapping[QueueKey, int], latest: Mapping[QueueKey, int], rows_
 
 
 def row_count(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int]) -> int:
-    """Returns the rows between two offsets; queues that were made again count from 0."""
+    """Return the rows between two offsets; queues that were made again count from 0."""
     return sum(high - low for _, low, high in spans(start, end))
 
 
 def spans(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int]) -> Iterable[tuple[QueueKey, int, int]]:
-    """Yields (queue, from, to) of a batch. The same two offsets always give the same batch, as Spark demands.
+    """Yield (queue, from, to) of a batch. The same two offsets always give the same batch, as Spark demands.
 
     A queue that ``start`` lacks is new and begins at 0; one that ends before its start was made again, and too.
     """

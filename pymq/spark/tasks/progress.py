@@ -29,7 +29,7 @@ class RowSender:
             self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
     def add(self, rows: int) -> None:
-        """Counts rows and sends the sum once per interval."""
+        """Count rows and send the sum once per interval."""
         self._rows += rows
         if self._socket is not None and time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + INTERVAL_S
@@ -38,7 +38,7 @@ class RowSender:
                 self._socket.sendto(message, self._address)
 
     def close(self) -> None:
-        """Closes the socket."""
+        """Close the socket."""
         if self._socket is not None:
             self._socket.close()
 

@@ -21,6 +21,6 @@ def task() -> Iterator[None]:
 
 @cache
 def settle() -> None:
-    """Leaves out what is there now from all later collections; does so once."""
+    """Leave out what is there now from all later collections; do so once."""
     gc.collect()
     gc.freeze()
