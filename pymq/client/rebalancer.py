@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from pymq.client.allocation import strategy_of
 from pymq.client.broker_assignment import BrokerAssignment
-from pymq.client.consumer_settings import ConsumerState
+from pymq.client.consumer_settings import FIRST, LAST, ConsumerState
 from pymq.client.process_queue import ProcessQueue
 from pymq.client.queue_locks import QueueLocks
 from pymq.client.queue_reader import Consumption, QueueReader
-from pymq.client.start_offset import start_offset
 from pymq.errors import NotFoundError, PymqError, RefusedError
+from pymq.model.allocation import strategy_of
 from pymq.model.message import MessageQueue
+from pymq.model.names import RETRY_PREFIX
 from pymq.wire.bodies_client import ConsumerListAnswer, decode_body
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import request
@@ -238,7 +238,7 @@ class Rebalancer:
                 self._incomplete = True
                 return None
         try:
-            process_queue.next_pull_offset = await start_offset(self._state, queue)
+            process_queue.next_pull_offset = await _start_offset(self._state, queue)
         except PymqError as error:
             log.warning("the start offset of %s is unknown: %s", queue, error)
             self._incomplete = True
@@ -260,3 +260,23 @@ class Rebalancer:
         self._consumption.begin(process_queue)
         reader = QueueReader(self._state, process_queue, self._consumption, self._locks)
         self._readers[queue] = self._state.instance.spawn(reader.run())
+
+
+async def _start_offset(state: ConsumerState, queue: MessageQueue) -> int:
+    """Return the first offset to pull. Raises RefusedError or UnreachableError rather than guess an offset.
+
+    A retry topic holds only messages that this group has not finished. A new member reads it from its start, except
+    when ``consume_from`` is a time (Java: RebalancePushImpl.computePullFromWhereWithException).
+    """
+    stored = await state.offsets.stored(queue)
+    if stored is not None and stored >= 0:
+        return stored
+    consume_from = state.settings.consume_from
+    is_retry = queue.topic.startswith(RETRY_PREFIX)
+    if consume_from == FIRST:
+        return await state.queue_offsets.min_offset(queue)
+    if consume_from == LAST:
+        return 0 if is_retry else await state.queue_offsets.max_offset(queue)
+    if is_retry:
+        return await state.queue_offsets.max_offset(queue)
+    return await state.queue_offsets.by_time(queue, int(consume_from))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,14 +13,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from pymq.demo import checking, consuming, rows, sending
+from pymq.client import PushConsumer
+from pymq.demo import checking, rows, sending
 from pymq.demo.server import DemoServer
+from pymq.model.record import StoredMessage
 from pymq.spark.session import gateway
 
 T = TypeVar("T")
 
 TOPICS = (rows.ROWS_TOPIC, rows.ORDERS_TOPIC)
 QUEUES = "8"
+GROUP = "demo_group"
+PATIENCE_S = 30.0
 TAIL_TAG = "cars"
 TAIL_COUNT = "3"
 
@@ -101,10 +105,10 @@ class Tour:
             raise DemoError(f"tail should show {TAIL_COUNT} messages with tag {TAIL_TAG} but showed the above")
 
     def _consume(self) -> None:
-        self._title(f"4  Consuming both topics as group {consuming.GROUP}")
+        self._title(f"4  Consuming both topics as group {GROUP}")
         namesrv, expected = self._server.namesrv, len(self._sent)
         received: Counter[str] = self._with_progress(
-            "consumed", expected, lambda advance: consuming.consume(namesrv, expected, advance)
+            "consumed", expected, lambda advance: _consume(namesrv, expected, advance)
         )
         if received.keys() != self._sent.keys():
             missing = len(self._sent.keys() - received.keys())
@@ -113,7 +117,7 @@ class Tour:
             )
         again = received.total() - len(received)
         self._say(f"{len(received):,} messages" + (f", {again:,} of them more than once" if again else ", each once"))
-        self._pymq("group", "lag", consuming.GROUP, show=True)
+        self._pymq("group", "lag", GROUP, show=True)
 
     def _export(self) -> None:
         self._title("5  Exporting to Parquet")
@@ -190,3 +194,28 @@ class Tour:
 
     def _say(self, text: str) -> None:
         self._console.print(f"   {text}", highlight=False, markup=False, soft_wrap=True)
+
+
+async def _consume(namesrv: str, expected: int, on_received: Callable[[int], None]) -> Counter[str]:
+    """Return how often each key arrived, once ``expected`` different ones have, or after 30 s without a message."""
+    received: Counter[str] = Counter()
+    progress = asyncio.Event()
+
+    async def take(messages: Sequence[StoredMessage]) -> None:
+        received.update(message.keys for message in messages)
+        on_received(len(messages))
+        progress.set()
+
+    consumer = PushConsumer(GROUP, namesrv=namesrv, on_message=take, consume_from="first", batch_count_max=32)
+    for topic in TOPICS:
+        consumer.subscribe(topic, "*")
+    await consumer.start()
+    try:
+        while len(received) < expected:
+            progress.clear()
+            await asyncio.wait_for(progress.wait(), PATIENCE_S)
+    except TimeoutError:
+        pass  # the caller compares and reports missing messages
+    finally:
+        await consumer.stop()
+    return received

@@ -14,8 +14,7 @@ from pymq.errors import UnreachableError, UsageError
 from pymq.model.record import encode_batch_entry
 from pymq.net.name_server_list import REFRESH_MS, RETRY_MS
 from pymq.spark.export.export import ExportOptions, run
-from pymq.spark.planning.cluster import RemoteCluster
-from pymq.spark.planning.name_servers import AddressServers
+from pymq.spark.planning.cluster import AddressServers, RemoteCluster
 from pymq.spark.planning.planner import make_plan
 from pymq.spark.planning.positions import Position
 from pymq.spark.planning.ranges import QueueRange, ReadSettings

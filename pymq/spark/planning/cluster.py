@@ -8,17 +8,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Protocol
 
+from pymq.clock import Clock, SystemClock
 from pymq.errors import RefusedError, RequestTimeoutError, UnreachableError, UsageError
 from pymq.model import sysflag
 from pymq.model.fastjson import loads
-from pymq.model.hosts import check_name_server
+from pymq.model.hosts import check_name_server, is_address_server
 from pymq.model.inner_batch import with_single_records
 from pymq.model.names import is_user_topic
 from pymq.model.record import StoredMessage, decode_records, log_malformed
 from pymq.model.route import MASTER_ID, BrokerData, TopicRoute
 from pymq.model.tables import SubscriptionGroupConfig
+from pymq.net.address_server import named_by
+from pymq.net.name_server_list import REFRESH_MS, RETRY_MS
 from pymq.security.credentials import Credentials
-from pymq.spark.planning.name_servers import ADDRESS_SERVERS
 from pymq.spark.planning.ranges import DEFAULT_GROUP
 from pymq.spark.planning.remote import Remote
 from pymq.units import split_name_servers
@@ -102,6 +104,46 @@ class ClusterView(Protocol):
     def record_digests(self, places: Mapping[Queue, int]) -> dict[Queue, str]:
         """Return digests of the records at these offsets; leave out records that are not stored."""
         ...
+
+
+class AddressServers:
+    """The last answer of each address server. It is asked again every two minutes; while it is away, that stays."""
+
+    def __init__(self, clock: Clock, fetch: Callable[[str], list[str]] = named_by) -> None:
+        self._clock = clock
+        self._fetch = fetch
+        self._found: dict[str, list[str]] = {}  # by URL
+        self._due_ms: dict[str, int] = {}
+
+    def addresses(self, places: Sequence[str]) -> list[str]:
+        """Return the addresses among ``places`` and of its URLs. Raises UnreachableError for none."""
+        found = [place for place in places if not is_address_server(place)]
+        problem = UnreachableError("no name server is known")
+        for url in filter(is_address_server, places):
+            try:
+                found += self._named_by(url)
+            except UnreachableError as error:
+                problem = error
+        if not found:
+            raise problem
+        return list(dict.fromkeys(found))
+
+    def _named_by(self, url: str) -> list[str]:
+        if url in self._found and self._clock.monotonic_ms() < self._due_ms[url]:
+            return self._found[url]
+        try:
+            self._found[url] = self._fetch(url)
+        except UnreachableError:
+            if url not in self._found:
+                raise
+            self._due_ms[url] = self._clock.monotonic_ms() + RETRY_MS
+        else:
+            self._due_ms[url] = self._clock.monotonic_ms() + REFRESH_MS
+        return self._found[url]
+
+
+# A stream makes a view for each batch: all of a process share the answers.
+ADDRESS_SERVERS = AddressServers(SystemClock())
 
 
 class RemoteCluster:

@@ -21,14 +21,16 @@ from pymq.client.outgoing import BATCHED_SIZE_MAX_BYTES, BODY_SIZE_MAX_BYTES, Ou
 from pymq.client.parcel import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from pymq.errors import UsageError
 from pymq.model import properties as names
+from pymq.model.javahash import string_hash
 from pymq.model.layout import BATCH_ENTRY_HEAD, BATCH_ENTRY_OVERHEAD_BYTES, I16, PROPERTIES_SIZE_MAX_BYTES
 from pymq.model.message import DELAY_LEVEL_MAX, KEY_SEPARATOR, MessageQueue
 from pymq.model.names import RETRY_PREFIX
-from pymq.spark.sink.key_hashes import key_hashes
 from pymq.spark.sink.message_properties import Bits, Encoded, RowError, encode_pairs, one_property
 from pymq.spark.sink.seen_hashes import Occurrences
 
 COMPRESS_ABOVE_BYTES = 4096
+# Longer keys, and keys that are not ASCII, are hashed one by one.
+COLUMNS_MAX = 64
 ID_SIZE_BYTES = 16
 _WAIT = wait_property(True)
 _NO_QUEUE = -1
@@ -355,3 +357,28 @@ def _delays(batch: pa.RecordBatch) -> tuple[list[pa.BinaryArray], Bits]:
         texts = pc.if_else(pc.equal(values, 0), "", values.cast(pa.string()))
         return [one_property(property_name, texts)], numbers > 0
     return [], none
+
+
+def key_hashes(keys: pa.StringArray) -> npt.NDArray[np.int64]:
+    """Return the absolute value of each key's hash, 0 for null. A queue's number is that modulo the queues.
+
+    It is the hash of the client's ``queue_of_key``, computed by numpy for many rows at once.
+    """
+    offsets = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
+    octets = np.frombuffer(keys.buffers()[2] or b"", np.uint8)
+    lengths = np.diff(offsets)
+    is_odd = lengths > COLUMNS_MAX
+    inside = octets[offsets[0] : offsets[-1]]
+    if (inside > 127).any():
+        above = np.concatenate(([0], np.cumsum(inside > 127)))
+        places = offsets - offsets[0]
+        is_odd |= above[places[1:]] > above[places[:-1]]
+    values = np.zeros(len(keys), np.uint32)
+    for at in range(int(lengths[~is_odd].max(initial=0))):
+        there = np.flatnonzero((lengths > at) & ~is_odd)
+        values[there] = values[there] * np.uint32(31) + octets[offsets[there] + at]
+    hashes = np.abs(values.view(np.int32).astype(np.int64))
+    for row in np.flatnonzero(is_odd).tolist():
+        text = keys[row].as_py()
+        hashes[row] = 0 if text is None else abs(string_hash(text))
+    return hashes

@@ -22,9 +22,8 @@ from pymq.model.message import Message, MessageQueue
 from pymq.model.properties import UNIQ_KEY, decode_properties
 from pymq.model.record import decode_batch
 from pymq.spark.sink import message_rows
-from pymq.spark.sink.key_hashes import COLUMNS_MAX, key_hashes
 from pymq.spark.sink.message_properties import RowError
-from pymq.spark.sink.message_rows import COMPRESS_ABOVE_BYTES, Requests, RowEncoder
+from pymq.spark.sink.message_rows import COLUMNS_MAX, COMPRESS_ABOVE_BYTES, Requests, RowEncoder, key_hashes
 from pymq.spark.sink.seen_hashes import Occurrences
 
 QUEUES = [MessageQueue("T", broker, number) for broker in ("a", "b") for number in range(3)]

@@ -11,9 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pymq.client.allocation import BY_NAME, Configured, ConsistentHash, MachineRoom, Nearby, Strategy, strategy_of
 from pymq.errors import UsageError
-from pymq.model.allocation import STRATEGIES, average, average_by_circle
+from pymq.model.allocation import (
+    BY_NAME,
+    STRATEGIES,
+    Configured,
+    ConsistentHash,
+    MachineRoom,
+    Nearby,
+    Strategy,
+    average,
+    average_by_circle,
+    strategy_of,
+)
 from pymq.model.message import MessageQueue
 
 

@@ -1,13 +1,32 @@
-"""What the fields of a request say of its call: its method, its deadline, how its messages are compressed."""
+"""The fields of calls: what those of a request say (method, deadline, compression), and those around an answer."""
 
 from __future__ import annotations
 
+from pymq.proxy.http2.fields import encode_fields
 from pymq.proxy.rpc.call import CallOwner, RpcCall
 from pymq.proxy.rpc.connection_owner import ConnectionOwner
-from pymq.proxy.rpc.wire import CONTENT_TYPE, IDENTITY, GrpcCode, GrpcError, Metadata, parse_timeout_ms
+from pymq.proxy.rpc.wire import (
+    CONTENT_TYPE,
+    ENCODINGS,
+    IDENTITY,
+    GrpcCode,
+    GrpcError,
+    Metadata,
+    encode_text,
+    parse_timeout_ms,
+)
 
 METADATA_BYTES_MAX = 64 * 1024  # of a call; clients know it
 INPUT_S_MAX = 30.0  # for the first bytes of HTTP/2, and for the whole request of a call that has one
+ANSWER_HEAD = encode_fields(
+    [
+        (b":status", b"200"),
+        (b"content-type", CONTENT_TYPE),
+        (b"grpc-accept-encoding", b",".join([IDENTITY, *sorted(ENCODINGS)])),
+    ]
+)
+OK = encode_fields([(b"grpc-status", b"0")])
+NOT_GRPC = encode_fields([(b":status", b"415")])
 
 
 def open_call(
@@ -36,3 +55,8 @@ def open_call(
     size_max = min(server.request_bytes_max, method.request_bytes_max)
     metadata, due_s = Metadata(fields), now_s + INPUT_S_MAX
     return RpcCall(connection, stream_id, method, metadata, encoding, deadline_s, due_s, size_max, server.room)
+
+
+def trailers_of(code: GrpcCode, text: str) -> bytes:
+    """Return what ends a call with a status."""
+    return encode_fields([(b"grpc-status", b"%d" % code), (b"grpc-message", encode_text(text))])
