@@ -109,7 +109,7 @@ class ConsumerSettings:
 
 @dataclass
 class ConsumerState:
-    """The state that the parts of one push consumer share. ``queues`` are the ones assigned to this member now.
+    """The state that the parts of one push consumer share. ``queues`` are assigned to this member now.
 
     ``fail`` stops the consumer because of an error that it can't recover from.
     """

@@ -31,7 +31,7 @@ class Handover:
 
     def __init__(self) -> None:
         self._untaken: deque[_Offer] = deque()
-        self._open: dict[int, _Offer] = {}  # by the identity of the message, also those that are taken
+        self._open: dict[int, _Offer] = {}  # by the identity of the message, also offers that are taken
         self._changed = asyncio.Condition()
         self._ended = False
         self._error: PymqError | None = None

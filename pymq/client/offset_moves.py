@@ -15,7 +15,7 @@ QUEUES_SHOWN_MAX = 8
 
 
 class OffsetMoves:
-    """The moves of one consumer. Each queue reports its own; those of a reset are logged together."""
+    """The moves of one consumer. Each queue reports its own moves; the moves of a reset are logged together."""
 
     def __init__(self, group: str, instance: ClientInstance) -> None:
         self._group = group

@@ -166,7 +166,7 @@ class FileOffsets(_Table):
             log.warning("offsets are not saved to %s: %s", self._path, error)
 
     def _load(self) -> dict[MessageQueue, int]:
-        """Return the offsets of the file, else those of the backup that a Java client makes of it."""
+        """Return the offsets of the file, else of the backup that a Java client makes of it."""
         if self._path is None:
             return {}
         for path in (self._path, self._path.with_name(self._path.name + ".bak")):

@@ -133,7 +133,7 @@ def prepare_batch(messages: Sequence[Message], ids: UniqueIdMaker, size_max_byte
     body = b"".join(entries)
     if len(body) > size_max_bytes:
         raise UsageError(f"the batch has {len(body)} bytes, the limit is {size_max_bytes}: send it in smaller parts")
-    # No key for the batch itself: brokers would put it in the place of those of its messages.
+    # No key for the batch itself: brokers would put it in the place of its messages' keys.
     return Outgoing(messages[0].topic, body, wait_property(messages[0].wait_store), ",".join(keys), 0, 0, True)
 
 

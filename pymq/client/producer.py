@@ -404,7 +404,7 @@ class Producer(GroupClient):
         return read_answer(RecallMessageAnswer, answer, address).message_id
 
     async def _expect_replies(self, topic: str, deadline: Deadline) -> None:
-        """Make this producer known to all brokers that may get the reply: those of the cluster's reply topic."""
+        """Make this producer known to all brokers that may get the reply: the brokers of the cluster's reply topic."""
         routes = self._instance.routes
         await routes.queues_to_write(topic, deadline.left_s())
         for cluster in routes.clusters():

@@ -62,7 +62,7 @@ class PulledLoop:
         self._pulled: asyncio.Queue[_Pulled | PymqError] = asyncio.Queue(READ_AHEAD_PULLS)
 
     async def messages(self) -> AsyncGenerator[StoredMessage, None]:
-        """Yield messages, those of a queue in order, until the consumer stops.
+        """Yield messages until the consumer stops; messages of one queue come in order.
 
         Raises NotFoundError, UnreachableError, RefusedError, FilterStopError.
         """

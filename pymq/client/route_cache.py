@@ -205,7 +205,7 @@ class RouteCache:
         return self._routes.get(topic)
 
     def topics(self) -> list[str]:
-        """Return the topics in the cache, also those that a first send will create."""
+        """Return the topics in the cache, also topics that a first send will create."""
         return [*self._routes, *self._expected]
 
     async def refresh(self) -> None:

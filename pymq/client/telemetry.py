@@ -184,7 +184,7 @@ class Telemetry:
 
 
 class Sending:
-    """The span of a send that goes on. ``messages`` are the ones to send. As a context manager it ends the span."""
+    """The span of a send that goes on. ``messages`` are sent. As a context manager it ends the span."""
 
     def __init__(self, telemetry: Telemetry, span: Any, messages: list[Message]) -> None:
         self._telemetry = telemetry

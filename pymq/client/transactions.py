@@ -190,7 +190,7 @@ class TransactionProducer(Producer):
     async def _ask(
         self, function: Callable[..., StateOrLater], *args: Any
     ) -> tuple[TransactionState, Exception | None]:
-        """Return what the listener says, and what it raised."""
+        """Return the listener's answer, and the error that it raised."""
         try:
             if inspect.iscoroutinefunction(function):
                 state: Any = await function(*args)

@@ -1,4 +1,4 @@
-"""The steps of the tour in order; each prints what it does and the command that does the same."""
+"""The steps of the tour in order; each prints its purpose and the command that does the same."""
 
 from __future__ import annotations
 

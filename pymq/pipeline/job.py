@@ -199,7 +199,7 @@ def _with_body(frame: DataFrame, source: Source) -> DataFrame:
 
 
 def _shaped(sink: Sink, frame: DataFrame) -> DataFrame:
-    """Return a sink's rows: those of a topic have a ``body``, which is JSON of all columns when the table has none."""
+    """Return a sink's rows. Rows of a topic have a ``body``, which is JSON of all columns when the table has none."""
     if sink.topic is None:
         return frame
     from pyspark.sql import functions

@@ -21,7 +21,7 @@ SETTINGS_SHARE = 4  # sessions get at most this part of the memory budget: a qua
 
 @dataclass(slots=True)
 class Session:
-    """A client: what it said of itself, and the time of its last sign of life (monotonic ms)."""
+    """A client: its own description, and the time of its last sign of life (monotonic ms)."""
 
     client_id: str
     settings: Any

@@ -53,7 +53,7 @@ class Tables:
 
 
 class TableUse(NamedTuple):
-    """One table of a query: its name, what it is, the columns that are read, and the conditions on its rows."""
+    """One table of a query: its name, its kind, the columns that are read, and the conditions on its rows."""
 
     name: str
     source: str

@@ -19,7 +19,7 @@ GROUPS_AT_ONCE = 16
 
 
 class Instance(NamedTuple):
-    """One client in one group. ``brokers`` are the names of those that it is connected to.
+    """One client in one group. ``brokers`` are the names of the brokers that it is connected to.
 
     ``address`` is "host:port" as the first of them sees it, ``version`` the ordinal of Java's MQVersion.
     """

@@ -1,4 +1,4 @@
-"""The fields of calls: what those of a request say (method, deadline, compression), and those around an answer."""
+"""The fields of calls: a request's (method, deadline, compression), and the fields around an answer."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class _Export:
         self.start, self.end = (parse_position(text, now_ms) for text in (options.start, options.end))
 
     def plan(self, log: ExportDirectory | None = None) -> Plan:
-        """Ask the cluster for the ranges to read, after those that ``log`` has."""
+        """Ask the cluster for the ranges to read, which begin where the ranges of ``log`` end."""
         self.progress.phase("planning")
         with self._cluster() as view:
             plan = self._plan(view, log.positions if log else {}).limited(self.options.max_rows)
@@ -428,7 +428,7 @@ class _Session:
 
 @contextmanager
 def _removed_on_failure(output: Path) -> Iterator[None]:
-    """Remove a new output directory when its writer fails: what it holds then looks like an export and isn't one."""
+    """Remove a new output directory when its writer fails: its files look like an export, but are not complete."""
     try:
         yield
     except BaseException:

@@ -96,7 +96,7 @@ def _has_session() -> bool:
 
 
 def _estimated_bytes(plan: Plan, settings: ReadSettings) -> float:
-    """Return the stored size of the plan's messages, from those of some that can be read; 0 if none can."""
+    """Return the stored size of the plan's messages, estimated from some that can be read; 0 if none can."""
     rows = size_bytes = 0
     settings = replace(settings, columns=("queueOffset",), body_form="", retry_budget_s=0.0)
     for part in plan.ranges[:SAMPLED_QUEUES]:

@@ -1,4 +1,4 @@
-"""Turns the columns of files into those of messages, and puts their rows in order for each key."""
+"""Turns columns of files into columns of messages, and puts their rows in order for each key."""
 
 from __future__ import annotations
 

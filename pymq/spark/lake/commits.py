@@ -115,7 +115,7 @@ class ExportDirectory:
     def commit_replacement(
         self, directory: Path, staged: Path, removed: Sequence[str], added: Sequence[dict[str, Any]]
     ) -> int:
-        """Commit that ``staged`` takes a directory's place: files ``added`` hold the rows of those ``removed``."""
+        """Commit that ``staged`` takes a directory's place: ``added`` files hold the rows of ``removed`` ones."""
         replacement = {
             "directory": relative(directory, self.output),
             "staged": relative(staged, self.output),

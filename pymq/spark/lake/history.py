@@ -87,7 +87,7 @@ class HistoryView:
         return self._view.record_digests(places)
 
     def split(self, ranges: Sequence[QueueRange]) -> list[QueueRange]:
-        """Return the parts of the ranges that the lake has, and then those that are stored.
+        """Return the parts of the ranges that the lake has, then the parts that brokers or a store have.
 
         Raises DataLossError for offsets that are in neither, unless losses are only reported.
         """

@@ -87,7 +87,7 @@ class LakeReader:
                 listings += 1
 
     def _sorted(self, span: Span, *, skips_missing: bool) -> Iterator[pa.Table]:
-        """Yield the rows of the range in order, those of row groups that overlap together."""
+        """Yield the rows of the range in order; rows of overlapping row groups come together."""
         files = Lake(self._root).files_of((self._part.topic, self._part.broker_name, self._part.queue_id), span)
         groups = sorted(
             (group for file in files for group in self._groups(file, span, skips_missing=skips_missing)),

@@ -226,7 +226,7 @@ def _last_positions(codes: Indices) -> Indices:
 
 
 def parse_one_by_one(raw: pa.BinaryArray) -> MixedPairs:
-    """Return the properties of any bytes, with U+FFFD for those that are not UTF-8."""
+    """Return the properties of any bytes, with U+FFFD for bytes that are not UTF-8."""
     row_of: list[int] = []
     names: list[str] = []
     values: list[str] = []

@@ -1,4 +1,4 @@
-"""Writes the rows of one task to topics: encodes batch after batch while the client sends the ones before."""
+"""Writes the rows of one task to topics: encodes a batch while the client sends the batches before it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ class Occurrences:
 
     def __init__(self) -> None:
         self._runs: list[Hashes] = []
-        self._counts: dict[int, int] = {}  # of those that came more than once
+        self._counts: dict[int, int] = {}  # of hashes that came more than once
 
     def numbers(self, hashes: Hashes) -> dict[int, int]:
         """Take the next hashes. Returns place -> how often that hash came before, without hashes that are new."""

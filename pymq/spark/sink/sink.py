@@ -88,7 +88,7 @@ class PymqWriter(_Write, DataSourceArrowWriter):  # type: ignore[misc]
 
 
 class PymqStreamWriter(_Write, DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """Writes the batches of a stream. Spark's checkpoint says which ones are done."""
+    """Writes the batches of a stream. Spark's checkpoint says which batches are done."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task of one batch."""

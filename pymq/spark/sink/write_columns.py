@@ -13,7 +13,7 @@ _WHOLE = ("int", "bigint", "smallint", "tinyint")
 
 
 class WriteColumn(NamedTuple):
-    """One column: its Spark types, as ``DataType.simpleString`` writes them, and what it becomes."""
+    """One column: its Spark types, as ``DataType.simpleString`` writes them, and its part of the message."""
 
     name: str
     types: tuple[str, ...]

@@ -97,7 +97,7 @@ EQUIVALENTS = {
     "includetimestamp": "leave it out: bornTimestamp and storeTimestamp are columns",
     "subexpression": "write tag, or sql for an expression over properties",
 }
-# Options of a store directory, and those of brokers that it excludes.
+# Options of a store directory, and the options of brokers that exclude them.
 STORE_OPTIONS = ("store", "commitLog", "brokerName", "whileRunning")
 _BROKER_OPTIONS = ("namesrv", "filterVia")
 

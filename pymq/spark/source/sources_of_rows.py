@@ -66,5 +66,5 @@ def _open_stored(namesrv: str, settings: ReadSettings) -> RemoteCluster | StoreV
 
 
 def in_reading_order(view: ClusterView, ranges: list[QueueRange]) -> list[QueueRange]:
-    """Return the ranges as they are best read: those of a store in pieces of its log, a lake's first."""
+    """Return the ranges in the best order for reading: a store's in pieces of its log, a lake's before a broker's."""
     return view.split(ranges) if isinstance(view, StoreView | HistoryView) else ranges

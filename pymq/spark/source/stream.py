@@ -271,7 +271,7 @@ def _goes_back(begin: Offsets, end: Offsets) -> bool:
 
 
 def _queues_to_read(view: RemoteCluster, keys: Sequence[QueueKey]) -> dict[QueueKey, Queue]:
-    """Return the queues of a planned batch, without those that were deleted. Raises UnreachableError."""
+    """Return the queues of a planned batch that were not deleted since. Raises UnreachableError."""
     queues, _ = _queues_of(view, sorted({topic for topic, _, _ in keys}))
     _check_brokers(view, [key for key in keys if key not in queues])
     return queues
