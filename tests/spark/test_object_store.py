@@ -214,7 +214,7 @@ def test_errors_are_one_line(store: MemoryStore) -> None:
     with pytest.raises(ObjectStoreError) as found:
         ObjectPath(URL).exists()
     assert str(found.value) == f"{URL}: AWS Error NETWORK_CONNECTION during a request: no answer"
-    assert type(translate(f"x\npymq.spark.object_paths.ObjectStoreError: {URL}: no\n")) is ObjectStoreError
+    assert type(translate(f"x\npymq.spark.places.object_paths.ObjectStoreError: {URL}: no\n")) is ObjectStoreError
 
 
 @pytest.mark.parametrize("url", ["s3a:/b/c", "s3a:///lake", "hdfs://n/lake", "s3a://b/a/../c", "s3a://b/c?x=1"])
