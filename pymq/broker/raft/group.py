@@ -143,7 +143,7 @@ class RaftGroup:
 
     @property
     def on_lost_end(self) -> Callable[[str], None] | None:
-        """Takes what the disk has lost at the log's end; None when the machine was not off. Raises OSError."""
+        """Who hears that the disk has lost the log's end; None when the machine was not off. Raises OSError."""
         return None if self.driver is not None or self._run_record.is_same_boot else self._run_record.note_lost
 
     @property
