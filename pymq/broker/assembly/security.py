@@ -102,7 +102,7 @@ class BrokerSecurity:
 
     @property
     def member_gate(self) -> Gate | None:
-        """What stands before a Raft group's members while the broker is closed: users of its metadata are not known then."""
+        """What stands before a group's members while the broker is closed: its metadata's users are not known then."""
         if self._gatekeeper is None or not has_users(self._config):
             return self._gatekeeper
         servers = [] if self._server_user is None else [self._server_user]
