@@ -10,7 +10,7 @@ from typing import Any
 
 from typer.core import TyperOption
 
-from pymq.cli.options import (
+from pymq.cli.common.options import (
     CREDENTIAL_VARIABLES,
     DEFAULT_TIMEOUT_S,
     TIMEOUT_MAX_S,
@@ -52,7 +52,7 @@ WATCHED = frozenset(
         "topic stats",
     }
 )
-# Commands that take --namesrv and don't work through the admin client of pymq.cli.session.
+# Commands that take --namesrv and don't work through the admin client of pymq.cli.common.session.
 _WITHOUT_ADMIN = frozenset(
     {"bench", "context", "filter", "filter-server", "proxy", "send", "spark-export", "spark-sql", "standalone", "tail"}
 )
@@ -127,7 +127,7 @@ def _choose_context(ctx: Any, param: Any, value: str | None) -> None:
     name = value if value is not None else ctx.find_root().params.get("context")
     if ctx.resilient_parsing or (name is None and os.environ.get("NAMESRV_ADDR")):
         return
-    from pymq.cli.contexts.choice import chosen
+    from pymq.cli.common.context_choice import chosen
 
     found = chosen(name, os.environ)
     if found.origin == "default":
@@ -195,7 +195,7 @@ def _set_timeout(ctx: Any, param: Any, value: float | None) -> None:
 
 
 def _offer_watch(command: Any, path: str) -> None:
-    from pymq.cli.watch import INTERVAL_MAX_S, INTERVAL_MIN_S
+    from pymq.cli.common.watch import INTERVAL_MAX_S, INTERVAL_MIN_S
 
     flag = TyperOption(
         param_decls=["--watch"],
@@ -210,7 +210,7 @@ def _offer_watch(command: Any, path: str) -> None:
 
 
 def _keep_interval(ctx: Any, param: Any, value: float | None) -> None:
-    from pymq.cli.watch import INTERVAL_MAX_S, INTERVAL_MIN_S
+    from pymq.cli.common.watch import INTERVAL_MAX_S, INTERVAL_MIN_S
 
     if value is not None and not INTERVAL_MIN_S <= value <= INTERVAL_MAX_S:
         raise UsageError(f"--watch {value:g}: write {INTERVAL_MIN_S:g} to {INTERVAL_MAX_S:g} seconds")
@@ -221,7 +221,7 @@ def _invoke_watched(invoke: Callable[[Any], Any], path: str, ctx: Any) -> Any:
     interval_s = ctx.meta.get(_WATCH_KEY)
     if interval_s is None:
         return invoke(ctx)
-    from pymq.cli.watch import watch
+    from pymq.cli.common.watch import watch
 
     return watch(lambda: invoke(ctx), f"pymq {path}", interval_s)
 

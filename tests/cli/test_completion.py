@@ -14,8 +14,7 @@ from pymq.cli.added_options import name_kind
 from pymq.cli.completion.names import KEPT_S, live_names
 from pymq.cli.completion.shells import SHELLS, with_shell
 from pymq.errors import EXIT_OK, EXIT_USAGE, UnreachableError
-
-from .conftest import Pymq
+from tests.cli.conftest import Pymq
 
 
 def completed(words: str, home: Path, **env: str) -> tuple[list[str], str]:

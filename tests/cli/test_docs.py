@@ -9,8 +9,7 @@ import pytest
 
 from pymq import errors
 from pymq.cli import main as cli
-
-from .test_main import ALL_COMMANDS
+from tests.cli.test_main import ALL_COMMANDS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "cli.md").read_text()

@@ -7,10 +7,9 @@ import json
 import pytest
 
 from pymq.cli import main as cli
-from pymq.cli.options import DEFAULT_TIMEOUT_S, request_timeout_s
+from pymq.cli.common.options import DEFAULT_TIMEOUT_S, request_timeout_s
 from pymq.errors import EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE
-
-from .test_main import ALL_COMMANDS
+from tests.cli.test_main import ALL_COMMANDS
 
 # They take name servers, and don't work through the admin client.
 OWN_CLIENTS = {"context", "bench", "filter", "pipeline", "proxy", "send", "spark-export", "spark-sql", "tail"}

@@ -78,7 +78,11 @@ def test_help_lists_each_command_with_its_line(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize(
     ("arguments", "allowed"),
-    [(["--help"], set()), (["topic", "--help"], {"pymq.cli.topic"}), (["tail", "--help"], {"pymq.cli.tail"})],
+    [
+        (["--help"], set()),
+        (["topic", "--help"], {"pymq.cli.topic.command"}),
+        (["tail", "--help"], {"pymq.cli.tail.command"}),
+    ],
     ids=["root", "topic", "tail"],
 )
 def test_help_imports_only_the_command_table_and_that_command(arguments: list[str], allowed: set[str]) -> None:

@@ -15,8 +15,7 @@ from pymq.clock import SystemClock
 from pymq.errors import EXIT_OK
 from pymq.testing.standalone import StandaloneProcess
 from pymq.wire.headers.admin import ConsumeStatsHeader, StatsDataHeader
-
-from .conftest import Pymq
+from tests.cli.conftest import Pymq
 
 TOPIC, GROUP = "summed-up", "summing"
 

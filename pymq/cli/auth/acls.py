@@ -8,8 +8,7 @@ import typer
 
 from pymq.cli.auth.common import ResourceArgument, UserArgument, confirm_loss, run_change
 from pymq.cli.auth.users import RULE_COLUMNS
-from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import (
+from pymq.cli.common.options import (
     DEFAULT_NAMESRV,
     BrokersOption,
     ClustersOption,
@@ -18,8 +17,9 @@ from pymq.cli.options import (
     NamesrvOption,
     OutputOption,
 )
+from pymq.cli.common.session import end_partial, with_partial_admin
+from pymq.cli.lazy import examples, new_app
 from pymq.cli.output import OutputFormat, print_listing
-from pymq.cli.session import end_partial, with_partial_admin
 
 if TYPE_CHECKING:
     from pymq.client.admin import Admin
@@ -62,7 +62,7 @@ def list_acls(
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """List the rules of all users."""
-    from pymq.cli.auth import work
+    from pymq.operations.auth import users as work
 
     where = work.Where(clusters or [], brokers or [])
     records, unreached = with_partial_admin(namesrv, lambda admin: work.rules(admin, where, None, resource))
@@ -79,7 +79,7 @@ def show(
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show the rules of a user."""
-    from pymq.cli.auth import work
+    from pymq.operations.auth import users as work
 
     where = work.Where(clusters or [], brokers or [])
 
@@ -147,7 +147,7 @@ def delete(
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Take a rule from a user, or all of them."""
-    from pymq.cli.auth import work
+    from pymq.operations.auth import users as work
 
     where = work.Where(clusters or [], brokers or [])
     level = work.DEFAULT if is_default else work.CUSTOM
@@ -187,7 +187,7 @@ def _put(
     *,
     is_new: bool = False,
 ) -> None:
-    from pymq.cli.auth import work
+    from pymq.operations.auth import users as work
 
     where = work.Where(clusters or [], brokers or [])
     level = work.DEFAULT if is_default else work.CUSTOM

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from pymq.cli.auth.common import ResourceArgument
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.common.session import with_admin
 from pymq.cli.output import Column, OutputFormat, print_data, print_fields, print_section
 
 LOOPBACK = "127.0.0.1"
@@ -38,10 +39,13 @@ def check(
 
     RocketMQ 5.3.3 orders rules of prefixes in another way.
     """
-    from pymq.cli.auth.check_work import Asked, explained, rules_of_broker, rules_of_file
+    from pymq.operations.auth.decision import Asked, explained, rules_of_broker, rules_of_file
 
     asked = Asked.of(name, mapping)
-    user, policy = rules_of_file(acl, asked) if acl else rules_of_broker(namesrv, broker, asked)
+    if acl:
+        user, policy = rules_of_file(acl, asked)
+    else:
+        user, policy = with_admin(namesrv, lambda admin: rules_of_broker(admin, broker, asked))
     record = explained(user, policy, action, resource, source, asked)
     if not print_data(record, output):
         _print(record)

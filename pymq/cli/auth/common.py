@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pymq.cli.confirm import confirm
+from pymq.cli.common.confirm import confirm
+from pymq.cli.common.session import end_partial, with_whole_admin
 from pymq.cli.output import OutputFormat, print_data, print_line, print_note
-from pymq.cli.session import end_partial, with_whole_admin
 from pymq.errors import UsageError
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pymq.cli.auth.common import SecretFromOption, UserArgument, WriteOption, confirm_loss, run_change, secret_of
-from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import (
+from pymq.cli.common.options import (
     DEFAULT_NAMESRV,
     BrokersOption,
     ClustersOption,
@@ -17,8 +16,9 @@ from pymq.cli.options import (
     NamesrvOption,
     OutputOption,
 )
+from pymq.cli.common.session import end_partial, with_partial_admin
+from pymq.cli.lazy import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_data, print_fields, print_listing, print_section
-from pymq.cli.session import end_partial, with_partial_admin
 
 if TYPE_CHECKING:
     from pymq.client.admin import Admin
@@ -51,7 +51,7 @@ def list_users(
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """List users. No password is shown."""
-    from pymq.cli.auth import work
+    from pymq.operations.auth import users as work
 
     where = work.Where(clusters or [], brokers or [])
     records, unreached = with_partial_admin(namesrv, lambda admin: work.users(admin, where, text))
@@ -68,7 +68,7 @@ def show(
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show a user and its rules."""
-    from pymq.cli.auth import work
+    from pymq.operations.auth import users as work
 
     where = work.Where(clusters or [], brokers or [])
     record, unreached = with_partial_admin(namesrv, lambda admin: work.user(admin, where, name))
@@ -97,8 +97,8 @@ def create(
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Make a user on every broker of a cluster (-c), or on single brokers (-b). It may do nothing yet."""
-    from pymq.cli.auth import work
     from pymq.errors import UsageError
+    from pymq.operations.auth import users as work
 
     secret, file = secret_of(name, secret_from, write)
     if secret is None:
@@ -144,8 +144,8 @@ def update(
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Change secret, type or state of a user. It counts at once, for waiting pulls too."""
-    from pymq.cli.auth import work
     from pymq.errors import UsageError
+    from pymq.operations.auth import users as work
 
     if kind is not None and (kind := kind.capitalize()) not in ("Normal", "Super"):
         raise UsageError(f"--type {kind[:40]}: write Normal or Super")
@@ -190,7 +190,7 @@ def delete(
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Delete a user with its rules. It loses its rights at once."""
-    from pymq.cli.auth import work
+    from pymq.operations.auth import users as work
 
     where = work.Where(clusters or [], brokers or [])
 

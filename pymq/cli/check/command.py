@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pymq.cli.broker_status import shown_bytes
+from pymq.cli.common.cells import shown_bytes
+from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.common.session import missing_brokers, with_admin
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_table
-from pymq.cli.session import missing_brokers, with_admin
 
 if TYPE_CHECKING:
-    from pymq.cli.check.line import Limits, Result
     from pymq.client.admin import Admin
+    from pymq.operations.check.line import Limits, Result
 
 app = new_app("Check one thing for monitoring: exit code 0 ok, 1 warning, 2 critical, 3 unknown.")
 SAMPLES_DEFAULT = 16
@@ -69,8 +69,8 @@ def broker(
     """
 
     async def work(admin: Admin) -> Result:
-        from pymq.cli.check.figures import add_missing, check_brokers
         from pymq.clock import SystemClock
+        from pymq.operations.check.figures import add_missing, check_brokers
 
         limits = _limits(warning, critical, _duration_ms)
         result = await check_brokers(admin, name, limits_ms=limits, count_min=count, clock=SystemClock())
@@ -106,9 +106,9 @@ def lag(
     """
 
     async def work(admin: Admin) -> Result:
-        from pymq.cli.check.figures import check_lag
-        from pymq.cli.check.line import Limits
         from pymq.clock import SystemClock
+        from pymq.operations.check.figures import check_lag
+        from pymq.operations.check.line import Limits
 
         (warn, warn_ms), (crit, crit_ms) = _lag_limit(warning), _lag_limit(critical)
         return await check_lag(
@@ -134,9 +134,9 @@ def disk(
     """Check how full the disks are that brokers store messages on."""
 
     async def work(admin: Admin) -> Result:
-        from pymq.cli.check.figures import check_disks
-        from pymq.cli.check.line import Limits
         from pymq.clock import SystemClock
+        from pymq.operations.check.figures import check_disks
+        from pymq.operations.check.line import Limits
 
         return await check_disks(admin, name, limits_percent=Limits(warning, critical), clock=SystemClock())
 
@@ -172,7 +172,7 @@ def replica(
     records: list[dict[str, Any]] = []
 
     async def work(admin: Admin) -> Result:
-        from pymq.cli.check.replica import as_result, check_replicas
+        from pymq.operations.check.replica import as_result, check_replicas
         from pymq.units import parse_size_bytes
 
         limits = _limits(warning, critical, parse_size_bytes)
@@ -209,7 +209,7 @@ def raft(
     """
 
     async def work(admin: Admin) -> Result:
-        from pymq.cli.check.raft import check_raft
+        from pymq.operations.check.raft import check_raft
         from pymq.units import parse_size_bytes
 
         return await check_raft(admin, name, limits=_limits(warning, critical, parse_size_bytes))
@@ -228,8 +228,8 @@ def _finish(
     record: Callable[[], Any] | None = None,
 ) -> None:
     """Prints the result and exits with its level; an error is UNKNOWN, as monitoring expects."""
-    from pymq.cli.check.line import Level, Part, Result
     from pymq.errors import PymqError
+    from pymq.operations.check.line import Level, Part, Result
 
     failed = False
     try:
@@ -245,7 +245,7 @@ def _finish(
 
 
 def _limits(warning: str | None, critical: str | None, parse: Callable[[str], float]) -> Limits:
-    from pymq.cli.check.line import parse_limits
+    from pymq.operations.check.line import parse_limits
 
     return parse_limits(warning, critical, parse)
 

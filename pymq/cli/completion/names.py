@@ -45,7 +45,7 @@ def live_names(kind: str, namesrv: str, env: Mapping[str, str], now: Callable[[]
     kept = _read_cache(path, now())
     if kept is not None:
         return kept
-    from pymq.cli.options import split_addresses
+    from pymq.cli.common.options import split_addresses
     from pymq.client.admin import Admin
 
     async def ask() -> list[str]:
@@ -58,7 +58,7 @@ def live_names(kind: str, namesrv: str, env: Mapping[str, str], now: Callable[[]
 
 
 async def _topics(admin: Admin) -> list[str]:
-    from pymq.cli.topic_work import user_topics
+    from pymq.operations.topic.listing import user_topics
 
     return await user_topics(admin)
 
@@ -81,7 +81,7 @@ _ASK: Mapping[str, Any] = {"topic": _topics, "group": _groups, "broker": _broker
 
 
 def _context_names() -> list[str]:
-    from pymq.cli.contexts.file import load_contexts
+    from pymq.cli.common.context_file import load_contexts
 
     return sorted(load_contexts(os.environ).name_servers)
 
@@ -97,7 +97,7 @@ def _setting_names(ctx: Any, end: str) -> list[str]:
 
 def _namesrv(ctx: Any) -> str:
     """Returns the name servers that the command line up to here means."""
-    from pymq.cli.contexts.choice import chosen
+    from pymq.cli.common.context_choice import chosen
 
     source = ctx.get_parameter_source("namesrv")
     if source is not None and source.name == "COMMANDLINE":

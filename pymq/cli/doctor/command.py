@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import (
+from pymq.cli.common.options import (
     DEFAULT_NAMESRV,
     NamesrvOption,
     OutputOption,
@@ -18,13 +17,14 @@ from pymq.cli.options import (
     request_credentials,
     split_addresses,
 )
+from pymq.cli.lazy import examples, new_app
 from pymq.cli.output import OutputFormat, is_styled, print_data, print_line, printable
 from pymq.errors import EXIT_FAILED, EXIT_UNREACHABLE
 from pymq.units import format_count
 
 if TYPE_CHECKING:
-    from pymq.cli.doctor.finding import Check, Finding
-    from pymq.cli.doctor.state import ClusterState
+    from pymq.operations.doctor.finding import Check, Finding
+    from pymq.operations.doctor.state import ClusterState
 
 app = new_app()
 OBSERVE_DEFAULT_S = 6.0
@@ -63,10 +63,10 @@ def doctor(
     """
     import asyncio
 
-    from pymq.cli.doctor import registry
-    from pymq.cli.doctor.gather import Gatherer, SocketProbe
     from pymq.client.admin import Admin
     from pymq.clock import SystemClock
+    from pymq.operations.doctor import registry
+    from pymq.operations.doctor.gather import Gatherer, SocketProbe
 
     checks = registry.chosen(registry.all_checks(), names or ())
     known = known_brokers.get()
@@ -86,8 +86,8 @@ def doctor(
 
 
 def _exit_code(state: ClusterState, findings: list[Finding], strict: bool) -> int:
-    from pymq.cli.doctor.finding import Severity
-    from pymq.cli.doctor.registry import worst
+    from pymq.operations.doctor.finding import Severity
+    from pymq.operations.doctor.registry import worst
 
     if not state.is_reachable:
         return EXIT_UNREACHABLE
@@ -96,7 +96,7 @@ def _exit_code(state: ClusterState, findings: list[Finding], strict: bool) -> in
 
 
 def _record(state: ClusterState, checks: list[Check], found: list[tuple[str, Finding]]) -> dict[str, Any]:
-    from pymq.cli.doctor.registry import NAME_SERVERS, worst
+    from pymq.operations.doctor.registry import NAME_SERVERS, worst
 
     severity = worst(finding for _, finding in found)
     return {

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, request_credentials, split_addresses
+from pymq.cli.common.servers import HostOption, JsonOption, LogLevelOption
+from pymq.cli.common.serving_metrics import metrics_place_of_command
 from pymq.cli.exporter.names import Names
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, request_credentials, split_addresses
-from pymq.cli.servers import HostOption, JsonOption, LogLevelOption
-from pymq.cli.serving_metrics import metrics_place_of_command
 
 app = new_app()
 PORT_DEFAULT = 5557  # of Apache's rocketmq-exporter and of brokers
@@ -45,8 +45,8 @@ def exporter(
 
     Asks name servers and brokers in the background; a scrape shows the newest answers, so it costs brokers nothing.
     """
+    from pymq.cli.common.servers import set_up_logging
     from pymq.cli.exporter.serve import serve
-    from pymq.cli.servers import set_up_logging
     from pymq.net.runtime import run
 
     set_up_logging(log_level)

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from pymq.cli.replica_view import BrokerView, ask, brokers
 from pymq.client.admin import Admin, BrokerTarget
 from pymq.client.admin.groups import LAGS_AT_ONCE
 from pymq.clock import Clock
 from pymq.errors import PymqError, UsageError
 from pymq.model.names import is_system_group
+from pymq.operations.replica_view import BrokerView, ask, brokers
 from pymq.units import parse_size_bytes
 from pymq.wire.bodies_admin import ConsumerConnections, ConsumerRunningInfo, ProducerInfo, StatsData
 

@@ -7,13 +7,13 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 
+from pymq.cli.common.options import request_credentials
+from pymq.cli.common.serving_metrics import MetricsPlace, metrics_member, metrics_text, serving_metrics
 from pymq.cli.exporter.facts import Facts, FactsCollector
 from pymq.cli.exporter.names import Names
 from pymq.cli.exporter.old_names import OldNames
 from pymq.cli.exporter.own_names import OwnNames
-from pymq.cli.options import request_credentials
 from pymq.cli.output import print_json_line
-from pymq.cli.serving_metrics import MetricsPlace, metrics_member, metrics_text, serving_metrics
 from pymq.client.admin import Admin
 from pymq.clock import Clock, SystemClock
 from pymq.metrics.family import Collector

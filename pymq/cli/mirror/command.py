@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, request_credentials
+from pymq.cli.common.serving_metrics import MetricsPortOption, metrics_place_of_command, serving_metrics
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, request_credentials
 from pymq.cli.output import OutputFormat, print_data, print_line, print_note
-from pymq.cli.serving_metrics import MetricsPortOption, metrics_place_of_command, serving_metrics
-from pymq.cli.tail_start import StartKind, parse_start
 from pymq.errors import UsageError
+from pymq.operations.start import StartKind, parse_start
 
 if TYPE_CHECKING:
     from pymq.cli.mirror.mirror import Mirror
@@ -120,7 +120,7 @@ def mirror(
 
 def _target(target: str, credentials: str | None) -> tuple[str, Credentials | None]:
     """Returns the name servers of a place or context, and what requests to them are signed with."""
-    from pymq.cli.contexts.file import load_contexts
+    from pymq.cli.common.context_file import load_contexts
     from pymq.security.credentials import Credentials
 
     if ":" not in target:
@@ -132,7 +132,7 @@ def _target(target: str, credentials: str | None) -> tuple[str, Credentials | No
 
 def _run(work: Mirror, metrics_port: int | None, output: OutputFormat) -> None:
     """Copies until it is done or stopped, and shows the counts, also after an error."""
-    from pymq.cli.session import until_done_or_stopped
+    from pymq.cli.common.session import until_done_or_stopped
     from pymq.net.runtime import run
 
     async def serve() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+from pymq.cli.common.pace import Pace
 from pymq.cli.mirror.figures import Figures
 from pymq.cli.mirror.messages import copy_of, is_loop
 from pymq.cli.output import print_note
-from pymq.cli.pace import Pace
-from pymq.cli.tailing.outages import Outages
+from pymq.cli.tail.outages import Outages
 from pymq.client import MessageQueue, PullConsumer, PullStatus, StoredMessage
 from pymq.client.ordered_sends import OrderedSends
 from pymq.errors import NotFoundError, PymqError, RefusedError, UnreachableError

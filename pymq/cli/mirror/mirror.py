@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pymq.cli.common.options import request_credentials, split_addresses
+from pymq.cli.common.pace import Pace
 from pymq.cli.mirror.copying import Copied, Copier
 from pymq.cli.mirror.figures import Figures, show_live
 from pymq.cli.mirror.progress import FileProgress, GroupProgress, Progress
 from pymq.cli.mirror.targets import Targets, check_rename, cluster_name, target_queue
-from pymq.cli.options import request_credentials, split_addresses
 from pymq.cli.output import print_note
-from pymq.cli.pace import Pace
-from pymq.cli.tail_start import Start, StartKind
-from pymq.cli.tailing.groups import ensure_group
-from pymq.cli.tailing.outages import Outages
-from pymq.cli.tailing.sources import is_pattern, matching_topics
+from pymq.cli.tail.outages import Outages
+from pymq.cli.tail.sources import is_pattern, matching_topics
 from pymq.client import Admin, Credentials, MessageQueue, Producer, PullConsumer
 from pymq.client.ordered_sends import OrderedSends
 from pymq.errors import NotFoundError, PymqError, UsageError
+from pymq.operations.group.ensuring import ensure_group
+from pymq.operations.start import Start, StartKind
 
 PRODUCER_GROUP = "PYMQ_MIRROR"
 SAVE_EVERY_S = 1.0

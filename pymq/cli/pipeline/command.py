@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pymq.cli.common.serving_metrics import MetricsPortOption, metrics_place_of_command
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_json, print_line, print_listing, print_note
-from pymq.cli.serving_metrics import MetricsPortOption, metrics_place_of_command
-from pymq.cli.spark_options import silence_spark
+from pymq.cli.spark.options import silence_spark
 from pymq.errors import UsageError
 
 if TYPE_CHECKING:

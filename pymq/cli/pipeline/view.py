@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pymq.cli.output import printable
-from pymq.cli.spark_view import clock_text
+from pymq.cli.spark.view import clock_text
 from pymq.pipeline.report import Batch, History
 
 SINK_WIDTH_MAX = 31

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pymq.cli.broker_status import shown_bytes, shown_ms
-from pymq.cli.confirm import confirm
+from pymq.cli.common.cells import shown_bytes, shown_ms
+from pymq.cli.common.confirm import confirm
+from pymq.cli.common.options import DEFAULT_NAMESRV, ConfirmOption, DryRunOption, NamesrvOption, OutputOption
+from pymq.cli.common.session import with_admin
+from pymq.cli.common.times import local_time
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, ConfirmOption, DryRunOption, NamesrvOption, OutputOption
 from pymq.cli.output import Column, OutputFormat, print_data, print_fields, print_line, print_note, print_table
-from pymq.cli.session import with_admin
-from pymq.cli.times import local_time
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from pymq.cli.raft.work import Plan
     from pymq.client.admin import Admin
+    from pymq.operations.raft.changes import Plan
 
 app = new_app("Show and change groups of brokers that elect their leader themselves.")
 
@@ -64,7 +64,7 @@ def status(
     LAG is what a member's disk lacks of the leader's log, SILENT how long the leader has not heard it. Exit code 3: no
     such group; 4: none of its brokers answers.
     """
-    from pymq.cli.raft import work
+    from pymq.operations.raft import changes as work
 
     records = with_admin(namesrv, lambda admin: work.status(admin, name))
     if print_data(records, output):
@@ -120,8 +120,8 @@ def transfer(
     The leader takes no sends until the node has its whole log; nothing is lost. Exit code 5: the node can't lead now;
     4: there is no leader, or the node leads not within 5 s.
     """
-    from pymq.cli.raft import work
     from pymq.clock import SystemClock
+    from pymq.operations.raft import changes as work
 
     async def run(admin: Admin, plan: Plan) -> dict[str, Any]:
         return await work.transfer(admin, plan, SystemClock())
@@ -150,7 +150,7 @@ def add(
 
     The node must be in dLegerPeers of all nodes, itself included. Exit code 5: the leader refuses it.
     """
-    from pymq.cli.raft import work
+    from pymq.operations.raft import changes as work
 
     done = _carry_out(
         namesrv, lambda admin: work.plan_add(admin, name, node, as_observer=observer), work.change, dry_run, output
@@ -174,7 +174,7 @@ def remove(
 
     Take it out of dLegerPeers of the others afterwards. Exit code 5: the leader refuses it.
     """
-    from pymq.cli.raft import work
+    from pymq.operations.raft import changes as work
 
     async def run(admin: Admin, plan: Plan) -> dict[str, Any]:
         if not yes:

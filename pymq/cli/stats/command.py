@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
+from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.common.session import end_partial, with_partial_admin
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
 from pymq.cli.output import Column, OutputFormat, print_listing
-from pymq.cli.session import end_partial, with_partial_admin
 from pymq.errors import UsageError
 
 app = new_app()
@@ -53,7 +53,7 @@ def stats(
 
     Brokers count them since their start. A broker shows what it took in and gave out, also today and yesterday.
     """
-    from pymq.cli.stats import work
+    from pymq.operations import stats as work
 
     if topics and (by_broker or broker):
         raise UsageError("topics and brokers exclude each other: leave out the topics, or --brokers and --broker")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.common.session import until_done_or_stopped, with_admin
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
 from pymq.cli.output import OutputFormat, print_data, print_json_line
-from pymq.cli.session import until_done_or_stopped, with_admin
 from pymq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def top(
     clock = SystemClock()
 
     async def work(admin: Admin) -> None:
-        from pymq.cli.top.sample import Sampler
+        from pymq.operations.top.sample import Sampler
 
         sampler = Sampler(admin, clock)
         if is_plain:

@@ -14,10 +14,10 @@ from rich.text import Text
 from pymq.cli.output import printable
 from pymq.cli.top.keys import keys_of_terminal
 from pymq.cli.top.plain import rows_of, summary
-from pymq.cli.top.rates import Rates
-from pymq.cli.top.sample import Sampler
 from pymq.cli.top.screen import SPARKS, Choice, Line, View, sort_keys, table
 from pymq.errors import PymqError
+from pymq.operations.top.rates import Rates
+from pymq.operations.top.sample import Sampler
 from pymq.units import format_count
 
 _STYLES = {"heading": "bold", "error": "red", "bar": "reverse", "dim": "dim"}

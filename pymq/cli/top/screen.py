@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from pymq.cli.output import printable
-from pymq.cli.top.rates import Row
+from pymq.operations.top.rates import Row
 
 SPARKS = "▁▂▃▄▅▆▇█"
 ASCII_SPARKS = "_.:-=+*#"
