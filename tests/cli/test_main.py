@@ -19,32 +19,8 @@ from pymq.errors import (
     RefusedError,
     UnreachableError,
 )
+from tests.cli.command_tree import ALL_COMMANDS
 
-SUBCOMMANDS = {
-    "auth": ["init", "user", "acl", "check", "reset", "cert"],
-    "broker": ["", "status", "promote", "drain", "undrain", "rejoin"],  # without arguments it runs a broker
-    "namesrv": ["", "status", "kv"],  # without arguments it runs a name server
-    "context": ["add", "use", "list", "show", "remove"],
-    "cluster": ["list", "clients", "shards", "rebalance"],
-    "check": ["broker", "lag", "disk", "replica", "raft"],
-    "raft": ["status", "transfer", "add", "remove", "secret", "term"],
-    "topic": ["list", "create", "update", "shrink", "expand", "delete", "describe", "route", "stats"],
-    "group": [
-        *("list", "describe", "lag", "create", "update", "enable", "disable", "delete"),
-        *("members", "client", "consume"),
-    ],
-    "offset": ["show", "reset", "copy", "skip"],
-    "dlq": ["list", "show", "resend", "export", "purge"],
-    "filter": ["list", "eval", "test"],
-    "message": ["get", "query", "recall", "resend", "trace"],
-    "bench": ["send", "consume", "latency"],
-    "config": ["show", "diff", "set", "unset", "check"],
-    "pipeline": ["check", "plan", "run"],
-    "store": ["verify", "inspect", "dump", "repair", "recover", "thaw", "accept-loss"],
-}
-ALL_COMMANDS = [
-    path for name in cli.COMMANDS for path in ([[name, sub] if sub else [name] for sub in SUBCOMMANDS.get(name, [""])])
-]
 HEAVY = {
     "asyncio",
     "pydantic",

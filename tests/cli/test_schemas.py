@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
-from typer.main import get_command
 
-from pymq.cli.main import app
 from pymq.cli.output import OutputFormat
 from pymq.client import Message
 from pymq.client.sync import SyncProducer
@@ -18,6 +13,7 @@ from pymq.client.sync_admin import SyncAdmin
 from pymq.errors import EXIT_OK
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.testing.standalone import StandaloneProcess
+from tests.cli.command_tree import leaves
 from tests.cli.conftest import Pymq
 from tests.cli.schemas import ROOT, assert_documented, documented
 from tests.offline.support import flip, log_place, records, unpack
@@ -212,20 +208,10 @@ def test_every_section_is_about_a_command_that_is_tried() -> None:
 
 def test_every_command_has_all_formats_and_documented_fields() -> None:
     without = set()
-    for path, command in leaves(get_command(app), ""):
+    for path, command in leaves():
         option = next((one for one in command.params if one.name == "output" and "-o" in one.opts), None)
         if option is None or not set(OutputFormat) <= set(option.type.choices):
             without.add(path)
             continue
         assert path in {**COMMANDS, **TRIED_ELSEWHERE}, f"{path}: docs/cli-output.md has no fields of it"
     assert without == set(WITHOUT_OUTPUT_FORMATS)
-
-
-def leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield every command that does something, with its path: "topic list". Servers also have commands below."""
-    names = command.list_commands(typer.Context(command, info_name="pymq")) if hasattr(command, "commands") else []
-    if not names or (path and command.invoke_without_command):
-        yield path, command
-    for name in names:
-        below = command.get_command(typer.Context(command, info_name=f"pymq {path}".strip()), name)
-        yield from leaves(below, f"{path} {name}".strip())

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from pymq.cli import main as cli
-from pymq.errors import EXIT_PARTIAL, NotFoundError, UnreachableError
+from pymq.errors import NotFoundError, UnreachableError
 from pymq.operations.broker.listing import list_brokers
 from pymq.operations.broker.status import describe
 from pymq.operations.replica_view import BrokerView, SlaveLag, lag_of, problems_of
@@ -134,26 +133,3 @@ def test_a_broker_is_described_by_name_or_address() -> None:
         asyncio.run(describe(admin, "broker-x"))  # type: ignore[arg-type]
     with pytest.raises(UnreachableError):
         asyncio.run(describe(admin, "10.9.9.9:1"))  # type: ignore[arg-type]
-
-
-def test_problems_stand_below_the_table_and_silent_brokers_are_named_on_stderr(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    admin = WorldAdmin()
-    admin.add("broker-a", 0, master())
-    dead = admin.add("broker-a", 1, None)
-    found = asyncio.run(list_brokers(admin, None))  # type: ignore[arg-type]
-    found[0][0]["problems"] = ["its disk is full"]
-    monkeypatch.setattr("pymq.cli.cluster.command.with_partial_admin", lambda namesrv, run: (found, {}))
-    assert cli.run(["cluster", "list"]) == EXIT_PARTIAL
-    printed = capsys.readouterr()
-    table, below = printed.out.split("\n\nproblems\n")
-    assert [line.split()[2] for line in table.splitlines()] == ["ID", "0", "1"] and table.splitlines()[1].endswith(
-        "0/0"
-    )
-    assert below == f"  broker-a 0 at {found[0][0]['address']}: its disk is full\n"
-    assert printed.err == f"pymq: the part of broker-a:1 is missing: {dead} can't be reached\n"
-    found[0][0]["problems"] = []
-    monkeypatch.setattr("pymq.cli.cluster.command.with_partial_admin", lambda namesrv, run: ((found[0][:1], {}), {}))
-    assert cli.run(["cluster", "list"]) == 0
-    assert "problems" not in capsys.readouterr().out

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from pymq.cli.auth.common import ResourceArgument
-from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.common.session import with_admin
+from pymq.cli.common.live import live
+from pymq.cli.common.options import OutputOption
+from pymq.cli.common.session import Session
 from pymq.cli.output import Column, OutputFormat, print_data, print_fields, print_section
 
 LOOPBACK = "127.0.0.1"
@@ -16,6 +17,7 @@ RULE_COLUMNS = [Column("applies"), Column("level"), Column("rule"), Column("why_
 
 
 def check(
+    session: Session,
     name: Annotated[
         str, typer.Argument(metavar="USER|certificate:FILE", help="The user's name, or a client's certificate (PEM).")
     ],
@@ -23,7 +25,14 @@ def check(
     resource: ResourceArgument,
     source: Annotated[str, typer.Option("--from", metavar="ADDRESS", help="Where the request comes from.")] = LOOPBACK,
     broker: Annotated[
-        str | None, typer.Option("-b", "--broker", metavar="NAME|HOST:PORT", help="Whose users; default: any master's.")
+        str | None,
+        typer.Option(
+            "-b",
+            "--broker",
+            metavar="NAME|HOST:PORT",
+            help="Whose users; default: any master's.",
+            autocompletion=live("broker"),
+        ),
     ] = None,
     acl: Annotated[
         str | None, typer.Option("--acl", metavar="FILE", help="The accounts of this 4.x ACL file, not of a broker.")
@@ -33,7 +42,6 @@ def check(
         typer.Option("--mapping", metavar="RULES", help="For a certificate: these rules, not the broker's."),
     ] = None,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Say whether a user may do something, and which rules decide. A broker of PyMQ decides so.
 
@@ -45,7 +53,7 @@ def check(
     if acl:
         user, policy = rules_of_file(acl, asked)
     else:
-        user, policy = with_admin(namesrv, lambda admin: rules_of_broker(admin, broker, asked))
+        user, policy = session.ask(lambda admin: rules_of_broker(admin, broker, asked))
     record = explained(user, policy, action, resource, source, asked)
     if not print_data(record, output):
         _print(record)

@@ -6,15 +6,16 @@ from typing import Annotated
 
 import typer
 
+from pymq.cli.common.live import live
 from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import OutputFormat
 
 app = new_app("Load a broker with sends, pulls or round trips, through the client library that applications use.")
 
 DEFAULT_TOPIC = "PymqBench"
 
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to use.")]
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to use.", autocompletion=live("topic"))]
 SizeOption = Annotated[
     int, typer.Option("--size", metavar="BYTES", min=1, max=4 * 1024 * 1024, help="Size of each body in bytes.")
 ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pymq.cli.common.live import live
 from pymq.cli.common.servers import (
     HostOption,
     InsecureOption,
@@ -26,7 +27,8 @@ from pymq.cli.common.serving_metrics import (
     metrics_text,
     serving_metrics,
 )
-from pymq.cli.lazy import CommandTable, LazyGroup, examples
+from pymq.cli.declared import examples
+from pymq.cli.lazy import CommandTable, LazyGroup
 from pymq.cli.output import print_json_line
 from pymq.cli.proxy.command import GrpcPortOption, SignatureAgeOption, grpc_member, grpc_text, proxy_beside
 
@@ -68,7 +70,10 @@ def broker(
     ] = None,
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Broker name; default broker-a.")] = None,
     cluster: Annotated[
-        str | None, typer.Option("--cluster", metavar="NAME", help="Cluster name; default DefaultCluster.")
+        str | None,
+        typer.Option(
+            "--cluster", metavar="NAME", help="Cluster name; default DefaultCluster.", autocompletion=live("cluster")
+        ),
     ] = None,
     namesrv: Annotated[
         str | None,
@@ -97,7 +102,12 @@ def broker(
     grpc_signature_age: SignatureAgeOption = None,
     group: Annotated[
         str | None,
-        typer.Option("--group", metavar="NAME", help="Belong to this Raft group; also the broker name."),
+        typer.Option(
+            "--group",
+            metavar="NAME",
+            help="Belong to this Raft group; also the broker name.",
+            autocompletion=live("group"),
+        ),
     ] = None,
     node: Annotated[str | None, typer.Option("--node", metavar="ID", help="Own id in --peers, for example n0.")] = None,
     peers: Annotated[

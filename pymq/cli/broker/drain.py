@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pymq.cli.common.options import DEFAULT_NAMESRV, ApplyOption, NamesrvOption, OutputOption
-from pymq.cli.common.session import with_admin
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.common.live import live
+from pymq.cli.common.options import ApplyOption, OutputOption
+from pymq.cli.common.session import Session
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import (
     Column,
     OutputFormat,
@@ -35,7 +36,9 @@ SERVER_COLUMNS = [
 ]
 GROUP_COLUMNS = [Column("group"), Column("unread", right=True, show=lambda value: f"{value:,}")]
 
-BrokerArgument = Annotated[str, typer.Argument(metavar="NAME", help="The broker's name.")]
+BrokerArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The broker's name.", autocompletion=live("broker"))
+]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show the plan, also with --yes.")]
 
 
@@ -47,6 +50,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show the pla
     )
 )
 def drain(
+    session: Session,
     name: BrokerArgument,
     until_read: Annotated[
         bool, typer.Option("--until-read", help="Wait also until every group has read the broker's messages.")
@@ -67,7 +71,6 @@ def drain(
     yes: ApplyOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Take a broker out of service for producers.
 
@@ -87,7 +90,7 @@ def drain(
         work.check(state, is_forced=force)
         return await run.drain(_shower(), is_waited=not no_wait, until_read=until_read), True
 
-    state, is_done = with_admin(namesrv, run)
+    state, is_done = session.ask(run)
     record = work.record(state) | {"applied": is_done}
     if print_data(record, output):
         return

@@ -8,9 +8,10 @@ import typer
 
 from pymq.cli.common.cells import shown_bytes, shown_count
 from pymq.cli.common.confirm import confirm
-from pymq.cli.common.options import DEFAULT_NAMESRV, ConfirmOption, NamesrvOption, OutputOption
-from pymq.cli.common.session import with_admin
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.common.live import live
+from pymq.cli.common.options import ConfirmOption, OutputOption
+from pymq.cli.common.session import Session
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_note, print_section
 
 if TYPE_CHECKING:
@@ -40,8 +41,12 @@ MEMBER_COLUMNS = [
     )
 )
 def promote(
+    session: Session,
     broker: Annotated[
-        str, typer.Argument(metavar="NAME|HOST:PORT", help="The group, or the slave to make its master.")
+        str,
+        typer.Argument(
+            metavar="NAME|HOST:PORT", help="The group, or the slave to make its master.", autocompletion=live("broker")
+        ),
     ],
     yes: ConfirmOption = False,
     force: Annotated[bool, typer.Option("--force", help="Promote even if messages may be lost.")] = False,
@@ -51,7 +56,6 @@ def promote(
         typer.Option("--timeout", metavar="SECONDS", min=1, max=50, help="Longest time for the slave to catch up."),
     ] = 20.0,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Make a slave the master of its group.
 
@@ -78,7 +82,7 @@ def promote(
         tell = print_note if for_people else (lambda text: None)
         return record | await work.carry_out(admin, plan, force=force, timeout_s=timeout_s, tell=tell)
 
-    done = with_admin(namesrv, run)
+    done = session.ask(run)
     if dry_run:
         return
     if print_data(done, output):

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pymq.cli.common.confirm import confirm
-from pymq.cli.common.options import DEFAULT_NAMESRV, ConfirmOption, DryRunOption, NamesrvOption
-from pymq.cli.common.session import with_admin
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.common.live import live
+from pymq.cli.common.options import ConfirmOption, DryRunOption
+from pymq.cli.common.session import Session
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import print_line
 
 if TYPE_CHECKING:
@@ -21,13 +22,16 @@ app = new_app()
 
 @app.command(epilog=examples("pymq broker rejoin 10.0.0.2:10911 --truncate-to 1073741824"))
 def rejoin(
-    broker: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The slave that stopped following.")],
+    session: Session,
+    broker: Annotated[
+        str,
+        typer.Argument(metavar="HOST:PORT", help="The slave that stopped following.", autocompletion=live("broker")),
+    ],
     truncate_to: Annotated[
         int, typer.Option("--truncate-to", metavar="OFFSET", min=0, help="The offset that its status names.")
     ],
     yes: ConfirmOption = False,
     dry_run: DryRunOption = False,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Let a slave truncate its log to follow its master.
 
@@ -36,7 +40,7 @@ def rejoin(
     not answer.
     """
     if dry_run:
-        print_line(with_admin(namesrv, lambda admin: _plan(admin, broker, truncate_to)))
+        print_line(session.ask(lambda admin: _plan(admin, broker, truncate_to)))
         return
     if not yes:
         confirm(f"Truncate the log of {broker} to end at {truncate_to}?")
@@ -46,7 +50,7 @@ def rejoin(
 
         return await admin.replication.change_role(broker, RoleRequest(action=TRUNCATE, truncate_to=truncate_to))
 
-    done = with_admin(namesrv, run)
+    done = session.ask(run)
     print_line(f"{broker} truncates its log from {done.log_end} to {truncate_to} and follows its master")
 
 

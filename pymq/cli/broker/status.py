@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from pymq.cli.common.cells import shown_bytes, shown_count, shown_ms
-from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.common.session import with_admin
+from pymq.cli.common.live import live
+from pymq.cli.common.options import OutputOption
+from pymq.cli.common.session import Session
 from pymq.cli.common.times import local_time
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, cell_text, print_data, print_fields, print_line, print_section
 from pymq.units import format_bytes, format_duration_ms
 
@@ -51,12 +52,18 @@ NEWEST_EPOCHS_SHOWN = 5
 @app.command(
     epilog=examples(
         "pymq broker status broker-a", "pymq broker status 127.0.0.1:10911", "pymq broker status broker-a -o json"
-    )
+    ),
+    watched=True,
 )
 def status(
-    broker: Annotated[str, typer.Argument(metavar="NAME|HOST:PORT", help="The name or the address of a broker.")],
+    session: Session,
+    broker: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|HOST:PORT", help="The name or the address of a broker.", autocompletion=live("broker")
+        ),
+    ],
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show a broker's role, log, slaves or link to its master, lag, epochs and truncations; of a name all brokers.
 
@@ -64,7 +71,7 @@ def status(
     """
     from pymq.operations.broker import status as work
 
-    described = with_admin(namesrv, lambda admin: work.describe(admin, broker))
+    described = session.ask(lambda admin: work.describe(admin, broker))
     if print_data(described, output):
         return
     for number, one in enumerate(described):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from pymq.cli.broker.drain import BrokerArgument, DryRunOption, print_plan
-from pymq.cli.common.options import DEFAULT_NAMESRV, ApplyOption, NamesrvOption, OutputOption
-from pymq.cli.common.session import with_admin
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.common.options import ApplyOption, OutputOption
+from pymq.cli.common.session import Session
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import OutputFormat, print_data, print_line, print_note
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ app: typer.Typer = new_app()
 
 @app.command(epilog=examples("pymq broker undrain broker-a", "pymq broker undrain broker-a --yes"))
 def undrain(
+    session: Session,
     name: BrokerArgument,
     yes: ApplyOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Give a broker its write permission back, at every name server.
 
@@ -41,7 +41,7 @@ def undrain(
             return state, False
         return await run.undrain(), True
 
-    state, is_done = with_admin(namesrv, run)
+    state, is_done = session.ask(run)
     record = work.record(state) | {"applied": is_done}
     if print_data(record, output):
         return

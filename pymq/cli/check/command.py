@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pymq.cli.common.cells import shown_bytes
-from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.common.session import missing_brokers, with_admin
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.common.live import live
+from pymq.cli.common.options import OutputOption
+from pymq.cli.common.session import Session, missing_brokers
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_table
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ COLUMNS = [
     Column("ok", "OK"),
 ]
 
-NameArgument = Annotated[str | None, typer.Argument(metavar="NAME", help="Only brokers of this name.")]
+NameArgument = Annotated[
+    str | None, typer.Argument(metavar="NAME", help="Only brokers of this name.", autocompletion=live("broker"))
+]
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait for each answer.")
 ]
@@ -47,8 +50,9 @@ def group() -> None:
     """
 
 
-@app.command(epilog=examples("pymq check broker", "pymq check broker -w 200ms -c 2s --count 4"))
+@app.command(epilog=examples("pymq check broker", "pymq check broker -w 200ms -c 2s --count 4"), watched=True)
 def broker(
+    session: Session,
     name: NameArgument = None,
     warning: Annotated[
         str | None, typer.Option("--warning", "-w", metavar="TIME", help="Longest time for an answer: 200ms, 2s.")
@@ -61,7 +65,6 @@ def broker(
     ] = 0,
     timeout: TimeoutOption = TIMEOUT_DEFAULT_S,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Check that every registered broker answers, and that every name has a master.
 
@@ -74,9 +77,9 @@ def broker(
 
         limits = _limits(warning, critical, _duration_ms)
         result = await check_brokers(admin, name, limits_ms=limits, count_min=count, clock=SystemClock())
-        return add_missing(result, await missing_brokers(admin, namesrv), name)
+        return add_missing(result, await missing_brokers(admin, session.namesrv), name)
 
-    _finish("broker", namesrv, work, timeout, output)
+    _finish("broker", session, work, timeout, output)
 
 
 @app.command(
@@ -84,11 +87,17 @@ def broker(
         "pymq check lag billing -w 1000 -c 10000",
         "pymq check lag billing --topic orders -w 1000,5m -c 10000,1h",
         "pymq check lag -c 100000                      (all groups)",
-    )
+    ),
+    watched=True,
 )
 def lag(
-    name: Annotated[str | None, typer.Argument(metavar="GROUP", help="Only this group.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic.")] = None,
+    session: Session,
+    name: Annotated[
+        str | None, typer.Argument(metavar="GROUP", help="Only this group.", autocompletion=live("group"))
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic.", autocompletion=live("topic"))
+    ] = None,
     warning: Annotated[
         str | None, typer.Option("--warning", "-w", metavar="N[,TIME]", help="Most messages, and time, behind.")
     ] = None,
@@ -98,7 +107,6 @@ def lag(
     ] = None,
     timeout: TimeoutOption = TIMEOUT_DEFAULT_S,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Check how far consumer groups are behind, in messages and in time.
 
@@ -115,11 +123,12 @@ def lag(
             admin, name, topic, limits=Limits(warn, crit), limits_ms=Limits(warn_ms, crit_ms), clock=SystemClock()
         )
 
-    _finish("lag", namesrv, work, timeout, output)
+    _finish("lag", session, work, timeout, output)
 
 
-@app.command(epilog=examples("pymq check disk", "pymq check disk broker-a -w 70 -c 85"))
+@app.command(epilog=examples("pymq check disk", "pymq check disk broker-a -w 70 -c 85"), watched=True)
 def disk(
+    session: Session,
     name: NameArgument = None,
     warning: Annotated[
         float, typer.Option("--warning", "-w", metavar="PERCENT", min=0, max=100, help="Largest share in use.")
@@ -129,7 +138,6 @@ def disk(
     ] = 90,
     timeout: TimeoutOption = TIMEOUT_DEFAULT_S,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Check how full the disks are that brokers store messages on."""
 
@@ -140,15 +148,17 @@ def disk(
 
         return await check_disks(admin, name, limits_percent=Limits(warning, critical), clock=SystemClock())
 
-    _finish("disk", namesrv, work, timeout, output)
+    _finish("disk", session, work, timeout, output)
 
 
 @app.command(
     epilog=examples(
         "pymq check replica", "pymq check replica broker-a --full", "pymq check replica -w 1MB -c 64MB -o json"
-    )
+    ),
+    watched=True,
 )
 def replica(
+    session: Session,
     name: NameArgument = None,
     full: Annotated[bool, typer.Option("--full", help="Compare the whole log, not only samples.")] = False,
     samples: Annotated[
@@ -162,7 +172,6 @@ def replica(
     ] = None,
     timeout: TimeoutOption = TIMEOUT_DEFAULT_S,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Check that every master has slaves that follow it, and that their logs and tables are equal.
 
@@ -186,11 +195,12 @@ def replica(
             for line in record["notes"]:
                 print_line(f"{label}: {line}")
 
-    _finish("replica", namesrv, work, timeout, output, details=details, record=lambda: records)
+    _finish("replica", session, work, timeout, output, details=details, record=lambda: records)
 
 
-@app.command(epilog=examples("pymq check raft", "pymq check raft shard-a -w 1MB -c 64MB"))
+@app.command(epilog=examples("pymq check raft", "pymq check raft shard-a -w 1MB -c 64MB"), watched=True)
 def raft(
+    session: Session,
     name: NameArgument = None,
     warning: Annotated[
         str | None, typer.Option("--warning", "-w", metavar="SIZE", help="Most bytes that a member may lack: 64MB.")
@@ -200,7 +210,6 @@ def raft(
     ] = None,
     timeout: TimeoutOption = TIMEOUT_DEFAULT_S,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Check that every Raft group has a leader that hears all members, and that they keep up.
 
@@ -214,12 +223,12 @@ def raft(
 
         return await check_raft(admin, name, limits=_limits(warning, critical, parse_size_bytes))
 
-    _finish("raft", namesrv, work, timeout, output)
+    _finish("raft", session, work, timeout, output)
 
 
 def _finish(
     check: str,
-    namesrv: str,
+    session: Session,
     work: Callable[[Admin], Coroutine[Any, Any, Result]],
     timeout_s: float,
     output: OutputFormat,
@@ -233,7 +242,7 @@ def _finish(
 
     failed = False
     try:
-        result = with_admin(namesrv, work, timeout_s)
+        result = session.ask(work, timeout_s)
     except PymqError as error:
         failed = True
         result = Result(check, "", [Part("cluster", Level.UNKNOWN, str(error))])

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.common.session import end_partial, with_partial_admin
+from pymq.cli.common.live import live
+from pymq.cli.common.options import OutputOption
+from pymq.cli.common.session import Session, end_partial
 from pymq.cli.output import Column, OutputFormat, print_listing
 
 COLUMNS = [
@@ -21,9 +22,11 @@ COLUMNS = [
 
 
 def clients(
-    group: Annotated[str | None, typer.Option("--group", "-g", metavar="NAME", help="Only this group.")] = None,
+    session: Session,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", metavar="NAME", help="Only this group.", autocompletion=live("group"))
+    ] = None,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """List the producers and consumers that are connected now, with the brokers of each.
 
@@ -33,7 +36,7 @@ def clients(
     from pymq.errors import NotFoundError
     from pymq.wire.versions import version_name
 
-    found, unreached = with_partial_admin(namesrv, lambda admin: admin.instances.all())
+    found, unreached = session.ask_reachable(lambda admin: admin.instances.all())
     records = [
         {**one._asdict(), "version": version_name(one.version), "brokers": list(one.brokers)}
         for one in found

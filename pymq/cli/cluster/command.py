@@ -9,9 +9,10 @@ import typer
 from pymq.cli.cluster.clients import clients
 from pymq.cli.cluster.shards import rebalance, shards
 from pymq.cli.common.cells import shown_bytes, shown_ms
-from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.common.session import end_partial, with_partial_admin
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.common.live import live
+from pymq.cli.common.options import OutputOption
+from pymq.cli.common.session import Session, end_partial
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing
 
 app = new_app("Show all brokers of all clusters.")
@@ -39,12 +40,17 @@ COLUMNS = [
 
 
 @app.command(
-    "list", epilog=examples("pymq cluster list", "pymq cluster list -c DefaultCluster", "pymq cluster list -o json")
+    "list",
+    epilog=examples("pymq cluster list", "pymq cluster list -c DefaultCluster", "pymq cluster list -o json"),
+    watched=True,
 )
 def list_brokers(
-    cluster: Annotated[str | None, typer.Option("--cluster", "-c", metavar="NAME", help="Only this cluster.")] = None,
+    session: Session,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", "-c", metavar="NAME", help="Only this cluster.", autocompletion=live("cluster")),
+    ] = None,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """List every broker with its role, rates, end of the log, lag, and problems.
 
@@ -53,7 +59,7 @@ def list_brokers(
     """
     from pymq.operations.broker import listing as work
 
-    (records, silent), missing = with_partial_admin(namesrv, lambda admin: work.list_brokers(admin, cluster))
+    (records, silent), missing = session.ask_reachable(lambda admin: work.list_brokers(admin, cluster))
     if not print_data(records, output):
         _print_brokers(records, output)
     end_partial({**missing, **silent})
@@ -72,9 +78,10 @@ def _print_brokers(records: list[dict[str, Any]], output: OutputFormat) -> None:
 
 
 app.command(
-    epilog=examples("pymq cluster clients", "pymq cluster clients --group billing", "pymq cluster clients -o json")
+    epilog=examples("pymq cluster clients", "pymq cluster clients --group billing", "pymq cluster clients -o json"),
+    watched=True,
 )(clients)
-app.command(epilog=examples("pymq cluster shards", "pymq cluster shards -o json"))(shards)
+app.command(epilog=examples("pymq cluster shards", "pymq cluster shards -o json"), watched=True)(shards)
 app.command(epilog=examples("pymq cluster rebalance --dry-run", "pymq cluster rebalance --yes"))(rebalance)
 
 

@@ -8,8 +8,9 @@ import typer
 
 from pymq.cli.common.cells import shown_bytes
 from pymq.cli.common.confirm import confirm
-from pymq.cli.common.options import DEFAULT_NAMESRV, ConfirmOption, DryRunOption, NamesrvOption, OutputOption
-from pymq.cli.common.session import end_partial, with_admin, with_partial_admin
+from pymq.cli.common.live import live
+from pymq.cli.common.options import ConfirmOption, DryRunOption, OutputOption
+from pymq.cli.common.session import Session, end_partial
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note, print_table
 
 if TYPE_CHECKING:
@@ -32,19 +33,20 @@ MOVE_COLUMNS = [
     Column("to_node", "TO", folds=False),
     Column("to_host", "HOST"),
 ]
-ClusterOption = Annotated[str | None, typer.Option("--cluster", "-c", metavar="NAME", help="Only this cluster.")]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option("--cluster", "-c", metavar="NAME", help="Only this cluster.", autocompletion=live("cluster")),
+]
 
 
-def shards(
-    cluster: ClusterOption = None, output: OutputOption = OutputFormat.table, namesrv: NamesrvOption = DEFAULT_NAMESRV
-) -> None:
+def shards(session: Session, cluster: ClusterOption = None, output: OutputOption = OutputFormat.table) -> None:
     """List every group of brokers: its leader, followers, newest epoch, and the greatest lag of a follower.
 
     A group is a Raft group, or a master with its slaves. FOLLOWERS 1/2 means that one of two keeps up.
     """
     from pymq.operations.raft import shards as work
 
-    (records, silent), missing = with_partial_admin(namesrv, lambda admin: work.list_shards(admin, cluster))
+    (records, silent), missing = session.ask_reachable(lambda admin: work.list_shards(admin, cluster))
     shown = [record | {"followers_text": _followers_text(record)} for record in records]
     if not print_data(records, output):
         print_listing(shown, SHARD_COLUMNS, output, "no broker is registered: start one, or wait for it to register")
@@ -60,11 +62,11 @@ def _followers_text(record: dict[str, Any]) -> str:
 
 
 def rebalance(
+    session: Session,
     cluster: ClusterOption = None,
     yes: ConfirmOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Spread the leaders of all Raft groups evenly over the hosts, or over the nodes if all run on one host.
 
@@ -84,7 +86,7 @@ def rebalance(
             confirm(f"Move {len(plan['moves'])} leaders?")
         return await work.move_leaders(admin, plan, SystemClock())
 
-    done = with_admin(namesrv, run)
+    done = session.ask(run)
     if print_data(done, output):
         return
     if dry_run:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from pymq.cli.common.live import live
 from pymq.cli.output import MessageOutput, OutputFormat
 from pymq.errors import UsageError
 from pymq.model.hosts import check_name_server, is_address_server
@@ -27,7 +28,7 @@ request_timeout_s: ContextVar[float] = ContextVar("request_timeout_s", default=D
 CREDENTIAL_VARIABLES = ("PYMQ_CREDENTIALS_FILE", "PYMQ_ACCESS_KEY", "PYMQ_SECRET_KEY")
 # The reference that names them; empty for those of the environment.
 credentials_reference: ContextVar[str] = ContextVar("credentials_reference", default="")
-# What the clients of a command sign with: see :func:`pymq.cli.added_options.add_options`.
+# What the clients of a command sign with: see :mod:`pymq.cli.common.shared_options`.
 request_credentials: ContextVar[Credentials | None] = ContextVar("request_credentials", default=None)
 
 
@@ -47,11 +48,26 @@ class KnownBrokers(NamedTuple):
 # Those of the context that the command's name servers come from.
 known_brokers: ContextVar[KnownBrokers | None] = ContextVar("known_brokers", default=None)
 
+# In the meta of a run: the value of --context, and what was chosen by it or without it.
+CONTEXT_KEY, CHOICE_KEY = "pymq.context", "pymq.choice"
+
+
+def _of_context(ctx: typer.Context, param: typer.CallbackParam, value: str) -> str:
+    """Return the name servers of the chosen context, which go before the environment, unless the flag is given."""
+    choice = ctx.meta.get(CHOICE_KEY)
+    source = ctx.get_parameter_source(param.name or "")
+    if choice is None or (source is not None and source.name == "COMMANDLINE"):
+        return value
+    namesrv: str = choice.namesrv
+    return namesrv
+
+
 NamesrvOption = Annotated[
     str,
     typer.Option(
         "--namesrv",
         envvar="NAMESRV_ADDR",
+        callback=_of_context,
         metavar="HOST:PORT;…",
         help="Name servers, separated by ';', or the URL of an HTTP(S) address server.",
     ),
@@ -61,14 +77,22 @@ MessageOutputOption = Annotated[
     MessageOutput, typer.Option("--output", "-o", help="A line each, records, or bodies alone.")
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
-GroupArgument = Annotated[str, typer.Argument(metavar="NAME", help="The consumer group.")]
+GroupArgument = Annotated[str, typer.Argument(metavar="NAME", help="The consumer group.", autocompletion=live("group"))]
 ClustersOption = Annotated[
     list[str] | None,
-    typer.Option("-c", "--cluster", metavar="CLUSTER", help="All brokers of this cluster; repeatable."),
+    typer.Option(
+        "-c",
+        "--cluster",
+        metavar="CLUSTER",
+        help="All brokers of this cluster; repeatable.",
+        autocompletion=live("cluster"),
+    ),
 ]
 BrokersOption = Annotated[
     list[str] | None,
-    typer.Option("-b", "--broker", metavar="NAME|HOST:PORT", help="Only this broker; repeatable."),
+    typer.Option(
+        "-b", "--broker", metavar="NAME|HOST:PORT", help="Only this broker; repeatable.", autocompletion=live("broker")
+    ),
 ]
 ConfirmOption = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")]
 ApplyOption = Annotated[bool, typer.Option("--yes", "-y", help="Apply the plan; without it, only show it.")]

@@ -1,4 +1,4 @@
-"""Opens the admin client for one command and runs the command's coroutine with it."""
+"""The session of one command with a cluster: opens the admin client and runs the command's coroutine with it."""
 
 from __future__ import annotations
 
@@ -18,28 +18,55 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def with_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]], timeout_s: float | None = None) -> T:
-    """Calls ``work`` with an Admin for the name servers in ``namesrv`` and returns its result.
+class Session:
+    """The cluster that a command works on. A command that takes one gets its options: see :mod:`pymq.cli.declared`."""
 
-    Each request may take ``timeout_s``, by default as long as the command's option ``--timeout`` says.
-    """
-    return _run(namesrv, work, is_partial=False, timeout_s=timeout_s)[0]
+    def __init__(self, namesrv: str) -> None:
+        """``namesrv``: the addresses of the name servers, separated by ``;``."""
+        self.namesrv = namesrv
 
+    def ask(self, work: Callable[[Admin], Awaitable[T]], timeout_s: float | None = None) -> T:
+        """Open an Admin, call ``work`` with it, and return the result.
 
-def with_partial_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]]) -> tuple[T, dict[str, str]]:
-    """Does what :func:`with_admin` does on a cluster of which some brokers can't be reached.
+        Each request may take ``timeout_s``, by default as long as the command's option ``--timeout`` says.
+        """
+        return self._run(work, is_partial=False, timeout_s=timeout_s)[0]
 
-    Returns the result without their part, and their names with the reasons: print it, then call :func:`end_partial`.
-    """
-    return _run(namesrv, work, is_partial=True)
+    def ask_reachable(self, work: Callable[[Admin], Awaitable[T]]) -> tuple[T, dict[str, str]]:
+        """Do what :meth:`ask` does on a cluster of which some brokers can't be reached.
 
+        Return the result without their part, and their names with the reasons: print it, then call
+        :func:`end_partial`.
+        """
+        return self._run(work, is_partial=True)
 
-def with_whole_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]]) -> tuple[T, dict[str, str]]:
-    """Does what :func:`with_partial_admin` does, but an unreachable broker ends the command before it changes anything.
+    def ask_all(self, work: Callable[[Admin], Awaitable[T]]) -> tuple[T, dict[str, str]]:
+        """Do what :meth:`ask_reachable` does, but an unreachable broker ends the command before it changes anything.
 
-    What is left to name are brokers of which only slaves run.
-    """
-    return _run(namesrv, work, is_partial=False)
+        What is left to name are brokers of which only slaves run.
+        """
+        return self._run(work, is_partial=False)
+
+    def _run(
+        self, work: Callable[[Admin], Awaitable[T]], *, is_partial: bool, timeout_s: float | None = None
+    ) -> tuple[T, dict[str, str]]:
+        # Plain asyncio: for a few requests, importing uvloop takes longer than it saves.
+        import asyncio
+
+        from pymq.client.admin import Admin
+
+        async def session() -> tuple[T, dict[str, str]]:
+            each_s = request_timeout_s.get() if timeout_s is None else timeout_s
+            async with Admin(
+                split_addresses(self.namesrv),
+                timeout_s=each_s,
+                is_partial=is_partial,
+                credentials=request_credentials.get(),
+            ) as admin:
+                result = await work(admin)
+                return result, {**await missing_brokers(admin, self.namesrv), **admin.unreached}
+
+        return asyncio.run(session())
 
 
 def end_partial(unreached: Mapping[str, str], *, is_change: bool = False) -> None:
@@ -49,28 +76,6 @@ def end_partial(unreached: Mapping[str, str], *, is_change: bool = False) -> Non
         print_note(f"pymq: {what}: {reason}")
     if unreached:
         raise typer.Exit(EXIT_PARTIAL)
-
-
-def _run(
-    namesrv: str, work: Callable[[Admin], Awaitable[T]], *, is_partial: bool, timeout_s: float | None = None
-) -> tuple[T, dict[str, str]]:
-    # Plain asyncio: for a few requests, importing uvloop takes longer than it saves.
-    import asyncio
-
-    from pymq.client.admin import Admin
-
-    async def session() -> tuple[T, dict[str, str]]:
-        each_s = request_timeout_s.get() if timeout_s is None else timeout_s
-        async with Admin(
-            split_addresses(namesrv),
-            timeout_s=each_s,
-            is_partial=is_partial,
-            credentials=request_credentials.get(),
-        ) as admin:
-            result = await work(admin)
-            return result, {**await missing_brokers(admin, namesrv), **admin.unreached}
-
-    return asyncio.run(session())
 
 
 async def missing_brokers(admin: Admin, namesrv: str) -> dict[str, str]:

@@ -24,11 +24,9 @@ NAMES_MAX = 5_000  # a shell lists no more
 _SAFE = re.compile(r"[%|A-Za-z0-9_.-]{1,255}")
 
 
-def complete_names(kind: str, ctx: Any, incomplete: str) -> list[Any]:
-    """Returns completion items for a topic, group, broker, cluster, context or setting; none if the cluster can't be
+def complete_names(kind: str, ctx: Any, incomplete: str) -> list[str]:
+    """Returns the names that complete a topic, group, broker, cluster, context or setting; none if the cluster can't be
     asked."""
-    from typer._click.shell_completion import CompletionItem
-
     try:
         if kind.startswith("setting"):
             found = _setting_names(ctx, kind.removeprefix("setting"))
@@ -36,7 +34,7 @@ def complete_names(kind: str, ctx: Any, incomplete: str) -> list[Any]:
             found = _context_names() if kind == "context" else live_names(kind, _namesrv(ctx), os.environ)
     except Exception:  # a shell has no place for an error
         return []
-    return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+    return [name for name in found if name.startswith(incomplete)]
 
 
 def live_names(kind: str, namesrv: str, env: Mapping[str, str], now: Callable[[], float] = time.time) -> list[str]:
@@ -98,11 +96,12 @@ def _setting_names(ctx: Any, end: str) -> list[str]:
 def _namesrv(ctx: Any) -> str:
     """Returns the name servers that the command line up to here means."""
     from pymq.cli.common.context_choice import chosen
+    from pymq.cli.common.options import CONTEXT_KEY
 
     source = ctx.get_parameter_source("namesrv")
     if source is not None and source.name == "COMMANDLINE":
         return str(ctx.params["namesrv"])
-    flag = ctx.meta.get("pymq.context") or ctx.find_root().params.get("context")
+    flag = ctx.meta.get(CONTEXT_KEY) or ctx.find_root().params.get("context")
     return chosen(flag, os.environ).namesrv
 
 

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pymq.cli.common.confirm import confirm
+from pymq.cli.common.live import live
 from pymq.cli.common.options import (
-    DEFAULT_NAMESRV,
     BrokersOption,
     ConfirmOption,
     DryRunOption,
-    NamesrvOption,
     OutputOption,
     parse_pairs,
 )
-from pymq.cli.common.session import end_partial, with_admin
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.common.session import Session, end_partial
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_listing, print_note
 from pymq.errors import EXIT_USAGE
 
@@ -29,7 +28,13 @@ app = new_app("Show, compare, change and check the settings of brokers and name 
 
 ClusterOption = Annotated[
     list[str] | None,
-    typer.Option("-c", "--cluster", metavar="CLUSTER", help="The brokers of this cluster; repeatable."),
+    typer.Option(
+        "-c",
+        "--cluster",
+        metavar="CLUSTER",
+        help="The brokers of this cluster; repeatable.",
+        autocompletion=live("cluster"),
+    ),
 ]
 NamesrvServerOption = Annotated[
     bool, typer.Option("--namesrv-server", help="The name servers of --namesrv, not brokers.")
@@ -54,19 +59,26 @@ CHANGE_COLUMNS = [Column("server"), Column("key"), Column("before"), Column("val
         "pymq config show flush --origin --broker 127.0.0.1:10911",
         "pymq config show --changed --cluster DefaultCluster",
         "pymq config show --namesrv-server --json",
-    )
+    ),
+    watched=True,
 )
 def show(
-    text: Annotated[str, typer.Argument(metavar="[TEXT]", help="Only keys that contain this text.")] = "",
+    session: Session,
+    text: Annotated[
+        str, typer.Argument(metavar="[TEXT]", help="Only keys that contain this text.", autocompletion=live("setting"))
+    ] = "",
     origin: Annotated[
-        bool, typer.Option("--origin", help="Add where each value came from, and whether it may change at run time.")
+        bool,
+        typer.Option(
+            "--origin",
+            help="Add where each value came from, and whether it may change at run time.",
+        ),
     ] = False,
     changed: Annotated[bool, typer.Option("--changed", help="Only values that are not the default.")] = False,
     broker: BrokersOption = None,
     cluster: ClusterOption = None,
     namesrv_server: NamesrvServerOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show the settings of running servers: by default of all brokers.
 
@@ -76,7 +88,7 @@ def show(
     from pymq.operations.settings import changes as work
 
     targets = _targets(broker, cluster, namesrv_server, slaves=True)
-    found = with_admin(namesrv, lambda admin: work.show(admin, targets, text, changed=changed))
+    found = session.ask(lambda admin: work.show(admin, targets, text, changed=changed))
     found.raise_if_all_failed()
     columns = [Column("server")] if len({record["address"] for record in found.records}) > 1 else []
     columns.append(Column("key"))
@@ -93,9 +105,11 @@ def show(
         "pymq config diff --broker broker-a --broker broker-b",
         "pymq config diff --cluster DefaultCluster --slaves",
         "pymq config diff --broker broker-a --file conf/broker.conf",
-    )
+    ),
+    watched=True,
 )
 def diff(
+    session: Session,
     file: Annotated[
         str, typer.Option("--file", metavar="FILE", help="Compare with what this file says, and defaults.")
     ] = "",
@@ -107,13 +121,12 @@ def diff(
     slaves: SlavesOption = False,
     namesrv_server: NamesrvServerOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show which settings differ: between several servers, of one server from the defaults, or of each from a file."""
     from pymq.operations.settings import changes as work
 
     targets = _targets(broker, cluster, namesrv_server, slaves=slaves)
-    found = with_admin(namesrv, lambda admin: work.diff(admin, targets, file, everything=everything))
+    found = session.ask(lambda admin: work.diff(admin, targets, file, everything=everything))
     found.raise_if_all_failed()
     columns = [Column("key"), Column("server"), ORIGIN_COLUMN, Column("value")]
     if any("other" in record for record in found.records):
@@ -132,7 +145,10 @@ def diff(
     ),
 )
 def set_values(
-    changes: Annotated[list[str], typer.Argument(metavar="KEY=VALUE…", help="Settings to change.")],
+    session: Session,
+    changes: Annotated[
+        list[str], typer.Argument(metavar="KEY=VALUE…", help="Settings to change.", autocompletion=live("setting="))
+    ],
     persist: Annotated[bool, typer.Option("--persist", help="Keep the change for the next start.")] = False,
     only_if: Annotated[
         str | None, typer.Option("--if", metavar="VALUE", help="Change the key only if this is its value now.")
@@ -144,7 +160,6 @@ def set_values(
     dry_run: DryRunOption = False,
     yes: ConfirmOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Change settings of running servers, and show their values before and after.
 
@@ -160,14 +175,18 @@ def set_values(
     if only_if is not None and len(values) != 1:
         raise UsageError(f"--if is about one setting, {len(values)} are given: change them one by one")
     wanted = Wanted(values, is_kept=persist, only_if=only_if)
-    _change(wanted, _targets(broker, cluster, namesrv_server, slaves=slaves), dry_run, yes, output, namesrv)
+    _change(wanted, _targets(broker, cluster, namesrv_server, slaves=slaves), dry_run, yes, output, session)
 
 
 @app.command(
     epilog=examples("pymq config unset maxMessageSize --broker broker-a", "pymq config unset flushDiskType -b broker-a")
 )
 def unset(
-    keys: Annotated[list[str], typer.Argument(metavar="KEY…", help="Keys whose change is taken back.")],
+    session: Session,
+    keys: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY…", help="Keys whose change is taken back.", autocompletion=live("setting")),
+    ],
     broker: BrokersOption = None,
     cluster: ClusterOption = None,
     slaves: SlavesOption = False,
@@ -175,13 +194,12 @@ def unset(
     dry_run: DryRunOption = False,
     yes: ConfirmOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Take back changes made at run time, kept ones too: the keys get the values that they have without them."""
     from pymq.operations.settings.changes import Wanted
 
     wanted = Wanted({}, forget=tuple(dict.fromkeys(keys)))
-    _change(wanted, _targets(broker, cluster, namesrv_server, slaves=slaves), dry_run, yes, output, namesrv)
+    _change(wanted, _targets(broker, cluster, namesrv_server, slaves=slaves), dry_run, yes, output, session)
 
 
 @app.command(
@@ -219,20 +237,20 @@ def _targets(brokers: list[str] | None, clusters: list[str] | None, namesrv_serv
     return Targets(tuple(brokers or ()), tuple(clusters or ()), is_namesrv=namesrv_server, slaves=slaves)
 
 
-def _change(wanted: Wanted, targets: Targets, dry_run: bool, yes: bool, output: OutputFormat, namesrv: str) -> None:
+def _change(wanted: Wanted, targets: Targets, dry_run: bool, yes: bool, output: OutputFormat, session: Session) -> None:
     from pymq.errors import UsageError
     from pymq.operations.settings import changes as work
 
     if targets.is_empty:
         raise UsageError("no server is named: give --broker NAME, --cluster NAME or --namesrv-server")
     if dry_run:
-        records: list[dict[str, Any]] = with_admin(namesrv, lambda admin: work.preview(admin, targets, wanted))
+        records: list[dict[str, Any]] = session.ask(lambda admin: work.preview(admin, targets, wanted))
         print_listing(records, CHANGE_COLUMNS, output)
         print_note("nothing is changed: --dry-run")
         return
-    if not yes and (question := with_admin(namesrv, lambda admin: work.what_goes(admin, targets, wanted))):
+    if not yes and (question := session.ask(lambda admin: work.what_goes(admin, targets, wanted))):
         confirm(f"{question}. Change it?", unasked=f"{question}; nothing is changed: give --yes to confirm")
-    found = with_admin(namesrv, lambda admin: work.change(admin, targets, wanted))
+    found = session.ask(lambda admin: work.change(admin, targets, wanted))
     found.raise_if_all_failed()
     print_listing(found.records, CHANGE_COLUMNS, output)
     for note in found.notes:

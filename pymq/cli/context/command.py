@@ -7,14 +7,16 @@ from typing import Annotated
 
 import typer
 
+from pymq.cli.common.live import live
 from pymq.cli.common.options import DryRunOption, OutputOption, split_addresses
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_data, print_fields, print_line, print_listing, print_note
 from pymq.errors import UsageError
 
 app = new_app("Name clusters, and choose the one that commands work on.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The context.")]
+NewNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The context.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The context.", autocompletion=live("context"))]
 COLUMNS = [Column("current"), Column("name"), Column("namesrv", "NAME SERVERS")]
 
 
@@ -25,7 +27,7 @@ COLUMNS = [Column("current"), Column("name"), Column("namesrv", "NAME SERVERS")]
     )
 )
 def add(
-    name: NameArgument,
+    name: NewNameArgument,
     name_servers: Annotated[
         str, typer.Option("--namesrv", metavar="HOST:PORT;…", help="Its name servers, separated by ';'.")
     ],
@@ -35,7 +37,12 @@ def add(
     ] = None,
     brokers: Annotated[
         str | None,
-        typer.Option("--brokers", metavar="NAME;…", help="The names of its brokers: commands say when one is missing."),
+        typer.Option(
+            "--brokers",
+            metavar="NAME;…",
+            help="The names of its brokers: commands say when one is missing.",
+            autocompletion=live("broker"),
+        ),
     ] = None,
     use_it: Annotated[bool, typer.Option("--use", help="Make it the current one.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Change a context that exists.")] = False,
@@ -105,7 +112,10 @@ def list_contexts(output: OutputOption = OutputFormat.table) -> None:
 
 @app.command(epilog=examples("pymq context show", "pymq context show prod -o json"))
 def show(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The context; default: what commands use.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="The context; default: what commands use.", autocompletion=live("context")),
+    ] = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Show the name servers of a context, or those that commands use now and what chose them."""

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pymq.cli.common.live import live
 from pymq.cli.common.options import (
-    DEFAULT_NAMESRV,
     ApplyOption,
     DryRunOption,
     MessageOutputOption,
-    NamesrvOption,
     OutputOption,
     request_credentials,
     split_addresses,
 )
-from pymq.cli.common.session import with_admin
+from pymq.cli.common.session import Session
 from pymq.cli.common.times import local_time
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import (
     Column,
     MessageOutput,
@@ -39,13 +38,18 @@ if TYPE_CHECKING:
 
 app = new_app("List, show, resend, export and delete dead letters.")
 
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
+GroupArgument = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The consumer group.", autocompletion=live("group"))
+]
 IdOption = Annotated[
     list[str] | None,
     typer.Option("--id", metavar="ID", help="Only the message with this id, of any kind (repeatable)."),
 ]
 OriginOption = Annotated[
-    str | None, typer.Option("--origin", metavar="TOPIC", help="Only messages that came from this topic.")
+    str | None,
+    typer.Option(
+        "--origin", metavar="TOPIC", help="Only messages that came from this topic.", autocompletion=live("topic")
+    ),
 ]
 BeginOption = Annotated[
     str | None,
@@ -62,17 +66,18 @@ LIST_COLUMNS = [
 ]
 
 
-@app.command("list", epilog=examples("pymq dlq list", "pymq dlq list -o json"))
-def list_groups(output: OutputOption = OutputFormat.table, namesrv: NamesrvOption = DEFAULT_NAMESRV) -> None:
+@app.command("list", epilog=examples("pymq dlq list", "pymq dlq list -o json"), watched=True)
+def list_groups(session: Session, output: OutputOption = OutputFormat.table) -> None:
     """List the groups with dead letters: messages that failed as often as the group allows."""
     from pymq.operations import dead_letters as work
 
-    records = with_admin(namesrv, work.list_groups)
+    records = session.ask(work.list_groups)
     print_listing(records, LIST_COLUMNS, output, "no group has dead letters")
 
 
 @app.command(epilog=examples("pymq dlq show billing", "pymq dlq show billing --origin orders --from -1h -o json"))
 def show(
+    session: Session,
     group: GroupArgument,
     ids: IdOption = None,
     origin: OriginOption = None,
@@ -80,7 +85,6 @@ def show(
     end: EndOption = None,
     count_max: MaxOption = 64,
     output: MessageOutputOption = MessageOutput.text,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show a group's dead letters."""
     import sys
@@ -88,7 +92,7 @@ def show(
     from pymq.cli.common.message_text import message_stream
 
     stream = message_stream(output, color=is_styled())
-    count = _write(namesrv, _wanted(group, ids, origin, begin, end, count_max), sys.stdout.buffer, stream)
+    count = _write(session.namesrv, _wanted(group, ids, origin, begin, end, count_max), sys.stdout.buffer, stream)
     sys.stdout.buffer.write(stream.end())
     sys.stdout.buffer.flush()
     if not count and output in (MessageOutput.text, MessageOutput.table):
@@ -99,6 +103,7 @@ def show(
     epilog=examples("pymq dlq export billing --out dead.jsonl", "pymq dlq export billing --from -1d --out dead.jsonl")
 )
 def export(
+    session: Session,
     group: GroupArgument,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write; it must not exist.")],
     ids: IdOption = None,
@@ -106,14 +111,13 @@ def export(
     begin: BeginOption = None,
     end: EndOption = None,
     count_max: MaxOption = None,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Write a group's dead letters to a file, one JSON object per line, as pymq tail -o jsonl does."""
     from pymq.cli.common.message_text import json_line
 
     try:
         with out.open("xb") as target:
-            count = _write(namesrv, _wanted(group, ids, origin, begin, end, count_max), target, json_line)
+            count = _write(session.namesrv, _wanted(group, ids, origin, begin, end, count_max), target, json_line)
     except FileExistsError as error:
         raise UsageError(f"{out} exists: name another file") from error
     print_line(f"wrote {count} dead letters of {group} to {out}")
@@ -127,6 +131,7 @@ def export(
     )
 )
 def resend(
+    session: Session,
     group: GroupArgument,
     ids: IdOption = None,
     origin: OriginOption = None,
@@ -140,7 +145,6 @@ def resend(
     yes: ApplyOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Send dead letters again: to the group alone, which gets them as new tries, or to their topics.
 
@@ -153,7 +157,9 @@ def resend(
 
     yes = yes and not dry_run
     wanted = _wanted(group, ids, origin, begin, end, count_max)
-    done = asyncio.run(work.resend(_joined(namesrv), wanted, request_credentials.get(), to_topic=to_topic, apply=yes))
+    done = asyncio.run(
+        work.resend(_joined(session.namesrv), wanted, request_credentials.get(), to_topic=to_topic, apply=yes)
+    )
     record: dict[str, Any] = {
         "group": group,
         "to": "topic" if to_topic else "group",
@@ -172,11 +178,11 @@ def resend(
 
 @app.command(epilog=examples("pymq dlq purge billing", "pymq dlq purge billing --yes"))
 def purge(
+    session: Session,
     group: GroupArgument,
     yes: ApplyOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Delete all dead letters of a group: the topic that holds them.
 
@@ -186,7 +192,7 @@ def purge(
 
     yes = yes and not dry_run
     make = work.purge if yes else work.plan_purge
-    record = with_admin(namesrv, lambda admin: make(admin, group))
+    record = session.ask(lambda admin: make(admin, group))
     if not print_data(record, output):
         print_fields({name: value for name, value in record.items() if name != "applied"})
         if not yes:

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pymq.cli.common.options import (
-    DEFAULT_NAMESRV,
-    NamesrvOption,
     OutputOption,
     known_brokers,
     request_credentials,
     split_addresses,
 )
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.common.session import Session
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import OutputFormat, is_styled, print_data, print_line, printable
 from pymq.errors import EXIT_FAILED, EXIT_UNREACHABLE
 from pymq.units import format_count
@@ -42,6 +41,7 @@ _NAMES = {"unknown": "not known"}
     )
 )
 def doctor(
+    session: Session,
     names: Annotated[
         list[str] | None, typer.Option("--check", metavar="NAME", help="Only this check; repeatable. Default: all.")
     ] = None,
@@ -54,7 +54,6 @@ def doctor(
         float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait for each answer.")
     ] = TIMEOUT_DEFAULT_S,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Look at the whole cluster, and name what is wrong with the next step. Changes nothing.
 
@@ -71,12 +70,12 @@ def doctor(
     checks = registry.chosen(registry.all_checks(), names or ())
     known = known_brokers.get()
     gatherer = Gatherer(
-        split_addresses(namesrv),
+        split_addresses(session.namesrv),
         lambda addresses: Admin(addresses, timeout_s=timeout, credentials=request_credentials.get()),
         clock=SystemClock(),
         probe=SocketProbe(),
         observe_ms=int(observe * 1000),
-        missing=lambda listed: known.missing_in(namesrv, listed) if known is not None else {},
+        missing=lambda listed: known.missing_in(session.namesrv, listed) if known is not None else {},
     )
     state = asyncio.run(gatherer.state())
     found = registry.run_checks(checks, state)

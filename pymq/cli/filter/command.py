@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from pymq.cli.common.live import live
 from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_data, print_listing
 from pymq.operations.start import Start, StartKind, parse_start
 
@@ -79,7 +80,9 @@ def evaluate(name: FilterOption = DEFAULT_FILTER) -> None:
     ),
 )
 def try_filter(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic whose messages are read.")],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="The topic whose messages are read.", autocompletion=live("topic"))
+    ],
     expression: Annotated[str, typer.Argument(metavar="EXPR", help="The expression.")],
     name: FilterOption = DEFAULT_FILTER,
     count: Annotated[

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pymq.cli.common.live import live
 from pymq.cli.common.servers import HostOption, InsecureOption, JsonOption, LogLevelOption
 from pymq.cli.common.serving_metrics import (
     MetricsPlace,
@@ -16,7 +17,7 @@ from pymq.cli.common.serving_metrics import (
     metrics_text,
     serving_metrics,
 )
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import print_json_line
 
 if TYPE_CHECKING:
@@ -33,7 +34,12 @@ app = new_app()
     )
 )
 def filter_server(
-    broker: Annotated[str, typer.Option("--broker", metavar="HOST:PORT", help="The broker whose messages it filters.")],
+    broker: Annotated[
+        str,
+        typer.Option(
+            "--broker", metavar="HOST:PORT", help="The broker whose messages it filters.", autocompletion=live("broker")
+        ),
+    ],
     port: Annotated[
         int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port to listen on; default any free one.")
     ] = 0,

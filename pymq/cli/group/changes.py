@@ -8,16 +8,14 @@ import typer
 
 from pymq.cli.common.confirm import confirm
 from pymq.cli.common.options import (
-    DEFAULT_NAMESRV,
     BrokersOption,
     ClustersOption,
     ConfirmOption,
     DryRunOption,
     GroupArgument,
-    NamesrvOption,
     OutputOption,
 )
-from pymq.cli.common.session import end_partial, with_partial_admin, with_whole_admin
+from pymq.cli.common.session import Session, end_partial
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note
 from pymq.errors import UsageError
 
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from pymq.client.admin import Admin
     from pymq.operations.group.changes import Deletion
 
+NewGroupArgument = Annotated[str, typer.Argument(metavar="NAME", help="The consumer group.")]
 RetriesOption = Annotated[
     int | None,
     typer.Option(
@@ -63,7 +62,8 @@ _COLUMNS = [
 
 
 def create(
-    name: GroupArgument,
+    session: Session,
+    name: NewGroupArgument,
     clusters: ClustersOption = None,
     brokers: BrokersOption = None,
     retries: RetriesOption = None,
@@ -76,7 +76,6 @@ def create(
     slow_broker_id: SlowBrokerOption = None,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Create a group on every broker of a cluster (-c), or on single brokers (-b).
 
@@ -92,10 +91,11 @@ def create(
         consume_timeout_min=consume_timeout,
         slow_broker_id=slow_broker_id,
     )
-    _put(name, clusters, brokers, settings, dry_run, output, namesrv, is_new=True)
+    _put(name, clusters, brokers, settings, dry_run, output, session, is_new=True)
 
 
 def update(
+    session: Session,
     name: GroupArgument,
     clusters: ClustersOption = None,
     brokers: BrokersOption = None,
@@ -109,7 +109,6 @@ def update(
     slow_broker_id: SlowBrokerOption = None,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Change a group's settings and keep the others, by default on every broker that has it."""
     settings = _given(
@@ -124,34 +123,35 @@ def update(
     )
     if not settings:
         raise UsageError("nothing to change is given: pymq group update --help lists the settings")
-    _put(name, clusters, brokers, settings, dry_run, output, namesrv)
+    _put(name, clusters, brokers, settings, dry_run, output, session)
 
 
 def enable(
+    session: Session,
     name: GroupArgument,
     clusters: ClustersOption = None,
     brokers: BrokersOption = None,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Let a group consume again, by default from every broker that has it."""
-    _put(name, clusters, brokers, {"enabled": True}, dry_run, output, namesrv)
+    _put(name, clusters, brokers, {"enabled": True}, dry_run, output, session)
 
 
 def disable(
+    session: Session,
     name: GroupArgument,
     clusters: ClustersOption = None,
     brokers: BrokersOption = None,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Stop a group from consuming, by default from every broker that has it; its offsets stay."""
-    _put(name, clusters, brokers, {"enabled": False}, dry_run, output, namesrv)
+    _put(name, clusters, brokers, {"enabled": False}, dry_run, output, session)
 
 
 def delete(
+    session: Session,
     name: GroupArgument,
     clusters: ClustersOption = None,
     brokers: BrokersOption = None,
@@ -165,7 +165,6 @@ def delete(
     force: Annotated[bool, typer.Option("--force", help="With --yes: also while members are online.")] = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Delete a group, everywhere or only on the named brokers.
 
@@ -184,7 +183,7 @@ def delete(
             print_note(plan.text())
         return plan.record(is_applied=not dry_run)
 
-    record, unreached = with_whole_admin(namesrv, run)
+    record, unreached = session.ask_all(run)
     if not print_data(record, output):
         done = "would delete" if dry_run else "deleted"
         print_line(f"{done} {name} on {', '.join(record['brokers'])}")
@@ -212,7 +211,7 @@ def _put(
     settings: dict[str, Any],
     dry_run: bool,
     output: OutputFormat,
-    namesrv: str,
+    session: Session,
     *,
     is_new: bool = False,
 ) -> None:
@@ -221,7 +220,7 @@ def _put(
 
     put = work.create if is_new else work.update
     where = work.Where(clusters or [], brokers or [])
-    records, unreached = with_partial_admin(namesrv, lambda admin: put(admin, name, where, settings, dry_run=dry_run))
+    records, unreached = session.ask_reachable(lambda admin: put(admin, name, where, settings, dry_run=dry_run))
     print_listing(records, _COLUMNS, output)
     if dry_run:
         print_note("nothing was changed: leave --dry-run out to apply this")

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from pymq.cli.common.cells import shown_ms
-from pymq.cli.common.options import DEFAULT_NAMESRV, GroupArgument, NamesrvOption, OutputOption
-from pymq.cli.common.session import end_partial, with_partial_admin
+from pymq.cli.common.live import live
+from pymq.cli.common.options import GroupArgument, OutputOption
+from pymq.cli.common.session import Session, end_partial
+from pymq.cli.declared import examples, new_app
 from pymq.cli.group.changes import create, delete, disable, enable, update
 from pymq.cli.group.members import client, consume, members, print_differing
-from pymq.cli.lazy import examples, new_app
 from pymq.cli.output import (
     Column,
     OutputFormat,
@@ -56,16 +57,16 @@ FILTER_COLUMNS = [
 ]
 
 
-@app.command("list", epilog=examples("pymq group list", "pymq group list --all -o json"))
+@app.command("list", epilog=examples("pymq group list", "pymq group list --all -o json"), watched=True)
 def list_groups(
+    session: Session,
     show_all: Annotated[bool, typer.Option("--all", help="RocketMQ's own groups too.")] = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """List consumer groups with their members and their lag."""
     from pymq.operations.group import listing as work
 
-    records, unreached = with_partial_admin(namesrv, lambda admin: work.list_groups(admin, show_all))
+    records, unreached = session.ask_reachable(lambda admin: work.list_groups(admin, show_all))
     columns = [
         Column("group"),
         Column("brokers"),
@@ -79,16 +80,12 @@ def list_groups(
     end_partial(unreached)
 
 
-@app.command(epilog=examples("pymq group describe billing", "pymq group describe billing -o json"))
-def describe(
-    name: GroupArgument,
-    output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
-) -> None:
+@app.command(epilog=examples("pymq group describe billing", "pymq group describe billing -o json"), watched=True)
+def describe(session: Session, name: GroupArgument, output: OutputOption = OutputFormat.table) -> None:
     """Show a group: its settings, members, subscriptions and progress."""
     from pymq.operations.group import listing as work
 
-    described, unreached = with_partial_admin(namesrv, lambda admin: work.describe_group(admin, name))
+    described, unreached = session.ask_reachable(lambda admin: work.describe_group(admin, name))
     if not print_data(described, output):
         _print_described(described)
     end_partial(unreached)
@@ -121,25 +118,31 @@ def _described_fields(described: dict[str, Any]) -> dict[str, Any]:
 
 
 @app.command(
-    epilog=examples("pymq group lag", "pymq group lag billing", "pymq group lag billing --topic orders -o json")
+    epilog=examples("pymq group lag", "pymq group lag billing", "pymq group lag billing --topic orders -o json"),
+    watched=True,
 )
 def lag(
+    session: Session,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The group; without it totals of all groups.")
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="The group; without it totals of all groups.", autocompletion=live("group")
+        ),
     ] = None,
-    topic: Annotated[str | None, typer.Option("--topic", metavar="NAME", help="Only this topic.")] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="NAME", help="Only this topic.", autocompletion=live("topic"))
+    ] = None,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show the lag of one group by queue, or of all groups by topic."""
     from pymq.operations.group import lag as work
 
     if name is None:
-        records, unreached = with_partial_admin(namesrv, lambda admin: work.lag_of_all(admin, topic))
+        records, unreached = session.ask_reachable(lambda admin: work.lag_of_all(admin, topic))
         print_listing(records, [Column("group"), *TOPIC_LAG_COLUMNS], output, "no group has read anything yet")
     else:
         group = name
-        records, unreached = with_partial_admin(namesrv, lambda admin: work.lag_of_group(admin, group, topic))
+        records, unreached = session.ask_reachable(lambda admin: work.lag_of_group(admin, group, topic))
         where = " at the brokers that answer" if unreached else ""
         print_listing(records, LAG_COLUMNS, output, f"{name} has read nothing yet{where}")
         if output is OutputFormat.table and records:
@@ -180,7 +183,7 @@ app.command(
 app.command(epilog=examples("pymq group enable billing", "pymq group enable billing -b broker-a"))(enable)
 app.command(epilog=examples("pymq group disable billing", "pymq group disable billing -b broker-a"))(disable)
 app.command(epilog=examples("pymq group delete billing", "pymq group delete billing --yes --with-topics"))(delete)
-app.command(epilog=examples("pymq group members billing", "pymq group members billing -o json"))(members)
+app.command(epilog=examples("pymq group members billing", "pymq group members billing -o json"), watched=True)(members)
 app.command(epilog=examples("pymq group client billing 10.0.0.7@4711", "pymq group client billing ID --stack"))(client)
 app.command(
     epilog=examples(

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from pymq.cli.common.options import DEFAULT_NAMESRV, DryRunOption, GroupArgument, NamesrvOption, OutputOption
-from pymq.cli.common.session import end_partial, with_admin, with_partial_admin
+from pymq.cli.common.live import live
+from pymq.cli.common.options import DryRunOption, GroupArgument, OutputOption
+from pymq.cli.common.session import Session, end_partial
 from pymq.cli.common.times import local_time
 from pymq.cli.output import (
     Column,
@@ -53,15 +54,11 @@ _RATE_COLUMNS = [
 ]
 
 
-def members(
-    name: GroupArgument,
-    output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
-) -> None:
+def members(session: Session, name: GroupArgument, output: OutputOption = OutputFormat.table) -> None:
     """Show the members that are online with their versions, which queues each owns, and queues that none owns."""
     from pymq.operations.group import members as work
 
-    record, unreached = with_partial_admin(namesrv, lambda admin: work.members(admin, name))
+    record, unreached = session.ask_reachable(lambda admin: work.members(admin, name))
     if not print_data(record, output):
         _print_members(record)
     end_partial(unreached)
@@ -90,16 +87,16 @@ def print_differing(records: list[dict[str, Any]]) -> None:
 
 
 def client(
+    session: Session,
     name: GroupArgument,
     client_id: ClientArgument,
     stack: Annotated[bool, typer.Option("--stack", help="Also what each of its threads does now.")] = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show what a live member says about itself: settings, subscriptions, queues, rates, and with --stack its stack."""
     from pymq.operations.group import members as work
 
-    record = with_admin(namesrv, lambda admin: work.client(admin, name, client_id, with_stacks=stack))
+    record = session.ask(lambda admin: work.client(admin, name, client_id, with_stacks=stack))
     if print_data(record, output):
         return
     print_fields({key: record[key] for key in ("client_id", "address", "language", "version")} | record["properties"])
@@ -112,13 +109,16 @@ def client(
 
 
 def consume(
+    session: Session,
     name: GroupArgument,
     client_id: ClientArgument,
     message_id: Annotated[str, typer.Argument(metavar="MESSAGE_ID", help="A broker's id, or with --topic any id.")],
-    topic: Annotated[str | None, typer.Option("--topic", metavar="NAME", help="The topic of a producer's id.")] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", metavar="NAME", help="The topic of a producer's id.", autocompletion=live("topic")),
+    ] = None,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Have one member handle one stored message now, and show its result; the group's offsets stay.
 
@@ -126,7 +126,7 @@ def consume(
     """
     from pymq.operations.group import members as work
 
-    record = with_admin(namesrv, lambda admin: work.consume(admin, name, client_id, message_id, topic, is_dry=dry_run))
+    record = session.ask(lambda admin: work.consume(admin, name, client_id, message_id, topic, is_dry=dry_run))
     if dry_run:
         if not print_data(record, output):
             print_line(f"would have {client_id} handle {record['message_id']} of {record['topic']}")

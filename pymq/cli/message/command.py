@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pymq.cli.common.live import live
 from pymq.cli.common.options import (
-    DEFAULT_NAMESRV,
     DryRunOption,
     MessageOutputOption,
-    NamesrvOption,
     OutputOption,
     request_credentials,
     split_addresses,
 )
-from pymq.cli.common.session import with_admin
+from pymq.cli.common.session import Session
 from pymq.cli.common.times import local_time
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import (
     Column,
     MessageOutput,
@@ -44,30 +43,33 @@ app = new_app("Look messages up by id or key, and trace one.")
     )
 )
 def get(
+    session: Session,
     message_id: Annotated[str, typer.Argument(metavar="ID", help="A message id, as send and tail print it.")],
     topic: Annotated[
         str | None,
         typer.Option(
-            "--topic", metavar="NAME", help="The topic; required for an id that a producer made (message_id)."
+            "--topic",
+            metavar="NAME",
+            help="The topic; required for an id that a producer made (message_id).",
+            autocompletion=live("topic"),
         ),
     ] = None,
     output: MessageOutputOption = MessageOutput.text,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show one message by its id: the broker's (offset_message_id), or with --topic the producer's (message_id)."""
     from pymq.cli.message.show import print_messages
     from pymq.operations.message.lookup import find_by_id
 
-    found = with_admin(namesrv, lambda admin: find_by_id(admin, message_id, topic))
+    found = session.ask(lambda admin: find_by_id(admin, message_id, topic))
     print_messages(found, output, whole=True)
 
 
 @app.command(epilog=examples("pymq message recall orders djEgb3JkZXJzIGJyb2tlci1hIDE3MDAwMDAwMDAwMDEgSw=="))
 def recall(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The message's topic.")],
+    session: Session,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The message's topic.", autocompletion=live("topic"))],
     handle: Annotated[str, typer.Argument(metavar="HANDLE", help="The recall handle, as send prints it.")],
     dry_run: DryRunOption = False,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Take back a timer message that is not due yet."""
     from pymq.net.runtime import run
@@ -77,7 +79,7 @@ def recall(
         named = work.recalled_by(topic, handle)
         print_line(f"would recall {named.unique_key}, due {local_time(named.deliver_ms)} on {named.broker_name}")
         return
-    print_line(f"recalled {run(work.recall(topic, handle, _producing(namesrv)))}")
+    print_line(f"recalled {run(work.recall(topic, handle, _producing(session.namesrv)))}")
 
 
 @app.command(
@@ -87,7 +89,8 @@ def recall(
     )
 )
 def query(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to search.")],
+    session: Session,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to search.", autocompletion=live("topic"))],
     key: Annotated[str, typer.Option("--key", metavar="KEY", help="One of the messages' keys.")],
     begin: Annotated[
         str | None,
@@ -98,7 +101,6 @@ def query(
         int, typer.Option("--max", metavar="N", min=1, max=10_000, help="Show at most N messages.")
     ] = 64,
     output: MessageOutputOption = MessageOutput.text,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show the messages with a key, oldest first."""
     from pymq.cli.message.show import print_messages
@@ -111,8 +113,7 @@ def query(
     end_ms = parse_time_ms(end, now_ms) if end else TIME_MAX_MS
     if begin_ms > end_ms:
         raise UsageError("--from is later than --to: give a --from before --to")
-    found = with_admin(
-        namesrv,
+    found = session.ask(
         lambda admin: admin.messages.by_key(topic, key, count_max=count_max, begin_ms=begin_ms, end_ms=end_ms),
     )
     if not found:
@@ -142,17 +143,22 @@ RESEND_COLUMNS = [Column("message_id"), Column("to"), Column("sent")]
     )
 )
 def trace(
+    session: Session,
     message_id: Annotated[str, typer.Argument(metavar="ID", help="A message id, as send and tail print it.")],
     topic: Annotated[
         str | None,
-        typer.Option("--topic", metavar="NAME", help="The message's topic, to find it if its producer wrote no trace."),
+        typer.Option(
+            "--topic",
+            metavar="NAME",
+            help="The message's topic, to find it if its producer wrote no trace.",
+            autocompletion=live("topic"),
+        ),
     ] = None,
     trace_topic: Annotated[
         str | None,
         typer.Option("--trace-topic", metavar="NAME", help="Where clients write traces, if not to RocketMQ's topic."),
     ] = None,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show when a message was produced, stored, delivered and consumed, by which groups and clients, and how often.
 
@@ -160,7 +166,7 @@ def trace(
     """
     from pymq.operations.message import trace as work
 
-    record = with_admin(namesrv, lambda admin: work.trace(admin, message_id, topic, trace_topic))
+    record = session.ask(lambda admin: work.trace(admin, message_id, topic, trace_topic))
     if not print_data(record, output):
         print_table(record["events"], TRACE_COLUMNS)
     for text in (*record["problems"], record["why_no_trace"], record["why_not_stored"]):
@@ -175,6 +181,7 @@ def trace(
     )
 )
 def resend(
+    session: Session,
     message_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids that producers made (message_id).")],
     source: Annotated[
         str, typer.Option("--from-topic", metavar="NAME", help="The topic that holds them.")
@@ -182,7 +189,6 @@ def resend(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Send them; without it, only show where they go.")] = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Send messages of transactions that no producer ended to the topics they were for.
 
@@ -191,8 +197,8 @@ def resend(
     from pymq.operations.message import resending as work
 
     yes = yes and not dry_run
-    producing = _producing(namesrv)
-    records = with_admin(namesrv, lambda admin: work.resend(admin, producing, message_ids, source, apply=yes))
+    producing = _producing(session.namesrv)
+    records = session.ask(lambda admin: work.resend(admin, producing, message_ids, source, apply=yes))
     print_listing(records, RESEND_COLUMNS, output)
     if not yes:
         print_note("pymq: nothing was sent; add --yes")

@@ -24,7 +24,8 @@ from pymq.cli.common.serving_metrics import (
     metrics_text,
     serving_metrics,
 )
-from pymq.cli.lazy import CommandTable, LazyGroup, examples
+from pymq.cli.declared import examples
+from pymq.cli.lazy import CommandTable, LazyGroup
 from pymq.cli.output import print_json_line
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.common.session import with_admin
-from pymq.cli.lazy import examples
+from pymq.cli.common.options import OutputOption
+from pymq.cli.common.session import Session
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_line, print_listing
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+app = new_app()
 
 COLUMNS = [Column("key"), Column("value")]
 _SET = "pymq namesrv kv set settings color blue"
@@ -29,23 +29,19 @@ def group() -> None:
 
 
 @app.command("list", epilog=examples("pymq namesrv kv list ORDER_TOPIC_CONFIG"))
-def list_values(
-    namespace: NamespaceArgument,
-    output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
-) -> None:
+def list_values(session: Session, namespace: NamespaceArgument, output: OutputOption = OutputFormat.table) -> None:
     """List all values of a namespace."""
-    found = with_admin(namesrv, lambda admin: admin.namesrv.values(namespace))
+    found = session.ask(lambda admin: admin.namesrv.values(namespace))
     records = [{"key": key, "value": value} for key, value in sorted(found.items())]
     print_listing(records, COLUMNS, output, f"no values in namespace {namespace}: pymq namesrv kv set makes one")
 
 
 @app.command(epilog=examples("pymq namesrv kv get settings color"))
-def get(namespace: NamespaceArgument, key: KeyArgument, namesrv: NamesrvOption = DEFAULT_NAMESRV) -> None:
+def get(session: Session, namespace: NamespaceArgument, key: KeyArgument) -> None:
     """Print one value. Exit code 3: it is not set."""
     from pymq.errors import NotFoundError
 
-    value = with_admin(namesrv, lambda admin: admin.namesrv.value(namespace, key))
+    value = session.ask(lambda admin: admin.namesrv.value(namespace, key))
     if value is None:
         raise NotFoundError(f"no value {key!r} in namespace {namespace!r}: pymq namesrv kv list {namespace} shows all")
     print_line(value)
@@ -53,18 +49,18 @@ def get(namespace: NamespaceArgument, key: KeyArgument, namesrv: NamesrvOption =
 
 @app.command("set", epilog=examples(_SET))
 def set_value(
+    session: Session,
     namespace: NamespaceArgument,
     key: KeyArgument,
     value: Annotated[str, typer.Argument(metavar="VALUE", help="The value.")],
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Set one value at every name server."""
-    with_admin(namesrv, lambda admin: admin.namesrv.put_value(namespace, key, value))
+    session.ask(lambda admin: admin.namesrv.put_value(namespace, key, value))
     print_line(f"{namespace} {key} is {value}")
 
 
 @app.command(epilog=examples("pymq namesrv kv delete settings color"))
-def delete(namespace: NamespaceArgument, key: KeyArgument, namesrv: NamesrvOption = DEFAULT_NAMESRV) -> None:
+def delete(session: Session, namespace: NamespaceArgument, key: KeyArgument) -> None:
     """Delete one value at every name server. Without such a value nothing happens."""
-    with_admin(namesrv, lambda admin: admin.namesrv.delete_value(namespace, key))
+    session.ask(lambda admin: admin.namesrv.delete_value(namespace, key))
     print_line(f"{namespace} {key} is not set")

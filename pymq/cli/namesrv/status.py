@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.common.session import with_admin
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.common.options import OutputOption
+from pymq.cli.common.session import Session
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_table
 from pymq.errors import EXIT_PARTIAL, EXIT_UNREACHABLE
 
@@ -21,9 +21,9 @@ COLUMNS = [
 
 
 @app.command(
-    epilog=examples("pymq namesrv status", "pymq namesrv status --namesrv 'ns-1:9876;ns-2:9876' -o json"),
+    epilog=examples("pymq namesrv status", "pymq namesrv status --namesrv 'ns-1:9876;ns-2:9876' -o json"), watched=True
 )
-def status(output: OutputOption = OutputFormat.table, namesrv: NamesrvOption = DEFAULT_NAMESRV) -> None:
+def status(session: Session, output: OutputOption = OutputFormat.table) -> None:
     """Show every name server with what it knows, and what it lacks that another one knows.
 
     Name servers share nothing: after a start or a lost connection their views differ for up to 30 s. Exit code 6: not
@@ -31,7 +31,7 @@ def status(output: OutputOption = OutputFormat.table, namesrv: NamesrvOption = D
     """
     from pymq.operations import namesrv as work
 
-    records = with_admin(namesrv, work.views)
+    records = session.ask(work.views)
     if not print_data(records, output):
         print_table(records, COLUMNS)
         for record in records:

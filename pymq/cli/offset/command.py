@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pymq.cli.common.options import DEFAULT_NAMESRV, ApplyOption, DryRunOption, NamesrvOption, OutputOption
-from pymq.cli.common.session import end_partial, with_partial_admin
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.common.live import live
+from pymq.cli.common.options import ApplyOption, DryRunOption, OutputOption
+from pymq.cli.common.session import Session, end_partial
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_data, print_listing, print_note, print_table
 from pymq.errors import EXIT_FAILED, UsageError
 from pymq.operations.queues import parse_queue_choice
@@ -21,13 +22,23 @@ if TYPE_CHECKING:
 
 app = new_app("Show where consumer groups are, and move them.")
 
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
+GroupArgument = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The consumer group.", autocompletion=live("group"))
+]
 TopicOption = Annotated[
     list[str] | None,
-    typer.Option("--topic", metavar="NAME", help="Only this topic (repeatable); default: all that the group reads."),
+    typer.Option(
+        "--topic",
+        metavar="NAME",
+        help="Only this topic (repeatable); default: all that the group reads.",
+        autocompletion=live("topic"),
+    ),
 ]
 BrokerOption = Annotated[
-    list[str] | None, typer.Option("--broker", metavar="NAME", help="Only queues of this broker (repeatable).")
+    list[str] | None,
+    typer.Option(
+        "--broker", metavar="NAME", help="Only queues of this broker (repeatable).", autocompletion=live("broker")
+    ),
 ]
 QueueOption = Annotated[
     list[str] | None,
@@ -46,20 +57,22 @@ PLAN_COLUMNS = [
 RESULT_COLUMNS = [*PLAN_COLUMNS, Column("now", right=True), Column("problem")]
 
 
-@app.command(epilog=examples("pymq offset show billing", "pymq offset show billing --topic orders -o json"))
+@app.command(
+    epilog=examples("pymq offset show billing", "pymq offset show billing --topic orders -o json"), watched=True
+)
 def show(
+    session: Session,
     group: GroupArgument,
     topics: TopicOption = None,
     brokers: BrokerOption = None,
     queues: QueueOption = None,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show a group's committed offset in each queue, between the first and the end offset."""
     from pymq.operations import offsets as work
 
     selection = work.Selection(group, topics or [], brokers or [], [parse_queue_choice(text) for text in queues or ()])
-    records, unreached = with_partial_admin(namesrv, lambda admin: work.show(admin, selection))
+    records, unreached = session.ask_reachable(lambda admin: work.show(admin, selection))
     print_listing(records, PLACE_COLUMNS, output)
     end_partial(_chosen(unreached, brokers))
 
@@ -72,6 +85,7 @@ def show(
     )
 )
 def reset(
+    session: Session,
     group: GroupArgument,
     to: Annotated[str, typer.Option("--to", metavar="WHERE", help="start, end, an offset, -15m or 2026-01-31T12:00.")],
     topics: TopicOption = None,
@@ -80,7 +94,6 @@ def reset(
     yes: ApplyOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Move a group forwards or backwards: to the start, the end, an offset or a time.
 
@@ -95,7 +108,7 @@ def reset(
         raise UsageError(f"--to {to!r}: write start, end, an offset, -15m or 2026-01-31T12:00") from None
     selection = work.Selection(group, topics or [], brokers or [], [parse_queue_choice(text) for text in queues or ()])
     _run(
-        namesrv, lambda admin: work.plan_reset(admin, selection, start), brokers, yes=yes and not dry_run, output=output
+        session, lambda admin: work.plan_reset(admin, selection, start), brokers, yes=yes and not dry_run, output=output
     )
 
 
@@ -103,15 +116,15 @@ def reset(
     epilog=examples("pymq offset copy billing billing-v2", "pymq offset copy billing billing-v2 --topic orders --yes")
 )
 def copy(
+    session: Session,
     source: Annotated[str, typer.Argument(metavar="FROM", help="The group whose place to take.")],
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group to move.")],
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group to move.", autocompletion=live("group"))],
     topics: TopicOption = None,
     brokers: BrokerOption = None,
     queues: QueueOption = None,
     yes: ApplyOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Move a group to where another group is.
 
@@ -121,7 +134,7 @@ def copy(
 
     selection = work.Selection(group, topics or [], brokers or [], [parse_queue_choice(text) for text in queues or ()])
     _run(
-        namesrv, lambda admin: work.plan_copy(admin, source, selection), brokers, yes=yes and not dry_run, output=output
+        session, lambda admin: work.plan_copy(admin, source, selection), brokers, yes=yes and not dry_run, output=output
     )
 
 
@@ -129,6 +142,7 @@ def copy(
     epilog=examples("pymq offset skip billing", "pymq offset skip billing --topic orders --queue 2 --count 1 --yes")
 )
 def skip(
+    session: Session,
     group: GroupArgument,
     count: Annotated[
         int | None, typer.Option("--count", metavar="N", min=1, help="Skip N messages of each queue; default: all.")
@@ -139,7 +153,6 @@ def skip(
     yes: ApplyOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Skip messages that a group has not consumed: N of each queue, or all.
 
@@ -149,12 +162,12 @@ def skip(
 
     selection = work.Selection(group, topics or [], brokers or [], [parse_queue_choice(text) for text in queues or ()])
     _run(
-        namesrv, lambda admin: work.plan_skip(admin, selection, count), brokers, yes=yes and not dry_run, output=output
+        session, lambda admin: work.plan_skip(admin, selection, count), brokers, yes=yes and not dry_run, output=output
     )
 
 
 def _run(
-    namesrv: str,
+    session: Session,
     make_plan: Callable[[Admin], Awaitable[Plan]],
     brokers: list[str] | None,
     *,
@@ -167,11 +180,11 @@ def _run(
     """
     from pymq.operations import offsets as work
 
-    async def session(admin: Admin) -> dict[str, Any]:
+    async def run(admin: Admin) -> dict[str, Any]:
         plan = await make_plan(admin)
         return await work.apply(admin, plan) if yes else plan.record()
 
-    record, unreached = with_partial_admin(namesrv, session)
+    record, unreached = session.ask_reachable(run)
     if not print_data(record, output):
         _print(record)
     if any(entry.get("problem") for entry in record["queues"]):

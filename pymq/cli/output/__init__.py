@@ -3,7 +3,7 @@
 Every text of a cluster is printed with its control characters escaped (:mod:`pymq.cli.output.escape`). A command prints
 its result so::
 
-    records = with_admin(namesrv, work.list_things)
+    records = session.ask(work.list_things)
     print_listing(records, COLUMNS, output, "no things: pymq thing create makes one")
 
 and one that has more to show to people than a table::

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from pymq.cli.common.live import live
 from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import OutputFormat, print_data, print_line
 
 app = new_app()
@@ -26,7 +27,12 @@ app = new_app()
     )
 )
 def send(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic; the broker creates it if it may.")],
+    topic: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC", help="The topic; the broker creates it if it may.", autocompletion=live("topic")
+        ),
+    ],
     body: Annotated[
         str | None,
         typer.Argument(
@@ -79,7 +85,9 @@ def send(
     rate: Annotated[
         float | None, typer.Option("--rate", metavar="N", min=0.01, help="At most N messages per second.")
     ] = None,
-    group: Annotated[str, typer.Option("--group", metavar="NAME", help="Producer group.")] = "PYMQ_CLI_PRODUCER",
+    group: Annotated[
+        str, typer.Option("--group", metavar="NAME", help="Producer group.", autocompletion=live("group"))
+    ] = "PYMQ_CLI_PRODUCER",
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:

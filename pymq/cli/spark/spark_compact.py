@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import print_json, print_line, print_note
 from pymq.errors import UsageError
 from pymq.units import parse_size_bytes

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pymq.cli.common.filter_option import ExpressionOption, PluginOption, SqlOption, ViaOption, check_sql, parse_plugin
+from pymq.cli.common.live import live
 from pymq.cli.common.options import (
     DEFAULT_NAMESRV,
     InflateRatioOption,
@@ -16,7 +17,7 @@ from pymq.cli.common.options import (
     parse_pairs,
     split_addresses,
 )
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_json, print_line, print_listing, print_note
 from pymq.cli.spark.options import (
     ConfOption,
@@ -56,7 +57,10 @@ app = new_app()
 )
 def spark_export(
     topics: Annotated[
-        list[str] | None, typer.Option("--topic", "-t", metavar="NAME|GLOB", help="Topics to export; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--topic", "-t", metavar="NAME|GLOB", help="Topics to export; repeatable.", autocompletion=live("topic")
+        ),
     ] = None,
     start: Annotated[
         str, typer.Option("--from", metavar="WHERE", help="earliest, latest, -2h, a time, group:NAME, or JSON offsets.")

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pymq.cli.common.live import live
 from pymq.cli.common.options import (
-    DEFAULT_NAMESRV,
-    NamesrvOption,
     OutputOption,
     credentials_reference,
     parse_pairs,
     split_addresses,
 )
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.common.session import Session
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note
 from pymq.cli.spark.options import (
     ConfOption,
@@ -40,9 +40,17 @@ app = new_app()
     )
 )
 def spark_import(
+    session: Session,
     inputs: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files and directories, in order of names.")],
     topic: Annotated[
-        str, typer.Option("--topic", "-t", metavar="NAME", help="For all rows; else each row's column topic.")
+        str,
+        typer.Option(
+            "--topic",
+            "-t",
+            metavar="NAME",
+            help="For all rows; else each row's column topic.",
+            autocompletion=live("topic"),
+        ),
     ] = "",
     file_format: Annotated[
         str, typer.Option("--format", metavar="NAME", help="parquet, json, csv, orc, or another that Spark reads.")
@@ -78,7 +86,6 @@ def spark_import(
     ] = 60.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", "--plan", help="Only show the steps.")] = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Send the rows of Parquet, JSON, CSV or other files to topics. Needs the spark extra."""
     try:
@@ -89,7 +96,7 @@ def spark_import(
 
     options = ImportOptions(
         inputs=tuple(inputs),
-        namesrv=";".join(split_addresses(namesrv)),
+        namesrv=";".join(split_addresses(session.namesrv)),
         credentials=credentials_reference.get(),
         topic=topic,
         format=file_format,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, credentials_reference, parse_pairs, split_addresses
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_line, print_listing, print_note
 from pymq.cli.spark.options import (
     ConfOption,

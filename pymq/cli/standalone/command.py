@@ -27,7 +27,7 @@ from pymq.cli.common.serving_metrics import (
     metrics_text,
     serving_metrics,
 )
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import print_json_line
 from pymq.cli.proxy.command import GrpcPortOption, SignatureAgeOption, grpc_member, grpc_text, proxy_beside
 

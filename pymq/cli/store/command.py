@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from pymq.cli.common.live import live
 from pymq.cli.common.options import DryRunOption, InflateRatioOption, OutputOption
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import OutputFormat
 from pymq.errors import EXIT_FAILED, UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
@@ -83,7 +84,10 @@ def inspect(
         str | None,
         typer.Option("--id", metavar="ID", help="Show the message with this id, made by a broker or a producer."),
     ] = None,
-    topic: Annotated[str | None, typer.Option("--topic", metavar="NAME", help="Only queues of this topic.")] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", metavar="NAME", help="Only queues of this topic.", autocompletion=live("topic")),
+    ] = None,
     commit_log: CommitLogOption = None,
     config: ConfigOption = None,
     while_running: RunningOption = False,
@@ -120,7 +124,10 @@ def dump(
         typer.Option("--out", metavar="FILE", help="Write to this file instead of stdout; required for Parquet."),
     ] = None,
     topics: Annotated[
-        list[str] | None, typer.Option("--topic", "-t", metavar="NAME", help="Only this topic; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--topic", "-t", metavar="NAME", help="Only this topic; repeatable.", autocompletion=live("topic")
+        ),
     ] = None,
     begin: Annotated[
         str | None, typer.Option("--from", metavar="WHERE", help="A queue offset, -1h, or a time (2026-01-31T12:00).")

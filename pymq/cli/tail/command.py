@@ -10,8 +10,9 @@ import typer
 from typer.core import TyperCommand
 
 from pymq.cli.common.filter_option import ExpressionOption, PluginOption, SqlOption, ViaOption, parse_plugin
+from pymq.cli.common.live import live
 from pymq.cli.common.options import DEFAULT_NAMESRV, InflateRatioOption, MessageOutputOption, NamesrvOption
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import MessageOutput
 from pymq.errors import UsageError
 from pymq.model.compression import INFLATION_RATIO_MAX
@@ -55,7 +56,10 @@ class TailCommand(TyperCommand):
 )
 def tail(
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC", help="Topics, or patterns as 'a*'; without one all topics.")
+        list[str] | None,
+        typer.Argument(
+            metavar="TOPIC", help="Topics, or patterns as 'a*'; without one all topics.", autocompletion=live("topic")
+        ),
     ] = None,
     start: Annotated[
         str | None,
@@ -119,6 +123,7 @@ def tail(
             "--group",
             metavar="NAME",
             help="Begin at the offset of this consumer group, or at the start if it has none.",
+            autocompletion=live("group"),
         ),
     ] = None,
     create_group: Annotated[bool, typer.Option("--create-group", help="Make the group if no broker has it.")] = False,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.common.session import until_done_or_stopped, with_admin
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.common.options import OutputOption
+from pymq.cli.common.session import Session, until_done_or_stopped
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import OutputFormat, print_data, print_json_line
 from pymq.errors import UsageError
 
@@ -34,6 +34,7 @@ PIPE_WIDTH = 120
     )
 )
 def top(
+    session: Session,
     view: Annotated[
         str | None, typer.Option("--view", metavar="|".join(VIEWS), help="What to show; plain blocks show all.")
     ] = None,
@@ -50,7 +51,6 @@ def top(
         int | None, typer.Option("--batch", metavar="N", min=1, help="Print N plain blocks instead of a screen.")
     ] = None,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show brokers, topics and groups with their rates, live.
 
@@ -86,7 +86,7 @@ def top(
         screen = Screen(choices[0], interval, lambda: clock.local_time().strftime("%H:%M:%S"))
         await until_done_or_stopped(watch(sampler, screen, Console(), sparks=_sparks()))
 
-    with_admin(namesrv, work)
+    session.ask(work)
 
 
 def _choices(view: str | None, sort: str | None, contains: str, everything: bool) -> list[Choice]:

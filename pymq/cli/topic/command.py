@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pymq.cli.common.confirm import confirm
+from pymq.cli.common.live import live
 from pymq.cli.common.options import (
-    DEFAULT_NAMESRV,
     BrokersOption,
     ClustersOption,
     ConfirmOption,
     DryRunOption,
-    NamesrvOption,
     OutputOption,
     parse_perm,
 )
-from pymq.cli.common.session import end_partial, with_admin, with_partial_admin, with_whole_admin
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.common.session import Session, end_partial
+from pymq.cli.declared import examples, new_app
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note
 from pymq.cli.topic.order import order
 from pymq.cli.topic.resize import expand, shrink
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
 
 app = new_app("List, create, update, resize, delete and inspect topics.")
 
-TopicArgument = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
+NewTopicArgument = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
+TopicArgument = Annotated[str, typer.Argument(metavar="NAME", help="The topic.", autocompletion=live("topic"))]
 WriteQueuesOption = Annotated[
     int | None, typer.Option("--wq", metavar="N", min=0, max=65535, help="Number of write queues on each broker.")
 ]
@@ -50,19 +50,26 @@ CONFIG_COLUMNS = [
 BEFORE = Column("before")
 
 
-@app.command("list", epilog=examples("pymq topic list", "pymq topic list --all -o json", "pymq topic list -c ClusterA"))
+@app.command(
+    "list",
+    epilog=examples("pymq topic list", "pymq topic list --all -o json", "pymq topic list -c ClusterA"),
+    watched=True,
+)
 def list_topics(
+    session: Session,
     show_all: Annotated[bool, typer.Option("--all", help="Include system, retry and dead-letter topics.")] = False,
     cluster: Annotated[
-        str | None, typer.Option("-c", "--cluster", metavar="NAME", help="Only topics of this cluster.")
+        str | None,
+        typer.Option(
+            "-c", "--cluster", metavar="NAME", help="Only topics of this cluster.", autocompletion=live("cluster")
+        ),
     ] = None,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """List topics with their brokers, and the queues on each broker: 4, 8 where brokers have different numbers."""
     from pymq.operations.topic import listing as work
 
-    records, missing = with_partial_admin(namesrv, lambda admin: work.list_topics(admin, show_all, cluster))
+    records, missing = session.ask_reachable(lambda admin: work.list_topics(admin, show_all, cluster))
     shown = records if output is not OutputFormat.table else [_with_queues_of_each(record) for record in records]
     columns = [
         Column("topic"),
@@ -92,7 +99,8 @@ def _with_queues_of_each(record: dict[str, Any]) -> dict[str, Any]:
     )
 )
 def create(
-    name: TopicArgument,
+    session: Session,
+    name: NewTopicArgument,
     clusters: ClustersOption = None,
     brokers: BrokersOption = None,
     write_queues: WriteQueuesOption = None,
@@ -116,7 +124,6 @@ def create(
     ] = None,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Create a topic on every broker of a cluster (-c), or on single brokers (-b).
 
@@ -134,8 +141,8 @@ def create(
         perm=parse_perm(perm) or PERM_READ_WRITE,
         attributes=work.type_attribute(message_type) | work.queue_type_attribute(queue_type),
     )
-    records, unreached = with_whole_admin(
-        namesrv, lambda admin: work.create_topic(admin, config, clusters or [], brokers or [], is_dry=dry_run)
+    records, unreached = session.ask_all(
+        lambda admin: work.create_topic(admin, config, clusters or [], brokers or [], is_dry=dry_run)
     )
     print_listing(records, CONFIG_COLUMNS, output)
     _warn_of_unread_queues(records)
@@ -152,7 +159,11 @@ def create(
     )
 )
 def update(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The topic; without it the command asks.")] = None,
+    session: Session,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="The topic; without it the command asks.", autocompletion=live("topic")),
+    ] = None,
     clusters: ClustersOption = None,
     brokers: BrokersOption = None,
     write_queues: WriteQueuesOption = None,
@@ -165,7 +176,6 @@ def update(
     force: Annotated[bool, typer.Option("--force", help="Lower --rq also when groups have messages to read.")] = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Change a topic's queues, permission or type; other settings stay as they are on each broker.
 
@@ -182,9 +192,8 @@ def update(
         "perm": parse_perm(perm),
         "attributes": work.type_attribute(message_type),
     }
-    topic = name if name is not None else _choose_topic(namesrv)
-    records, unreached = with_whole_admin(
-        namesrv,
+    topic = name if name is not None else _choose_topic(session)
+    records, unreached = session.ask_all(
         lambda admin: work.update_topic(
             admin, topic, clusters or [], brokers or [], changes, force=force, is_dry=dry_run
         ),
@@ -230,14 +239,14 @@ def _warn_of_unread_queues(records: list[dict[str, Any]]) -> None:
             )
 
 
-def _choose_topic(namesrv: str) -> str:
+def _choose_topic(session: Session) -> str:
     """Asks for the topic on a terminal. Without one prints the list and raises UsageError."""
     import sys
 
     from pymq.errors import NotFoundError, UsageError
     from pymq.operations.topic import listing as work
 
-    names = with_admin(namesrv, work.user_topics)
+    names = session.ask(work.user_topics)
     if not names:
         raise NotFoundError("there are no topics yet: pymq topic create NAME creates one")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -261,6 +270,7 @@ def _choose_topic(namesrv: str) -> str:
     )
 )
 def delete(
+    session: Session,
     name: TopicArgument,
     clusters: ClustersOption = None,
     brokers: BrokersOption = None,
@@ -272,7 +282,6 @@ def delete(
     ] = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Delete a topic and its messages, everywhere or only on the named brokers.
 
@@ -295,7 +304,7 @@ def delete(
             )
         return await work.delete(admin, plan), plan.record(applied=True)
 
-    (lines, record), unreached = with_whole_admin(namesrv, run)
+    (lines, record), unreached = session.ask_all(run)
     if not print_data(record, output):
         print_line("\n".join(lines))
     if dry_run:
@@ -303,16 +312,12 @@ def delete(
     end_partial({} if brokers else unreached, is_change=True)
 
 
-@app.command(epilog=examples("pymq topic describe orders", "pymq topic describe orders -o json"))
-def describe(
-    name: TopicArgument,
-    output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
-) -> None:
+@app.command(epilog=examples("pymq topic describe orders", "pymq topic describe orders -o json"), watched=True)
+def describe(session: Session, name: TopicArgument, output: OutputOption = OutputFormat.table) -> None:
     """Show a topic: its configuration on each broker, its number of messages, and the groups that read it."""
     from pymq.operations.topic import listing as work
 
-    described, unreached = with_partial_admin(namesrv, lambda admin: work.describe_topic(admin, name))
+    described, unreached = session.ask_reachable(lambda admin: work.describe_topic(admin, name))
     if not print_data(described, output):
         groups = ", ".join(described["groups"]) or "none"
         print_line(f"{described['topic']}: {described['messages']} messages, groups: {groups}\n")
@@ -320,16 +325,12 @@ def describe(
     end_partial(unreached)
 
 
-@app.command(epilog=examples("pymq topic route orders", "pymq topic route orders -o json"))
-def route(
-    name: TopicArgument,
-    output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
-) -> None:
+@app.command(epilog=examples("pymq topic route orders", "pymq topic route orders -o json"), watched=True)
+def route(session: Session, name: TopicArgument, output: OutputOption = OutputFormat.table) -> None:
     """Show the route of a topic that the name server gives to clients."""
     from pymq.operations.topic import listing as work
 
-    records = with_admin(namesrv, lambda admin: work.topic_route(admin, name))
+    records = session.ask(lambda admin: work.topic_route(admin, name))
     columns = [
         Column("broker"),
         Column("cluster"),
@@ -339,16 +340,12 @@ def route(
     print_listing(records, columns, output)
 
 
-@app.command(epilog=examples("pymq topic stats orders", "pymq topic stats orders -o json"))
-def stats(
-    name: TopicArgument,
-    output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
-) -> None:
+@app.command(epilog=examples("pymq topic stats orders", "pymq topic stats orders -o json"), watched=True)
+def stats(session: Session, name: TopicArgument, output: OutputOption = OutputFormat.table) -> None:
     """Show the first offset, the next offset and the time of the last message of every queue."""
     from pymq.cli.common.times import local_time
 
-    found, unreached = with_partial_admin(namesrv, lambda admin: admin.topics.stats(name))
+    found, unreached = session.ask_reachable(lambda admin: admin.topics.stats(name))
     records = [
         {
             "topic": queue.topic,

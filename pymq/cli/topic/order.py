@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from pymq.cli.common.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.common.session import with_admin
+from pymq.cli.common.live import live
+from pymq.cli.common.options import OutputOption
+from pymq.cli.common.session import Session
 from pymq.cli.output import Column, OutputFormat, print_listing, print_note
 from pymq.errors import UsageError
 
@@ -15,14 +16,14 @@ COLUMNS = [Column("broker"), Column("queues", right=True)]
 
 
 def order(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The topic.")],
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The topic.", autocompletion=live("topic"))],
     wanted: Annotated[
         str | None,
         typer.Option("--set", metavar="BROKER:N;…", help="Brokers in their order, each with its number of queues."),
     ] = None,
     delete: Annotated[bool, typer.Option("--delete", help="Producers use the topic's own queues again.")] = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Show, set or delete a topic's order configuration.
 
@@ -33,7 +34,7 @@ def order(
 
     if wanted is not None and delete:
         raise UsageError("--set and --delete exclude each other: give one of them")
-    records, silent = with_admin(namesrv, lambda admin: work.order(admin, name, wanted, delete=delete))
+    records, silent = session.ask(lambda admin: work.order(admin, name, wanted, delete=delete))
     print_listing(records, COLUMNS, output, f"{name} has no order configuration: --set makes one")
     if records and silent:
         print_note(

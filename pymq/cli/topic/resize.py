@@ -7,21 +7,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pymq.cli.common.options import DEFAULT_NAMESRV, DryRunOption, NamesrvOption, OutputOption
-from pymq.cli.common.session import with_admin
+from pymq.cli.common.live import live
+from pymq.cli.common.options import DryRunOption, OutputOption
+from pymq.cli.common.session import Session
 from pymq.cli.output import Column, OutputFormat, print_data, print_line, print_listing, print_note, print_section
 
 if TYPE_CHECKING:
     from pymq.client.admin import Admin
     from pymq.client.admin.draining import Draining
 
-TopicArgument = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
+TopicArgument = Annotated[str, typer.Argument(metavar="NAME", help="The topic.", autocompletion=live("topic"))]
 ToOption = Annotated[
     int, typer.Option("--to", metavar="N", min=1, max=65535, help="The new number of queues on each broker.")
 ]
 BrokerOption = Annotated[
     list[str] | None,
-    typer.Option("-b", "--broker", metavar="NAME|HOST:PORT", help="Only on this broker; repeatable."),
+    typer.Option(
+        "-b",
+        "--broker",
+        metavar="NAME|HOST:PORT",
+        help="Only on this broker; repeatable.",
+        autocompletion=live("broker"),
+    ),
 ]
 BROKER_COLUMNS = [
     Column("broker"),
@@ -38,12 +45,15 @@ GROUP_COLUMNS = [
 
 
 def shrink(
+    session: Session,
     name: TopicArgument,
     to: ToOption,
     brokers: BrokerOption = None,
     without: Annotated[
         list[str] | None,
-        typer.Option("--without", metavar="GROUP", help="Don't wait for this group; repeatable."),
+        typer.Option(
+            "--without", metavar="GROUP", help="Don't wait for this group; repeatable.", autocompletion=live("group")
+        ),
     ] = None,
     settle_s: Annotated[
         float | None,
@@ -59,7 +69,6 @@ def shrink(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Apply the plan; without it, only show it.")] = False,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Give a topic fewer queues without loss.
 
@@ -80,7 +89,7 @@ def shrink(
             return state, False
         return await shrinking.run(_shower(skipped), is_forced=force), True
 
-    state, is_done = with_admin(namesrv, run)
+    state, is_done = session.ask(run)
     record = work.plan_record(state, skipped) | {"applied": is_done}
     if print_data(record, output):
         return
@@ -115,12 +124,12 @@ def _shower(without: list[str]) -> Any:
 
 
 def expand(
+    session: Session,
     name: TopicArgument,
     to: ToOption,
     brokers: BrokerOption = None,
     dry_run: DryRunOption = False,
     output: OutputOption = OutputFormat.table,
-    namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Give a topic more queues: each is read before it is written.
 
@@ -128,7 +137,7 @@ def expand(
     """
     from pymq.operations.topic import resizing as work
 
-    records = with_admin(namesrv, lambda admin: work.expand(admin, name, to, brokers or [], is_dry=dry_run))
+    records = session.ask(lambda admin: work.expand(admin, name, to, brokers or [], is_dry=dry_run))
     columns = [Column("broker"), Column("address"), *BROKER_COLUMNS[1:3], Column("before")]
     print_listing(records, columns, output)
     if dry_run:

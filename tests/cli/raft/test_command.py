@@ -12,7 +12,7 @@ import pytest
 
 from pymq.cli import main as cli
 from pymq.cli import output
-from pymq.cli.raft import command as raft_command
+from pymq.cli.common.session import Session
 from pymq.clock import SystemClock
 from pymq.errors import (
     EXIT_NOT_FOUND,
@@ -52,7 +52,7 @@ def admin() -> Any:
 @pytest.fixture
 def pymq(admin: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
     """Run ``pymq raft …`` on the brokers of ``admin``: exit code, stdout, stderr."""
-    monkeypatch.setattr(raft_command, "with_admin", lambda namesrv, make: run(make(admin)))
+    monkeypatch.setattr(Session, "ask", lambda session, make: run(make(admin)))
     monkeypatch.setattr(output, "line_width_max", lambda: 80)
 
     def call(*arguments: str) -> tuple[int, str, str]:
