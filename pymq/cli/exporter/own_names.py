@@ -9,12 +9,12 @@ from dataclasses import replace
 from pymq import __version__
 from pymq.broker.report.metrics import clients, lag, replication, storage, timers, traffic
 from pymq.broker.report.metrics.collector import NODE_TYPE
-from pymq.cli.exporter.facts import BrokerFacts, Facts
 from pymq.clock import Clock
 from pymq.metrics.family import Family, Metric, Reading, counter, gauge, single
 from pymq.model.names import is_system_topic
 from pymq.namesrv.metrics import BROKERS, MASTERS
 from pymq.namesrv.metrics import TOPICS as NAMESRV_TOPICS
+from pymq.operations.facts import BrokerFacts, Facts
 from pymq.operations.replica_view import problems_of
 from pymq.wire.bodies_replication import CONNECTED, FOLLOWING, ReplicationStatus, SlaveState
 from pymq.wire.versions import version_name

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 
 from pymq.cli.common.options import request_credentials
 from pymq.cli.common.serving_metrics import MetricsPlace, metrics_member, metrics_text, serving_metrics
-from pymq.cli.exporter.facts import Facts, FactsCollector
 from pymq.cli.exporter.names import Names
 from pymq.cli.exporter.old_names import OldNames
 from pymq.cli.exporter.own_names import OwnNames
@@ -18,6 +17,7 @@ from pymq.client.admin import Admin
 from pymq.clock import Clock, SystemClock
 from pymq.metrics.family import Collector
 from pymq.net.runtime import StopSignals
+from pymq.operations.facts import Facts, FactsCollector
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from pymq.client.admin import Admin
 from pymq.client.admin.groups import LAGS_AT_ONCE
@@ -16,18 +16,16 @@ from pymq.clock import Clock
 from pymq.errors import PymqError, UnreachableError
 from pymq.model.hosts import format_address, host_of, is_address_server, parse_address
 from pymq.model.names import is_system_group
+from pymq.operations.asking.batches import for_each
 from pymq.operations.doctor.state import Broker, ClusterState, Group, Lags, NameServer, Port, Skew, number
 from pymq.operations.replica_view import BrokerView, ask
 from pymq.operations.topic.order import ORDER_NAMESPACE
 from pymq.wire.bodies_admin import add_lag
 
-AT_ONCE = 16  # brokers refuse with 2 when 64 such requests wait
 PORT_TIMEOUT_S = 2.0
 FAST_PORT_DISTANCE = 2  # RocketMQ's brokers also listen on listenPort - 2
 OBSERVED_MS = 6000  # Java's consumers commit every 5 s
 _RUNTIME = re.compile(r"\[ (\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]")
-T = TypeVar("T")
-R = TypeVar("R")
 
 OpenAdmin = Callable[[Sequence[str]], AbstractAsyncContextManager[Admin]]
 
@@ -86,7 +84,7 @@ class Gatherer:
     async def state(self) -> ClusterState:
         """Returns the state; name servers and brokers that can't be reached are in it with their errors."""
         state = ClusterState(self._clock.now_ms())
-        state.name_servers = await _for_each(await self._name_servers(), self._name_server)
+        state.name_servers = await for_each(await self._name_servers(), self._name_server)
         async with self._admin(state) as admin:
             if admin is None:
                 return state
@@ -94,7 +92,7 @@ class Gatherer:
             state.missing = self._missing({view.name for view in views})
             with suppress(PymqError):
                 state.ordered = await admin.namesrv.values(ORDER_NAMESPACE)
-            state.brokers = await _for_each(await ask(admin, views), lambda view: self._broker(admin, view))
+            state.brokers = await for_each(await ask(admin, views), lambda view: self._broker(admin, view))
             masters = [broker.view.address for broker in state.masters if broker.answers]
             state.groups, state.places_unknown = await self._groups(admin, masters)
             behind = [group for group in state.groups if group.lag and group.members]
@@ -173,7 +171,7 @@ class Gatherer:
         lags, failed = await _lags(admin, masters, list(groups))
         for group in found:
             group.lags = lags[group.name]
-        await _for_each(found, lambda group: _ask_members(admin, masters, group))
+        await for_each(found, lambda group: _ask_members(admin, masters, group))
         return found, failed
 
 
@@ -240,7 +238,7 @@ async def _lags(admin: Admin, masters: Sequence[str], groups: Sequence[str]) -> 
             add_lag(found[group], topic, lag)
 
     for address in masters:
-        await _for_each(groups, partial(ask, address), LAGS_AT_ONCE)
+        await for_each(groups, partial(ask, address), LAGS_AT_ONCE)
     return found, failed
 
 
@@ -252,10 +250,3 @@ async def _ask_members(admin: Admin, masters: Sequence[str], group: Group) -> No
         group.differing = {} if group.members < 2 else await admin.groups.differing_subscriptions(group.name)
     except PymqError as error:
         group.error = str(error)
-
-
-async def _for_each(items: Sequence[T], work: Callable[[T], Awaitable[R]], at_once: int = AT_ONCE) -> list[R]:
-    found: list[R] = []
-    for at in range(0, len(items), at_once):
-        found += await asyncio.gather(*map(work, items[at : at + at_once]))
-    return found

@@ -7,8 +7,8 @@ is its members' choice; RocketMQ's brokers do not count invisible messages.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from pymq.client import MessageQueue
 from pymq.client.admin import Admin
@@ -16,21 +16,11 @@ from pymq.clock import SystemClock
 from pymq.errors import NotFoundError, PymqError, UnreachableError
 from pymq.model import pop
 from pymq.model.names import RETRY_PREFIX, check_group, check_topic, is_system_group
+from pymq.operations.asking.batches import for_each
 from pymq.wire.bodies_admin import ConsumeOffset, TopicLag, sum_of_known
 
 GROUPS_AT_ONCE = 4  # a broker makes large answers one slice at a time, so more at once only make each of them late
 TOPICS_AT_ONCE = 8
-
-KeyT = TypeVar("KeyT")
-T = TypeVar("T")
-
-
-async def for_each(keys: Sequence[KeyT], work: Callable[[KeyT], Awaitable[T]], at_once: int) -> list[T]:
-    """Return what ``work`` returns for each key, in their order; so many run at once."""
-    found: list[T] = []
-    for at in range(0, len(keys), at_once):
-        found += await asyncio.gather(*map(work, keys[at : at + at_once]))
-    return found
 
 
 def no_group(name: str, broker: str | None = None) -> NotFoundError:

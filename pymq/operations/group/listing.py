@@ -10,6 +10,7 @@ from pymq.client.admin import Admin
 from pymq.clock import SystemClock
 from pymq.model.names import RETRY_PREFIX, is_system_group
 from pymq.model.tables import SubscriptionGroupConfig
+from pymq.operations.asking.batches import for_each
 from pymq.operations.group import lag
 from pymq.operations.group.members import differing_records
 from pymq.wire.bodies_admin import ConsumerConnections
@@ -35,7 +36,7 @@ async def list_groups(admin: Admin, show_all: bool) -> list[dict[str, Any]]:
             "broadcast_allowed": config.consume_broadcast_enable,
         }
 
-    return await lag.for_each(names, record, lag.GROUPS_AT_ONCE)
+    return await for_each(names, record, lag.GROUPS_AT_ONCE)
 
 
 def _enabled_on(configs: Mapping[str, SubscriptionGroupConfig]) -> bool | str:

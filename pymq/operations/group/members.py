@@ -12,7 +12,8 @@ from pymq.errors import NotFoundError, RefusedError, UnreachableError, UsageErro
 from pymq.model.hosts import format_address
 from pymq.model.ids import decode_offset_id
 from pymq.model.names import RETRY_PREFIX, check_group
-from pymq.operations.group.lag import for_each, not_found
+from pymq.operations.asking.batches import for_each
+from pymq.operations.group.lag import not_found
 from pymq.operations.message.lookup import find_by_id
 from pymq.wire.bodies_admin import Connection, ConsumerConnections, ConsumerRunningInfo
 from pymq.wire.versions import version_name

@@ -7,7 +7,7 @@ or group. Of these, a sample asks for a bounded number in turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, TypeVar
@@ -15,19 +15,20 @@ from typing import NamedTuple, TypeVar
 from pymq.client.admin import Admin, BrokerTarget
 from pymq.client.admin.groups import LAGS_AT_ONCE
 from pymq.clock import Clock
-from pymq.errors import PymqError
 from pymq.model.names import RETRY_PREFIX, is_system_group
+from pymq.operations.asking.batches import for_each, or_none
+from pymq.operations.asking.deadline import within
+from pymq.operations.asking.retried import Retried
+from pymq.operations.asking.single_flight import SingleFlight
 from pymq.operations.replica_view import BrokerView, brokers
 from pymq.wire.bodies_admin import TopicLag
 
 REQUESTS_MAX = 400  # for topics, and as many for places and for members, of one sample
 PLACES_TIME_MAX_MS = 400  # how long a sample asks for places; the first asks for all that it may
-AT_ONCE = 16  # brokers refuse with 2 when 64 such requests wait
 ANSWER_TIME_MAX_S = 2.0  # a broker that takes longer is shown as silent, and does not hold the others up
 LISTED_EVERY_MS = 10_000  # the names of topics and groups: long answers
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 
 class BrokerSample(NamedTuple):
@@ -98,14 +99,19 @@ class Sampler:
         self._place_turn = 0
         self._member_turn = 0
         self._last = Sample()
+        self._retried = Retried(admin.unreached, clock)
+        self._flight: SingleFlight[Sample] = SingleFlight()
 
     async def sample(self) -> Sample:
-        """Returns a new sample; topics and members that had no turn are as before.
+        """Return a new sample; topics and members that had no turn are as before. Two callers at once get the same one.
 
         Raises UnreachableError when no name server answers.
         """
-        views = await brokers(self._admin)
-        found = Sample(brokers=list(await asyncio.gather(*map(self._broker, views))))
+        return await self._flight.ask("sample", self._take)
+
+    async def _take(self) -> Sample:
+        self._retried.forget_old()
+        found = Sample(brokers=await self._brokers(await brokers(self._admin)))
         masters = [
             BrokerTarget(one.view.name, one.view.cluster, one.view.address)
             for one in found.brokers
@@ -117,15 +123,17 @@ class Sampler:
         self._last = found
         return found
 
+    async def _brokers(self, views: Sequence[BrokerView]) -> list[BrokerSample]:
+        """Return a sample of each broker; a slow one does not hold the others up."""
+        answers = await within(self._answer_time_max_s, {at: self._broker(view) for at, view in enumerate(views)})
+        now_ms = self._clock.monotonic_ms()
+        return [
+            answers.came.get(at) or BrokerSample(view, now_ms, error=answers.missing[at])
+            for at, view in enumerate(views)
+        ]
+
     async def _broker(self, view: BrokerView) -> BrokerSample:
-        try:
-            async with asyncio.timeout(self._answer_time_max_s):
-                table = await self._admin.brokers.runtime_info(view.address)
-        except TimeoutError:
-            text = f"no answer within {self._answer_time_max_s:g} s"
-            return BrokerSample(view, self._clock.monotonic_ms(), error=text)
-        except PymqError as error:
-            return BrokerSample(view, self._clock.monotonic_ms(), error=str(error))
+        table = await self._admin.brokers.runtime_info(view.address)
         view.runtime = table
         put, got, log_end, disk = (
             _number(table.get(key))
@@ -139,10 +147,10 @@ class Sampler:
             return
         self._listed_at_ms = now_ms
         tables = await asyncio.gather(
-            *(_or_none(self._admin.topics.configs(target.address)) for target in masters),
+            *(or_none(self._admin.topics.configs(target.address)) for target in masters),
         )
         groups = await asyncio.gather(
-            *(_or_none(self._admin.groups.configs(target.address)) for target in masters),
+            *(or_none(self._admin.groups.configs(target.address)) for target in masters),
         )
         self._listed = sorted(
             (topic, target) for target, table in zip(masters, tables, strict=True) for topic in table or ()
@@ -153,7 +161,7 @@ class Sampler:
             for group in found or ()
             if not is_system_group(group)
         )
-        self._system = frozenset(await _or_none(self._admin.topics.system_names()) or ())
+        self._system = frozenset(await or_none(self._admin.topics.system_names()) or ())
 
     async def _add_topics(self, found: Sample) -> None:
         known = {(topic, target.name) for topic, target in self._listed}
@@ -165,7 +173,7 @@ class Sampler:
             topic, target = item
             if target.name not in answering:
                 return
-            stats = await _or_none(self._admin.topics.stats(topic, [target]))
+            stats = await or_none(self._admin.topics.stats(topic, [target]))
             if stats is not None:
                 found.topics[topic, target.name] = TopicSample(
                     self._clock.monotonic_ms(),
@@ -173,7 +181,7 @@ class Sampler:
                     sum(at.max_offset - at.min_offset for at in stats.values()),
                 )
 
-        await _for_each(turn, ask)
+        await for_each(turn, ask)
 
     async def _add_groups(self, found: Sample, masters: Sequence[BrokerTarget]) -> None:
         await self._add_places(found)
@@ -182,10 +190,10 @@ class Sampler:
         turn, self._member_turn = _turn(names, self._member_turn, max(1, self._requests_max // max(len(masters), 1)))
 
         async def count(group: str) -> None:
-            online = [await _or_none(self._admin.groups.connections(target.address, group)) for target in masters]
+            online = [await or_none(self._admin.groups.connections(target.address, group)) for target in masters]
             found.members[group] = len({one.client_id for each in online if each for one in each.connection_set})
 
-        await _for_each(turn, count)
+        await for_each(turn, count)
 
     async def _add_places(self, found: Sample) -> None:
         """Asks for the places of the next groups in turn; the others keep theirs."""
@@ -197,7 +205,7 @@ class Sampler:
         async def ask(item: tuple[str, BrokerTarget]) -> None:
             group, target = item
             if target.name in answering:
-                lags = await _or_none(self._admin.groups.topic_lags_at(target.address, group, with_times=True))
+                lags = await or_none(self._admin.groups.topic_lags_at(target.address, group, with_times=True))
                 if lags is not None:
                     answered[group, target.name] = lags
 
@@ -230,19 +238,6 @@ def _turn(items: Sequence[T], begin: int, count_max: int) -> tuple[list[T], int]
     begin %= len(items)
     chosen = list(islice([*items[begin:], *items[:begin]], count_max))
     return chosen, begin + len(chosen)
-
-
-async def _or_none(work: Awaitable[R]) -> R | None:
-    try:
-        return await work
-    except PymqError:
-        return None
-
-
-async def _for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
-    waiting = list(items)
-    for at in range(0, len(waiting), AT_ONCE):
-        await asyncio.gather(*map(work, waiting[at : at + AT_ONCE]))
 
 
 def _number(text: str | None) -> float | None:

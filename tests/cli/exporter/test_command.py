@@ -15,7 +15,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pymq.broker.report.metrics.collector import BROKER_METRICS as SERVED_BY_BROKERS
-from pymq.cli.exporter.facts import BrokerFacts, Facts, FactsCollector, Place
 from pymq.cli.exporter.names import Names
 from pymq.cli.exporter.old_names import OldNames
 from pymq.cli.exporter.own_names import BROKER_METRICS, NAMESRV_METRICS, OwnNames, of_brokers
@@ -25,6 +24,7 @@ from pymq.clock import ManualClock
 from pymq.errors import EXIT_OK
 from pymq.metrics.exposition import slices
 from pymq.namesrv.metrics import NAMESRV_METRICS as SERVED_BY_NAME_SERVERS
+from pymq.operations.facts import BrokerFacts, Facts, FactsCollector, Place
 from pymq.operations.replica_view import BrokerView
 from pymq.testing.standalone import StandaloneProcess
 from pymq.wire.bodies_admin import (

@@ -1,10 +1,9 @@
-"""What the exporter knows of a cluster: one collection of the answers of its name servers and brokers."""
+"""What is measured of a whole cluster: one collection of the answers of its name servers and brokers."""
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,11 +14,12 @@ from pymq.client.admin.groups import LAGS_AT_ONCE
 from pymq.clock import Clock
 from pymq.errors import PymqError, UsageError
 from pymq.model.names import is_system_group
+from pymq.operations.asking.batches import for_each
+from pymq.operations.asking.retried import Retried
 from pymq.operations.replica_view import BrokerView, ask, brokers
 from pymq.units import parse_size_bytes
 from pymq.wire.bodies_admin import ConsumerConnections, ConsumerRunningInfo, ProducerInfo, StatsData
 
-AT_ONCE = 16  # brokers refuse with 2 when 64 such requests wait
 MEMBERS_ASKED_MAX = 64  # of a group; each answers through its broker
 _CAPACITY = re.compile(r"Total : (.+?), Free : (.+?)\.?")
 
@@ -96,10 +96,12 @@ class FactsCollector:
         self._clock = clock
         self._with_stats = with_stats
         self._failures = 0
+        self._retried = Retried(admin.unreached, clock)
 
     async def collect(self) -> Facts:
         """Returns new facts; brokers that don't answer are in them with their errors."""
         begun_ms = self._clock.monotonic_ms()
+        self._retried.forget_old()
         facts = Facts()
         try:
             views = await ask(self._admin, await brokers(self._admin))
@@ -130,10 +132,10 @@ class FactsCollector:
         topics = await self._or_none(admin.topics.configs(address)) or {}
         groups = await self._or_none(admin.groups.configs(address)) or {}
         broker.topic_count, broker.group_count = len(topics), len(groups)
-        await self._for_each(sorted(groups), lambda group: self._places(broker, group), LAGS_AT_ONCE)
-        await self._for_each(sorted(topics), lambda topic: self._end(broker, topic))
+        await for_each(sorted(groups), lambda group: self._places(broker, group), LAGS_AT_ONCE)
+        await for_each(sorted(topics), lambda topic: self._end(broker, topic))
         names = [name for name in sorted(groups) if not is_system_group(name)]
-        await self._for_each(names, lambda name: self._members(broker, name))
+        await for_each(names, lambda name: self._members(broker, name))
         if self._with_stats:
             await self._statistics(broker)
 
@@ -167,7 +169,7 @@ class FactsCollector:
         for name, keys in _statistics(broker):
             found = await self._or_none(self._admin.brokers.all_stats(broker.view.address, name))
             if found is None:
-                await self._for_each(sorted(keys), partial(self._statistic, broker, name))
+                await for_each(sorted(keys), partial(self._statistic, broker, name))
             else:
                 broker.stats |= {(name, key): found[key] for key in keys & found.keys()}
 
@@ -182,11 +184,6 @@ class FactsCollector:
         except PymqError:
             self._failures += 1
             return None
-
-    async def _for_each(self, items: Iterable[T], work: Callable[[T], Awaitable[None]], at_once: int = AT_ONCE) -> None:
-        waiting = list(items)
-        for at in range(0, len(waiting), at_once):
-            await asyncio.gather(*map(work, waiting[at : at + at_once]))
 
 
 def _statistics(broker: BrokerFacts) -> Iterator[tuple[str, set[str]]]:
