@@ -39,14 +39,14 @@ class LazyGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the lines of the table, so that help for the group imports no command."""
+        """Write the lines of the table, so that help for the group imports no command."""
         if not self.table:
             return
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self.table.items()])
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the command; ends it without an error when a reader closes the output early (``| head``)."""
+        """Run the command; end it without an error when a reader closes the output early (``| head``)."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()

@@ -114,7 +114,7 @@ def root(
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs the command line and exits with its code. Prints an error as one line (with PYMQ_DEBUG=1 its traceback)."""
+    """Run the command line and exit with its code. Print an error as one line (with PYMQ_DEBUG=1 its traceback)."""
     if os.environ.get("_PYMQ_COMPLETE"):
         from pymq.cli.completion.shells import answer
 
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """Runs ``pymq ARGUMENTS`` and returns the exit code."""
+    """Run ``pymq ARGUMENTS`` and return the exit code."""
     if os.environ.get("PYMQ_DEBUG") == "1":
         return _exit_code(_invoke(arguments))
     try:
@@ -165,7 +165,7 @@ def _fail(text: str, exit_code: int) -> int:
 
 
 def _text_of(error: Exception) -> str:
-    """Returns an error's text; an error of PySpark has none after its JVM has ended."""
+    """Return an error's text; an error of PySpark has none after its JVM has ended."""
     try:
         return str(error)
     except Exception as second:
@@ -173,7 +173,7 @@ def _text_of(error: Exception) -> str:
 
 
 def _usage_text(error: Any) -> str:
-    """Returns Typer's message with the help to read. For a group without a command it prints that group's help."""
+    """Return Typer's message with the help to read. For a group without a command it prints that group's help."""
     context: Any = getattr(error, "ctx", None)
     if context is not None and type(error).__name__ == "NoArgsIsHelpError":
         print(context.get_help(), file=sys.stderr)

@@ -14,6 +14,7 @@ from pymq.errors import NotFoundError, PymqError, RefusedError
 from pymq.model import properties as names
 from pymq.model.names import DLQ_PREFIX, check_group, dlq_topic, retry_topic
 from pymq.model.record import StoredMessage
+from pymq.operations.sums import held_messages
 from pymq.security.credentials import Credentials
 
 CLIENT_GROUP = "PYMQ_DLQ"  # commits nothing
@@ -79,7 +80,7 @@ class Resent:
 
 
 def origin_topic(message: StoredMessage) -> str:
-    """Returns the topic that the message was first sent to, as far as its properties tell; else empty."""
+    """Return the topic that the message was first sent to, as far as its properties tell; else empty."""
     properties = message.properties
     return properties.get(names.DLQ_ORIGIN_TOPIC) or properties.get(names.RETRY_TOPIC) or ""
 
@@ -90,7 +91,7 @@ def _origins(message: StoredMessage) -> tuple[str, ...]:
 
 
 async def list_groups(admin: Admin) -> list[dict[str, Any]]:
-    """Returns a record per group with a topic of dead letters, the fullest first."""
+    """Return a record per group with a topic of dead letters, the fullest first."""
 
     async def record(topic: str) -> dict[str, Any] | None:
         try:
@@ -99,7 +100,7 @@ async def list_groups(admin: Admin) -> list[dict[str, Any]]:
             return None  # deleted since it was listed
         return {
             "group": topic.removeprefix(DLQ_PREFIX),
-            "messages": sum(at.max_offset - at.min_offset for at in queues.values()),
+            "messages": held_messages(queues.values()),
             "brokers": sorted({queue.broker_name for queue in queues}),
             "last_stored_ms": max((at.last_update_timestamp for at in queues.values()), default=0) or None,
         }
@@ -110,7 +111,7 @@ async def list_groups(admin: Admin) -> list[dict[str, Any]]:
 
 
 async def dead_letters(namesrv: str, wanted: Wanted, credentials: Credentials | None) -> AsyncIterator[StoredMessage]:
-    """Yields the dead letters that are stored now, queue by queue, oldest first. Raises NotFoundError."""
+    """Yield the dead letters that are stored now, queue by queue, oldest first. Raises NotFoundError."""
     count = 0
     async with PullConsumer(CLIENT_GROUP, namesrv=namesrv, credentials=credentials) as pull:
         try:
@@ -139,7 +140,7 @@ async def dead_letters(namesrv: str, wanted: Wanted, credentials: Credentials | 
 async def resend(
     namesrv: str, wanted: Wanted, credentials: Credentials | None, *, to_topic: bool, apply: bool
 ) -> Resent:
-    """Sends dead letters to the group's retry topic, or with ``to_topic`` to the topics they came from.
+    """Send dead letters to the group's retry topic, or with ``to_topic`` to the topics they came from.
 
     Without ``apply`` it only counts. Stops at nothing: failures are counted. The dead letters stay where they are.
     """
@@ -181,20 +182,20 @@ async def _resend(
 
 
 async def plan_purge(admin: Admin, group: str) -> dict[str, Any]:
-    """Returns what a purge deletes. Raises NotFoundError when the group has no topic of dead letters."""
+    """Return what a purge deletes. Raises NotFoundError when the group has no topic of dead letters."""
     topic = dlq_topic(check_group(group))
     stats = await admin.topics.stats(topic)
     return {
         "group": group,
         "topic": topic,
         "brokers": sorted({queue.broker_name for queue in stats}),
-        "messages": sum(at.max_offset - at.min_offset for at in stats.values()),
+        "messages": held_messages(stats.values()),
         "applied": False,
     }
 
 
 async def purge(admin: Admin, group: str) -> dict[str, Any]:
-    """Deletes the group's topic of dead letters on all brokers and name servers, and reads back what is left."""
+    """Delete the group's topic of dead letters on all brokers and name servers, and read back what is left."""
     record = await plan_purge(admin, group)
     targets = await admin.topics.targets(record["topic"])
     await admin.topics.delete(record["topic"], targets, everywhere=True)
@@ -202,4 +203,4 @@ async def purge(admin: Admin, group: str) -> dict[str, Any]:
         left = await admin.topics.stats(record["topic"], targets)
     except NotFoundError:
         left = {}
-    return record | {"applied": True, "left": sum(at.max_offset - at.min_offset for at in left.values())}
+    return record | {"applied": True, "left": held_messages(left.values())}

@@ -17,6 +17,7 @@ from pymq.model.names import is_system_group
 from pymq.operations.asking.batches import for_each
 from pymq.operations.asking.retried import Retried
 from pymq.operations.replica_view import BrokerView, ask, brokers
+from pymq.operations.sums import age_ms
 from pymq.units import parse_size_bytes
 from pymq.wire.bodies_admin import ConsumerConnections, ConsumerRunningInfo, ProducerInfo, StatsData
 
@@ -56,7 +57,7 @@ class BrokerFacts:
     stats: dict[tuple[str, str], StatsData] = field(default_factory=dict)  # (name, key), as in VIEW_BROKER_STATS_DATA
 
     def figure(self, key: str, index: int = 0) -> float | None:
-        """Returns the number at ``index`` of a key of the runtime table, None when there is none."""
+        """Return the number at ``index`` of a key of the runtime table, None when there is none."""
         parts = self.view.runtime.get(key, "").split(" ")
         try:
             return float(parts[index])
@@ -64,11 +65,11 @@ class BrokerFacts:
             return None
 
     def size(self, key: str) -> float | None:
-        """Returns the bytes of a text such as ``1.3 KiB``, None when there is none."""
+        """Return the bytes of a text such as ``1.3 KiB``, None when there is none."""
         return _size(self.view.runtime.get(key, ""))
 
     def capacity(self) -> tuple[float | None, float | None]:
-        """Returns the size of the disk with the log and its free bytes, to a tenth of the unit that is reported."""
+        """Return the size of the disk with the log and its free bytes, to a tenth of the unit that is reported."""
         match = _CAPACITY.fullmatch(self.view.runtime.get("commitLogDirCapacity", ""))
         return (_size(match[1]), _size(match[2])) if match else (None, None)
 
@@ -99,7 +100,7 @@ class FactsCollector:
         self._retried = Retried(admin.unreached, clock)
 
     async def collect(self) -> Facts:
-        """Returns new facts; brokers that don't answer are in them with their errors."""
+        """Return new facts; brokers that don't answer are in them with their errors."""
         begun_ms = self._clock.monotonic_ms()
         self._retried.forget_old()
         facts = Facts()
@@ -145,8 +146,8 @@ class FactsCollector:
         for topic, lag in (lags or {}).items():
             committed = lag.committed or 0
             pulled = committed if lag.pulled is None else lag.pulled
-            age_ms = max(0, now_ms - lag.consumed_ms) if lag.consumed_ms else 0
-            broker.places[group, topic] = Place(committed + lag.lag, committed, pulled, age_ms)
+            place = Place(committed + lag.lag, committed, pulled, age_ms(lag, now_ms))
+            broker.places[group, topic] = place
 
     async def _end(self, broker: BrokerFacts, topic: str) -> None:
         target = BrokerTarget(broker.view.name, broker.view.cluster, broker.view.address)
@@ -165,7 +166,7 @@ class FactsCollector:
                 broker.members[group, member.client_id] = (member.client_addr, report)
 
     async def _statistics(self, broker: BrokerFacts) -> None:
-        """Asks for each kind of statistics, PyMQ's brokers for all keys at once, others for each key."""
+        """Ask for each kind of statistics, PyMQ's brokers for all keys at once, others for each key."""
         for name, keys in _statistics(broker):
             found = await self._or_none(self._admin.brokers.all_stats(broker.view.address, name))
             if found is None:
@@ -187,7 +188,7 @@ class FactsCollector:
 
 
 def _statistics(broker: BrokerFacts) -> Iterator[tuple[str, set[str]]]:
-    """Yields each statistic that the old exporter asks a broker for, and its keys."""
+    """Yield each statistic that the old exporter asks a broker for, and its keys."""
     places = {f"{topic}@{group}" for group, topic in broker.places}
     yield from ((name, {broker.view.cluster}) for name in ("BROKER_PUT_NUMS", "BROKER_GET_NUMS"))
     yield from ((name, set(broker.ends)) for name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE"))

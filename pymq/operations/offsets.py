@@ -13,6 +13,7 @@ from pymq.errors import NotFoundError, UnreachableError, UsageError
 from pymq.model.names import DLQ_PREFIX, RETRY_PREFIX, check_group, check_topic
 from pymq.operations.queues import QueueChoice
 from pymq.operations.start import Start, StartKind
+from pymq.operations.sums import online_members
 
 _BROADCASTING = "BROADCASTING"
 
@@ -49,7 +50,7 @@ class Plan:
     notes: list[str]
 
     def record(self) -> dict[str, Any]:
-        """Returns the plan for output."""
+        """Return the plan for output."""
         return {
             "group": self.group,
             "members_online": self.members,
@@ -75,7 +76,7 @@ class Plan:
 
 
 async def show(admin: Admin, selection: Selection) -> list[dict[str, Any]]:
-    """Returns a record per queue with the group's place. Raises NotFoundError for a group without any."""
+    """Return a record per queue with the group's place. Raises NotFoundError for a group without any."""
     places = await _places(admin, selection)
     return [
         {
@@ -91,7 +92,7 @@ async def show(admin: Admin, selection: Selection) -> list[dict[str, Any]]:
 
 
 async def plan_reset(admin: Admin, selection: Selection, start: Start) -> Plan:
-    """Plans a move to the start, the end, an offset or a time. Raises UsageError for another kind of start."""
+    """Plan a move to the start, the end, an offset or a time. Raises UsageError for another kind of start."""
     places = await _places(admin, selection)
     notes: list[str] = []
     if start.kind is StartKind.TIME:
@@ -108,7 +109,7 @@ async def plan_reset(admin: Admin, selection: Selection, start: Start) -> Plan:
 
 
 async def plan_copy(admin: Admin, source: str, selection: Selection) -> Plan:
-    """Plans a move to the places of the group ``source``. Raises NotFoundError when that has none."""
+    """Plan a move to the places of the group ``source``. Raises NotFoundError when that has none."""
     if source == selection.group:
         raise UsageError(f"both groups are {source!r}: name another one to copy from")
     topics = selection.topics or await _topics_of(admin, source)
@@ -123,7 +124,7 @@ async def plan_copy(admin: Admin, source: str, selection: Selection) -> Plan:
 
 
 async def plan_skip(admin: Admin, selection: Selection, count: int | None) -> Plan:
-    """Plans a move forwards by ``count`` messages in each queue, or to the end."""
+    """Plan a move forwards by ``count`` messages in each queue, or to the end."""
     places = await _places(admin, selection)
     if count is None:
         wanted = {queue: place.end for queue, place in places.items()}
@@ -136,7 +137,7 @@ async def plan_skip(admin: Admin, selection: Selection, count: int | None) -> Pl
 
 
 async def apply(admin: Admin, plan: Plan) -> dict[str, Any]:
-    """Carries a plan out, reads the places back, and returns the record with ``now`` and ``problem`` by queue."""
+    """Carry a plan out, read the places back, and return the record with ``now`` and ``problem`` by queue."""
     problems: dict[MessageQueue, str] = {}
     now: dict[MessageQueue, Place] = {}
     for topic in _topics(plan.targets):
@@ -156,7 +157,7 @@ async def apply(admin: Admin, plan: Plan) -> dict[str, Any]:
 async def _plan(
     admin: Admin, group: str, places: dict[MessageQueue, Place], wanted: dict[MessageQueue, int], notes: list[str]
 ) -> Plan:
-    """Returns the plan with offsets within the queues, and what an operator should know about it."""
+    """Return the plan with offsets within the queues, and what an operator should know about it."""
     found = [one for _, one in await admin.groups.online(group)]
     if any(one.message_model == _BROADCASTING for one in found):
         raise UsageError(
@@ -173,7 +174,7 @@ async def _plan(
     creates_on: list[str] = []
     for topic in _topics(targets):
         creates_on += await admin.offsets.missing_on(group, topic)
-    members = len({member.client_id for one in found for member in one.connection_set})
+    members = len(online_members(found))
     return Plan(group, places, dict(sorted(targets.items())), members, sorted(set(creates_on)), notes)
 
 

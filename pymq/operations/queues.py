@@ -25,7 +25,7 @@ class QueueChoice(NamedTuple):
 
 
 def parse_queue_choice(text: str) -> QueueChoice:
-    """Parses the value of ``--queue``. Raises UsageError."""
+    """Parse the value of ``--queue``. Raises UsageError."""
     found = re.fullmatch(r"(?:(.+)[:/])?([0-9]{1,10})", text.strip())
     if found is None or int(found[2]) > _QUEUE_ID_MAX:
         raise UsageError(f"--queue {text!r} is wrong: write BROKER:ID or ID, for example broker-a:0 or 0")

@@ -37,7 +37,7 @@ class BrokerView:
         return self.runtime.get("brokerVersionDesc")
 
     def per_second(self, key: str) -> float | None:
-        """Returns the rate of a figure such as ``putTps`` over the last ten seconds."""
+        """Return the rate of a figure such as ``putTps`` over the last ten seconds."""
         first = self.runtime.get(key, "").split(" ")[0]
         try:
             return round(float(first), 1)
@@ -55,7 +55,7 @@ class SlaveLag(NamedTuple):
 
 
 async def brokers(admin: Admin) -> list[BrokerView]:
-    """Returns all registered brokers by cluster, name and id, without asking them."""
+    """Return all registered brokers by cluster, name and id, without asking them."""
     info = await admin.cluster.info()
     found = [
         BrokerView(data.cluster, name, broker_id, address)
@@ -66,7 +66,7 @@ async def brokers(admin: Admin) -> list[BrokerView]:
 
 
 async def named(admin: Admin, name: str) -> list[BrokerView]:
-    """Returns the brokers of a name, or the one at an address "host:port". Raises NotFoundError."""
+    """Return the brokers of a name, or the one at an address "host:port". Raises NotFoundError."""
     if ":" in name:
         known = [view for view in await _registered(admin) if view.address == name]
         return known or [BrokerView("", "", MASTER_ID, name)]
@@ -79,7 +79,7 @@ async def named(admin: Admin, name: str) -> list[BrokerView]:
 
 
 async def _registered(admin: Admin) -> list[BrokerView]:
-    """Returns the registered brokers; none without a name server, which a broker's address doesn't need."""
+    """Return the registered brokers; none without a name server, which a broker's address doesn't need."""
     try:
         return await brokers(admin)
     except PymqError:
@@ -87,7 +87,7 @@ async def _registered(admin: Admin) -> list[BrokerView]:
 
 
 async def ask(admin: Admin, views: Iterable[BrokerView]) -> list[BrokerView]:
-    """Fills in the status of each broker; asks all at once, so that the ends of their logs are from one moment."""
+    """Fill in the status of each broker; ask all at once, so that the ends of their logs are from one moment."""
 
     async def one(view: BrokerView) -> BrokerView:
         status, runtime = await asyncio.gather(
@@ -114,7 +114,7 @@ UNPROVEN = "sends its log without a proof of credentials to {}: every program th
 
 
 def master_of(view: BrokerView, views: Iterable[BrokerView]) -> BrokerView | None:
-    """Returns the master of the same name, None when there is none or it does not answer."""
+    """Return the master of the same name, None when there is none or it does not answer."""
     for other in views:
         if other.is_master and (other.cluster, other.name) == (view.cluster, view.name) and other.status is not None:
             return other
@@ -122,7 +122,7 @@ def master_of(view: BrokerView, views: Iterable[BrokerView]) -> BrokerView | Non
 
 
 def lag_of(slave: BrokerView, master: BrokerView | None) -> SlaveLag:
-    """Returns the lag that the master reports for this slave, or else the difference between the ends of the logs.
+    """Return the lag that the master reports for this slave, or else the difference between the ends of the logs.
 
     The lag in messages is the difference between the sums of all queues' ends; RocketMQ brokers don't report it.
     """
@@ -150,7 +150,7 @@ def lag_of(slave: BrokerView, master: BrokerView | None) -> SlaveLag:
 
 
 def _seen_by_master(slave: BrokerView, master: ReplicationStatus) -> SlaveState | None:
-    """Returns the master's entry of this slave: the one with its id, or the only one from its host."""
+    """Return the master's entry of this slave: the one with its id, or the only one from its host."""
     slaves = [state for state in master.slaves if state.state != REFUSED]
     by_id = [state for state in slaves if state.broker_id == slave.broker_id]
     if len(by_id) == 1:
@@ -162,7 +162,7 @@ def _seen_by_master(slave: BrokerView, master: ReplicationStatus) -> SlaveState 
 
 
 def _in_sync_alone(master: ReplicationStatus) -> bool | None:
-    """Returns False when the master has no slaves, else None: the entry of this slave is unknown."""
+    """Return False when the master has no slaves, else None: the entry of this slave is unknown."""
     return None if master.slaves else False
 
 
@@ -171,7 +171,7 @@ def _known(value: int) -> int | None:
 
 
 def problems_of(view: BrokerView) -> list[str]:
-    """Returns the current problems of this broker, for operators."""
+    """Return the current problems of this broker, for operators."""
     if view.status is None:
         return [view.error]
     status = view.status
@@ -193,7 +193,7 @@ def problems_of(view: BrokerView) -> list[str]:
 
 
 def unproven_slaves(status: ReplicationStatus) -> list[str]:
-    """Returns the addresses of slaves that a secured master lets follow by their host alone."""
+    """Return the addresses of slaves that a secured master lets follow by their host alone."""
     return [slave.address for slave in status.slaves if slave.is_unproven and slave.is_connected]
 
 
@@ -202,7 +202,7 @@ def _in_sync_text(status: ReplicationStatus) -> str:
 
 
 def _is_stranger(slave: SlaveState) -> bool:
-    """Returns True for a rejected peer without a broker id, which may be any program."""
+    """Return True for a rejected peer without a broker id, which may be any program."""
     return slave.broker_id < 0 and slave.state == REFUSED
 
 

@@ -37,7 +37,7 @@ class Start:
 
 
 def parse_start(text: str, now_ms: int) -> Start:
-    """Parses ``start``, ``end``, ``group``, an offset, ``-15m``, or a point in time. Raises UsageError."""
+    """Parse ``start``, ``end``, ``group``, an offset, ``-15m``, or a point in time. Raises UsageError."""
     word = text.strip().lower()
     if word in ("start", "first", "earliest", "beginning"):
         return Start(StartKind.FIRST)
@@ -58,7 +58,7 @@ def parse_start(text: str, now_ms: int) -> Start:
 
 
 def parse_stop(text: str, now_ms: int) -> Start:
-    """Parses ``end``, an offset, or a point in time, which ``+5m`` puts into the future. Raises UsageError."""
+    """Parse ``end``, an offset, or a point in time, which ``+5m`` puts into the future. Raises UsageError."""
     try:
         if text.startswith("+"):
             return Start(StartKind.TIME, now_ms + parse_duration_ms(text[1:]))
@@ -73,7 +73,7 @@ def parse_stop(text: str, now_ms: int) -> Start:
 
 
 def expand_short_forms(arguments: list[str]) -> list[str]:
-    """Replaces ``-100`` by ``--last 100`` and ``-15m`` by ``--from -15m``, except values of an option."""
+    """Replace ``-100`` by ``--last 100`` and ``-15m`` by ``--from -15m``, except values of an option."""
     expanded: list[str] = []
     for at, argument in enumerate(arguments):
         if at and arguments[at - 1] in ("--from", "--to", "--until", "--last", "--count", "-n", "--look-back"):

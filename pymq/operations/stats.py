@@ -5,16 +5,15 @@ mqadmin's ``statsAll`` and ``clusterList -m`` show the same figures.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from pymq.client.admin import Admin, BrokerTarget
 from pymq.errors import NotFoundError
 from pymq.model.names import is_system_group, is_user_topic
+from pymq.operations.asking.batches import for_each
 from pymq.wire.bodies_admin import StatsData
 
-AT_ONCE = 16  # brokers refuse with 2 when 64 such requests wait
 IN, OUT, BACK = "in", "out", "back"
 
 T = TypeVar("T")
@@ -42,7 +41,7 @@ class Windows(NamedTuple):
 
 
 def windows(data: StatsData | None) -> Windows:
-    """Returns the sums of a statistic. A longer window of RocketMQ is 0 until its second sample: the shorter counts."""
+    """Return the sums of a statistic. A longer window of RocketMQ is 0 until its second sample: the shorter counts."""
     if data is None:
         return Windows()
     minute = data.stats_minute.sum
@@ -51,7 +50,7 @@ def windows(data: StatsData | None) -> Windows:
 
 
 async def topic_statistics(admin: Admin, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns a record per topic for what was sent, then two per group: what it got, and what it gave back, if any.
+    """Return a record per topic for what was sent, then two per group: what it got, and what it gave back, if any.
 
     Without names: all topics of applications. Raises NotFoundError for a topic that doesn't exist.
     """
@@ -80,7 +79,7 @@ async def topic_statistics(admin: Admin, names: Sequence[str]) -> list[dict[str,
 
 
 async def _readers(admin: Admin, masters: Sequence[BrokerTarget]) -> dict[str, dict[str, int]]:
-    """Returns topic -> group -> lag."""
+    """Return topic -> group -> lag."""
     found: dict[str, dict[str, int]] = {}
     for _, groups in await admin.cluster.asking.each(masters, admin.groups.all_topic_lags_at):
         for group, lags in groups.items():
@@ -93,12 +92,12 @@ async def _readers(admin: Admin, masters: Sequence[BrokerTarget]) -> dict[str, d
 
 
 async def _sums(admin: Admin, masters: Sequence[BrokerTarget], name: str, keys: Sequence[str]) -> dict[str, Windows]:
-    """Returns the sums of a statistic over brokers; PyMQ's send all keys at once, others are asked for each."""
+    """Return the sums of a statistic over brokers; PyMQ's send all keys at once, others are asked for each."""
 
     async def ask(address: str) -> dict[str, StatsData]:
         found = await admin.brokers.all_stats(address, name)
         if found is None:
-            answers = await _for_each(keys, lambda key: admin.brokers.stats(address, name, key))
+            answers = await for_each(keys, lambda key: admin.brokers.stats(address, name, key))
             found = {key: data for key, data in zip(keys, answers, strict=True) if data is not None}
         return found
 
@@ -107,7 +106,7 @@ async def _sums(admin: Admin, masters: Sequence[BrokerTarget], name: str, keys: 
 
 
 async def broker_statistics(admin: Admin, name: str | None) -> list[dict[str, Any]]:
-    """Returns two records per master: what it took in and gave out, also today and yesterday by its own midnight.
+    """Return two records per master: what it took in and gave out, also today and yesterday by its own midnight.
 
     Raises NotFoundError for a name that no master has.
     """
@@ -141,17 +140,10 @@ async def broker_statistics(admin: Admin, name: str | None) -> list[dict[str, An
 
 
 def _days(table: dict[str, str], word: str) -> tuple[int | None, int | None]:
-    """Returns what went through today and yesterday, by the totals at the last two midnights."""
+    """Return what went through today and yesterday, by the totals at the last two midnights."""
     texts = (table.get(f"msg{word}Total{when}", "") for when in ("TodayNow", "TodayMorning", "YesterdayMorning"))
     now, today, yesterday = (int(text) if text.isdigit() else None for text in texts)
     return (
         None if now is None or today is None else now - today,
         None if today is None or yesterday is None else today - yesterday,
     )
-
-
-async def _for_each(items: Sequence[str], work: Callable[[str], Awaitable[T]]) -> list[T]:
-    found: list[T] = []
-    for at in range(0, len(items), AT_ONCE):
-        found += await asyncio.gather(*map(work, items[at : at + AT_ONCE]))
-    return found

@@ -28,7 +28,7 @@ _STAMP_BYTES = 20
 
 
 def print_result(record: dict[str, Any], output: OutputFormat) -> None:
-    """Prints the figures as lines for people or as data. Raises typer.Abort after those of an interrupted run."""
+    """Print the figures as lines for people or as data. Raises typer.Abort after those of an interrupted run."""
     if not print_data(record, output):
         print_fields({name.replace("_", " "): _figure(value) for name, value in record.items()})
     if INTERRUPTED in record:
@@ -42,7 +42,7 @@ def _figure(value: Any) -> Any:
 
 
 def percentiles_ms(durations_ns: list[int], what: str) -> dict[str, Any]:
-    """Returns p50, p90, p99 and the maximum of some durations, in ms, as members of a record."""
+    """Return p50, p90, p99 and the maximum of some durations, in ms, as members of a record."""
     if not durations_ns:
         return {}
     ordered = sorted(durations_ns)
@@ -67,7 +67,7 @@ class SendLoad:
         self._durations_ns: list[int] = []
 
     async def run(self) -> dict[str, Any]:
-        """Returns the figures. Raises the first error of a send."""
+        """Return the figures. Raises the first error of a send."""
         async with Producer(GROUP, namesrv=self._namesrv, credentials=request_credentials.get()) as producer:
             await producer.send(self._message)  # finds routes, connects, and lets the broker create the topic
             with progress("sending", self._count) as bar:
@@ -112,7 +112,7 @@ class ConsumeLoad:
         self._namesrv = ";".join(split_addresses(namesrv))
 
     async def run(self) -> dict[str, Any]:
-        """Returns the figures. Raises NotFoundError when the topic holds no messages."""
+        """Return the figures. Raises NotFoundError when the topic holds no messages."""
         async with PullConsumer(READER_GROUP, namesrv=self._namesrv, credentials=request_credentials.get()) as pull:
             queues = await pull.queues(self._topic)
             firsts = await asyncio.gather(*map(pull.min_offset, queues))
@@ -163,7 +163,7 @@ class LatencyLoad:
         self._all_received = asyncio.Event()
 
     async def run(self) -> dict[str, Any]:
-        """Returns the figures. Raises the first error of a send or a pull."""
+        """Return the figures. Raises the first error of a send or a pull."""
         async with (
             Producer(GROUP, namesrv=self._namesrv, credentials=request_credentials.get()) as producer,
             PullConsumer(READER_GROUP, namesrv=self._namesrv, credentials=request_credentials.get()) as pull,
@@ -192,7 +192,7 @@ class LatencyLoad:
         }
 
     async def _send_steadily(self, producer: Producer, bar: Progress) -> None:
-        """Sends by the clock: after a late send the next ones follow at once until the schedule is met."""
+        """Send by the clock: after a late send the next ones follow at once until the schedule is met."""
         started_ns = time.perf_counter_ns()
         open_sends: set[asyncio.Task[None]] = set()
         for number in range(self._count):
@@ -223,7 +223,7 @@ class LatencyLoad:
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None]) -> dict[str, Any]:
-    """Awaits ``work``. Returns an empty dictionary, or the member of a record that says a signal ended it."""
+    """Await ``work``. Returns an empty dictionary, or the member of a record that says a signal ended it."""
     with StopSignals() as signals:
         try:
             await signals.unless_stopped(work)
@@ -233,7 +233,7 @@ async def _until_stopped(work: Coroutine[Any, Any, None]) -> dict[str, Any]:
 
 
 async def _all(jobs: Any) -> None:
-    """Runs coroutines side by side; the first failure ends the others and is raised."""
+    """Run coroutines side by side; the first failure ends the others and is raised."""
     tasks = [asyncio.ensure_future(job) for job in jobs]
     try:
         await asyncio.gather(*tasks)

@@ -128,7 +128,7 @@ def _raft_text(raft: dict[str, Any]) -> str:
 
 
 def _confirmed_text(one: dict[str, Any]) -> str:
-    """Returns ``-`` when the confirm offset is unknown: a SYNC_MASTER lacks the slaves it requires."""
+    """Return ``-`` when the confirm offset is unknown: a SYNC_MASTER lacks the slaves it requires."""
     return cell_text(one["confirm_offset"] or (None if one["log_end"] else 0))
 
 

@@ -236,7 +236,7 @@ def _finish(
     details: Callable[[], None] | None = None,
     record: Callable[[], Any] | None = None,
 ) -> None:
-    """Prints the result and exits with its level; an error is UNKNOWN, as monitoring expects."""
+    """Print the result and exit with its level; an error is UNKNOWN, as monitoring expects."""
     from pymq.errors import PymqError
     from pymq.operations.check.line import Level, Part, Result
 
@@ -266,7 +266,7 @@ def _duration_ms(text: str) -> float:
 
 
 def _lag_limit(text: str | None) -> tuple[float | None, float | None]:
-    """Parses ``1000``, ``5m`` or ``1000,5m`` into messages and ms. Raises UsageError."""
+    """Parse ``1000``, ``5m`` or ``1000,5m`` into messages and ms. Raises UsageError."""
     from pymq.errors import UsageError
     from pymq.units import parse_duration_ms
 

@@ -33,16 +33,10 @@ def clients(
     Every master is asked, one request for each of its groups. Exit code 3: the group has no client; 6: a
     broker could not be asked.
     """
-    from pymq.errors import NotFoundError
-    from pymq.wire.versions import version_name
+    from pymq.operations.clients import connected_clients, no_client
 
-    found, unreached = session.ask_reachable(lambda admin: admin.instances.all())
-    records = [
-        {**one._asdict(), "version": version_name(one.version), "brokers": list(one.brokers)}
-        for one in found
-        if group in (None, one.group)
-    ]
+    records, unreached = session.ask_reachable(lambda admin: connected_clients(admin, group))
     if group is not None and not records and not unreached:
-        raise NotFoundError(f"no client of a group {group!r} is connected: pymq cluster clients shows all clients")
+        raise no_client(group)
     print_listing(records, COLUMNS, output, "no client is connected")
     end_partial(unreached)

@@ -66,7 +66,7 @@ def list_brokers(
 
 
 def _print_brokers(records: list[dict[str, Any]], output: OutputFormat) -> None:
-    """Prints a table, and below it the problems of brokers that answer."""
+    """Print a table, and below it the problems of brokers that answer."""
     shown = [record | {"in_sync": _in_sync_text(record)} for record in records]
     print_listing(shown, columns_for(records), output, "no broker is registered: start one, or wait for it to register")
     answering = [record for record in records if record["role"] is not None]
@@ -86,13 +86,13 @@ app.command(epilog=examples("pymq cluster rebalance --dry-run", "pymq cluster re
 
 
 def columns_for(records: list[dict[str, Any]]) -> list[Column]:
-    """Returns the columns; a narrow terminal does without the cluster's name when there is one cluster."""
+    """Return the columns; a narrow terminal does without the cluster's name when there is one cluster."""
     is_one = len({record["cluster"] for record in records}) == 1
     return [Column("cluster", folds=False, extra=is_one), *COLUMNS]
 
 
 def _in_sync_text(record: dict[str, Any]) -> Any:
-    """Returns a master's slaves in sync and connected, such as ``"1/2"``; for a slave whether it is in sync."""
+    """Return a master's slaves in sync and connected, such as ``"1/2"``; for a slave whether it is in sync."""
     if record["in_sync_slaves"] is None:
         return record["in_sync"]
     return f"{record['in_sync_slaves']}/{record['connected_slaves']}"

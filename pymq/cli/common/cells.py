@@ -7,7 +7,7 @@ from pymq.units import format_bytes, format_duration_ms
 
 
 def shown_bytes(count: int | None) -> str:
-    """Returns a table cell: ``-`` for an unknown number."""
+    """Return a table cell: ``-`` for an unknown number."""
     return cell_text(None) if count is None or count < 0 else format_bytes(count)
 
 

@@ -21,7 +21,7 @@ class Choice(NamedTuple):
 
 
 def chosen(flag: str | None, env: Mapping[str, str]) -> Choice:
-    """Returns the name servers of a command without ``--namesrv``; ``flag`` is the value of ``--context``.
+    """Return the name servers of a command without ``--namesrv``; ``flag`` is the value of ``--context``.
 
     The first of these counts: ``--context``, NAMESRV_ADDR, PYMQ_CONTEXT, the current context, the default. Raises
     NotFoundError for an unknown context, ConfigError for a file that can't be read.

@@ -29,14 +29,14 @@ class Contexts:
     brokers: dict[str, str] = field(default_factory=dict)
 
     def find(self, name: str) -> str:
-        """Returns the name servers of a context. Raises NotFoundError."""
+        """Return the name servers of a context. Raises NotFoundError."""
         if name not in self.name_servers:
             names = ", ".join(sorted(self.name_servers)) or "none"
             raise NotFoundError(f"no context {name!r} in {self.path}: there are {names}; pymq context add makes one")
         return self.name_servers[name]
 
     def save(self) -> None:
-        """Writes the file at once: a reader sees the old contexts or the new ones. Raises OSError."""
+        """Write the file at once: a reader sees the old contexts or the new ones. Raises OSError."""
         lines = [] if self.current is None else [f"current = {_text(self.current)}\n"]
         for name, servers in sorted(self.name_servers.items()):
             lines.append(f"\n[contexts.{_text(name)}]\nnamesrv = {_text(servers)}\n")
@@ -55,14 +55,14 @@ class Contexts:
 
 
 def contexts_path(env: Mapping[str, str]) -> Path:
-    """Returns the place of the file. A relative XDG_CONFIG_HOME does not count, as its specification says."""
+    """Return the place of the file. A relative XDG_CONFIG_HOME does not count, as its specification says."""
     home = env.get("XDG_CONFIG_HOME", "")
     base = Path(home) if home.startswith("/") else Path("~/.config").expanduser()
     return base / "pymq" / "contexts.toml"
 
 
 def load_contexts(env: Mapping[str, str]) -> Contexts:
-    """Reads the file; without one there are no contexts. Raises ConfigError for one that can't be read."""
+    """Read the file; without one there are no contexts. Raises ConfigError for one that can't be read."""
     path = contexts_path(env)
     try:
         text = path.read_text()
@@ -104,12 +104,12 @@ def _from_parsed(path: Path, parsed: Mapping[str, Any]) -> Contexts:
 
 
 def broker_names(text: str) -> list[str]:
-    """Returns the names in a text such as ``broker-a;broker-b``, each once."""
+    """Return the names in a text such as ``broker-a;broker-b``, each once."""
     return list(dict.fromkeys(filter(None, (name.strip() for name in text.split(";")))))
 
 
 def check_name(name: str) -> str:
-    """Returns the name of a context. Raises UsageError for a name with other characters than those of _NAME."""
+    """Return the name of a context. Raises UsageError for a name with other characters than those of _NAME."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is no name of a context: use 1 to {NAME_LENGTH_MAX} letters, digits, '_', '.' and '-'"
@@ -118,5 +118,5 @@ def check_name(name: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Returns a TOML string; JSON's escapes are valid in it."""
+    """Return a TOML string; JSON's escapes are valid in it."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

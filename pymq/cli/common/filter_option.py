@@ -40,7 +40,7 @@ class PluginChoice(NamedTuple):
 
 
 def parse_plugin(text: str | None, expression: str | None, via: str | None) -> PluginChoice | None:
-    """Returns the filter that the options choose, None without one. Raises UsageError."""
+    """Return the filter that the options choose, None without one. Raises UsageError."""
     if text is None:
         if expression is not None or via is not None:
             raise UsageError("--expr and --via need a filter: name it with --filter NAME")
@@ -56,7 +56,7 @@ def parse_plugin(text: str | None, expression: str | None, via: str | None) -> P
 
 
 def check_sql(sql: str) -> None:
-    """Raises UsageError with the position of an error; prints a note about text that brokers ignore."""
+    """Raise UsageError with the position of an error; print a note about text that brokers ignore."""
     from pymq.filter.sql92 import compile_sql
 
     try:

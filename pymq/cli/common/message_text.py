@@ -59,7 +59,7 @@ def message_stream(
     note: Callable[[str], None] = print_note,
     read: ReadBody | None = None,
 ) -> RecordStream[StoredMessage]:
-    """Returns what formats messages, one after the other; its ``end`` completes the document. ``color``: for terminals.
+    """Return what formats messages, one after the other; its ``end`` completes the document. ``color``: for terminals.
 
     ``read`` returns a message's body; without it :func:`bounded_content` does.
     """
@@ -75,17 +75,17 @@ def message_stream(
 
 
 def raw_line(message: StoredMessage, read: ReadBody = content) -> bytes:
-    """Returns the body and a newline."""
+    """Return the body and a newline."""
     return read(message) + b"\n"
 
 
 def text_line(message: StoredMessage, read: ReadBody = content) -> bytes:
-    """Returns ``time topic broker/queue@offset [tag] keys body`` on one line."""
+    """Return ``time topic broker/queue@offset [tag] keys body`` on one line."""
     return f"{_place(message)} {_labels(message)}{shown_body(message, read)}\n".encode()
 
 
 def colored_line(message: StoredMessage, read: ReadBody = content) -> bytes:
-    """Returns :func:`text_line` with dim time and place, and cyan labels."""
+    """Return :func:`text_line` with dim time and place, and cyan labels."""
     labels = _labels(message)
     colored = f"\033[36m{labels}\033[0m" if labels else ""
     return f"\033[2m{_place(message)}\033[0m {colored}{shown_body(message, read)}\n".encode()
@@ -102,12 +102,12 @@ def _labels(message: StoredMessage) -> str:
 
 
 def shown_body(message: StoredMessage, read: ReadBody = content) -> str:
-    """Returns the body on one line, safe for a terminal; for binary bytes their number and the first ones in hex."""
+    """Return the body on one line, safe for a terminal; for binary bytes their number and the first ones in hex."""
     return shown_bytes(read(message))
 
 
 def shown_bytes(raw: bytes) -> str:
-    """Returns a body as :func:`shown_body` does."""
+    """Return a body as :func:`shown_body` does."""
     try:
         return printable(raw.decode())
     except UnicodeDecodeError:
@@ -115,7 +115,7 @@ def shown_bytes(raw: bytes) -> str:
 
 
 def json_line(message: StoredMessage, read: ReadBody = content) -> bytes:
-    """Returns the JSON object of :func:`message_record` on one line, with the body last."""
+    """Return the JSON object of :func:`message_record` on one line, with the body last."""
     record = message_record(message, read)
     body = record.pop("body")
     head = json.dumps(record, ensure_ascii=False)
@@ -124,7 +124,7 @@ def json_line(message: StoredMessage, read: ReadBody = content) -> bytes:
 
 
 def message_record(message: StoredMessage, read: ReadBody = content) -> dict[str, Any]:
-    """Returns all fields of a message; ``body`` is JSON text to insert into an object.
+    """Return all fields of a message; ``body`` is JSON text to insert into an object.
 
     A body that is a JSON object or array is copied unchanged, but on one line; if that changes it, ``body_text`` is its
     exact text. Other text becomes a string. Binary bytes become a string in base64, and ``body_encoding`` is set.
@@ -163,13 +163,13 @@ def message_record(message: StoredMessage, read: ReadBody = content) -> dict[str
 
 
 def plain_record(message: StoredMessage, read: ReadBody = content) -> dict[str, Any]:
-    """Returns all fields of a message, with its body as a value."""
+    """Return all fields of a message, with its body as a value."""
     record = message_record(message, read)
     return record | {"body": msgspec.json.decode(record["body"].encode())}
 
 
 def _json_text(raw: bytes) -> str | None:
-    """Returns the body as JSON text on one line if it is an object or an array, else None."""
+    """Return the body as JSON text on one line if it is an object or an array, else None."""
     stripped = raw.strip()
     if not stripped.startswith((b"{", b"[")):
         return None
@@ -218,7 +218,7 @@ _decode_json_line = msgspec.json.Decoder(_JsonLine).decode
 
 
 def message_from_json(topic: str, line: bytes) -> Message:
-    """Reads a message for ``topic`` from a JSON object with ``body`` and optional tags, keys, properties, delay_level.
+    """Read a message for ``topic`` from a JSON object with ``body`` and optional tags, keys, properties, delay_level.
 
     A string body becomes its text (or the bytes its base64 encodes), any other body its JSON text, or ``body_text`` as
     long as it is the same JSON. RocketMQ's reserved properties are left out, so that the output of ``pymq tail -o
@@ -228,7 +228,7 @@ def message_from_json(topic: str, line: bytes) -> Message:
 
 
 def message_in_lane(topic: str, line: bytes) -> tuple[Message, str]:
-    """Reads a message as :func:`message_from_json`, and what it keeps its order with: its key, or its former queue.
+    """Read a message as :func:`message_from_json`, and what it keeps its order with: its key, or its former queue.
 
     The text is empty for a line without both.
     """
@@ -265,7 +265,7 @@ def _body_of(parsed: _JsonMessage) -> bytes:
 
 
 def _unknown_members(line: bytes) -> str:
-    """Names the members of an object that no message has, each with the name that it may stand for; empty if none."""
+    """Name the members of an object that no message has, each with the name that it may stand for; empty if none."""
     try:
         parsed = msgspec.json.decode(line)
     except (ValueError, RecursionError):

@@ -39,7 +39,7 @@ class KnownBrokers(NamedTuple):
     names: tuple[str, ...]
 
     def missing_in(self, namesrv: str, listed: Iterable[str]) -> dict[str, str]:
-        """Returns those that are not ``listed`` by name servers, with the reason for an error line."""
+        """Return those that are not ``listed`` by name servers, with the reason for an error line."""
         names = set(self.names) - set(listed) if namesrv == self.namesrv else set()
         reason = "the context names it, and no name server lists it: it hangs or has stopped"
         return dict.fromkeys(sorted(names), reason)
@@ -111,7 +111,7 @@ PERM_NAMES = {"R": 4, "W": 2, "RW": 6, "WR": 6, "2": 2, "4": 4, "6": 6}
 
 
 def parse_perm(text: str | None) -> int | None:
-    """Parses a permission: ``"RW"`` or ``"6"`` -> 6, ``"R"`` -> 4, ``"W"`` -> 2; None stays None. Raises UsageError."""
+    """Parse a permission: ``"RW"`` or ``"6"`` -> 6, ``"R"`` -> 4, ``"W"`` -> 2; None stays None. Raises UsageError."""
     if text is None:
         return None
     try:
@@ -121,7 +121,7 @@ def parse_perm(text: str | None) -> int | None:
 
 
 def parse_pairs(pairs: Iterable[str], what: str) -> dict[str, str]:
-    """Parses ``["a=1", "b=2"]`` into ``{"a": "1", "b": "2"}``; ``what`` names the option. Raises UsageError."""
+    """Parse ``["a=1", "b=2"]`` into ``{"a": "1", "b": "2"}``; ``what`` names the option. Raises UsageError."""
     result = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -132,7 +132,7 @@ def parse_pairs(pairs: Iterable[str], what: str) -> dict[str, str]:
 
 
 def split_addresses(text: str) -> list[str]:
-    """Splits ``"a:1;b:2"`` (or with commas) into ``["a:1", "b:2"]``; a part may be the URL of an address server.
+    """Split ``"a:1;b:2"`` (or with commas) into ``["a:1", "b:2"]``; a part may be the URL of an address server.
 
     Raises UsageError for another part.
     """

@@ -14,7 +14,7 @@ class Pace:
         self._next_s = 0.0
 
     async def wait(self, count: int = 1) -> None:
-        """Waits until ``count`` more messages may leave. Time that was not used is not made up for."""
+        """Wait until ``count`` more messages may leave. Time that was not used is not made up for."""
         if self._rate_per_s is None:
             return
         now_s = time.monotonic()

@@ -39,7 +39,7 @@ LogLevelOption = Annotated[
 
 
 def build_namesrv_config(path: str | None, settings: Sequence[str] | None, flags: Mapping[str, Any]) -> NamesrvConfig:
-    """Builds a configuration from a file, ``--set`` pairs and flags, which win. Raises ConfigError.
+    """Build a configuration from a file, ``--set`` pairs and flags, which win. Raises ConfigError.
 
     ``flags``: by key; None means not given.
     """
@@ -56,7 +56,7 @@ def build_broker_config(
     flags: Mapping[str, Any],
     defaults: Mapping[str, str] | None = None,
 ) -> BrokerConfig:
-    """Does the same as :func:`build_namesrv_config` for a broker, with an absolute store path.
+    """Do the same as :func:`build_namesrv_config` for a broker, with an absolute store path.
 
     ``defaults`` replace those of the keys they name.
     """
@@ -75,13 +75,13 @@ def _overrides(settings: Sequence[str] | None, flags: Mapping[str, Any]) -> dict
 
 
 def print_warnings(warnings: Sequence[str]) -> None:
-    """Prints warnings about a configuration to stderr."""
+    """Print warnings about a configuration to stderr."""
     for warning in warnings:
         print_note(f"pymq: warning: {warning}")
 
 
 def set_up_logging(level: str) -> None:
-    """Logs to stderr from ``level`` up, within limits. Raises UsageError for an unknown level."""
+    """Log to stderr from ``level`` up, within limits. Raises UsageError for an unknown level."""
     from pymq.clock import SystemClock
     from pymq.errors import UsageError
     from pymq.log_limit import LogLimit
@@ -98,7 +98,7 @@ def set_up_logging(level: str) -> None:
 def make_namesrv(
     config: NamesrvConfig, budget: MemoryBudget | None = None, credentials: Credentials | None = None
 ) -> NameServer:
-    """Returns a name server with this machine's clock, for :func:`start_namesrv`.
+    """Return a name server with this machine's clock, for :func:`start_namesrv`.
 
     ``budget`` and ``credentials``: the process's, when it has another role too. Raises ConfigError.
     """
@@ -111,7 +111,7 @@ def make_namesrv(
 
 
 def _make_own_users(config: NamesrvConfig) -> None:
-    """Gives a name server that checks requests, and has no authFile, one of its own with the first user in it.
+    """Give a name server that checks requests, and has no authFile, one of its own with the first user in it.
 
     Raises ConfigError, StoreError for a file that can't be used.
     """
@@ -144,7 +144,7 @@ def _make_own_users(config: NamesrvConfig) -> None:
 
 
 def _keeper(path: str) -> Keeper | None:
-    """Returns what saves a name server's kept settings in a file; None for an empty path."""
+    """Return what saves a name server's kept settings in a file; None for an empty path."""
     if not path:
         return None
     from pymq.broker.metadata.table_saver import TableSaver
@@ -158,7 +158,7 @@ def _keeper(path: str) -> Keeper | None:
 
 
 async def start_namesrv(server: NameServer) -> None:
-    """Returns once the name server listens. Raises UsageError when the port is in use."""
+    """Return once the name server listens. Raises UsageError when the port is in use."""
     config = server.config
     try:
         await server.start()
@@ -167,7 +167,7 @@ async def start_namesrv(server: NameServer) -> None:
 
 
 def make_broker(config: BrokerConfig, credentials: Credentials | None = None) -> Broker:
-    """Returns a broker with this machine's clock and files, for :func:`start_broker`. Raises ConfigError.
+    """Return a broker with this machine's clock and files, for :func:`start_broker`. Raises ConfigError.
 
     ``credentials``: those of servers, in place of innerCredentialsFile.
     """
@@ -187,7 +187,7 @@ def make_broker(config: BrokerConfig, credentials: Credentials | None = None) ->
 
 
 async def start_broker(broker: Broker, signals: StopSignals) -> None:
-    """Returns once the broker has recovered its store and listens; stops it when an error is raised.
+    """Return once the broker has recovered its store and listens; stop it when an error is raised.
 
     Raises UsageError when the port is in use, StoppedError when a signal ends the start.
     """
@@ -230,7 +230,7 @@ def tls_text(config: TlsConfig) -> str:
 
 
 async def serve_until_stopped(broker: Broker, signals: StopSignals) -> None:
-    """Returns at the first signal. Raises the error of a failed role change, which ends the broker."""
+    """Return at the first signal. Raises the error of a failed role change, which ends the broker."""
     from contextlib import suppress
 
     from pymq.errors import StoppedError

@@ -64,14 +64,14 @@ class MetricsPlace(NamedTuple):
 
 
 def metrics_flags(port: int | None) -> dict[str, Any]:
-    """Returns the keys that ``--metrics-port`` sets; None means not given."""
+    """Return the keys that ``--metrics-port`` sets; None means not given."""
     from pymq.config.metrics import PROM
 
     return {"metricsExporterType": None if port is None else PROM, "metricsPromExporterPort": port}
 
 
 def metrics_place(config: BrokerConfig | NamesrvConfig, default_host: str) -> MetricsPlace | None:
-    """Returns the address at which a configuration serves metrics, None when it doesn't. Raises ConfigError."""
+    """Return the address at which a configuration serves metrics, None when it doesn't. Raises ConfigError."""
     from pymq.clock import SystemClock
     from pymq.config.metrics import PROM, parse_hosts
     from pymq.net.tls_settings import server_tls
@@ -143,7 +143,7 @@ def _token_in(path: str) -> str:
 
 @asynccontextmanager
 async def serving_metrics(place: MetricsPlace | None, view: MetricsView) -> AsyncIterator[str]:
-    """Serves metrics during the ``with`` block and yields "http://host:port", empty if ``place`` is None.
+    """Serve metrics during the ``with`` block and yield "http://host:port", empty if ``place`` is None.
 
     Raises UsageError when the host or port can't be used.
     """
@@ -163,10 +163,10 @@ async def serving_metrics(place: MetricsPlace | None, view: MetricsView) -> Asyn
 
 
 def metrics_text(address: str) -> str:
-    """Returns the addition to a ready line."""
+    """Return the addition to a ready line."""
     return f"; metrics on {address}/metrics" if address else ""
 
 
 def metrics_member(address: str) -> dict[str, str]:
-    """Returns the addition to a ready object."""
+    """Return the addition to a ready object."""
     return {"metrics": address.partition("://")[2]} if address else {}

@@ -70,7 +70,7 @@ class Session:
 
 
 def end_partial(unreached: Mapping[str, str], *, is_change: bool = False) -> None:
-    """Names the brokers whose part is missing, and ends the command with EXIT_PARTIAL if there are any."""
+    """Name the brokers whose part is missing, and end the command with EXIT_PARTIAL if there are any."""
     for broker, reason in sorted(unreached.items()):
         what = f"{broker} was not changed" if is_change else f"the part of {broker} is missing"
         print_note(f"pymq: {what}: {reason}")
@@ -79,7 +79,7 @@ def end_partial(unreached: Mapping[str, str], *, is_change: bool = False) -> Non
 
 
 async def missing_brokers(admin: Admin, namesrv: str) -> dict[str, str]:
-    """Returns the brokers that the command's context names and no name server lists, with the reason.
+    """Return the brokers that the command's context names and no name server lists, with the reason.
 
     A name server forgets a broker that hangs after two minutes, so what is left looks like all there is.
     """
@@ -90,7 +90,7 @@ async def missing_brokers(admin: Admin, namesrv: str) -> dict[str, str]:
 
 
 async def until_done_or_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Runs ``work`` until it ends, or until SIGINT or SIGTERM, which normally end a command that follows messages."""
+    """Run ``work`` until it ends, or until SIGINT or SIGTERM, which normally end a command that follows messages."""
     from pymq.errors import StoppedError
     from pymq.net.runtime import StopSignals
 

@@ -27,7 +27,7 @@ class Screen(io.StringIO):
 
 
 def watch(turn: Turn, title: str, interval_s: float, *, sleep: Callable[[float], None] = time.sleep) -> int:
-    """Calls ``turn`` every ``interval_s`` seconds until Ctrl-C, which is how a watch ends: returns 0.
+    """Call ``turn`` every ``interval_s`` seconds until Ctrl-C, which is how a watch ends; return 0.
 
     An error of the first turn is raised. Later a cluster may be away for a while: its error takes the turn's place.
     """
@@ -50,7 +50,7 @@ def watch(turn: Turn, title: str, interval_s: float, *, sleep: Callable[[float],
 
 
 def _run(turn: Turn) -> None:
-    """Runs a turn; an exit code of its own, such as that of a check, does not end the watch."""
+    """Run a turn; an exit code of its own, such as that of a check, does not end the watch."""
     with contextlib.suppress(typer.Exit):
         turn()
 
@@ -63,7 +63,7 @@ def _block(turn: Turn, *, is_first: bool) -> None:
 
 
 def _drawn(turn: Turn, title: str, interval_s: float, *, is_first: bool) -> None:
-    """Draws over the last turn, so that nothing flickers. What has no room is left out, with a line that says so."""
+    """Draw over the last turn, so that nothing flickers. What has no room is left out, with a line that says so."""
     screen = Screen()
     with contextlib.redirect_stdout(screen), contextlib.redirect_stderr(screen):
         _run(turn)

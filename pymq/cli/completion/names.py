@@ -25,7 +25,7 @@ _SAFE = re.compile(r"[%|A-Za-z0-9_.-]{1,255}")
 
 
 def complete_names(kind: str, ctx: Any, incomplete: str) -> list[str]:
-    """Returns the names that complete a topic, group, broker, cluster, context or setting; none if the cluster can't be
+    """Return the names that complete a topic, group, broker, cluster, context or setting; none if the cluster can't be
     asked."""
     try:
         if kind.startswith("setting"):
@@ -38,7 +38,7 @@ def complete_names(kind: str, ctx: Any, incomplete: str) -> list[str]:
 
 
 def live_names(kind: str, namesrv: str, env: Mapping[str, str], now: Callable[[], float] = time.time) -> list[str]:
-    """Returns the names of a kind, from the cache if they are young enough. Raises PymqError, OSError, TimeoutError."""
+    """Return the names of a kind, from the cache if they are young enough. Raises PymqError, OSError, TimeoutError."""
     path = _cache_path(kind, namesrv, env)
     kept = _read_cache(path, now())
     if kept is not None:
@@ -85,7 +85,7 @@ def _context_names() -> list[str]:
 
 
 def _setting_names(ctx: Any, end: str) -> list[str]:
-    """Returns the keys of a broker or, after --namesrv-server, of a name server; those to change may change."""
+    """Return the keys of a broker or, after --namesrv-server, of a name server; those to change may change."""
     from pymq.config import BrokerConfig, NamesrvConfig
 
     kind = NamesrvConfig if ctx.params.get("namesrv_server") else BrokerConfig
@@ -94,7 +94,7 @@ def _setting_names(ctx: Any, end: str) -> list[str]:
 
 
 def _namesrv(ctx: Any) -> str:
-    """Returns the name servers that the command line up to here means."""
+    """Return the name servers that the command line up to here means."""
     from pymq.cli.common.context_choice import chosen
     from pymq.cli.common.options import CONTEXT_KEY
 
@@ -121,7 +121,7 @@ def _read_cache(path: Path, now_s: float) -> list[str] | None:
 
 
 def _write_cache(path: Path, now_s: float, names: list[str]) -> None:
-    """Writes the cache if it can: without one the next completion asks again."""
+    """Write the cache if it can: without one the next completion asks again."""
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)

@@ -216,7 +216,7 @@ def _wanted(
 
 
 def _write(namesrv: str, wanted: Wanted, target: Any, to_bytes: Any) -> int:
-    """Writes the dead letters as they come, and returns their number."""
+    """Write the dead letters as they come, and return their number."""
     import asyncio
 
     from pymq.operations import dead_letters as work

@@ -136,7 +136,7 @@ def _print(state: ClusterState, checks: list[Check], found: list[tuple[str, Find
 
 
 def _print_text(text: str, width: int, indent: str = "  ") -> None:
-    """Prints a text, folded on a terminal; further lines are indented more."""
+    """Print a text, folded on a terminal; further lines are indented more."""
     clean = printable(text)
     if width:
         lines = textwrap.wrap(clean, max(width - 1, 40), initial_indent=indent, subsequent_indent=indent + "  ")

@@ -57,7 +57,7 @@ FactsSource = Callable[[], Facts]
 
 
 def of_brokers(metric: Metric) -> Metric:
-    """Returns the metric with the labels that a broker puts on each of its lines."""
+    """Return the metric with the labels that a broker puts on each of its lines."""
     return replace(metric, labels=(*NODE_LABELS, *metric.labels))
 
 
@@ -180,7 +180,7 @@ def _used(broker: BrokerFacts) -> float | None:
 
 
 def _reserve_ms(broker: BrokerFacts) -> float | None:
-    """Returns the age of the oldest message, None without messages."""
+    """Return the age of the oldest message, None without messages."""
     earliest = broker.figure("earliestMessageTimeStamp")
     return None if earliest is None or earliest <= 0 else max(0, broker.asked_at_ms - earliest)
 

@@ -47,7 +47,7 @@ class View:
 async def serve(
     addresses: list[str], place: MetricsPlace | None, names: Names, interval_s: float, timeout_s: float, as_json: bool
 ) -> None:
-    """Collects and serves until a signal stops it. Raises UsageError when the host or port can't be used."""
+    """Collect and serve until a signal stops it. Raises UsageError when the host or port can't be used."""
     clock = SystemClock()
     view = View(names, clock)
     with StopSignals() as signals:
@@ -66,7 +66,7 @@ async def serve(
 
 
 async def keep_collecting(collector: FactsCollector, view: View, interval_s: float) -> None:
-    """Collects without end, and logs when the name servers stop answering and when they answer again."""
+    """Collect without end, and log when the name servers stop answering and when they answer again."""
     was_failing = False
     while True:
         view.facts = await collector.collect()

@@ -46,7 +46,7 @@ class Evaluator:
         self._count = 0
 
     def answer(self, line: bytes) -> bytes:
-        """Returns the answer with a line end; never raises for the content of the line."""
+        """Return the answer with a line end; never raises for the content of the line."""
         try:
             question = self._decode(line)
             running = self._running(question.filter or self._default_filter, question.expr)
@@ -72,7 +72,7 @@ class Evaluator:
         return found
 
     def _compiled(self, name: str, expression: str) -> RunningFilter | PymqError:
-        """Returns the filter or its error; both are cached, so that a wrong expression on every line is parsed once."""
+        """Return the filter or its error; both are cached, so that a wrong expression on every line is parsed once."""
         try:
             return RunningFilter(self._filters.find(name), expression, clock=self._clock)
         except PymqError as error:
@@ -88,7 +88,7 @@ class Evaluator:
 
 
 def _property(name: str, value: str | float) -> str:
-    """Returns a value as text, the only kind RocketMQ stores. Raises UsageError for separators in name or value."""
+    """Return a value as text, the only kind RocketMQ stores. Raises UsageError for separators in name or value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     text = str(value)
@@ -114,7 +114,7 @@ def _too_long() -> bytes:
 
 
 def _arriving_lines(source: Any) -> Iterator[list[bytes | None]]:
-    """Yields whole lines as they arrive, and None for a line that is too long; its bytes are not kept."""
+    """Yield whole lines as they arrive, and None for a line that is too long; its bytes are not kept."""
     rest, too_long = b"", False
     while chunk := source.read1(_CHUNK_BYTES):
         *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)

@@ -26,7 +26,7 @@ GROUP = "TOOLS_CONSUMER"
 
 
 def try_on_topic(topic: str, name: str, expression: str, start: Start, count: int, namesrv: str) -> dict[str, Any]:
-    """Returns counts, time in ms, and examples by outcome. Raises UsageError, ExpressionError, NotFoundError, ..."""
+    """Return counts, time in ms, and examples by outcome. Raises UsageError, ExpressionError, NotFoundError, ..."""
     running = RunningFilter(installed_filters().find(name), expression, clock=SystemClock())
     messages = asyncio.run(_read(topic, start, count, namesrv))
     examples: dict[str, list[dict[str, Any]]] = {"matched": [], "skipped": [], "errors": []}
@@ -54,7 +54,7 @@ def try_on_topic(topic: str, name: str, expression: str, start: Start, count: in
 
 
 def print_report(report: dict[str, Any]) -> None:
-    """Prints the report for people."""
+    """Print the report for people."""
     examples = report["examples"]
     print_fields({name: value for name, value in report.items() if name != "examples"})
     for kind, found in examples.items():

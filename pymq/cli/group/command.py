@@ -104,7 +104,7 @@ def _print_described(described: dict[str, Any]) -> None:
 
 
 def _described_fields(described: dict[str, Any]) -> dict[str, Any]:
-    """Returns the single values of a described group, with names for people."""
+    """Return the single values of a described group, with names for people."""
     kind = described["model"] and f"{described['model'].lower()}, {described['consume_from'] or ''}".rstrip(", ")
     return {
         "group": described["group"],

@@ -13,7 +13,7 @@ from pymq.model.record import StoredMessage
 
 
 def print_messages(messages: list[StoredMessage], output: MessageOutput, *, whole: bool) -> None:
-    """Prints messages; ``whole``: text format shows every field instead of one line."""
+    """Print messages; ``whole``: text format shows every field instead of one line."""
     if whole and output in (MessageOutput.text, MessageOutput.table):
         for at, message in enumerate(messages):
             if at:

@@ -129,7 +129,7 @@ def mirror(
 
 
 def _target(target: str, credentials: str | None) -> tuple[str, Credentials | None]:
-    """Returns the name servers of a place or context, and what requests to them are signed with."""
+    """Return the name servers of a place or context, and what requests to them are signed with."""
     from pymq.cli.common.context_file import load_contexts
     from pymq.security.credentials import Credentials
 
@@ -141,7 +141,7 @@ def _target(target: str, credentials: str | None) -> tuple[str, Credentials | No
 
 
 def _run(work: Mirror, metrics_port: int | None, output: OutputFormat) -> None:
-    """Copies until it is done or stopped, and shows the counts, also after an error."""
+    """Copy until it is done or stopped, and show the counts, also after an error."""
     from pymq.cli.common.session import until_done_or_stopped
     from pymq.net.runtime import run
 

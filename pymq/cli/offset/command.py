@@ -174,7 +174,7 @@ def _run(
     yes: bool,
     output: OutputFormat,
 ) -> None:
-    """Makes a plan, applies it with ``yes``, and prints it. Exits with 1 when a queue was not moved.
+    """Make a plan, apply it with ``yes``, and print it. Exits with 1 when a queue was not moved.
 
     On a half-dead cluster the queues of reachable brokers are moved; the others are named, and it exits with 6.
     """

@@ -139,7 +139,7 @@ def _read(path: Path, namesrv: str | None = None, master: str | None = None, *, 
 
 @contextmanager
 def _measured(name: str, history: History, port: int | None) -> Iterator[None]:
-    """Serves metrics while the block runs, if a port is given. Raises UsageError for one that can't be used."""
+    """Serve metrics while the block runs, if a port is given. Raises UsageError for one that can't be used."""
     place = metrics_place_of_command(METRICS_HOST, port)
     if place is None:
         yield

@@ -126,7 +126,7 @@ def proxy(
 
 
 def _open_security(acl: str | None, auth_file: str | None) -> Security | None:
-    """Returns what checks clients; None when nothing does. Raises ConfigError, UsageError."""
+    """Return what checks clients; None when nothing does. Raises ConfigError, UsageError."""
     from pymq.config import load_namesrv_config
     from pymq.errors import UsageError
     from pymq.model.access import EVERY_NAME
@@ -141,7 +141,7 @@ def _open_security(acl: str | None, auth_file: str | None) -> Security | None:
 
 
 def check_library() -> None:
-    """Raises UsageError when the extra is not installed."""
+    """Raise UsageError when the extra is not installed."""
     from pymq.errors import UsageError
 
     try:
@@ -156,7 +156,7 @@ def check_library() -> None:
 
 @contextmanager
 def server_tls(config: TlsConfig, *, is_off: bool = False) -> Iterator[ServerTls | None]:
-    """Yields how the port takes TLS, as the settings say; a certificate that they don't name is made now.
+    """Yield how the port takes TLS, as the settings say; a certificate that they don't name is made now.
 
     ``is_off``: plain connections only. Raises ConfigError, UsageError.
     """
@@ -237,7 +237,7 @@ async def serving_proxy(
     limits: ServerLimits | None = None,
     budget: MemoryBudget | None = None,
 ) -> AsyncIterator[ProxyServer]:
-    """Serves while the block runs; yields the server. ``sign``: in place of the credentials of the command's options;
+    """Serve while the block runs; yields the server. ``sign``: in place of the credentials of the command's options;
     ``in_process``: brokers of this process, by address; ``outgoing``: TLS of connections to servers, None: the
     environment's; ``signature_age_s``: how far the time that a client signs may be from now; ``limits``: of
     connections; ``budget``: the process's, None: the port has one of its own.
@@ -285,7 +285,7 @@ def _print_ready(address: str, namesrv: str, metrics: str, as_json: bool) -> Non
 
 @asynccontextmanager
 async def proxy_beside(port: int | None, signature_age_s: int | None, broker: Broker) -> AsyncIterator[str]:
-    """Serves gRPC clients in a broker's process while the block runs; yields the address, empty without a port.
+    """Serve gRPC clients in a broker's process while the block runs; yields the address, empty without a port.
 
     The broker's users and rules, limits, audit log and TLS are those of the port. Raises UsageError.
     """
@@ -343,10 +343,10 @@ def outgoing_tls(config: TlsConfig) -> Tls | None:
 
 
 def grpc_member(address: str) -> dict[str, str]:
-    """Returns the address as a member of a ready object; none without one."""
+    """Return the address as a member of a ready object; none without one."""
     return {"grpc": address} if address else {}
 
 
 def grpc_text(address: str) -> str:
-    """Returns the address as a part of a ready line; empty without one."""
+    """Return the address as a part of a ready line; empty without one."""
     return f", gRPC on {address}" if address else ""

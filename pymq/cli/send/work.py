@@ -38,7 +38,7 @@ FAILURES_SHOWN_MAX = 5
 def template(
     topic: str, tag: str, keys: list[str], properties: dict[str, str], delay_level: int, delay_level_max: int
 ) -> Message:
-    """Returns a message without a body. Raises UsageError for illegal names and levels."""
+    """Return a message without a body. Raises UsageError for illegal names and levels."""
     check_delay_level(delay_level, delay_level_max)
     for name in properties:
         if name in RESERVED:
@@ -49,7 +49,7 @@ def template(
 
 
 def with_timer(message: Message, delay: str | None, deliver_at: str | None, now_ms: int) -> Message:
-    """Returns the message with a delay or a time of delivery as typed. Raises UsageError."""
+    """Return the message with a delay or a time of delivery as typed. Raises UsageError."""
     if delay is None and deliver_at is None:
         return message
     if delay is not None and deliver_at is not None:
@@ -63,12 +63,12 @@ def with_timer(message: Message, delay: str | None, deliver_at: str | None, now_
 
 
 def with_body(message: Message, body: bytes) -> Message:
-    """Returns the message with this body."""
+    """Return the message with this body."""
     return dataclasses.replace(message, body=body)
 
 
 def body_argument(text: str) -> bytes:
-    """Returns the body that the argument means: ``@FILE`` a whole file, ``@-`` all of stdin, ``@@x`` the text ``@x``.
+    """Return the body that the argument means: ``@FILE`` a whole file, ``@-`` all of stdin, ``@@x`` the text ``@x``.
 
     Raises UsageError for a file that can't be read, and for one beyond the largest body that a producer sends.
     """
@@ -88,7 +88,7 @@ def body_argument(text: str) -> bytes:
 
 
 async def find_queue(topic: str, choice: QueueChoice, namesrv: str) -> MessageQueue:
-    """Returns the queue that is meant. Raises NotFoundError, or UsageError when several brokers have it."""
+    """Return the queue that is meant. Raises NotFoundError, or UsageError when several brokers have it."""
     if choice.broker is not None:
         return MessageQueue(topic, choice.broker, choice.queue_id)
     async with Admin(split_addresses(namesrv), credentials=request_credentials.get()) as admin:
@@ -104,7 +104,7 @@ async def find_queue(topic: str, choice: QueueChoice, namesrv: str) -> MessageQu
 async def send_one(
     message: Message, queue: MessageQueue | None, group: str, namesrv: str, delay_level_max: int
 ) -> SendResult:
-    """Sends one message and waits for the answer."""
+    """Send one message and wait for the answer."""
     addresses = ";".join(split_addresses(namesrv))
     async with Producer(
         group, namesrv=addresses, delay_level_max=delay_level_max, credentials=request_credentials.get()
@@ -113,7 +113,7 @@ async def send_one(
 
 
 def result_record(result: SendResult) -> dict[str, Any]:
-    """Returns the result of a send for JSON output."""
+    """Return the result of a send for JSON output."""
     record = {
         "status": result.status.value,
         "topic": result.queue.topic,
@@ -138,7 +138,7 @@ class Summary:
     interrupted: bool = False
 
     def record(self) -> dict[str, Any]:
-        """Returns the results for JSON output."""
+        """Return the results for JSON output."""
         record = {
             "topic": self.topic,
             "sent": self.sent_count,
@@ -149,7 +149,7 @@ class Summary:
         return record | {"interrupted": True} if self.interrupted else record
 
     def text(self) -> str:
-        """Returns one line for people."""
+        """Return one line for people."""
         failed = f", {self.failed_count} failed" if self.failed_count else ""
         rate = self.sent_count / self.duration_s if self.duration_s else 0
         ended = ", interrupted" if self.interrupted else ""
@@ -203,7 +203,7 @@ class SendJob:
         self._first_error: PymqError | None = None
 
     async def run(self) -> Summary:
-        """Sends to the end of the input, or until SIGINT or SIGTERM, after which it waits for the open sends.
+        """Send to the end of the input, or until SIGINT or SIGTERM, after which it waits for the open sends.
 
         Raises the first error when no message could be sent, UsageError for a line that is not a message.
         """
@@ -266,7 +266,7 @@ class SendJob:
             await ordered.flush()
 
     async def _queue_of(self, producer: Producer, lane: str) -> MessageQueue:
-        """Returns the queue of all messages of a lane; the lanes take turns."""
+        """Return the queue of all messages of a lane; the lanes take turns."""
         if self._queue is not None:
             return self._queue
         if lane not in self._lanes:
@@ -304,7 +304,7 @@ class SendJob:
             self._slots.release()
 
     async def _limited(self) -> AsyncIterator[list[Item]]:
-        """Yields batches up to ``count_max`` messages."""
+        """Yield batches up to ``count_max`` messages."""
         left = self._flow.count_max
         async for messages in self._repeated() if self._body is not None else self._batches():
             if left is None:
@@ -322,7 +322,7 @@ class SendJob:
             yield batch
 
     async def _batches(self) -> AsyncIterator[list[Item]]:
-        """Yields messages in batches; messages that have arrived don't wait for a full batch, or for a bad line."""
+        """Yield messages in batches; messages that have arrived don't wait for a full batch, or for a bad line."""
         number = 0
         async for lines in stdin_lines():
             messages: list[Item] = []
@@ -364,7 +364,7 @@ class SendJob:
 
 
 async def stdin_lines() -> AsyncIterator[list[bytes]]:
-    """Yields lists of lines as they arrive on stdin, without their line ends.
+    """Yield lists of lines as they arrive on stdin, without their line ends.
 
     A thread reads, so that the event loop runs while there is no input; it is a daemon, so that Ctrl-C doesn't wait.
     """
@@ -389,7 +389,7 @@ async def stdin_lines() -> AsyncIterator[list[bytes]]:
 def _read_stdin(
     loop: asyncio.AbstractEventLoop, chunks: asyncio.Queue[bytes | Exception], room: threading.Semaphore
 ) -> None:
-    """Reads stdin in a thread; ``room`` limits the number of waiting chunks."""
+    """Read stdin in a thread; ``room`` limits the number of waiting chunks."""
     try:
         while True:
             try:

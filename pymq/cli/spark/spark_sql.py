@@ -117,7 +117,7 @@ def spark_sql(
 
 
 def show_plan(query: Query) -> None:
-    """Prints the tables of a query with what is read of them, and Spark's plan."""
+    """Print the tables of a query with what is read of them, and Spark's plan."""
     records = [
         {
             "table": use.name,
@@ -135,7 +135,7 @@ def show_plan(query: Query) -> None:
 
 
 def show_rows(rows: pa.Table, output: QueryOutput, target: str | None) -> None:
-    """Prints the rows, or writes them to a file. Raises UsageError for a file that can't be written."""
+    """Print the rows, or write them to a file. Raises UsageError for a file that can't be written."""
     names = _distinct(rows.column_names)
     rows = rows.rename_columns(names)
     try:
@@ -189,7 +189,7 @@ def _texts(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value for JSON: bytes as text, or in base64 if they are not UTF-8, and times in ISO form."""
+    """Return a value for JSON: bytes as text, or in base64 if they are not UTF-8, and times in ISO form."""
     if isinstance(value, bytes):
         try:
             return value.decode()
@@ -211,7 +211,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """Returns the names with a number where one came before: ``n``, ``n_2``."""
+    """Return the names with a number where one came before: ``n``, ``n_2``."""
     found: list[str] = []
     for name in names:
         number, own = 1, name

@@ -30,7 +30,7 @@ WhileRunningOption = Annotated[
 def store_place(
     directory: str | None, commit_log: str | None, broker_name: str | None, *, while_running: bool
 ) -> StorePlace | None:
-    """Returns the directory to read, None for a cluster. Raises UsageError for options that need --store."""
+    """Return the directory to read, None for a cluster. Raises UsageError for options that need --store."""
     if directory is None:
         if commit_log is not None or broker_name is not None or while_running:
             raise UsageError("--commitlog, --broker-name and --while-running are for --store: name the directory too")

@@ -39,7 +39,7 @@ class Rate:
         self._samples: deque[tuple[float, int]] = deque()
 
     def note(self, done: int) -> None:
-        """Takes the number of rows so far."""
+        """Take the number of rows so far."""
         self._samples.append((self._now_s(), done))
 
     @property
@@ -77,7 +77,7 @@ class Bar(Kept):
         self._rate.note(done)
 
     def lines(self) -> list[str]:
-        """Returns what to show now."""
+        """Return what to show now."""
         words = [f"{self._phase:<12}"]
         if self._planned:
             full = BAR_WIDTH * self._done // self._planned
@@ -117,7 +117,7 @@ class FollowView(Kept):
         self._batch_count += 1
 
     def lines(self) -> list[str]:
-        """Returns what to show now."""
+        """Return what to show now."""
         shown = clock_text(self._now_s() - self._begun_s)
         return [
             f"{self._phase} | {self._done:,} rows | {self._rate.per_s:,.0f}/s | {shown}",
@@ -152,7 +152,7 @@ class FollowView(Kept):
 
 
 def clock_text(seconds: float) -> str:
-    """Returns a duration as ``4:05``, or ``1:04:05`` from an hour on."""
+    """Return a duration as ``4:05``, or ``1:04:05`` from an hour on."""
     whole = max(0, round(seconds))
     hours, rest = divmod(whole, 3600)
     return f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
@@ -160,7 +160,7 @@ def clock_text(seconds: float) -> str:
 
 @contextmanager
 def export_progress(*, follows: bool) -> Iterator[ExportProgress]:
-    """Shows progress on stderr while the block runs, when stderr is a terminal that can draw."""
+    """Show progress on stderr while the block runs, when stderr is a terminal that can draw."""
     if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         yield Kept()
         return

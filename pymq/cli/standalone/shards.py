@@ -60,7 +60,7 @@ class ShardProcesses:
         return self._processes[broker.name].pid
 
     def check(self) -> None:
-        """Raises UsageError when a broker has ended during the start."""
+        """Raise UsageError when a broker has ended during the start."""
         for broker in self._brokers:
             if self._processes[broker.name].returncode is not None:
                 lines = broker.log_path.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -65,7 +65,7 @@ class BrokerSource:
         return self._run(self._replication.status(self._address))
 
     def facts(self) -> SourceFacts:
-        """Returns facts about the log. Raises UsageError for a RocketMQ broker, StoreError for an impossible log."""
+        """Return facts about the log. Raises UsageError for a RocketMQ broker, StoreError for an impossible log."""
         status = self._status()
         if status.protocol_version == ROCKETMQ_PROTOCOL_VERSION:
             raise UsageError(
@@ -87,7 +87,7 @@ class BrokerSource:
         return self._run(self._replication.digests(self._address, request)).digests
 
     def read(self, start: int, end: int) -> bytes:
-        """Returns a part of the log. For consecutive reads it sends several requests at once and reads ahead."""
+        """Return a part of the log. For consecutive reads it sends several requests at once and reads ahead."""
         ahead_start, ahead = self._ahead
         is_next = start == self._next
         self._next = end
@@ -97,7 +97,7 @@ class BrokerSource:
         return ahead[start - ahead_start : end - ahead_start]
 
     def _readable_end(self, start: int) -> int:
-        """Returns the end of the segment that holds ``start``, or the end of the log."""
+        """Return the end of the segment that holds ``start``, or the end of the log."""
         assert self._facts is not None, "call facts() before read()"
         size = self._facts.segment_size_bytes
         return min(start - start % size + size, self._facts.log_end)

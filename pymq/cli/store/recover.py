@@ -22,7 +22,7 @@ _SHOWN_MAX = 20
 
 
 def run_recover(place: StoreLocation, address: str, output: OutputFormat, *, verify_only: bool, force: bool) -> bool:
-    """Compares or rebuilds, and prints; returns True if the log then equals the source's and is sound."""
+    """Compare or rebuild, and print; return True if the log then equals the source's and is sound."""
     if len(split_addresses(address)) != 1:
         raise UsageError(f"--from {address!r} names several brokers: give one HOST:PORT")
     root = absolute(place.directory)
@@ -45,7 +45,7 @@ def run_recover(place: StoreLocation, address: str, output: OutputFormat, *, ver
 
 @contextmanager
 def _stage(name: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Shows a bar in MiB; afterwards prints a line with the rate to stderr, unless there was nothing to do."""
+    """Show a bar in MiB; afterwards prints a line with the rate to stderr, unless there was nothing to do."""
     started = time.monotonic()
     done = 0
     with progress_in_mib(name, total) as show:
@@ -89,7 +89,7 @@ def _print(outcome: RecoveryOutcome, verify_only: bool) -> None:
 
 
 def _folders(paths: list[str]) -> list[str]:
-    """Returns the folders with their number of files: there is one file per chunk."""
+    """Return the folders with their number of files: there is one file per chunk."""
     counts = Counter(path.rpartition("/")[0] for path in paths)
     return [f"{folder}, {count} {'file' if count == 1 else 'files'}" for folder, count in counts.items()]
 

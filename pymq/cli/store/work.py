@@ -62,7 +62,7 @@ class StoreLocation:
 
 @contextmanager
 def _opened(place: StoreLocation) -> Iterator[Directory]:
-    """Opens the directory for reading only, and prevents brokers from starting there meanwhile."""
+    """Open the directory for reading only, and prevents brokers from starting there meanwhile."""
     root = absolute(place.directory)
     options = read_options(place.config)
     log_directory = absolute(place.commit_log or options.get("storePathCommitLog") or f"{root}/commitlog")
@@ -79,7 +79,7 @@ def _opened(place: StoreLocation) -> Iterator[Directory]:
 
 @contextmanager
 def _opened_or_kept(place: StoreLocation) -> Iterator[Directory]:
-    """Opens the directory; for a file in its ``divergent/``, with the log kept there in place of its own."""
+    """Open the directory; for a file in its ``divergent/``, with the log kept there in place of its own."""
     path = Path(absolute(place.directory))
     if not path.is_file():
         with _opened(place) as directory:
@@ -94,12 +94,12 @@ def _opened_or_kept(place: StoreLocation) -> Iterator[Directory]:
 
 
 def absolute(path: str) -> str:
-    """Returns the absolute path; ``~`` is expanded."""
+    """Return the absolute path; ``~`` is expanded."""
     return str(Path(path).expanduser().absolute())
 
 
 def read_options(path: str | None) -> dict[str, str]:
-    """Returns the keys of a configuration file, none without one. Raises UsageError."""
+    """Return the keys of a configuration file, none without one. Raises UsageError."""
     if path is None:
         return {}
     try:
@@ -110,7 +110,7 @@ def read_options(path: str | None) -> dict[str, str]:
 
 @contextmanager
 def _log_progress(what: str, directory: Directory, readings: int = 1) -> Iterator[Callable[[int], None]]:
-    """Shows a bar over the MiB of the log; yields a function that takes the number of bytes done."""
+    """Show a bar over the MiB of the log; yields a function that takes the number of bytes done."""
     total = sum(segment.size for segment in directory.log.segments) * readings
     with progress_in_mib(what, total) as advance:
         yield advance
@@ -120,7 +120,7 @@ def _log_progress(what: str, directory: Directory, readings: int = 1) -> Iterato
 
 
 def run_verify(place: StoreLocation, output: OutputFormat) -> bool:
-    """Verifies and prints; returns True if the directory is sound."""
+    """Verify and print; return True if the directory is sound."""
     with _opened(place) as directory, _log_progress("verify", directory) as advance:
         report = verify(directory, advance)
     if not print_data(report.as_json(), output):
@@ -199,7 +199,7 @@ _INDEX_COLUMNS = [
 
 
 def run_inspect(place: StoreLocation, topic: str | None, output: OutputFormat) -> None:
-    """Prints an overview of the directory."""
+    """Print an overview of the directory."""
     with _opened(place) as directory:
         found = overview(directory, topic)
     if print_data(found, output):
@@ -237,7 +237,7 @@ def _print_checkpoint(checkpoint: dict[str, Any]) -> None:
 
 
 def run_show(place: StoreLocation, offset: int | None, message_id: str | None, output: OutputFormat) -> None:
-    """Prints one message with all its fields. Raises NotFoundError, CorruptRecordError."""
+    """Print one message with all its fields. Raises NotFoundError, CorruptRecordError."""
     with _opened(place) as directory:
         if offset is not None:
             message = by_offset(directory.log, offset)
@@ -290,7 +290,7 @@ def _print_message(message: StoredMessage) -> None:
 
 
 def parse_selection(topics: Sequence[str], begin: str | None, end: str | None, now_ms: int) -> dump.DumpSelection:
-    """Parses ``--from`` and ``--to``: plain numbers up to 999,999,999,999 are queue offsets, others points in time."""
+    """Parse ``--from`` and ``--to``: plain numbers up to 999,999,999,999 are queue offsets, others points in time."""
     from_offset, from_ms = _offset_or_time(begin, now_ms) if begin else (0, 0)
     to_offset, to_ms = _offset_or_time(end, now_ms) if end else (None, None)
     selection = dump.DumpSelection(
@@ -318,7 +318,7 @@ def run_dump(
     selection: dump.DumpSelection,
     inflation_ratio_max: int,
 ) -> bool:
-    """Writes the messages, as Parquet with ``output`` None; returns True if all of them could be read."""
+    """Write the messages, as Parquet with ``output`` None; return True if all of them could be read."""
     with _opened_or_kept(place) as directory, _log_progress("dump", directory) as advance:
         messages = dump.DumpedMessages(
             directory.log,
@@ -336,7 +336,7 @@ def run_dump(
 
 
 def _write_file(target: str, output: OutputFormat | None, messages: dump.DumpedMessages) -> None:
-    """Writes a file under another name, and renames it once it is complete."""
+    """Write a file under another name, and renames it once it is complete."""
     part = Path(target + ".part")
     try:
         if output is None:
@@ -374,7 +374,7 @@ def _write_records(file: IO[bytes], output: OutputFormat | None, messages: dump.
 
 
 def run_repair(place: StoreLocation, target: str, output: OutputFormat) -> None:
-    """Writes the sound copy and prints what is lost."""
+    """Write the sound copy and print what is lost."""
     with _opened(place) as directory, _log_progress("repair", directory, readings=2) as advance:
         report = repair(directory, RealFiles(), absolute(target), SystemClock(), advance)
     if not print_data(report.as_json(), output):
@@ -416,7 +416,7 @@ def _span(first: int, last: int) -> str:
 
 
 def run_thaw(place: StoreLocation, output: OutputFormat, *, is_dry: bool) -> None:
-    """Decompresses all compressed segments and prints which; when it ``is_dry`` prints which it would."""
+    """Decompress all compressed segments and print which; when it ``is_dry``, only print which it would."""
     root = absolute(place.directory)
     log_directory = absolute(place.commit_log or f"{root}/commitlog")
     check_is_store(root, log_directory)
@@ -443,7 +443,7 @@ def run_thaw(place: StoreLocation, output: OutputFormat, *, is_dry: bool) -> Non
 
 
 def run_accept_loss(place: StoreLocation, output: OutputFormat, *, is_confirmed: bool) -> bool:
-    """Prints what is missing, and gives it up when that is confirmed; returns True if nothing is missing then."""
+    """Print what is missing, and give it up when that is confirmed; return True if nothing is missing then."""
     with _opened(place) as directory:
         report = accept_loss(directory, RealFiles(), os.urandom(8).hex(), is_confirmed=is_confirmed)
     if not print_data({**report.as_json(), "given_up": is_confirmed}, output):

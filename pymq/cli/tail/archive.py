@@ -36,23 +36,23 @@ class Archive:
     """What an export has committed when a tail begins."""
 
     def __init__(self, directory: str, selection: Selection) -> None:
-        """Raises UsageError for a directory that is no archive of whole messages."""
+        """Raise UsageError for a directory that is no archive of whole messages."""
         self._lake = Lake(expanded(directory))
         self._settings = ReadSettings(columns=_COLUMNS, selection=selection, archive=str(self._lake.root))
         if missing := [name for name in _COLUMNS if name not in self._lake.columns]:
             raise UsageError(f"{directory} lacks the column {missing[0]}, which tail shows: export it too")
 
     def span(self, queue: MessageQueue) -> Span | None:
-        """Returns from which offset to which a queue is archived, maybe with gaps; None if it is not."""
+        """Return from which offset to which a queue is archived, maybe with gaps; None if it is not."""
         spans = self._lake.spans((queue.topic, queue.broker_name, queue.queue_id))
         return Span(spans[0].from_offset, spans[-1].to_offset) if spans else None
 
     def offset_by_time(self, queue: MessageQueue, time_ms: int) -> int | None:
-        """Returns the first archived offset stored at a time or later."""
+        """Return the first archived offset stored at a time or later."""
         return first_offset_at(self._lake, (queue.topic, queue.broker_name, queue.queue_id), time_ms)
 
     async def messages(self, queue: MessageQueue, first: int, last: int) -> AsyncGenerator[list[StoredMessage], None]:
-        """Yields the selected messages of [first, last) in order. Raises DataLossError when files are missing."""
+        """Yield the selected messages of [first, last) in order. Raises DataLossError when files are missing."""
         for span in self._lake.spans((queue.topic, queue.broker_name, queue.queue_id)):
             begin, end = max(span.from_offset, first), min(span.to_offset, last)
             if begin >= end:

@@ -192,7 +192,7 @@ def tail(
 def _check(
     output: MessageOutput, line_format: str | None, group: str | None, *, commit: bool, create_group: bool
 ) -> None:
-    """Raises UsageError for options that exclude or need each other."""
+    """Raise UsageError for options that exclude or need each other."""
     if commit and group is None:
         raise UsageError("--commit needs a group to commit for: give --group NAME")
     if create_group and group is None:

@@ -26,7 +26,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 def parse_path(text: str) -> Path:
-    """Parses ``user.tags[0]``. Raises UsageError."""
+    """Parse ``user.tags[0]``. Raises UsageError."""
     steps: list[str | int] = []
     at = 0
     while at < len(text):
@@ -43,7 +43,7 @@ def parse_path(text: str) -> Path:
 
 
 def look_up(value: Any, path: Path) -> Any:
-    """Returns the value at the path, MISSING if there is none."""
+    """Return the value at the path, MISSING if there is none."""
     for step in path:
         if isinstance(step, str) and isinstance(value, dict):
             value = value.get(step, MISSING)
@@ -57,7 +57,7 @@ def look_up(value: Any, path: Path) -> Any:
 
 
 def body_value(body: bytes) -> Any:
-    """Returns the value of a JSON body, MISSING if it is no JSON."""
+    """Return the value of a JSON body, MISSING if it is no JSON."""
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -72,7 +72,7 @@ class Condition:
     """
 
     def __init__(self, text: str) -> None:
-        """Raises UsageError."""
+        """Raise UsageError."""
         match = _CONDITION.match(text.strip())
         self._path = parse_path(match.group(1) if match else text.strip())
         self._operator = match.group(2) if match else ""
@@ -86,7 +86,7 @@ class Condition:
                 raise UsageError(f"--where {text!r}: {self._text!r} is no regular expression: {error}") from error
 
     def holds(self, body: bytes) -> bool:
-        """Returns whether a body fulfils the condition; one that is no JSON does not."""
+        """Return whether a body fulfils the condition; one that is no JSON does not."""
         value = body_value(body)
         if value is MISSING:
             return False
@@ -113,7 +113,7 @@ class Condition:
 
 
 def field_text(value: Any) -> str:
-    """Returns a field as text: a text as it is, anything else as JSON."""
+    """Return a field as text: a text as it is, anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
@@ -121,11 +121,11 @@ class Projection:
     """Cuts JSON bodies down to some fields: an object with the paths as names. Missing fields are left out."""
 
     def __init__(self, paths: Sequence[str]) -> None:
-        """Raises UsageError."""
+        """Raise UsageError."""
         self._paths = [(path, parse_path(path)) for path in paths]
 
     def apply(self, body: bytes) -> bytes:
-        """Returns the smaller body; one that is no JSON object or array stays as it is."""
+        """Return the smaller body; one that is no JSON object or array stays as it is."""
         value = body_value(body)
         if not isinstance(value, dict | list):
             return body

@@ -21,7 +21,7 @@ TimeAt = Callable[[Cursor, int], Awaitable[int | None]]
 
 
 def by_time(message: StoredMessage) -> tuple[int, int]:
-    """Returns the sort key: the store time, and within a millisecond the offset in the log."""
+    """Return the sort key: the store time, and within a millisecond the offset in the log."""
     return message.store_timestamp_ms, message.physical_offset
 
 
@@ -46,7 +46,7 @@ class Found:
     stored_count: int
 
     def note(self, wanted: int) -> str:
-        """Returns what to say when none matches, or fewer than ``wanted`` in a part; else an empty text."""
+        """Return what to say when none matches, or fewer than ``wanted`` in a part; else an empty text."""
         if len(self.messages) >= wanted:
             return ""
         if self.looked_at_count >= self.stored_count:
@@ -67,7 +67,7 @@ class LastMessages:
         self._time_at = time_at
 
     async def find(self, queues: list[tuple[Cursor, int]]) -> Found:
-        """Returns the messages. A queue is done when it is read whole, or can't have a later match than those found."""
+        """Return the messages. A queue is done when it is read whole, or can't have a later match than those found."""
         searches = [
             _Search(cursor, first, cursor.end, max(self._wanted, STEP_MIN) if self._wanted else 0, cursor.end <= first)
             for cursor, first in queues
@@ -95,7 +95,7 @@ class LastMessages:
         search.is_done = begin <= search.first or len(search.found) >= self._wanted
 
     async def _close_finished(self, searches: list[_Search]) -> None:
-        """Closes the queues whose unread messages are older than the last ones found."""
+        """Close the queues whose unread messages are older than the last ones found."""
         found = sorted((one for search in searches for one in search.found), key=by_time)
         if len(found) < self._wanted:
             return

@@ -18,7 +18,7 @@ class Outages:
         self._of_queue: dict[MessageQueue, str] = {}
 
     def failed(self, queue: MessageQueue, error: PymqError) -> None:
-        """Notes that a queue can't be read; the first one of a broker or topic prints a line."""
+        """Note that a queue can't be read; the first one of a broker or topic prints a line."""
         what = queue.topic if isinstance(error, NotFoundError) else queue.broker_name
         if queue in self._of_queue:
             return
@@ -30,7 +30,7 @@ class Outages:
         self._note(f"{what}: {error}; trying again")
 
     def worked(self, queue: MessageQueue) -> None:
-        """Notes that a queue can be read; the last one of an outage prints a line."""
+        """Note that a queue can be read; the last one of an outage prints a line."""
         what = self._of_queue.pop(queue, None)
         if what is None:
             return

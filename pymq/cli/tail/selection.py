@@ -30,7 +30,7 @@ class MessageSelection:
         where: Sequence[Condition] = (),
         read: ReadBody = content,
     ) -> None:
-        """Raises UsageError for tags with SQL, for either with a filter server, and for a wrong expression."""
+        """Raise UsageError for tags with SQL, for either with a filter server, and for a wrong expression."""
         self._tag = tag or "*"
         self._sql = sql
         self._remote = plugin if plugin is not None and plugin.via is not None else None
@@ -61,18 +61,18 @@ class MessageSelection:
         )
 
     def pull_arguments(self) -> dict[str, Any]:
-        """Returns the arguments for :meth:`PullConsumer.pull`."""
+        """Return the arguments for :meth:`PullConsumer.pull`."""
         if self._remote is not None:
             name, expression, via = self._remote
             return {"filter": name, "expression": expression, "via": via}
         return {"expression": self._tag, "sql": self._sql}
 
     def keep(self, messages: list[StoredMessage]) -> list[StoredMessage]:
-        """Returns those messages of one pull that match the plugin."""
+        """Return those messages of one pull that match the plugin."""
         return messages if self._plugin is None or not messages else self._plugin.keep(messages).messages
 
     def matches(self, message: StoredMessage) -> bool:
-        """Returns whether key, pattern and conditions hold."""
+        """Return whether key, pattern and conditions hold."""
         if self._key is not None and self._key not in message.keys.split() and self._key != message.message_id:
             return False
         if self._pattern is None and not self._where:

@@ -20,7 +20,7 @@ FOR_PEOPLE = (MessageOutput.text, MessageOutput.table)
 
 
 def body_reader(decoding: Decoding, output: MessageOutput, inflate_ratio: int) -> ReadBody:
-    """Returns a function from a message to its body, unpacked as asked for; lines for people unpack what they know."""
+    """Return a function from a message to its body, unpacked as asked for; lines for people unpack what they know."""
     if not decoding.steps and output in FOR_PEOPLE:
         decoding = Decoding((AUTO,))
     read = bounded_content(inflate_ratio, print_note)
@@ -30,7 +30,7 @@ def body_reader(decoding: Decoding, output: MessageOutput, inflate_ratio: int) -
 
 
 def projected(read: ReadBody, fields: str | None) -> ReadBody:
-    """Returns a reader that cuts JSON bodies down to ``fields``, paths joined by commas; None: ``read`` itself."""
+    """Return a reader that cuts JSON bodies down to ``fields``, paths joined by commas; None: ``read`` itself."""
     if fields is None:
         return read
     projection = Projection(fields.split(","))
@@ -42,7 +42,7 @@ def projected(read: ReadBody, fields: str | None) -> ReadBody:
 
 
 def show(options: TailOptions, output: MessageOutput, line_format: str | None, read: ReadBody) -> None:
-    """Tails to stdout until it is done or interrupted, in ``output`` or by the verbs of ``line_format``."""
+    """Tail to stdout until it is done or interrupted, in ``output`` or by the verbs of ``line_format``."""
     out, stream = sys.stdout.buffer, message_stream(output, color=is_styled(), read=read)
     to_bytes: Formatter = stream if line_format is None else line_formatter(line_format, read)
     run(until_done_or_stopped(tail_work.Tail(options, to_bytes, out).run()))

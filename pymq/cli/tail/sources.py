@@ -16,12 +16,12 @@ PATTERN_SIGNS = frozenset("*?[")
 
 
 def is_pattern(name: str) -> bool:
-    """Returns whether the name stands for several topics; no topic's name has these signs."""
+    """Return whether the name stands for several topics; no topic's name has these signs."""
     return not PATTERN_SIGNS.isdisjoint(name)
 
 
 async def matching_topics(admin: Admin, patterns: list[str]) -> list[str]:
-    """Returns the topics that match a pattern, sorted: topics of applications, and others for a pattern with ``%``."""
+    """Return the topics that match a pattern, sorted: topics of applications, and others for a pattern with ``%``."""
     names = await user_topics(admin)
     if any(pattern.startswith("%") for pattern in patterns):
         names = sorted({*names, *(name for name in await admin.topics.names() if name.startswith("%"))})
@@ -47,7 +47,7 @@ class Sources:
         self._patterns = [name for name in options.topics if is_pattern(name)]
 
     async def queues(self) -> list[MessageQueue]:
-        """Returns the queues at the begin of a tail. Raises NotFoundError for a named topic that is missing or empty of
+        """Return the queues at the begin of a tail. Raises NotFoundError for a named topic that is missing or empty of
         the wanted queues, and for patterns without a topic unless the tail follows."""
         found: list[MessageQueue] = []
         for topic in await self._topics():
@@ -78,7 +78,7 @@ class Sources:
         print_note(what + (": waiting for the first" if self._options.follow else ""))
 
     async def queues_now(self) -> list[MessageQueue]:
-        """Returns the queues that there are, without a word about what is missing."""
+        """Return the queues that there are, without a word about what is missing."""
         found: list[MessageQueue] = []
         for topic in await self._topics():
             try:

@@ -40,12 +40,12 @@ _TOKEN = re.compile(r"%(?:\{([^}]*)\}|\[((?:[^\[\]]|\[\d+\])*)\]|(.?))|\\(.)|([^
 
 
 def verb_meanings() -> dict[str, str]:
-    """Returns what each verb stands for, for the documentation."""
+    """Return what each verb stands for, for the documentation."""
     return {f"%{letter}": meaning for letter, (meaning, _) in _VERBS.items()}
 
 
 def line_formatter(text: str, read: ReadBody = content) -> Formatter:
-    r"""Returns a function from a message to its line, with a line end.
+    r"""Return a function from a message to its line, with a line end.
 
     ``%{NAME}`` is a property, ``%[PATH]`` a field of a JSON body, ``%%`` a percent sign, ``\n`` and ``\t`` line end and
     tab. Missing values are ``-``. Raises UsageError for an unknown verb.

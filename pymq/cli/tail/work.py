@@ -46,7 +46,7 @@ class Tail:
         self._until_offset = stop.value if stop is not None and stop.kind is StartKind.OFFSET else None
 
     async def run(self) -> None:
-        """Shows messages.
+        """Show messages.
 
         Raises NotFoundError for an unknown topic or group, UnreachableError before anything was shown.
         """
@@ -101,13 +101,13 @@ class Tail:
         return self._until_offset is not None and offset >= self._until_offset
 
     def _is_over(self) -> bool:
-        """Returns whether the end that the command was given is reached in every queue."""
+        """Return whether the end that the command was given is reached in every queue."""
         if self._until_ms is not None and self._until_ms <= _now_ms():
             return True
         return self._options.stop is not None and all(cursor.is_over for cursor in self._cursors.values())
 
     def _is_wanted(self, cursor: Cursor, message: StoredMessage) -> bool:
-        """Returns whether to show the message; one behind the given end ends its queue."""
+        """Return whether to show the message; one behind the given end ends its queue."""
         if self._until_ms is not None and message.store_timestamp_ms >= self._until_ms:
             cursor.is_over = True
             return False
@@ -135,7 +135,7 @@ class Tail:
             self._out.flush()
 
     async def _show_last(self, pull: PullConsumer, cursors: list[Cursor]) -> None:
-        """Shows the last N messages over all queues that match, as far back as the limit allows."""
+        """Show the last N messages over all queues that match, as far back as the limit allows."""
 
         async def read(cursor: Cursor, begin: int, end: int) -> list[StoredMessage]:
             cursor.done = begin
@@ -163,7 +163,7 @@ class Tail:
                 self._passed(cursor, cursor.end)
 
     async def _stored(self, pull: PullConsumer, cursor: Cursor) -> AsyncGenerator[StoredMessage, None]:
-        """Yields the selected messages of one queue up to its end; pulls the next ones meanwhile."""
+        """Yield the selected messages of one queue up to its end; pulls the next ones meanwhile."""
         async for message in self._archived(cursor):
             yield message
         if cursor.is_over:
@@ -186,7 +186,7 @@ class Tail:
             pulling.cancel()
 
     async def _archived(self, cursor: Cursor) -> AsyncGenerator[StoredMessage, None]:
-        """Yields the selected messages of one queue that the archive has; the cursor ends at the hand-over."""
+        """Yield the selected messages of one queue that the archive has; the cursor ends at the hand-over."""
         archive, span = self._options.archive, None
         if archive is not None:
             span = archive.span(cursor.queue)
@@ -206,7 +206,7 @@ class Tail:
     async def _pull(
         self, pull: PullConsumer, queue: MessageQueue, offset: int, suspend_ms: int = 0
     ) -> tuple[list[StoredMessage], int]:
-        """Returns messages from ``offset`` on, and the offset of the next pull."""
+        """Return messages from ``offset`` on, and the offset of the next pull."""
         selection = self._options.selection
         result = await pull.pull(queue, offset, PULL_COUNT, suspend_ms=suspend_ms, **selection.pull_arguments())
         if result.status is PullStatus.OFFSET_ILLEGAL and result.next_offset > offset:
@@ -251,7 +251,7 @@ class Tail:
         cursor.is_over = cursor.is_over or self._reaches_end(next_offset)
 
     async def _follow_queue(self, pull: PullConsumer, cursor: Cursor, arrivals: _Arrivals) -> None:
-        """Pulls one queue until it is over; while it can't be read, keeps trying."""
+        """Pull one queue until it is over; while it can't be read, keeps trying."""
         while not cursor.is_over:
             try:
                 messages, next_offset = await self._pull(pull, cursor.queue, cursor.offset, SUSPEND_MS)
@@ -264,7 +264,7 @@ class Tail:
             await arrivals.put((cursor, messages, next_offset))
 
     async def _look_for_queues(self, pull: PullConsumer, sources: Sources, follow: Callable[[Cursor], None]) -> None:
-        """Finds topics and queues that are created while the tail runs, and shows them from their start."""
+        """Find topics and queues that are created while the tail runs, and show them from their start."""
         while True:
             await asyncio.sleep(LOOK_FOR_QUEUES_EVERY_S)
             try:
@@ -279,7 +279,7 @@ class Tail:
     # Output and commits
 
     def _show(self, messages: Iterable[StoredMessage], *, flush: bool = True) -> None:
-        """Writes messages up to the limit of ``count``."""
+        """Write messages up to the limit of ``count``."""
         for message in messages:
             if not self._left:
                 break
@@ -316,7 +316,7 @@ def _name(queue: MessageQueue) -> str:
 
 
 async def _merged(streams: list[AsyncGenerator[StoredMessage, None]]) -> AsyncGenerator[StoredMessage, None]:
-    """Yields the messages of all streams, oldest first; each stream is in order of its offsets."""
+    """Yield the messages of all streams, oldest first; each stream is in order of its offsets."""
     heads = []
     for at, stream in enumerate(streams):
         message = await anext(stream, None)

@@ -90,7 +90,7 @@ def top(
 
 
 def _choices(view: str | None, sort: str | None, contains: str, everything: bool) -> list[Choice]:
-    """Returns a choice for each view that plain blocks show; the live view begins with the first."""
+    """Return a choice for each view that plain blocks show; the live view begins with the first."""
     from pymq.cli.top.screen import Choice, View, sort_keys
 
     wanted: list[View] = list(View) if view is None else [View(view)]
@@ -105,7 +105,7 @@ def _has_screen() -> bool:
 
 
 def _sparks() -> str:
-    """Returns the signs of spark lines that stdout can show."""
+    """Return the signs of spark lines that stdout can show."""
     from pymq.cli.top.screen import ASCII_SPARKS, SPARKS
 
     try:
@@ -116,7 +116,7 @@ def _sparks() -> str:
 
 
 def _print_frame(frame: Any, output: OutputFormat) -> None:
-    """Prints a frame for programs: as JSON on one line, so that a stream of frames stays readable."""
+    """Print a frame for programs: as JSON on one line, so that a stream of frames stays readable."""
     if output is OutputFormat.json:
         print_json_line(frame)
         return

@@ -83,7 +83,7 @@ def list_topics(
 
 
 def _with_queues_of_each(record: dict[str, Any]) -> dict[str, Any]:
-    """Returns a listed topic with one number of queues, or those of its brokers in their order."""
+    """Return a listed topic with one number of queues, or those of its brokers in their order."""
     names = ("read_queues", "write_queues")
     each = {name: [queues[name] for queues in record["queues"]] for name in names}
     return record | {name: each[name] if record[name] is None else record[name] for name in names}
@@ -229,7 +229,7 @@ def _note_dry_run(dry_run: bool) -> None:
 
 
 def _warn_of_unread_queues(records: list[dict[str, Any]]) -> None:
-    """Warns about queues that are written but not read: their messages would seem lost."""
+    """Warn about queues that are written but not read: their messages would seem lost."""
     for record in records:
         read, write = record["read_queues"], record["write_queues"]
         if write > read:
@@ -240,7 +240,7 @@ def _warn_of_unread_queues(records: list[dict[str, Any]]) -> None:
 
 
 def _choose_topic(session: Session) -> str:
-    """Asks for the topic on a terminal. Without one prints the list and raises UsageError."""
+    """Ask for the topic on a terminal. Without one it prints the list and raises UsageError."""
     import sys
 
     from pymq.errors import NotFoundError, UsageError
@@ -344,20 +344,9 @@ def route(session: Session, name: TopicArgument, output: OutputOption = OutputFo
 def stats(session: Session, name: TopicArgument, output: OutputOption = OutputFormat.table) -> None:
     """Show the first offset, the next offset and the time of the last message of every queue."""
     from pymq.cli.common.times import local_time
+    from pymq.operations.topic import listing as work
 
-    found, unreached = session.ask_reachable(lambda admin: admin.topics.stats(name))
-    records = [
-        {
-            "topic": queue.topic,
-            "broker": queue.broker_name,
-            "queue": queue.queue_id,
-            "min_offset": at.min_offset,
-            "max_offset": at.max_offset,
-            "messages": at.max_offset - at.min_offset,
-            "last_message_ms": at.last_update_timestamp,
-        }
-        for queue, at in found.items()
-    ]
+    records, unreached = session.ask_reachable(lambda admin: work.topic_queues(admin, name))
     columns = [
         Column("broker"),
         Column("queue", right=True),

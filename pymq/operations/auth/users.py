@@ -24,7 +24,7 @@ class Where(NamedTuple):
 
 
 async def users(admin: Admin, where: Where, name_filter: str | None) -> list[dict[str, Any]]:
-    """Returns a record per user; two for a user that differs between brokers."""
+    """Return a record per user; two for a user that differs between brokers."""
     found: dict[tuple[str, str, bool], list[str]] = {}
     chosen = await admin.cluster.select(where.clusters, where.brokers)
     for target, infos in await admin.cluster.asking.each(chosen, lambda at: admin.auth.users(at, name_filter)):
@@ -37,7 +37,7 @@ async def users(admin: Admin, where: Where, name_filter: str | None) -> list[dic
 
 
 async def user(admin: Admin, where: Where, name: str) -> dict[str, Any]:
-    """Returns a user with its rules. Raises NotFoundError."""
+    """Return a user with its rules. Raises NotFoundError."""
     records = [record for record in await users(admin, where, name) if record["user"] == name]
     if not records:
         raise no_user(name)
@@ -47,7 +47,7 @@ async def user(admin: Admin, where: Where, name: str) -> dict[str, Any]:
 async def rules(
     admin: Admin, where: Where, name: str | None = None, resource_filter: str | None = None
 ) -> list[dict[str, Any]]:
-    """Returns a record per entry of all ACLs, or of one user's, with the brokers that have it."""
+    """Return a record per entry of all ACLs, or of one user's, with the brokers that have it."""
     found: dict[tuple[Any, ...], list[str]] = {}
     chosen = await admin.cluster.select(where.clusters, where.brokers)
     subject = None if name is None else f"User:{name}"
@@ -77,7 +77,7 @@ async def rules(
 async def change(
     admin: Admin, where: Where, what: dict[str, Any], apply: Callable[[str], Awaitable[None]], *, dry_run: bool
 ) -> dict[str, Any]:
-    """Makes a change on the masters and then on the slaves of the chosen brokers; returns the record ``what`` of it.
+    """Make a change on the masters and then on the slaves of the chosen brokers; return the record ``what`` of it.
 
     RocketMQ's slaves have users of their own; PyMQ's take their master's and leave the request to it.
     """
@@ -89,7 +89,7 @@ async def change(
 
 
 async def check_there(admin: Admin, where: Where, name: str, *, is_there: bool) -> None:
-    """Raises NotFoundError for a user that no chosen broker has; UnsafeError, without ``is_there``, for a known one."""
+    """Raise NotFoundError for a user that no chosen broker has; UnsafeError, without ``is_there``, for a known one."""
     found = [record for record in await users(admin, where, name) if record["user"] == name]
     if is_there and not found:
         raise no_user(name)
@@ -100,7 +100,7 @@ async def check_there(admin: Admin, where: Where, name: str, *, is_there: bool) 
 
 
 async def check_rule(admin: Admin, where: Where, name: str, level: str, resource: str, *, is_there: bool) -> None:
-    """Raises NotFoundError for a rule that no chosen broker has; UnsafeError, without ``is_there``, for a known one."""
+    """Raise NotFoundError for a rule that no chosen broker has; UnsafeError, without ``is_there``, for a known one."""
     await check_there(admin, where, name, is_there=True)
     found = [
         record
@@ -114,7 +114,7 @@ async def check_rule(admin: Admin, where: Where, name: str, level: str, resource
 
 
 def entry(resource: str, actions: Iterable[str], sources: Iterable[str], *, denies: bool) -> AclEntryInfo:
-    """Returns an entry, checked before anything is sent. Raises UsageError."""
+    """Return an entry, checked before anything is sent. Raises UsageError."""
     return AclEntryInfo(
         resource=str(ResourcePattern.parse(resource)),
         actions=action_texts(parse_actions(actions)),

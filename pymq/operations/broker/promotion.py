@@ -23,7 +23,7 @@ COMPARED_BYTES_MAX = 64 * 1024  # of the slaves' logs, before the end that all h
 
 
 async def make_plan(admin: Admin, broker: str) -> PromotionPlan:
-    """Makes the plan for a broker name, or for the slave at "host:port". Raises NotFoundError, UnreachableError."""
+    """Make the plan for a broker name, or for the slave at "host:port". Raises NotFoundError, UnreachableError."""
     target = broker if ":" in broker else ""
     table = await _registered(admin, must_answer=not target)
     name = await _name_at(admin, target, table) if target else broker
@@ -46,7 +46,7 @@ async def make_plan(admin: Admin, broker: str) -> PromotionPlan:
 
 
 async def _compare_logs(admin: Admin, members: list[GroupMember]) -> list[GroupMember]:
-    """Compares the end that the slaves' logs have in common; marks those whose bytes are not the ones of most slaves.
+    """Compare the end that the slaves' logs have in common; marks those whose bytes are not the ones of most slaves.
 
     Without a master nothing else tells whose log is the group's. Where two halves differ, all are marked.
     """
@@ -113,7 +113,7 @@ async def _ask(admin: Admin, ids: dict[str, int]) -> list[GroupMember]:
 async def carry_out(
     admin: Admin, plan: PromotionPlan, *, force: bool, timeout_s: float, tell: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Carries out the plan; returns the new master's epoch and role, and warnings."""
+    """Carry out the plan; return the new master's epoch and role, and warnings."""
     promotion = Promotion(
         admin.replication, SystemClock(), asyncio.sleep, catch_up_timeout_ms=int(timeout_s * 1000), tell=tell
     )
@@ -129,7 +129,7 @@ async def carry_out(
 
 
 async def _registered_as_master(admin: Admin, plan: PromotionPlan) -> list[str]:
-    """Waits until clients are sent to the new master; returns a warning if that is not certain."""
+    """Wait until clients are sent to the new master; return a warning if that is not certain."""
     clock, target = SystemClock(), plan.target.address
     until_ms = clock.monotonic_ms() + REGISTERED_TIMEOUT_MS
     while True:
@@ -145,7 +145,7 @@ async def _registered_as_master(admin: Admin, plan: PromotionPlan) -> list[str]:
 
 
 def plan_record(plan: PromotionPlan) -> dict[str, Any]:
-    """Returns the plan as plain values."""
+    """Return the plan as plain values."""
     return {
         "broker": plan.broker_name,
         "target": plan.target.address,

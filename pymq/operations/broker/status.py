@@ -23,7 +23,7 @@ from pymq.wire.bodies_raft import RaftGroupState
 
 
 async def describe(admin: Admin, name: str) -> list[dict[str, Any]]:
-    """Describes all brokers of a name, or one by address. Raises NotFoundError; UnreachableError if none answers."""
+    """Describe all brokers of a name, or one by address. Raises NotFoundError; UnreachableError if none answers."""
     views = await ask(admin, await named(admin, name))
     if all(view.status is None for view in views):
         raise UnreachableError(views[0].error)
@@ -31,7 +31,7 @@ async def describe(admin: Admin, name: str) -> list[dict[str, Any]]:
 
 
 async def _master(admin: Admin, view: BrokerView, asked: list[BrokerView]) -> BrokerView | None:
-    """Returns the master of a slave, which knows the lag; asks it too if the slave was named by its address."""
+    """Return the master of a slave, which knows the lag; ask it too if the slave was named by its address."""
     if view.status is None or view.status.ha_client is None:
         return None
     found = master_of(view, asked)

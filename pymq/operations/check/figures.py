@@ -51,7 +51,7 @@ async def check_brokers(admin: Admin, name: str | None, *, limits_ms: Limits, co
 
 
 def add_missing(result: Result, missing: Mapping[str, str], name: str | None) -> Result:
-    """Adds a critical part for each missing broker; only for the one of that name, if there is one."""
+    """Add a critical part for each missing broker; only for the one of that name, if there is one."""
     result.parts += [
         Part(broker, Level.CRITICAL, reason) for broker, reason in missing.items() if name in (None, broker)
     ]
@@ -59,7 +59,7 @@ def add_missing(result: Result, missing: Mapping[str, str], name: str | None) ->
 
 
 async def check_disks(admin: Admin, name: str | None, *, limits_percent: Limits, clock: Clock) -> Result:
-    """Compares what share of its disk each broker has in use; a broker that doesn't report it is unknown."""
+    """Compare what share of its disk each broker has in use; a broker that doesn't report it is unknown."""
     asked = await _ask(admin, name, clock)
     result = Result("disk", format_count(len(asked), "disk") + " with room")
     for one in asked:
@@ -77,7 +77,7 @@ async def check_disks(admin: Admin, name: str | None, *, limits_percent: Limits,
 async def check_lag(
     admin: Admin, group: str | None, topic: str | None, *, limits: Limits, limits_ms: Limits, clock: Clock
 ) -> Result:
-    """Compares how many messages groups are behind, and for how long.
+    """Compare how many messages groups are behind, and for how long.
 
     The time is the age of the last consumed message, in queues that have further ones. Raises NotFoundError for a group
     that has no place, in the topic if one is named; a master that does not answer makes the result unknown.
@@ -115,7 +115,7 @@ async def check_lag(
 async def _lags(
     admin: Admin, group: str | None, *, with_times: bool
 ) -> tuple[dict[str, dict[str, TopicLag]], list[tuple[str, str]]]:
-    """Returns group -> topic -> lag on the masters that answer, and (name, error) of those that don't."""
+    """Return group -> topic -> lag on the masters that answer, and (name, error) of those that don't."""
 
     async def ask(address: str) -> dict[str, dict[str, TopicLag]]:
         if group is None:
@@ -139,7 +139,7 @@ async def _lags(
 
 
 def _age_ms(places: Iterable[TopicLag], now_ms: int) -> int:
-    """Returns the age of the last consumed message where there are further ones, 0 where there are none."""
+    """Return the age of the last consumed message where there are further ones, 0 where there are none."""
     return max((now_ms - place.consumed_ms for place in places if place.consumed_ms), default=0)
 
 

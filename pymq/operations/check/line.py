@@ -35,7 +35,7 @@ class Limits:
     critical: float | None = None
 
     def level(self, value: float | None) -> Level:
-        """Returns UNKNOWN for None if there is a limit."""
+        """Return UNKNOWN for None if there is a limit."""
         if self.warning is None and self.critical is None:
             return Level.OK
         if value is None:
@@ -89,7 +89,7 @@ class Result:
         return worst([part.level for part in self.parts])
 
     def lines(self) -> list[str]:
-        """Returns the line with performance data, then a line for each part that is not OK."""
+        """Return the line with performance data, then a line for each part that is not OK."""
         bad = sorted((part for part in self.parts if part.level), key=lambda part: -_BADNESS.index(part.level))
         text = self.fine
         if bad:
@@ -103,7 +103,7 @@ class Result:
         ]
 
     def as_record(self) -> dict[str, Any]:
-        """Returns the record to print as JSON."""
+        """Return the record to print as JSON."""
         return {
             "check": self.name,
             "status": self.level.name,
@@ -123,12 +123,12 @@ class Result:
 
 
 def worst(levels: Sequence[Level]) -> Level:
-    """Returns the worst level, OK without any."""
+    """Return the worst level, OK without any."""
     return max(levels, key=_BADNESS.index, default=Level.OK)
 
 
 def parse_limits(warning: str | None, critical: str | None, parse: Callable[[str], float]) -> Limits:
-    """Parses the values of ``-w`` and ``-c``. Raises what ``parse`` raises."""
+    """Parse the values of ``-w`` and ``-c``. Raises what ``parse`` raises."""
     return Limits(None if warning is None else parse(warning), None if critical is None else parse(critical))
 
 
@@ -139,5 +139,5 @@ def _number(value: float | None) -> str:
 
 
 def _plain(text: str) -> str:
-    """Returns a text on one line without the sign that begins performance data."""
+    """Return a text on one line without the sign that begins performance data."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split()).replace("|", "/")

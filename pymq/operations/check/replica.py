@@ -37,7 +37,7 @@ class ReplicaCheck:
     notes: list[str] = field(default_factory=list)
 
     def as_record(self) -> dict[str, Any]:
-        """Returns the record to print."""
+        """Return the record to print."""
         slave = self.slave
         return {
             "cluster": self.master.cluster,
@@ -55,7 +55,7 @@ class ReplicaCheck:
 
 
 async def check_replicas(admin: Admin, name: str | None, samples: int, *, full: bool) -> list[dict[str, Any]]:
-    """Returns a record per slave, and one per name whose master or slaves are missing. Raises NotFoundError."""
+    """Return a record per slave, and one per name whose master or slaves are missing. Raises NotFoundError."""
     registered = [view for view in await brokers(admin) if name is None or view.name == name]
     if not registered:
         raise NotFoundError(
@@ -73,7 +73,7 @@ async def check_replicas(admin: Admin, name: str | None, samples: int, *, full: 
 
 
 def as_result(records: Sequence[dict[str, Any]], limits: Limits) -> Result:
-    """Returns the result for monitoring: problems are critical, and ``limits`` are about the bytes that slaves lack."""
+    """Return the result for monitoring: problems are critical, and ``limits`` are about the bytes that slaves lack."""
     result = Result("replica", format_count(len(records), "slave") + " in step with its master")
     for record in records:
         subject = f"{record['broker']} slave {record['slave_id']}" if record["slave_id"] else record["broker"]
@@ -169,7 +169,7 @@ async def _compare_logs(
 
 
 def sample_ranges(low: int, high: int, count: int, rng: random.Random) -> list[tuple[int, int]]:
-    """Returns the last bytes of a log, and ``count`` random places: one in each of ``count`` equal parts.
+    """Return the last bytes of a log, and ``count`` random places: one in each of ``count`` equal parts.
 
     Overlapping ranges are joined.
     """
@@ -182,7 +182,7 @@ def sample_ranges(low: int, high: int, count: int, rng: random.Random) -> list[t
 
 
 def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Joins sorted ranges that overlap."""
+    """Join sorted ranges that overlap."""
     result: list[tuple[int, int]] = []
     for start, end in ranges:
         if result and start < result[-1][1]:
@@ -193,7 +193,7 @@ def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 async def _differences(admin: Admin, slave: str, master: str, start: int, end: int, chunk_bytes: int) -> list[str]:
-    """Returns a text for each chunk that differs between the two brokers."""
+    """Return a text for each chunk that differs between the two brokers."""
     found = []
     while start < end:
         request = LogDigestsRequest(start=start, end=end, chunk_bytes=chunk_bytes)
@@ -240,7 +240,7 @@ async def _compare_tables(admin: Admin, outcome: ReplicaCheck, slave: BrokerView
 
 
 def _different_entries(mine: TableEntries, theirs: TableEntries) -> list[str]:
-    """Returns the names of entries that one side lacks or that differ; none if the tables' versions are equal."""
+    """Return the names of entries that one side lacks or that differ; none if the tables' versions are equal."""
     if mine.version == theirs.version:
         return []
     names = mine.entries.keys() | theirs.entries.keys()

@@ -34,7 +34,7 @@ class Finding:
     values: dict[str, Any] = field(default_factory=dict)
 
     def as_record(self, check: str) -> dict[str, Any]:
-        """Returns the record to print, with the name of the check that found it."""
+        """Return the record to print, with the name of the check that found it."""
         return {
             "check": check,
             "severity": self.severity.value,

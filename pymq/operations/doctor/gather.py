@@ -19,6 +19,7 @@ from pymq.model.names import is_system_group
 from pymq.operations.asking.batches import for_each
 from pymq.operations.doctor.state import Broker, ClusterState, Group, Lags, NameServer, Port, Skew, number
 from pymq.operations.replica_view import BrokerView, ask
+from pymq.operations.sums import online_members
 from pymq.operations.topic.order import ORDER_NAMESPACE
 from pymq.wire.bodies_admin import add_lag
 
@@ -34,7 +35,7 @@ class Probe(Protocol):
     """Tries connections from this machine."""
 
     async def error(self, address: str) -> str:
-        """Returns why ``address`` can't be connected, empty when it can."""
+        """Return why ``address`` can't be connected, empty when it can."""
         ...
 
 
@@ -82,7 +83,7 @@ class Gatherer:
         self._missing = missing
 
     async def state(self) -> ClusterState:
-        """Returns the state; name servers and brokers that can't be reached are in it with their errors."""
+        """Return the state; name servers and brokers that can't be reached are in it with their errors."""
         state = ClusterState(self._clock.now_ms())
         state.name_servers = await for_each(await self._name_servers(), self._name_server)
         async with self._admin(state) as admin:
@@ -106,7 +107,7 @@ class Gatherer:
         return state
 
     async def _name_servers(self) -> list[str]:
-        """Returns the given addresses; in place of an address server that answers, those that it names."""
+        """Return the given addresses; in place of an address server that answers, those that it names."""
         found = [place for place in self._places if not is_address_server(place)]
         for url in filter(is_address_server, self._places):
             try:
@@ -118,7 +119,7 @@ class Gatherer:
 
     @asynccontextmanager
     async def _admin(self, state: ClusterState) -> AsyncIterator[Admin | None]:
-        """Yields a client of the name servers that answered, None when none did."""
+        """Yield a client of the name servers that answered, None when none did."""
         usable = [server.address for server in state.name_servers if not server.error]
         if not usable:
             yield None
@@ -176,7 +177,7 @@ class Gatherer:
 
 
 def registered(name_servers: Iterable[NameServer]) -> list[BrokerView]:
-    """Returns each broker that any name server lists, once by its address."""
+    """Return each broker that any name server lists, once by its address."""
     found = {
         address: BrokerView(data.cluster, name, broker_id, address)
         for server in name_servers
@@ -187,7 +188,7 @@ def registered(name_servers: Iterable[NameServer]) -> list[BrokerView]:
 
 
 def skew(table: dict[str, str], asked_ms: int, answered_ms: int) -> Skew | None:
-    """Returns how far a broker's clock is ahead, by its runtime table; None when that doesn't say.
+    """Return how far a broker's clock is ahead, by its runtime table; None when that doesn't say.
 
     PyMQ's brokers report their time. RocketMQ's report the time of their start and for how long they have run, in whole
     seconds, so theirs is known within a second.
@@ -219,7 +220,7 @@ def _ports(view: BrokerView, config: dict[str, str]) -> list[tuple[str, str]]:
 
 
 async def _lags(admin: Admin, masters: Sequence[str], groups: Sequence[str]) -> tuple[dict[str, Lags], dict[str, str]]:
-    """Returns how far each group is on the masters that answer, and why others don't.
+    """Return how far each group is on the masters that answer, and why others don't.
 
     One small request for each group: an answer with all queues of all groups may be 100 MB.
     """
@@ -245,8 +246,7 @@ async def _lags(admin: Admin, masters: Sequence[str], groups: Sequence[str]) -> 
 async def _ask_members(admin: Admin, masters: Sequence[str], group: Group) -> None:
     try:
         answers = [await admin.groups.connections(address, group.name) for address in masters]
-        online = [answer for answer in answers if answer is not None]
-        group.members = len({one.client_id for answer in online for one in answer.connection_set})
+        group.members = len(online_members(answers))
         group.differing = {} if group.members < 2 else await admin.groups.differing_subscriptions(group.name)
     except PymqError as error:
         group.error = str(error)

@@ -50,7 +50,7 @@ def check_agreement(state: ClusterState) -> Iterator[Finding]:
 
 
 def shown(names: list[str]) -> str:
-    """Returns the first names, and the number of the others."""
+    """Return the first names, and the number of the others."""
     more = len(names) - NAMES_SHOWN_MAX
     return ", ".join(names[:NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
 

@@ -27,7 +27,7 @@ def check_addresses(state: ClusterState) -> Iterator[Finding]:
 
 
 def _silent(broker: Broker) -> Finding:
-    """Returns the finding for a broker that does not answer: with its port closed, or open."""
+    """Return the finding for a broker that does not answer: with its port closed, or open."""
     address = broker.view.address
     refused = next((port.error for port in broker.ports if port.name == "listen"), "")
     if refused:
@@ -80,7 +80,7 @@ def check_ports(state: ClusterState) -> Iterator[Finding]:
 
 
 def is_loopback(address: str) -> bool:
-    """Returns whether the host of ``address`` is this machine's own, without asking DNS."""
+    """Return whether the host of ``address`` is this machine's own, without asking DNS."""
     host = host_of(address).strip("[]")
     try:
         return ipaddress.ip_address(host).is_loopback

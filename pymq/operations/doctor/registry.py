@@ -39,7 +39,7 @@ OWN_CHECKS = (
 
 
 def all_checks(find_entry_points: Callable[[], Iterable[EntryPoint]] | None = None) -> list[Check]:
-    """Returns all checks. A package that can't be loaded is a check that reports its error as not known."""
+    """Return all checks. A package that can't be loaded is a check that reports its error as not known."""
     found = list(OWN_CHECKS)
     for entry in entry_points(group=ENTRY_POINTS) if find_entry_points is None else find_entry_points():
         try:
@@ -51,7 +51,7 @@ def all_checks(find_entry_points: Callable[[], Iterable[EntryPoint]] | None = No
 
 
 def chosen(checks: list[Check], names: Iterable[str]) -> list[Check]:
-    """Returns the named checks, all without names. Raises UsageError for a name that no check has."""
+    """Return the named checks, all without names. Raises UsageError for a name that no check has."""
     wanted = list(names)
     known = {check.name: check for check in checks}
     for name in wanted:
@@ -61,13 +61,13 @@ def chosen(checks: list[Check], names: Iterable[str]) -> list[Check]:
 
 
 def run_checks(checks: Iterable[Check], state: ClusterState) -> list[tuple[str, Finding]]:
-    """Returns (name of the check, finding), the worst first. A check that fails is reported as not known."""
+    """Return (name of the check, finding), the worst first. A check that fails is reported as not known."""
     found = [(check.name, finding) for check in checks for finding in _run(check, state)]
     return sorted(found, key=lambda one: ORDER.index(one[1].severity))
 
 
 def worst(findings: Iterable[Finding]) -> Severity | None:
-    """Returns the worst severity, None without a finding."""
+    """Return the worst severity, None without a finding."""
     return min((finding.severity for finding in findings), key=ORDER.index, default=None)
 
 

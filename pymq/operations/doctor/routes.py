@@ -20,7 +20,7 @@ def check_brokers(state: ClusterState) -> Iterator[Finding]:
 
 
 def check_missing_brokers(state: ClusterState) -> Iterator[Finding]:
-    """Finds brokers that name servers have forgotten: that happens two minutes after a broker begins to hang."""
+    """Find brokers that name servers have forgotten: that happens two minutes after a broker begins to hang."""
     for name, reason in state.missing.items():
         yield problem(
             name,

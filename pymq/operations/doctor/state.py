@@ -65,11 +65,11 @@ class Broker:
         return self.view.status is not None
 
     def figure(self, key: str) -> float | None:
-        """Returns a number of the runtime table, None when the broker doesn't report it."""
+        """Return a number of the runtime table, None when the broker doesn't report it."""
         return number(self.view.runtime.get(key))
 
     def setting(self, key: str) -> float | None:
-        """Returns a number of the configuration, None when the broker doesn't report it."""
+        """Return a number of the configuration, None when the broker doesn't report it."""
         return number((self.config or {}).get(key))
 
 
@@ -94,7 +94,7 @@ class Group:
         return sum(topic.lag for topic in self.lags.values())
 
     def taken(self) -> int | None:
-        """Returns how many messages the group committed during the observation.
+        """Return how many messages the group committed during the observation.
 
         None without an observation, and when a broker does not report what groups have committed.
         """
@@ -140,7 +140,7 @@ class ClusterState:
 
 
 def number(text: str | None) -> float | None:
-    """Returns the number that ``text`` begins with, None if there is none."""
+    """Return the number that ``text`` begins with, None if there is none."""
     try:
         return float((text or "").split(" ")[0])
     except ValueError:

@@ -34,7 +34,7 @@ def check_versions(state: ClusterState) -> Iterator[Finding]:
 
 
 def version_text(broker: Broker) -> str | None:
-    """Returns ``PyMQ 0.1.0`` or ``RocketMQ V5_3_3``, None when the broker doesn't say."""
+    """Return ``PyMQ 0.1.0`` or ``RocketMQ V5_3_3``, None when the broker doesn't say."""
     own = broker.view.runtime.get("pymqVersion")
     if own:
         return f"PyMQ {own}"

@@ -15,6 +15,7 @@ from pymq.errors import UnsafeError
 from pymq.model.names import check_group, dlq_topic, retry_topic
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.operations.group.lag import no_group, topic_records, totals
+from pymq.operations.sums import online_members
 
 # Values of a group by their names in output, as far as operators change them.
 SETTINGS = {
@@ -144,7 +145,7 @@ async def plan_delete(admin: Admin, name: str, where: Where, *, with_topics: boo
     is_everywhere = set(holders) <= set(targets)
     own = {retry_topic(name), dlq_topic(name)}
     existing = [topic for topic in await admin.topics.names() if topic in own] if with_topics and is_everywhere else []
-    members = {member.client_id for _, answer in online for member in answer.connection_set}
+    members = online_members(answer for _, answer in online)
     return Deletion(name, targets, is_everywhere, len(members), figures["lag"], existing)
 
 

@@ -11,7 +11,7 @@ from pymq.model.tables import SubscriptionGroupConfig
 
 
 async def ensure_group(admin: Admin, group: str, *, create: bool) -> None:
-    """Returns if a broker has the group, or after creating it on all masters if ``create``.
+    """Return if a broker has the group, or after creating it on all masters if ``create``.
 
     Raises NotFoundError with the nearest name for an unknown group, UnreachableError if no broker answers.
     """

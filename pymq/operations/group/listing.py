@@ -18,7 +18,7 @@ from pymq.wire.versions import version_name
 
 
 async def list_groups(admin: Admin, show_all: bool) -> list[dict[str, Any]]:
-    """Returns a record per group: brokers, online members, lag over all topics, settings."""
+    """Return a record per group: brokers, online members, lag over all topics, settings."""
     configs = await admin.groups.all_configs()
     names = [name for name in configs if show_all or not is_system_group(name)]
 
@@ -40,13 +40,13 @@ async def list_groups(admin: Admin, show_all: bool) -> list[dict[str, Any]]:
 
 
 def _enabled_on(configs: Mapping[str, SubscriptionGroupConfig]) -> bool | str:
-    """Returns whether the group may consume, or the brokers where it may if they differ."""
+    """Return whether the group may consume, or the brokers where it may if they differ."""
     on = [name for name, config in configs.items() if config.consume_enable]
     return bool(on) if len(on) in (0, len(configs)) else f"only on {', '.join(sorted(on))}"
 
 
 async def describe_group(admin: Admin, name: str) -> dict[str, Any]:
-    """Describes one group. Raises NotFoundError."""
+    """Describe one group. Raises NotFoundError."""
     configs = (await admin.groups.all_configs()).get(name, {})
     online = await _online(admin, name)
     lags = await admin.groups.topic_lags(name, with_times=True)
@@ -73,12 +73,12 @@ async def describe_group(admin: Admin, name: str) -> dict[str, Any]:
 
 
 async def _online(admin: Admin, group: str) -> list[ConsumerConnections]:
-    """Returns each master's list of the group's members, without masters that have none."""
+    """Return each master's list of the group's members, without masters that have none."""
     return [answer for _, answer in await admin.groups.online(group)]
 
 
 def _members(online: list[ConsumerConnections]) -> list[dict[str, Any]]:
-    """Returns the clients, each once although it is connected to several brokers."""
+    """Return the clients, each once although it is connected to several brokers."""
     found = {
         one.client_id: {
             "client_id": one.client_id,

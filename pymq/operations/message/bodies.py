@@ -47,7 +47,7 @@ class Decoding:
 
 
 def parse_decoding(text: str | None, schema: Path | None, descriptor: Path | None, type_name: str | None) -> Decoding:
-    """Returns the decoding that the options choose; without them none. Raises UsageError."""
+    """Return the decoding that the options choose; without them none. Raises UsageError."""
     steps = tuple(part.strip().lower() for part in (text or "").split(",") if part.strip())
     for at, step in enumerate(steps):
         if step not in (AUTO, *LAYERS, *FORMATS):
@@ -68,14 +68,14 @@ class BodyDecoder:
     """Decodes the bodies of one output. All layers together inflate within one budget, as bodies of RocketMQ do."""
 
     def __init__(self, decoding: Decoding, ratio_max: int = INFLATION_RATIO_MAX) -> None:
-        """Raises UsageError for a file that is no schema or descriptor, and when a library is missing."""
+        """Raise UsageError for a file that is no schema or descriptor, and when a library is missing."""
         self._steps = [step for step in decoding.steps if step not in FORMATS]
         self._format = _format(decoding)
         self._ratio_max = ratio_max
         self._left_bytes = INFLATION_FREE_BYTES
 
     def decode(self, body: bytes) -> bytes:
-        """Returns the body without its layers, and in a binary format as JSON. Raises PymqError."""
+        """Return the body without its layers, and in a binary format as JSON. Raises PymqError."""
         for step in self._steps:
             if step == AUTO:
                 kind = next((name for name, magic in MAGIC.items() if body.startswith(magic)), None)
@@ -98,7 +98,7 @@ class BodyDecoder:
 
 
 def decoding_reader(decoder: BodyDecoder, read: ReadBody, note: Callable[[str], None]) -> ReadBody:
-    """Returns ``read`` with decoded bodies; one that can't be decoded stays as it is, and ``note`` hears the first."""
+    """Return ``read`` with decoded bodies; one that can't be decoded stays as it is, and ``note`` hears the first."""
     is_noted = False
 
     def read_decoded(message: StoredMessage) -> bytes:
@@ -148,7 +148,7 @@ def _format(decoding: Decoding) -> Callable[[bytes], bytes] | None:
 
 
 def _json(value: Any) -> bytes:
-    """Returns a value as JSON; bytes become base64, what JSON has no word for its text."""
+    """Return a value as JSON; bytes become base64, what JSON has no word for its text."""
     try:
         return msgspec.json.encode(value, enc_hook=str)
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:

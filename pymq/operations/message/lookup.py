@@ -10,7 +10,7 @@ from pymq.model.record import StoredMessage
 
 
 async def find_by_id(admin: Admin, message_id: str, topic: str | None) -> list[StoredMessage]:
-    """Returns the message with a broker's id, or those in ``topic`` with a producer's id. Raises NotFoundError."""
+    """Return the message with a broker's id, or those in ``topic`` with a producer's id. Raises NotFoundError."""
     if topic is not None:
         found = await admin.messages.by_unique_key(topic, message_id)
         if found:

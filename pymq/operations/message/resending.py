@@ -71,7 +71,7 @@ class _Committing:
 async def resend(
     admin: Admin, producing: Producing, message_ids: list[str], source: str, *, apply: bool
 ) -> list[dict[str, Any]]:
-    """Sends messages of ``source`` to the topics that their transactions were for.
+    """Send messages of ``source`` to the topics that their transactions were for.
 
     Raises NotFoundError, UsageError for a message of no transaction, RefusedError.
     """

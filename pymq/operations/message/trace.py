@@ -23,7 +23,7 @@ _TYPES = ("", "half message", "transactional", "delayed", "ordered")
 
 
 async def trace(admin: Admin, message_id: str, topic: str | None, trace_topic: str | None) -> dict[str, Any]:
-    """Returns the events of a message in their order, and why there are no traces if there are none.
+    """Return the events of a message in their order, and why there are no traces if there are none.
 
     Raises NotFoundError when neither a trace nor the message is found.
     """
@@ -117,7 +117,7 @@ def _event(one: Trace, traces: Traces) -> dict[str, Any]:
 
 
 def _complete_consumed(event: dict[str, Any], one: Trace, traces: Traces) -> None:
-    """Adds what a delivery with the same request id knows: some clients leave out the time and the group."""
+    """Add what a delivery with the same request id knows: some clients leave out the time and the group."""
     record = one.record
     before = next(
         (

@@ -54,7 +54,7 @@ class Wanted:
 
 
 async def show(admin: Admin, targets: Targets, text: str, *, changed: bool) -> Found:
-    """Returns the settings whose key contains ``text``; ``changed``: only those without their default."""
+    """Return the settings whose key contains ``text``; ``changed``: only those without their default."""
     settings, found = await read_all(admin, await find(admin, targets))
     for server, read in settings.items():
         found.records += [
@@ -73,7 +73,7 @@ async def show(admin: Admin, targets: Targets, text: str, *, changed: bool) -> F
 
 
 async def diff(admin: Admin, targets: Targets, path: str, *, everything: bool = False) -> Found:
-    """Returns the settings that differ: from those of the file at ``path``, else between the servers, else, of a
+    """Return the settings that differ: from those of the file at ``path``, else between the servers, else, of a
     single one, from PyMQ's defaults.
 
     Without ``everything``, keys that differ between servers by their nature are left out between them.
@@ -99,7 +99,7 @@ async def diff(admin: Admin, targets: Targets, path: str, *, everything: bool = 
 
 
 async def preview(admin: Admin, targets: Targets, wanted: Wanted) -> list[dict[str, Any]]:
-    """Returns what a change would do; changes nothing. Raises what :func:`change` raises before it changes anything."""
+    """Return what a change would do; changes nothing. Raises what :func:`change` raises before it changes anything."""
     settings = await _checked(admin, targets, wanted)
     return [
         {**_change_of(server, read, key), "value": wanted.values.get(key), "is_kept": wanted.is_kept}
@@ -109,7 +109,7 @@ async def preview(admin: Admin, targets: Targets, wanted: Wanted) -> list[dict[s
 
 
 async def what_goes(admin: Admin, targets: Targets, wanted: Wanted) -> str:
-    """Returns which segments a change would delete, as a text to confirm; empty when no more than without it.
+    """Return which segments a change would delete, as a text to confirm; empty when no more than without it.
 
     Raises NotFoundError, RefusedError.
     """
@@ -131,7 +131,7 @@ async def what_goes(admin: Admin, targets: Targets, wanted: Wanted) -> str:
 
 
 async def change(admin: Admin, targets: Targets, wanted: Wanted) -> Found:
-    """Changes settings, and returns them before and after. All servers are asked first whether they can.
+    """Change settings, and return them before and after. All servers are asked first whether they can.
 
     Raises NotFoundError for an unknown key, UnsafeError for one that can't change or has another value than expected.
     """
@@ -176,7 +176,7 @@ async def _change_one(admin: Admin, server: Server, read: ServerSettings, wanted
 
 
 async def _checked(admin: Admin, targets: Targets, wanted: Wanted) -> dict[Server, ServerSettings]:
-    """Returns the settings of all servers, once each of them could take the change as far as can be seen."""
+    """Return the settings of all servers, once each of them could take the change as far as can be seen."""
     settings, found = await read_all(admin, await find(admin, targets))
     if found.failed:
         raise next(iter(found.failed.values()))
@@ -229,14 +229,14 @@ def _class_of(server: Server) -> type[Config]:
 
 
 def _of_file(server: Server, path: str) -> Config:
-    """Returns the settings that a file gives; those of PyMQ's defaults for an empty path."""
+    """Return the settings that a file gives; those of PyMQ's defaults for an empty path."""
     if not path:
         return _class_of(server)()
     return load_namesrv_config(path) if server.is_namesrv else load_broker_config(path)
 
 
 def _is_same(server: Server, key: str, one: str, other: str) -> bool:
-    """Compares two texts of a setting as values: ``4MB`` is ``4194304``."""
+    """Compare two texts of a setting as values: ``4MB`` is ``4194304``."""
     row = _class_of(server).settings().get(key)
     if row is None or one == other:
         return one == other
@@ -247,7 +247,7 @@ def _is_same(server: Server, key: str, one: str, other: str) -> bool:
 
 
 def _count(version: str) -> int:
-    """Returns the number of changes that a data version counts; 0 for none."""
+    """Return the number of changes that a data version counts; 0 for none."""
     try:
         return int(json.loads(version).get("counter", 0))
     except (ValueError, AttributeError, TypeError):

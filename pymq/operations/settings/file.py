@@ -14,7 +14,7 @@ _ROLES: dict[str, type[Config]] = {"broker": BrokerConfig, "namesrv": NamesrvCon
 
 
 def check(path: str, role: str = "") -> list[dict[str, Any]]:
-    """Returns the mistakes of a file in the order of its lines; the last ones are about several keys together.
+    """Return the mistakes of a file in the order of its lines; the last ones are about several keys together.
 
     ``role``: broker, namesrv, or empty for what the keys say. Raises ConfigError for a file that can't be read.
     """
@@ -55,13 +55,13 @@ def check(path: str, role: str = "") -> list[dict[str, Any]]:
 
 
 def _kind_of(values: dict[str, str]) -> type[Config]:
-    """Returns whose file it is: the role that knows more of its keys, a broker when both know as many."""
+    """Return whose file it is: the role that knows more of its keys, a broker when both know as many."""
     counts = {kind: sum(key in kind.settings() for key in values) for kind in _ROLES.values()}
     return NamesrvConfig if counts[NamesrvConfig] > counts[BrokerConfig] else BrokerConfig
 
 
 def _lines(text: str) -> dict[str, list[int]]:
-    """Returns the numbers of the lines that set each key."""
+    """Return the numbers of the lines that set each key."""
     found: dict[str, list[int]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         match = re.match(r"\s*([^#!=:\s][^=:\s]*)\s*[=:\s]", line)

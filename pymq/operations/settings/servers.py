@@ -38,7 +38,7 @@ class Server:
     is_namesrv: bool = False
 
     async def settings(self, admin: Admin) -> ServerSettings:
-        """Returns its settings. Raises UnreachableError, RefusedError."""
+        """Return its settings. Raises UnreachableError, RefusedError."""
         return await admin.settings.read(self.address, is_namesrv=self.is_namesrv)
 
 
@@ -52,7 +52,7 @@ class Found:
     notes: list[str] = field(default_factory=list)
 
     def raise_if_all_failed(self) -> None:
-        """Raises the first server's error when every server failed."""
+        """Raise the first server's error when every server failed."""
         if self.failed and not self.done:
             raise next(iter(self.failed.values()))
 
@@ -62,14 +62,14 @@ class Found:
         return {label: str(error) for label, error in self.failed.items()}
 
     def raise_if_some_failed(self) -> None:
-        """Raises PartialError when some servers failed and others did not."""
+        """Raise PartialError when some servers failed and others did not."""
         self.raise_if_all_failed()
         if self.failed:
             raise PartialError(self.done, self.failed)
 
 
 async def find(admin: Admin, targets: Targets) -> list[Server]:
-    """Returns the servers, by default all brokers. Raises NotFoundError for an unknown name or cluster."""
+    """Return the servers, by default all brokers. Raises NotFoundError for an unknown name or cluster."""
     if targets.is_namesrv:
         return [Server(address, address, is_namesrv=True) for address in admin.namesrv.addresses]
     views: list[BrokerView] = []
@@ -88,7 +88,7 @@ async def find(admin: Admin, targets: Targets) -> list[Server]:
 
 
 async def read_all(admin: Admin, servers: list[Server]) -> tuple[dict[Server, ServerSettings], Found]:
-    """Returns the settings of each server that answers, and a Found with those that don't."""
+    """Return the settings of each server that answers, and a Found with those that don't."""
     found = Found()
     answers = await asyncio.gather(*(_or_error(lambda one=server: one.settings(admin)) for server in servers))  # type: ignore[misc]
     result = {}
@@ -124,7 +124,7 @@ async def _of_name(admin: Admin, name: str, *, slaves: bool) -> list[BrokerView]
 
 
 async def _labeled(admin: Admin, name: str, broker_id: int) -> list[BrokerView]:
-    """Returns the broker that the tables show as NAME:ID; none for an address, also without a name server."""
+    """Return the broker that the tables show as NAME:ID; none for an address, also without a name server."""
     try:
         return [view for view in await brokers(admin) if (view.name, view.broker_id) == (name, broker_id)]
     except PymqError:

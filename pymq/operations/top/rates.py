@@ -23,7 +23,7 @@ class Counter:
         self.per_second: float | None = None
 
     def add(self, at_ms: int, value: float) -> None:
-        """Takes a new value. A counter that went back began again: its rate is that of the new value."""
+        """Take a new value. A counter that went back began again: its rate is that of the new value."""
         if at_ms <= self.at_ms:
             return
         grown = value - self.value if value >= self.value else value
@@ -40,7 +40,7 @@ class Rates:
         self._sample = Sample()
 
     def add(self, sample: Sample) -> None:
-        """Takes the next sample; forgets what it no longer has."""
+        """Take the next sample; forgets what it no longer has."""
         seen: set[Hashable] = set()
         for one in sample.brokers:
             for name, value in (("put", one.put), ("got", one.got), ("log", one.log_end)):
@@ -79,7 +79,7 @@ class Rates:
         self._trends = trends
 
     def _rate(self, keys: Iterable[Hashable]) -> float | None:
-        """Returns the sum of the known rates of these counters, None when none is known."""
+        """Return the sum of the known rates of these counters, None when none is known."""
         known = [
             counter.per_second
             for key in keys
@@ -88,7 +88,7 @@ class Rates:
         return sum(known) if known else None
 
     def totals(self) -> Row:
-        """Returns what all masters take in and give out a second, and the clusters' names."""
+        """Return what all masters take in and give out a second, and the clusters' names."""
         masters = [one for one in self._sample.brokers if one.view.is_master]
         return {
             "clusters": sorted({one.view.cluster for one in self._sample.brokers}),
@@ -99,7 +99,7 @@ class Rates:
         }
 
     def brokers(self) -> list[Row]:
-        """Returns a row per broker."""
+        """Return a row per broker."""
         return [self._broker_row(one) for one in self._sample.brokers]
 
     def _broker_row(self, one: BrokerSample) -> Row:
@@ -121,7 +121,7 @@ class Rates:
         }
 
     def _slave_lag(self, one: BrokerSample) -> float | None:
-        """Returns how many bytes of its master's log a slave lacks; None for a master, or when it is not known."""
+        """Return how many bytes of its master's log a slave lacks; None for a master, or when it is not known."""
         if one.view.is_master or one.log_end is None:
             return None
         ends = [
@@ -132,7 +132,7 @@ class Rates:
         return max(0.0, ends[0] - one.log_end) if ends else None
 
     def topics(self, *, everything: bool = False) -> list[Row]:
-        """Returns a row per topic, of system topics only with ``everything``."""
+        """Return a row per topic, of system topics only with ``everything``."""
         names = {topic for topic, _ in self._sample.topics}
         shown = sorted(names if everything else names - self._sample.system_topics)
         parts: dict[str, list[tuple[str, str]]] = {}
@@ -160,7 +160,7 @@ class Rates:
         return rows
 
     def groups(self) -> list[Row]:
-        """Returns a row per consumer group."""
+        """Return a row per consumer group."""
         parts: dict[str, list[tuple[str, str, str]]] = {}
         for place in self._sample.groups:
             parts.setdefault(place[0], []).append(place)

@@ -21,6 +21,7 @@ from pymq.operations.asking.deadline import within
 from pymq.operations.asking.retried import Retried
 from pymq.operations.asking.single_flight import SingleFlight
 from pymq.operations.replica_view import BrokerView, brokers
+from pymq.operations.sums import age_ms, held_messages, online_members
 from pymq.wire.bodies_admin import TopicLag
 
 REQUESTS_MAX = 400  # for topics, and as many for places and for members, of one sample
@@ -178,7 +179,7 @@ class Sampler:
                 found.topics[topic, target.name] = TopicSample(
                     self._clock.monotonic_ms(),
                     sum(at.max_offset for at in stats.values()),
-                    sum(at.max_offset - at.min_offset for at in stats.values()),
+                    held_messages(stats.values()),
                 )
 
         await for_each(turn, ask)
@@ -191,12 +192,12 @@ class Sampler:
 
         async def count(group: str) -> None:
             online = [await or_none(self._admin.groups.connections(target.address, group)) for target in masters]
-            found.members[group] = len({one.client_id for each in online if each for one in each.connection_set})
+            found.members[group] = len(online_members(online))
 
         await for_each(turn, count)
 
     async def _add_places(self, found: Sample) -> None:
-        """Asks for the places of the next groups in turn; the others keep theirs."""
+        """Ask for the places of the next groups in turn; the others keep theirs."""
         answering = {one.view.name for one in found.brokers if not one.error}
         known = {(group, target.name) for group, target in self._listed_groups if target.name in answering}
         answered: dict[tuple[str, str], dict[str, TopicLag]] = {}
@@ -227,12 +228,12 @@ class Sampler:
             for topic, lag in lags.items():
                 if topic.startswith(RETRY_PREFIX) and not (lag.lag or lag.committed):
                     continue  # every group has such a topic, most of them unused
-                age_ms = max(0, wall_ms - lag.consumed_ms) if lag.consumed_ms else 0
-                found.groups[group, topic, broker] = GroupSample(now_ms, lag.committed or 0, lag.lag, age_ms)
+                place = GroupSample(now_ms, lag.committed or 0, lag.lag, age_ms(lag, wall_ms))
+                found.groups[group, topic, broker] = place
 
 
 def _turn(items: Sequence[T], begin: int, count_max: int) -> tuple[list[T], int]:
-    """Returns the next items in turn, and where to go on."""
+    """Return the next items in turn, and where to go on."""
     if not items:
         return [], 0
     begin %= len(items)

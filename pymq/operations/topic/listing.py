@@ -13,6 +13,7 @@ from pymq.model.inner_batch import QUEUE_TYPE, QUEUE_TYPES
 from pymq.model.message_types import TYPE_ATTRIBUTE, TYPES, UNCHECKED
 from pymq.model.names import is_user_topic
 from pymq.model.tables import TopicConfig, perm_text
+from pymq.operations.sums import held_messages
 from pymq.operations.topic.resizing import refuse_hiding
 from pymq.wire.codes import ResponseCode
 
@@ -20,7 +21,7 @@ ROUTES_AT_ONCE = 256
 
 
 async def list_topics(admin: Admin, show_all: bool, cluster: str | None) -> list[dict[str, Any]]:
-    """Returns a record per topic: its brokers, and queues and permission on each of them.
+    """Return a record per topic: its brokers, and queues and permission on each of them.
 
     ``read_queues`` and ``write_queues`` are None where brokers differ; ``queues`` has those of each broker.
     """
@@ -58,20 +59,20 @@ async def list_topics(admin: Admin, show_all: bool, cluster: str | None) -> list
 
 
 def _common(values: Iterable[int]) -> int | None:
-    """Returns the value that all have, None where they differ."""
+    """Return the value that all have, None where they differ."""
     different = set(values)
     return different.pop() if len(different) == 1 else None
 
 
 async def user_topics(admin: Admin, cluster: str | None = None) -> list[str]:
-    """Returns the topics of applications, sorted, without system, retry and dead-letter topics."""
+    """Return the topics of applications, sorted, without system, retry and dead-letter topics."""
     names = await admin.topics.names(cluster)
     system = await admin.topics.system_names()
     return [name for name in names if name not in system and is_user_topic(name)]
 
 
 def type_attribute(message_type: str | None) -> dict[str, str]:
-    """Returns the attribute of a topic that takes only messages of this type. Raises UsageError."""
+    """Return the attribute of a topic that takes only messages of this type. Raises UsageError."""
     if message_type is None:
         return {}
     if message_type.upper() not in (*TYPES, *UNCHECKED):
@@ -80,7 +81,7 @@ def type_attribute(message_type: str | None) -> dict[str, str]:
 
 
 def queue_type_attribute(queue_type: str | None) -> dict[str, str]:
-    """Returns the attribute of a topic with queues of this type. Raises UsageError."""
+    """Return the attribute of a topic with queues of this type. Raises UsageError."""
     if queue_type is None:
         return {}
     known = {name.lower(): name for name in QUEUE_TYPES}
@@ -92,7 +93,7 @@ def queue_type_attribute(queue_type: str | None) -> dict[str, str]:
 async def create_topic(
     admin: Admin, config: TopicConfig, clusters: list[str], brokers: list[str], *, is_dry: bool = False
 ) -> list[dict[str, Any]]:
-    """Creates the topic on the chosen brokers; with ``is_dry`` only returns what it would be.
+    """Create the topic on the chosen brokers; with ``is_dry`` only returns what it would be.
 
     Raises RefusedError when one of them has it already.
     """
@@ -116,7 +117,7 @@ async def update_topic(
     force: bool,
     is_dry: bool = False,
 ) -> list[dict[str, Any]]:
-    """Applies the changes on the chosen brokers, by default those that hold the topic; ``is_dry`` changes nothing.
+    """Apply the changes on the chosen brokers, by default those that hold the topic; ``is_dry`` changes nothing.
 
     Raises UnsafeError, unless ``force``, when fewer read queues would hide messages from a group.
     """
@@ -140,26 +141,42 @@ def _before_text(config: TopicConfig) -> str:
 
 
 def type_text(attributes: Mapping[str, str] | None) -> str:
-    """Returns the type that a topic takes; empty for a topic that never had one."""
+    """Return the type that a topic takes; empty for a topic that never had one."""
     return (attributes or {}).get(TYPE_ATTRIBUTE, "")
 
 
 async def describe_topic(admin: Admin, name: str) -> dict[str, Any]:
-    """Describes a topic: configuration on each broker, number of messages, groups."""
+    """Describe a topic: configuration on each broker, number of messages, groups."""
     targets = await admin.topics.targets(name)
     stats = await admin.topics.stats(name, targets)
     brokers = []
     asking = admin.cluster.asking
     for target, config in await asking.each(targets, lambda address: admin.topics.config(address, name)):
         if config is not None:
-            held = [at.max_offset - at.min_offset for queue, at in stats.items() if queue.broker_name == target.name]
-            brokers.append(config_record(target, config) | {"messages": sum(held)})
-    total = sum(at.max_offset - at.min_offset for at in stats.values())
+            held = held_messages(at for queue, at in stats.items() if queue.broker_name == target.name)
+            brokers.append(config_record(target, config) | {"messages": held})
+    total = held_messages(stats.values())
     return {"topic": name, "messages": total, "groups": await admin.topics.groups(name), "brokers": brokers}
 
 
+async def topic_queues(admin: Admin, name: str) -> list[dict[str, Any]]:
+    """Return a record for each queue: its first and next offset, and the time of its last message."""
+    return [
+        {
+            "topic": queue.topic,
+            "broker": queue.broker_name,
+            "queue": queue.queue_id,
+            "min_offset": at.min_offset,
+            "max_offset": at.max_offset,
+            "messages": held_messages([at]),
+            "last_message_ms": at.last_update_timestamp,
+        }
+        for queue, at in (await admin.topics.stats(name)).items()
+    ]
+
+
 async def topic_route(admin: Admin, name: str) -> list[dict[str, Any]]:
-    """Returns a record for each broker address of the route."""
+    """Return a record for each broker address of the route."""
     found = await admin.topics.route(name)
     records = []
     for queues in sorted(found.queue_datas, key=lambda data: data.broker_name):
@@ -181,7 +198,7 @@ async def topic_route(admin: Admin, name: str) -> list[dict[str, Any]]:
 
 
 def config_record(target: BrokerTarget, config: TopicConfig) -> dict[str, Any]:
-    """Returns a configuration for listings."""
+    """Return a configuration for listings."""
     return {
         "topic": config.topic_name,
         "broker": target.name,
