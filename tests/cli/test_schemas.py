@@ -105,7 +105,7 @@ TRIED_ELSEWHERE = {
     "auth user update": "auth/test_users.py",
     "broker promote": "broker/test_promote.py",
     "check raft": "raft/test_command.py",
-    "cluster clients": "namesrv/test_command.py",
+    "cluster clients": "cluster/test_clients.py",
     "cluster rebalance": "raft/test_command.py",
     "config check": "config/test_command.py",
     "group client": "group/test_command.py",
@@ -121,7 +121,7 @@ TRIED_ELSEWHERE = {
     "raft transfer": "raft/test_command.py",
     "spark-import": "spark/test_spark_import.py",
     "store recover": "store/test_recover.py",
-    "topic order": "namesrv/test_command.py",
+    "topic order": "topic/test_order.py",
 }
 WITHOUT_OUTPUT_FORMATS = {
     "broker": "a server: --json prints its addresses",
