@@ -65,6 +65,18 @@ async def brokers(admin: Admin) -> list[BrokerView]:
     return sorted(found, key=lambda view: (view.cluster, view.name, view.broker_id))
 
 
+async def registered(admin: Admin, name: str | None) -> list[BrokerView]:
+    """Return the registered brokers, of one name or of all, without asking them. Raises NotFoundError."""
+    found = [view for view in await brokers(admin) if name in (None, view.name)]
+    if found:
+        return found
+    raise NotFoundError(
+        f"no broker {name!r} is registered: pymq cluster list shows all brokers"
+        if name
+        else "no broker is registered at the name server: start one, or wait for it to register"
+    )
+
+
 async def named(admin: Admin, name: str) -> list[BrokerView]:
     """Return the brokers of a name, or the one at an address "host:port". Raises NotFoundError."""
     if ":" in name:

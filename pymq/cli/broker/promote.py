@@ -63,6 +63,7 @@ def promote(
     the slave lacks is lost, which needs --force. Exit code 5: impossible, or it could lose messages; 4: no broker
     answers.
     """
+    from pymq.clock import SystemClock
     from pymq.operations.broker import promotion as work
 
     for_people = output is OutputFormat.table
@@ -80,7 +81,7 @@ def promote(
         if not yes:
             confirm(f"Make {plan.target.address} the master?")
         tell = print_note if for_people else (lambda text: None)
-        return record | await work.carry_out(admin, plan, force=force, timeout_s=timeout_s, tell=tell)
+        return record | await work.carry_out(admin, plan, SystemClock(), force=force, timeout_s=timeout_s, tell=tell)
 
     done = session.ask(run)
     if dry_run:

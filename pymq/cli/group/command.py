@@ -1,4 +1,4 @@
-"""``pymq group``: list, describe, lag here; other commands in :mod:`pymq.cli.groups`."""
+"""``pymq group``: list, describe, lag here; the others in :mod:`~pymq.cli.group.changes` and :mod:`.members`."""
 
 from __future__ import annotations
 
@@ -83,9 +83,10 @@ def list_groups(
 @app.command(epilog=examples("pymq group describe billing", "pymq group describe billing -o json"), watched=True)
 def describe(session: Session, name: GroupArgument, output: OutputOption = OutputFormat.table) -> None:
     """Show a group: its settings, members, subscriptions and progress."""
+    from pymq.clock import SystemClock
     from pymq.operations.group import listing as work
 
-    described, unreached = session.ask_reachable(lambda admin: work.describe_group(admin, name))
+    described, unreached = session.ask_reachable(lambda admin: work.describe_group(admin, name, SystemClock()))
     if not print_data(described, output):
         _print_described(described)
     end_partial(unreached)
@@ -135,14 +136,15 @@ def lag(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Show the lag of one group by queue, or of all groups by topic."""
+    from pymq.clock import SystemClock
     from pymq.operations.group import lag as work
 
     if name is None:
-        records, unreached = session.ask_reachable(lambda admin: work.lag_of_all(admin, topic))
+        records, unreached = session.ask_reachable(lambda admin: work.lag_of_all(admin, topic, SystemClock()))
         print_listing(records, [Column("group"), *TOPIC_LAG_COLUMNS], output, "no group has read anything yet")
     else:
         group = name
-        records, unreached = session.ask_reachable(lambda admin: work.lag_of_group(admin, group, topic))
+        records, unreached = session.ask_reachable(lambda admin: work.lag_of_group(admin, group, topic, SystemClock()))
         where = " at the brokers that answer" if unreached else ""
         print_listing(records, LAG_COLUMNS, output, f"{name} has read nothing yet{where}")
         if output is OutputFormat.table and records:

@@ -12,7 +12,7 @@ from typing import Any
 from pymq.client.admin import Admin
 from pymq.client.admin.promotion import Promotion
 from pymq.client.admin.promotion_plan import GroupMember, PromotionPlan, common_end, plan_promotion
-from pymq.clock import SystemClock
+from pymq.clock import Clock
 from pymq.errors import NotFoundError, PymqError, UnreachableError
 from pymq.model.route import MASTER_ID, BrokerData
 from pymq.wire.bodies_replication import LogDigestsRequest
@@ -111,14 +111,12 @@ async def _ask(admin: Admin, ids: dict[str, int]) -> list[GroupMember]:
 
 
 async def carry_out(
-    admin: Admin, plan: PromotionPlan, *, force: bool, timeout_s: float, tell: Callable[[str], None]
+    admin: Admin, plan: PromotionPlan, clock: Clock, *, force: bool, timeout_s: float, tell: Callable[[str], None]
 ) -> dict[str, Any]:
     """Carry out the plan; return the new master's epoch and role, and warnings."""
-    promotion = Promotion(
-        admin.replication, SystemClock(), asyncio.sleep, catch_up_timeout_ms=int(timeout_s * 1000), tell=tell
-    )
+    promotion = Promotion(admin.replication, clock, asyncio.sleep, catch_up_timeout_ms=int(timeout_s * 1000), tell=tell)
     result = await promotion.run(plan, force=force)
-    notes = [*result.notes, *await _registered_as_master(admin, plan)]
+    notes = [*result.notes, *await _registered_as_master(admin, plan, clock)]
     entry = result.master.epoch_history[-1]
     return {
         "epoch": entry.epoch,
@@ -128,9 +126,9 @@ async def carry_out(
     }
 
 
-async def _registered_as_master(admin: Admin, plan: PromotionPlan) -> list[str]:
+async def _registered_as_master(admin: Admin, plan: PromotionPlan, clock: Clock) -> list[str]:
     """Wait until clients are sent to the new master; return a warning if that is not certain."""
-    clock, target = SystemClock(), plan.target.address
+    target = plan.target.address
     until_ms = clock.monotonic_ms() + REGISTERED_TIMEOUT_MS
     while True:
         try:

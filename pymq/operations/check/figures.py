@@ -11,7 +11,7 @@ from pymq.clock import Clock
 from pymq.errors import NotFoundError, PymqError
 from pymq.model.names import is_system_group
 from pymq.operations.check.line import Figure, Level, Limits, Part, Result, worst
-from pymq.operations.replica_view import BrokerView, brokers
+from pymq.operations.replica_view import BrokerView, brokers, registered
 from pymq.units import format_count, format_duration_ms
 from pymq.wire.bodies_admin import TopicLag, add_lag
 
@@ -144,13 +144,8 @@ def _age_ms(places: Iterable[TopicLag], now_ms: int) -> int:
 
 
 async def _ask(admin: Admin, name: str | None, clock: Clock, *, may_be_empty: bool = False) -> list[Asked]:
-    views = [view for view in await brokers(admin) if name in (None, view.name)]
-    if not views and (name is not None or not may_be_empty):
-        raise NotFoundError(
-            f"no broker {name!r} is registered: pymq cluster list shows all brokers"
-            if name
-            else "no broker is registered at the name server: start one, or wait for it to register"
-        )
+    is_any = may_be_empty and name is None
+    views = await brokers(admin) if is_any else await registered(admin, name)
     return list(await asyncio.gather(*(_ask_one(admin, view, views, clock) for view in views)))
 
 

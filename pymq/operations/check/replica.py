@@ -9,9 +9,9 @@ from typing import Any
 
 from pymq.client.admin import Admin
 from pymq.client.admin.replication import TableEntries
-from pymq.errors import NotFoundError, PymqError, RefusedError
+from pymq.errors import PymqError, RefusedError
 from pymq.operations.check.line import Figure, Level, Limits, Part, Result
-from pymq.operations.replica_view import BrokerView, SlaveLag, ask, brokers, lag_of, problems_of
+from pymq.operations.replica_view import BrokerView, SlaveLag, ask, lag_of, problems_of, registered
 from pymq.units import format_bytes, format_count
 from pymq.wire.bodies_replication import GONE, LogDigestsRequest, ReplicationStatus
 from pymq.wire.codes import ResponseCode
@@ -56,14 +56,7 @@ class ReplicaCheck:
 
 async def check_replicas(admin: Admin, name: str | None, samples: int, *, full: bool) -> list[dict[str, Any]]:
     """Return a record per slave, and one per name whose master or slaves are missing. Raises NotFoundError."""
-    registered = [view for view in await brokers(admin) if name is None or view.name == name]
-    if not registered:
-        raise NotFoundError(
-            f"no broker {name!r} is registered: pymq cluster list shows all brokers"
-            if name
-            else "no broker is registered at the name server: start one, or wait for it to register"
-        )
-    asked = await ask(admin, registered)
+    asked = await ask(admin, await registered(admin, name))
     outcomes: list[ReplicaCheck] = []
     for key in sorted({(view.cluster, view.name) for view in asked}):
         outcomes += await _check_group(

@@ -12,7 +12,7 @@ from typing import Any
 
 from pymq.client import MessageQueue
 from pymq.client.admin import Admin
-from pymq.clock import SystemClock
+from pymq.clock import Clock
 from pymq.errors import NotFoundError, PymqError, UnreachableError
 from pymq.model import pop
 from pymq.model.names import RETRY_PREFIX, check_group, check_topic, is_system_group
@@ -79,13 +79,13 @@ def totals(records: Iterable[Mapping[str, Any]]) -> dict[str, int | None]:
     }
 
 
-async def lag_of_all(admin: Admin, topic: str | None) -> list[dict[str, Any]]:
+async def lag_of_all(admin: Admin, topic: str | None, clock: Clock) -> list[dict[str, Any]]:
     """Return a record per group and topic, the largest lag first. Raises NotFoundError for a topic that isn't there."""
     if topic is not None:
         await _check_exists(admin, topic)
     names = [name for name in await admin.groups.all_configs() if not is_system_group(name)]
     answers = await for_each(names, lambda name: admin.groups.topic_lags(name, with_times=True), GROUPS_AT_ONCE)
-    now_ms = SystemClock().now_ms()
+    now_ms = clock.now_ms()
     records = [
         {"group": name} | entry
         for name, lags in zip(names, answers, strict=True)
@@ -95,7 +95,7 @@ async def lag_of_all(admin: Admin, topic: str | None) -> list[dict[str, Any]]:
     return sorted(records, key=lambda record: (-(record["lag"] or 0), record["group"], record["topic"]))
 
 
-async def lag_of_group(admin: Admin, group: str, topic: str | None) -> list[dict[str, Any]]:
+async def lag_of_group(admin: Admin, group: str, topic: str | None, clock: Clock) -> list[dict[str, Any]]:
     """Return a record per queue, of a topic also those of its pop retry topics.
 
     Raises NotFoundError for a group that no broker knows, and for a topic that isn't there.
@@ -112,7 +112,7 @@ async def lag_of_group(admin: Admin, group: str, topic: str | None) -> list[dict
     behind = sorted({queue.topic for queue, at in offsets.items() if at.lag > 0 and not at.pymq_uncommitted})
     times = await for_each(behind, lambda name: admin.groups.waiting_since(group, name), TOPICS_AT_ONCE)
     since_ms = {queue: ms for found in times for queue, ms in found.items()}
-    now_ms = SystemClock().now_ms()
+    now_ms = clock.now_ms()
     return [_queue_record(group, queue, at, since_ms.get(queue), now_ms) for queue, at in offsets.items()]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pymq.client.admin import Admin
-from pymq.clock import SystemClock
+from pymq.clock import Clock
 from pymq.model.names import RETRY_PREFIX, is_system_group
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.operations.asking.batches import for_each
@@ -45,14 +45,14 @@ def _enabled_on(configs: Mapping[str, SubscriptionGroupConfig]) -> bool | str:
     return bool(on) if len(on) in (0, len(configs)) else f"only on {', '.join(sorted(on))}"
 
 
-async def describe_group(admin: Admin, name: str) -> dict[str, Any]:
+async def describe_group(admin: Admin, name: str, clock: Clock) -> dict[str, Any]:
     """Describe one group. Raises NotFoundError."""
     configs = (await admin.groups.all_configs()).get(name, {})
     online = await _online(admin, name)
     lags = await admin.groups.topic_lags(name, with_times=True)
     if not configs and not online and not lags:
         raise lag.not_found(admin, name)
-    progress = lag.topic_records(name, lags, SystemClock().now_ms())
+    progress = lag.topic_records(name, lags, clock.now_ms())
     config = next(iter(configs.values()), None)
     return {
         "group": name,
