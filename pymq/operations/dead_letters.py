@@ -78,6 +78,19 @@ class Resent:
     failed: int = 0
     topics: Counter[str] = field(default_factory=Counter)  # by the topic they first came from
 
+    def record(self, group: str, *, to_topic: bool, applied: bool) -> dict[str, Any]:
+        """Return the counts as plain values, with where the dead letters went."""
+        return {
+            "group": group,
+            "to": "topic" if to_topic else "group",
+            "found": self.topics.total(),
+            "origins": dict(self.topics),
+            "applied": applied,
+            "sent": self.sent,
+            "failed": self.failed,
+            "failures": self.failures,
+        }
+
 
 def origin_topic(message: StoredMessage) -> str:
     """Return the topic that the message was first sent to, as far as its properties tell; else empty."""

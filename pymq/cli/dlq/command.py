@@ -160,16 +160,7 @@ def resend(
     done = asyncio.run(
         work.resend(_joined(session.namesrv), wanted, request_credentials.get(), to_topic=to_topic, apply=yes)
     )
-    record: dict[str, Any] = {
-        "group": group,
-        "to": "topic" if to_topic else "group",
-        "found": done.topics.total(),
-        "origins": dict(done.topics),
-        "applied": yes,
-        "sent": done.sent,
-        "failed": done.failed,
-        "failures": done.failures,
-    }
+    record = done.record(group, to_topic=to_topic, applied=yes)
     if not print_data(record, output):
         _print_resent(record)
     if done.failed:

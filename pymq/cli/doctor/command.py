@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -79,7 +79,7 @@ def doctor(
     )
     state = asyncio.run(gatherer.state())
     found = registry.run_checks(checks, state)
-    if not print_data(_record(state, checks, found), output):
+    if not print_data(registry.report_record(state, checks, found), output):
         _print(state, checks, found)
     raise typer.Exit(_exit_code(state, [finding for _, finding in found], strict))
 
@@ -92,29 +92,6 @@ def _exit_code(state: ClusterState, findings: list[Finding], strict: bool) -> in
         return EXIT_UNREACHABLE
     failing = (Severity.PROBLEM, Severity.WARNING) if strict else (Severity.PROBLEM,)
     return EXIT_FAILED if worst(findings) in failing else 0
-
-
-def _record(state: ClusterState, checks: list[Check], found: list[tuple[str, Finding]]) -> dict[str, Any]:
-    from pymq.operations.doctor.registry import NAME_SERVERS, worst
-
-    severity = worst(finding for _, finding in found)
-    return {
-        "worst": severity.value if severity else None,
-        "name_servers": [server.address for server in state.name_servers],
-        "brokers": [broker.view.address for broker in state.brokers],
-        "groups": [group.name for group in state.groups],
-        "observed_ms": state.observed_ms,
-        "checks": [
-            {
-                "name": check.name,
-                "question": check.question,
-                "checked": state.is_reachable or check.name == NAME_SERVERS,
-                "findings": sum(name == check.name for name, _ in found),
-            }
-            for check in checks
-        ],
-        "findings": [finding.as_record(name) for name, finding in found],
-    }
 
 
 def _print(state: ClusterState, checks: list[Check], found: list[tuple[str, Finding]]) -> None:

@@ -5,7 +5,7 @@ A package adds checks with an entry point of the group ``pymq.doctor`` that is a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -80,3 +80,25 @@ def _run(check: Check, state: ClusterState) -> Iterator[Finding]:
 
 def _broken(name: str, text: str) -> Check:
     return Check(name, "", lambda _: [unknown(name, text, "mend or remove the package")])
+
+
+def report_record(state: ClusterState, checks: Sequence[Check], found: Sequence[tuple[str, Finding]]) -> dict[str, Any]:
+    """Return what was looked at and what was found, as plain values; ``found`` as :func:`run_checks` returns it."""
+    severity = worst(finding for _, finding in found)
+    return {
+        "worst": severity.value if severity else None,
+        "name_servers": [server.address for server in state.name_servers],
+        "brokers": [broker.view.address for broker in state.brokers],
+        "groups": [group.name for group in state.groups],
+        "observed_ms": state.observed_ms,
+        "checks": [
+            {
+                "name": check.name,
+                "question": check.question,
+                "checked": state.is_reachable or check.name == NAME_SERVERS,
+                "findings": sum(name == check.name for name, _ in found),
+            }
+            for check in checks
+        ],
+        "findings": [finding.as_record(name) for name, finding in found],
+    }
