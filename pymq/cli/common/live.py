@@ -1,6 +1,6 @@
 """Says at an argument or option that the shell completes it with the names that a cluster knows now."""
 
-from __future__ import annotations
+# No postponed annotations here: Typer evaluates those of a callback once for each option of each command.
 
 from collections.abc import Callable
 from importlib import import_module

@@ -1,6 +1,6 @@
 """Options that many commands share: name servers and output format, and parsers for option values."""
 
-from __future__ import annotations
+# No postponed annotations here: Typer evaluates those of a callback once for each option of each command.
 
 from collections.abc import Iterable
 from contextvars import ContextVar
@@ -29,7 +29,7 @@ CREDENTIAL_VARIABLES = ("PYMQ_CREDENTIALS_FILE", "PYMQ_ACCESS_KEY", "PYMQ_SECRET
 # The reference that names them; empty for those of the environment.
 credentials_reference: ContextVar[str] = ContextVar("credentials_reference", default="")
 # What the clients of a command sign with: see :mod:`pymq.cli.common.shared_options`.
-request_credentials: ContextVar[Credentials | None] = ContextVar("request_credentials", default=None)
+request_credentials: "ContextVar[Credentials | None]" = ContextVar("request_credentials", default=None)
 
 
 class KnownBrokers(NamedTuple):

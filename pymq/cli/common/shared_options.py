@@ -4,7 +4,7 @@ Their values reach the command by the context of the run, and by the context var
 :mod:`pymq.cli.common.options`.
 """
 
-from __future__ import annotations
+# No postponed annotations here: Typer evaluates those of a callback once for each option of each command.
 
 import os
 from typing import Annotated
