@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pymq.client.frame_templates import encode_text, frame, header_template
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import request
+from pymq.wire.frame_templates import encode_text, frame, header_template
 from pymq.wire.headers.pop import AckMessageHeader
 
 _KEPT_MAX = 4096  # templates

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pymq.client.frame_templates import encode_text, frame, header_template
 from pymq.client.outgoing import Outgoing, wait_property
 from pymq.model.message import MessageQueue
+from pymq.wire.frame_templates import encode_text, frame, header_template
 
 _KEPT_MAX = 4096  # templates
 # Stand where a template gets its values.

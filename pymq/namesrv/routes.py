@@ -60,7 +60,7 @@ def namesrv_routes(
     return [
         Route(Code.GET_ROUTEINFO_BY_TOPIC, headers.RouteHeader, client.route, ROUTE),
 
-        Route(Code.REGISTER_BROKER, headers.RegisterBrokerHeader, broker.register, PEERS),
+        Route(Code.REGISTER_BROKER, headers.RegisterBrokerHeader, broker.register, PEERS, has_large_body=True),
         Route(Code.UNREGISTER_BROKER, headers.BrokerIdentityHeader, broker.unregister, PEERS),
         Route(Code.QUERY_DATA_VERSION, headers.BrokerIdentityHeader, broker.query_data_version, PEERS),
         Route(Code.BROKER_HEARTBEAT, headers.BrokerHeartbeatHeader, broker.heartbeat, PEERS),

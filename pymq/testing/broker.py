@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from types import TracebackType
 from typing import Any, TypeVar
 
-from pymq.broker.broker import Broker
+from pymq.broker.assembly.broker import Broker
 from pymq.client import Admin
 from pymq.clock import SystemClock
 from pymq.config import BrokerConfig, load_broker_config

@@ -99,7 +99,7 @@ class Fault:
 
 
 class Faults:
-    """The faults of one broker, as the :class:`~pymq.broker.front.Front` before it. The oldest that meets wins."""
+    """The faults of one broker: the :class:`~pymq.broker.assembly.front.Front` before it. The oldest match wins."""
 
     def __init__(self, call_later: Callable[[float, Callable[[], None]], object], is_moved: Callable[[], bool]) -> None:
         """``call_later(seconds, function)`` runs on the broker's loop; ``is_moved`` tells whether the broker's time
@@ -135,7 +135,7 @@ class Faults:
         return effect
 
     def stand_before(self, server: Server) -> None:
-        """See :class:`~pymq.broker.front.Front`."""
+        """See :class:`~pymq.broker.assembly.front.Front`."""
         server.dispatcher = _FaultDispatcher(self, server.dispatcher)
         if server.fast_path is not None:
             server.fast_path = self._unless_faulty(server.fast_path)

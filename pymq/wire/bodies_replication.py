@@ -37,7 +37,7 @@ Text = Annotated[str, msgspec.Meta(max_length=TEXT_LENGTH_MAX)]
 
 
 class EpochEntryBody(msgspec.Struct, rename="camel", frozen=True):
-    """See :class:`pymq.broker.replication.epoch_history.EpochEntry`."""
+    """See :class:`pymq.broker.replication.history.epoch_history.EpochEntry`."""
 
     epoch: Epoch
     start: Offset

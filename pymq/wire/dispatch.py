@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from pymq.errors import DoesNotFitError, PymqError, Refusal, StoreUnavailableError
 from pymq.wire.access import Access
-from pymq.wire.codes import RequestCode, ResponseCode, request_name
+from pymq.wire.codes import ResponseCode, request_name
 from pymq.wire.command import Command, ProvenSender
 from pymq.wire.header import Header, decode_header
 from pymq.wire.reply import Reply
@@ -18,19 +18,6 @@ log = logging.getLogger(__name__)
 
 # Of a request that is no message. Decoded JSON takes up to 20 times its size.
 BODY_SIZE_MAX_BYTES = 2 * 1024 * 1024
-# Messages, and reports of all topics of a broker. Their handlers check sizes themselves.
-LARGE_BODY_CODES = frozenset(
-    {
-        RequestCode.SEND_MESSAGE,
-        RequestCode.SEND_MESSAGE_V2,
-        RequestCode.SEND_BATCH_MESSAGE,
-        RequestCode.SEND_REPLY_MESSAGE,
-        RequestCode.SEND_REPLY_MESSAGE_V2,
-        RequestCode.CONSUME_MESSAGE_DIRECTLY,
-        RequestCode.REGISTER_BROKER,
-        RequestCode.PYMQ_RAFT_APPEND,
-    }
-)
 
 
 def error_reply(error: PymqError) -> Reply:
@@ -123,12 +110,16 @@ Handler = Callable[[Command, Any, Peer], "Reply | None"]
 
 
 class Route(NamedTuple):
-    """One row of a server's table: how this server handles one request code, and what its sender must be allowed."""
+    """One row of a server's table: how this server handles one request code, and what its sender must be allowed.
+
+    ``has_large_body``: of messages, or a report of all topics of a broker. The handler checks the size.
+    """
 
     code: int
     header: type[Header] | None
     handler: Handler
     access: Access
+    has_large_body: bool = False
 
     @property
     def name(self) -> str:
@@ -174,7 +165,7 @@ class Dispatcher:
     def dispatch(self, peer: Peer, command: Command) -> Reply | None:
         """Return the answer, or None when it comes later. For a one-way request the caller drops the answer."""
         route = self.routes.get(command.code)
-        if len(command.body) > BODY_SIZE_MAX_BYTES and command.code not in LARGE_BODY_CODES:
+        if len(command.body) > BODY_SIZE_MAX_BYTES and (route is None or not route.has_large_body):
             return Reply(
                 ResponseCode.INVALID_PARAMETER,
                 f"the body of {request_name(command.code)} has {len(command.body)} bytes, the limit is "

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pymq.security.gatekeeper import Gatekeeper
 from pymq.wire.command import SERIALIZE_JSON, SERIALIZE_ROCKETMQ, Command, encode_command
 from tests.benchmarks.control import BenchError
+from tests.broker.assembly.test_security import credentials, guard
 from tests.broker.fast.test_send import opened, ordinary
-from tests.broker.test_security import credentials, guard
 from tests.broker.world import FakePeer
 
 SENDS = 1000  # a round
@@ -49,7 +49,7 @@ def payloads(size_bytes: int, serialize: int, *, signed: bool) -> list[bytes]:
 def runner(frames: list[bytes], *, secured: bool) -> Callable[[], float]:
     """Return a function that sends all frames and returns microseconds of processor time a send."""
     requests = (world := opened()).parts.requests
-    fast_path = requests.secured_fast_path(Gatekeeper(guard())) if secured else requests.fast_sends
+    fast_path = requests.secured_fast_path(Gatekeeper(guard())) if secured else requests.fast_path
     peer = Unread()
 
     def run() -> float:

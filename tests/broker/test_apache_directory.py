@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +12,10 @@ from typing import Any
 import pytest
 import zstandard
 
-from pymq.broker.metadata.table_saver import run_inline
-from pymq.broker.parts import BrokerParts
+from pymq.broker.assembly.parts import BrokerParts
+from pymq.broker.assembly.plain_place import PlainPlace
+from pymq.broker.replication.roles.known_peers import KnownPeers
+from pymq.broker.replication.roles.owner import Owner
 from pymq.broker.replication.roles.role import Role
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
@@ -22,7 +23,7 @@ from pymq.model import fastjson
 from pymq.model.record import decode_records
 from pymq.store.disk.fs import RealFiles
 from pymq.store.disk.json_table import CHECKSUM
-from tests.broker.world import AlwaysRegistered, NoNetwork
+from tests.broker.world import AlwaysRegistered, runtime_of
 
 STORES = Path(__file__).parent.parent / "golden" / "stores"
 
@@ -46,17 +47,13 @@ def parts(tmp_path: Path) -> Iterator[BrokerParts]:
     overrides = {name: str(keys[name]) for name in ("brokerName", "listenPort", *sizes)}
     config = load_broker_config(None, {**overrides, "storePathRootDir": str(tmp_path / "store")})
     last_ms = max(message["storeTimestamp"] for message in manifest["messages"])
+    clock = ManualClock(last_ms + 1000)
     made = BrokerParts(
-        config,
-        clock=ManualClock(last_ms + 1000),
-        files=RealFiles(),
-        rng=random.Random(1),
-        run_in_thread=run_inline,
-        schedule_turn_end=lambda: None,
-        role=Role(config.broker_id),
-        network=NoNetwork(),
-        change_role=lambda change: None,
-        registration_requests=AlwaysRegistered(config),
+        runtime_of(config, clock, RealFiles()),
+        Role(config.broker_id),
+        PlainPlace(KnownPeers(config, clock)),
+        Owner(lambda change: None),
+        AlwaysRegistered(config),
     )
     made.open()
     yield made
@@ -101,7 +98,9 @@ def test_tables_keep_everything_apache_wrote(parts: BrokerParts) -> None:
     parts.messages.delays.save()
     for name in ("topics", "subscriptionGroup", "consumerOffset", "delayOffset"):
         before = with_text_keys(original(name))
-        after = with_text_keys(fastjson.loads(parts.files.read_bytes(f"{parts.store._root}/config/{name}.json")))
+        after = with_text_keys(
+            fastjson.loads(parts.runtime.files.read_bytes(f"{parts.store._root}/config/{name}.json"))
+        )
         assert after.pop(CHECKSUM) and after["dataVersion"].keys() == before["dataVersion"].keys()
         assert after["dataVersion"]["counter"] > before["dataVersion"]["counter"]
         del after["dataVersion"], before["dataVersion"]

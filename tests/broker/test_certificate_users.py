@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.broker import Broker
+from pymq.broker.assembly.broker import Broker
 from pymq.client import Admin, Credentials, Message, MessageQueue, Producer, PullConsumer, Tls
 from pymq.client.tls import tls_context
 from pymq.clock import SystemClock
@@ -23,8 +23,8 @@ from pymq.store.disk.fs import RealFiles
 from pymq.wire.bodies_auth import AclEntryInfo
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
-from tests.broker.test_broker import until
-from tests.broker.test_security import private
+from tests.broker.assembly.test_broker import until
+from tests.broker.assembly.test_security import private
 from tests.certificates import certificates, mutual_tls_settings
 
 TOPIC = "CertifiedTopic"

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.broker import Broker
+from pymq.broker.assembly.broker import Broker
 from pymq.client import Admin, Message, MessageQueue, Producer, PullConsumer, SendResult
 from pymq.store.store import MessageStore
-from tests.broker.test_broker import DEADLINE_S, make_broker, name_server, until
+from tests.broker.assembly.test_broker import DEADLINE_S, make_broker, name_server, until
 
 
 class HeldSync:

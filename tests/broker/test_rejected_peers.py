@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pymq.broker.broker import Broker
+from pymq.broker.assembly.broker import Broker
 from pymq.broker.replication.master.ha_service import CONNECTIONS_MAX
 from pymq.client import Message, Producer
 from pymq.rate_limited_log import LINES_MAX
-from tests.broker.test_broker import DEADLINE_S, until
+from tests.broker.assembly.test_broker import DEADLINE_S, until
 from tests.broker.test_slave_reads import Two, two
 from tests.broker.world import master_side, slave_side
 

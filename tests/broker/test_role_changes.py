@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pymq.broker.broker import Broker
+from pymq.broker.assembly.broker import Broker
 from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.broker.replication.roles.role_file import RoleFile, RoleRecord
 from pymq.client import Admin, Message, Producer
@@ -22,7 +22,7 @@ from pymq.model.record import decode_records
 from pymq.namesrv.server import NameServer
 from pymq.operations.broker.promotion import make_plan
 from pymq.store.disk.fs import File, RealFiles
-from tests.broker.test_broker import make_broker, name_server, until
+from tests.broker.assembly.test_broker import make_broker, name_server, until
 from tests.broker.world import slave_side
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from pymq.broker.assembly.wiring import routes_in_role
 from pymq.broker.handlers.refused import REFUSED_CODES
-from pymq.broker.wiring import routes_in_role
 from pymq.wire.codes import ResponseCode
 from tests.broker.world import Caller, World
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.broker import Broker
+from pymq.broker.assembly.broker import Broker
 from pymq.client import Admin, Message, MessageQueue, Producer, PullConsumer, PullResult
 from pymq.errors import PymqError, RefusedError, UnreachableError
 from pymq.model.tables import TopicConfig
 from pymq.namesrv.server import NameServer
-from tests.broker.test_broker import DEADLINE_S, make_broker, name_server, until
+from tests.broker.assembly.test_broker import DEADLINE_S, make_broker, name_server, until
 
 
 class Two:

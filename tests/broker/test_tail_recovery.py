@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.broker import Broker
+from pymq.broker.assembly.broker import Broker
 from pymq.broker.replication.tail_recovery import tail_search
 from pymq.client import Message, Producer
 from pymq.errors import RefusedError
-from tests.broker.test_broker import make_broker, name_server, until
+from tests.broker.assembly.test_broker import make_broker, name_server, until
 from tests.broker.test_role_changes import is_following, running
 from tests.ports import free_port_block
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pymq.broker.broker import Broker
-from pymq.broker.report.metrics.collector import BrokerMetrics
+from pymq.broker.assembly.broker import Broker
+from pymq.broker.metrics.collector import BrokerMetrics
 from pymq.cli.common.serving_metrics import metrics_place, metrics_text, serving_metrics
 from pymq.client import Admin, Message, Producer, Tls
 from pymq.clock import SystemClock

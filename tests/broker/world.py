@@ -6,22 +6,29 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from pymq.broker.assembly.master_side import MasterSide
+from pymq.broker.assembly.parts import BrokerParts, Sizes
+from pymq.broker.assembly.plain_place import PlainPlace
+from pymq.broker.assembly.slave_side import SlaveSide
+from pymq.broker.assembly.wiring import broker_dispatcher
 from pymq.broker.metadata.table_saver import run_inline
-from pymq.broker.parts import BrokerParts
-from pymq.broker.replication.master.side import MasterSide
+from pymq.broker.replication.roles.known_peers import KnownPeers
+from pymq.broker.replication.roles.owner import Owner
 from pymq.broker.replication.roles.role import Role, RoleChange
-from pymq.broker.replication.slave.side import SlaveSide
-from pymq.broker.replication.table_pieces import PieceSizes
+from pymq.broker.replication.tables.table_pieces import PieceSizes
 from pymq.broker.report.registration import RegistrationRequests
-from pymq.broker.upkeep.flusher import RunInThread
-from pymq.broker.wiring import broker_dispatcher
-from pymq.clock import ManualClock
+from pymq.broker.runtime import Runtime
+from pymq.broker.work.sliced_work import inline_work
+from pymq.broker.work.worker_threads import RunInThread
+from pymq.clock import Clock, ManualClock
 from pymq.config import BrokerConfig, load_broker_config
 from pymq.model import fastjson
 from pymq.model.hosts import pack_host
 from pymq.model.properties import encode_properties
 from pymq.model.record import StoredMessage, decode_records
+from pymq.net.memory_budget import MemoryBudget
 from pymq.security.credentials import Credentials
+from pymq.store.disk.fs import Files
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.store import Placed
 from pymq.wire.command import FLAG_ONEWAY, Command, decode_command
@@ -33,6 +40,29 @@ from pymq.wire.streams import Network, StreamHandler
 ROOT = "/data"
 TIMER_SLOT_COUNT = 4096  # a wheel of 256 KiB
 BORN_HOST = pack_host("127.0.0.1", 5555)
+
+
+def runtime_of(
+    config: BrokerConfig,
+    clock: Clock | None = None,
+    files: Files | None = None,
+    *,
+    network: Network | None = None,
+    rng: random.Random | None = None,
+    run_in_thread: RunInThread = run_inline,
+) -> Runtime:
+    """Return what a test's parts run in: each thing that is not given is there and does nothing on its own."""
+    return Runtime(
+        config=config,
+        clock=clock or ManualClock(),
+        rng=rng or random.Random(1),
+        files=files or MemoryFiles(),
+        network=network or NoNetwork(),
+        run_in_thread=run_in_thread,
+        schedule_turn_end=lambda: None,
+        sliced_work=inline_work(),
+        budget=MemoryBudget(),
+    )
 
 
 class FakePeer:
@@ -125,20 +155,21 @@ class World:
         self.config.broker_id = self.role.broker_id
         self.role_changes: list[RoleChange] = []  # what the parts asked for
         self.master_roles: list[str] = []  # of the group's master, as they were seen
-        self.parts = BrokerParts(
+        runtime = runtime_of(
             self.config,
-            clock=self.clock,
-            files=self.files,
+            self.clock,
+            self.files,
+            network=network,
             rng=random.Random(seed),
             run_in_thread=lambda work, done: self.run_in_thread(work, done),
-            schedule_turn_end=lambda: None,
-            role=self.role,
-            network=network or NoNetwork(),
-            change_role=self.role_changes.append,
-            registration_requests=registration_requests or AlwaysRegistered(self.config),
-            timer_slot_count=timer_slot_count,
-            piece_sizes=piece_sizes,
-            on_master_role=self.master_roles.append,
+        )
+        self.parts = BrokerParts(
+            runtime,
+            self.role,
+            PlainPlace(KnownPeers(self.config, self.clock)),
+            Owner(self.role_changes.append, self.master_roles.append),
+            registration_requests or AlwaysRegistered(self.config),
+            sizes=Sizes(timer_slot_count=timer_slot_count, pieces=piece_sizes),
         )
         if open_at_once:
             self.parts.open()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from pymq.broker.broker import Broker
+from pymq.broker.assembly.broker import Broker
 from pymq.broker.raft.members import read_group
 from pymq.cli.main import app
 from pymq.client import Admin, Message, Producer

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pymq.broker.report.metrics.collector import BROKER_METRICS
+from pymq.broker.metrics.collector import BROKER_METRICS
 from pymq.cli import main as cli
 from pymq.client import Message, Producer, PushConsumer
 from pymq.errors import EXIT_OK, EXIT_USAGE

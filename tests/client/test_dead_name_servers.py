@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from pymq.broker.broker import Broker
+from pymq.broker.assembly.broker import Broker
 from pymq.client import Message, Producer, PushConsumer
 from pymq.client.admin import Admin
 from pymq.clock import SystemClock

@@ -106,7 +106,7 @@ def test_a_real_entry_point_is_loaded() -> None:
 
 
 def test_a_broker_and_a_client_start_without_plugins() -> None:
-    program = "import sys, json, pymq.broker.parts, pymq.client, pymq.client.push_consumer, pymq.cli.main"
+    program = "import sys, json, pymq.broker.assembly.parts, pymq.client, pymq.client.push_consumer, pymq.cli.main"
     done = subprocess.run(
         [sys.executable, "-c", f"{program}; print(json.dumps(sorted(sys.modules)))"],
         env=dict(os.environ),

@@ -8,7 +8,7 @@ import pytest
 
 from pymq.filterserver.metrics import FilterServerMetrics, WorkMetrics
 from pymq.filterserver.workers import Filter, WorkerFailedError, WorkerPool
-from tests.broker.report.metrics.readings import table
+from tests.broker.metrics.readings import table
 from tests.filterserver.records import records
 from tests.filterserver.test_server import Cluster
 from tests.filterserver.test_server import run as run_cluster

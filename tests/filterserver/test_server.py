@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pymq.broker.broker import Broker
+from pymq.broker.assembly.broker import Broker
 from pymq.client import Message, MessageQueue, Producer
 from pymq.clock import SystemClock
 from pymq.config import load_broker_config

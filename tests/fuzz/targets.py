@@ -19,7 +19,7 @@ from xxhash import xxh3_64_hexdigest
 
 import pymq.wire as wire
 import pymq.wire.headers as headers
-from pymq.broker.fast.header import BinaryTemplates, decode_json_send, decode_signed_json_send, kind_of
+from pymq.broker.fast.header import BinaryTemplates, decode_json_send, decode_signed_json_send
 from pymq.broker.fast.pull_header import PullHeads
 from pymq.broker.fast.signed_header import SignedBinaryTemplates
 from pymq.broker.metadata.groups import read_groups
@@ -245,7 +245,7 @@ def tls_records(raw: bytes) -> None:
 
 
 def fast_send(raw: bytes) -> None:
-    if not raw or not kind_of(raw):
+    if not raw or not raw.startswith((b"\x01\x36", b"\x01\x40") if raw[0] else (b'{"code":310,', b'{"code":320,'), 4):
         return
     body_at = 4 + int.from_bytes(raw[1:4], "big")
     if raw[0]:

@@ -14,7 +14,7 @@ from pymq.broker.messages.long_polls import LongPolls
 from pymq.broker.messages.waiting_answers import WaitingAnswers
 from pymq.broker.metadata import clients
 from pymq.broker.metadata.producer_ids import ProducerIds
-from pymq.broker.replication import epoch_history, log_proof
+from pymq.broker.replication.history import epoch_history, log_proof
 from pymq.broker.replication.master.ha_connection import HaConnection
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.join_tokens import JoinTokens
@@ -26,7 +26,7 @@ from pymq.broker.replication.slave.ha_client import HaClient
 from pymq.broker.replication.slave.joining import Joining
 from pymq.broker.replication.startup_check import StartupCheck
 from pymq.broker.upkeep.lasting_objects import LastingObjects
-from pymq.broker.upkeep.sliced_work import SlicedWork
+from pymq.broker.work.sliced_work import SlicedWork
 from pymq.client.admin.promotion import Promotion
 from pymq.client.admin.promotion_plan import PromotionPlan
 from pymq.client.tracing import Tracer

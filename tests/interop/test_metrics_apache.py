@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pymq.broker.report.metrics.collector import BROKER_METRICS
+from pymq.broker.metrics.collector import BROKER_METRICS
 from pymq.client import (
     ConsumeResult,
     Message,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.report.metrics.collector import BROKER_METRICS
+from pymq.broker.metrics.collector import BROKER_METRICS
 from pymq.cli.exporter.own_names import EXPORTER_METRICS, NODE_LABELS
 from pymq.cli.main import COMMANDS
 from pymq.filterserver.metrics import FILTER_SERVER_METRICS

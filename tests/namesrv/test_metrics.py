@@ -9,7 +9,7 @@ from pymq.config import load_namesrv_config
 from pymq.namesrv.brokers import HEARTBEAT_TIMEOUT_MS
 from pymq.namesrv.metrics import NamesrvMetrics, TableMetrics
 from pymq.namesrv.server import NameServer
-from tests.broker.report.metrics.readings import Table, left_out, table
+from tests.broker.metrics.readings import Table, left_out, table
 from tests.namesrv.support import identity, report
 
 MASTER, SLAVE = identity(), identity(broker_id=1, port=10921)

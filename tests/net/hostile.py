@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pymq.broker.broker import Broker
+from pymq.broker.assembly.broker import Broker
 from pymq.clock import ManualClock, SystemClock
 from pymq.config import NamesrvConfig, load_broker_config
 from pymq.model.record import encode_batch_entry

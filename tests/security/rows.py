@@ -7,7 +7,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from pymq.broker.wiring import routes_in_role
+from pymq.broker.assembly.wiring import routes_in_role
 from pymq.clock import ManualClock
 from pymq.config import NamesrvConfig
 from pymq.config.runtime import RuntimeSettings

@@ -335,12 +335,12 @@ BUGS = [
     ),
     Bug(
         "the fast path takes every topic",
-        Text(SendCheck.allows, "not guard.was_allowed((user.name, connection.host, ext.b))", "False"),
+        Text(SendCheck.allows, "not guard.was_allowed((user.name, connection.host, ext.topic))", "False"),
         (f"{_BROKER}.test_the_fast_path_stops_at_once_when_a_permission_is_taken",),
     ),
     Bug(
         "one allowed topic allows all",
-        Text(PlainCheck.allows, '*[ext.get(field, "") for field in self._fields]', "*self._fields"),
+        Text(PlainCheck.allows, "*self._kept_with, *fields", "*self._fields"),
         (f"{_BROKER}.test_the_fast_path_takes_what_the_plain_path_allows",),
     ),
     Bug(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.wiring import broker_dispatcher
+from pymq.broker.assembly.wiring import broker_dispatcher
 from pymq.clock import ManualClock
 from pymq.security.audit import FIELDS_MAX, LINES_MAX, MASK, PERIOD_MS, REFUSAL, TEXT_LENGTH_MAX, Audit, shown_fields
 from pymq.security.audit_file import FILE_NAME, AuditFile
@@ -19,7 +19,7 @@ from pymq.wire.codes import RequestCode as Code
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Dispatcher, Route
 from pymq.wire.reply import Reply
-from tests.broker.test_security import credentials, guard
+from tests.broker.assembly.test_security import credentials, guard
 from tests.broker.world import FakePeer, World
 from tests.security.rows import NAME_SERVER, ROLES
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.report.metrics.collector import BROKER_METRICS
+from pymq.broker.metrics.collector import BROKER_METRICS
 from pymq.client import Admin, Credentials, Message, PullConsumer
 from pymq.errors import UsageError
 from pymq.filterserver.metrics import FILTER_SERVER_METRICS

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from pymq.broker.assembly.security import BrokerSecurity
 from pymq.broker.metadata.config_tables import ConfigTables
 from pymq.broker.metadata.made_by_users_table import MadeByUsersTable
 from pymq.broker.metadata.table_saver import run_inline
 from pymq.broker.replication.roles.role import Role
-from pymq.broker.security import BrokerSecurity
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
 from pymq.errors import Refusal
@@ -24,9 +24,9 @@ from pymq.security.signature import Secret
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
+from tests.broker.assembly.test_security import ACL, credentials, guard
 from tests.broker.handlers.test_clients import beat
 from tests.broker.replication.pair import Pair
-from tests.broker.test_security import ACL, credentials, guard
 from tests.broker.world import Caller, World
 
 TOPIC, GROUP = ResourceKind.TOPIC, ResourceKind.GROUP

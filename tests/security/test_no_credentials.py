@@ -8,14 +8,14 @@ from typing import Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pymq.broker.wiring import broker_dispatcher
+from pymq.broker.assembly.wiring import broker_dispatcher
 from pymq.security.gatekeeper import Gatekeeper
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import FLAG_ONEWAY, SERIALIZE_JSON, SERIALIZE_ROCKETMQ, Command, decode_command, encode_command
 from pymq.wire.dispatch import Dispatcher
 from pymq.wire.header import encode_header
-from tests.broker.test_security import NAMES, callers, credentials, guard
+from tests.broker.assembly.test_security import NAMES, callers, credentials, guard
 from tests.broker.world import FakePeer, World
 from tests.security.rows import NAME_SERVER, ROLES, sample_header, sample_request
 

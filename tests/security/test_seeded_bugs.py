@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.broker import test_security
+from tests.broker.assembly import test_security
 from tests.broker.fast import test_secured
 from tests.broker.handlers import test_auth, test_replies
 from tests.broker.metadata import test_auth_manager

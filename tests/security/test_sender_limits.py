@@ -25,7 +25,7 @@ from pymq.security.sender_limits import (
 )
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from tests.broker.test_security import credentials, guard
+from tests.broker.assembly.test_security import credentials, guard
 from tests.broker.world import FakePeer
 
 HERE, THERE = ipaddress.ip_address("10.0.0.1"), ipaddress.ip_address("10.0.0.2")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pymq.broker.parts import BrokerParts
+from pymq.broker.assembly.parts import BrokerParts
 from pymq.errors import PymqError, RefusedError
 from pymq.model.inner_batch import unwrapped
 from pymq.model.record import StoredMessage, decode_records, encode_batch_entry

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import pymq.broker.broker as composition
-from pymq.broker.broker import Broker
-from pymq.broker.parts import BrokerParts
+import pymq.broker.assembly.broker as composition
+from pymq.broker.assembly.broker import Broker
+from pymq.broker.assembly.parts import BrokerParts, Sizes
 from pymq.broker.replication.peer_proof import PeerProof
 from pymq.broker.replication.roles.role_file import RoleRecord
-from pymq.broker.replication.table_pieces import PieceSizes
-from pymq.broker.upkeep.jobs import Job, log
+from pymq.broker.replication.tables.table_pieces import PieceSizes
+from pymq.broker.work.jobs import Job, log
 from pymq.clock import Clock
 from pymq.config import BrokerConfig, load_broker_config
 from pymq.config.tls import DISABLED
@@ -65,7 +65,7 @@ class _Turn:
 
 
 class SimJobRunner:
-    """Replaces :class:`pymq.broker.upkeep.jobs.JobRunner`: each tick runs all due jobs in one event."""
+    """Replaces :class:`pymq.broker.work.jobs.JobRunner`: each tick runs all due jobs in one event."""
 
     tick_us = 100 * MS
 
@@ -132,9 +132,11 @@ def simulated_parts(tick_us: int, piece_sizes: PieceSizes) -> Iterator[None]:
 _opened_stores: list[tuple[Clock, MessageStore]] = []  # by living processes, with their machines' clocks
 
 
-def _make_parts(*arguments: Any, **named: Any) -> BrokerParts:
-    parts = BrokerParts(*arguments, timer_slot_count=TIMER_SLOT_COUNT, **named)
-    _opened_stores.append((named["clock"], parts.store))
+def _make_parts(*arguments: Any, piece_sizes: PieceSizes) -> BrokerParts:
+    runtime, role, place, owner, registrations, settings, _ = arguments
+    sizes = Sizes(timer_slot_count=TIMER_SLOT_COUNT, pieces=piece_sizes)
+    parts = BrokerParts(runtime, role, place, owner, registrations, settings, sizes)
+    _opened_stores.append((runtime.clock, parts.store))
     return parts
 
 

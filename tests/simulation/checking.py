@@ -6,7 +6,7 @@ from collections import defaultdict
 from functools import cache
 from typing import Any
 
-from pymq.broker.parts import BrokerParts
+from pymq.broker.assembly.parts import BrokerParts
 from pymq.model.record import StoredMessage, decode_records
 from pymq.store.replica.divergent_directory import DIVERGENT_DIRECTORY
 from tests.simulation.broker_node import ROOT, SEGMENT_BYTES, SimBroker

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from pymq.broker.parts import BrokerParts
-from pymq.broker.replication import epoch_history
-from pymq.broker.upkeep.bulk_work import BULK_MODULES
+from pymq.broker.assembly.parts import BrokerParts
+from pymq.broker.replication.history import epoch_history
+from pymq.broker.work.bulk_work import BULK_MODULES
 from pymq.errors import PymqError
 from tests.simulation import batches, timers
 from tests.simulation.batches import BatchProducer, BatchReader

@@ -15,7 +15,7 @@ from functools import partial
 
 import msgspec
 
-from pymq.broker.parts import BrokerParts
+from pymq.broker.assembly.parts import BrokerParts
 from pymq.errors import PymqError, RefusedError
 from pymq.model.record import StoredMessage, decode_record
 from pymq.model.sysflag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK

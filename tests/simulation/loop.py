@@ -14,8 +14,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pymq.broker.upkeep.flusher import Result
-from pymq.broker.upkeep.worker_threads import WorkOutcome
+from pymq.broker.work.worker_threads import Result, WorkOutcome
 from pymq.wire.streams import Stream
 from tests.simulation.disk import SimDisk
 from tests.simulation.network import SimNetwork
@@ -299,7 +298,7 @@ class SimTransport(asyncio.Transport):
 
 
 class SimWorkerThreads:
-    """Replaces :class:`pymq.broker.upkeep.worker_threads.WorkerThreads`."""
+    """Replaces :class:`pymq.broker.work.worker_threads.WorkerThreads`."""
 
     def __init__(self, call_soon: Any, count: int, name: str) -> None:
         self._loop: SimLoop = call_soon.__self__

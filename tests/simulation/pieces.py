@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from pymq.broker.replication.slave.side import SlaveSide
-from pymq.broker.replication.table_pieces import PieceSizes
+from pymq.broker.assembly.slave_side import SlaveSide
+from pymq.broker.replication.tables.table_pieces import PieceSizes
 from tests.simulation.broker_node import SimBroker
 from tests.simulation.plan import Plan
 from tests.simulation.timeline import MS, SECOND

@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pymq.broker.replication import epoch_history
+from pymq.broker.replication.history import epoch_history
 from tests.simulation.network import Link
 from tests.simulation.timeline import MS, SECOND
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pymq.broker.parts import BrokerParts
+from pymq.broker.assembly.parts import BrokerParts
 from pymq.errors import PymqError, RefusedError
 from pymq.model import pop
 from pymq.model.record import StoredMessage, decode_records

@@ -11,15 +11,16 @@ from typing import Any
 
 import msgspec
 
+from pymq.broker.assembly.parts import BrokerParts
 from pymq.broker.handlers.offsets import OffsetHandlers
 from pymq.broker.messages.writer import Writer
-from pymq.broker.parts import BrokerParts
+from pymq.broker.metadata.pending_offsets import PendingOffsets
 from pymq.broker.pop.check_points import CheckPoints
 from pymq.broker.pop.revive_log import ReviveLog
 from pymq.broker.pop.reviver import Reviver
-from pymq.broker.replication import epoch_history, replicated_tables
-from pymq.broker.replication.epoch_file import EpochFile
-from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
+from pymq.broker.replication.history import epoch_history
+from pymq.broker.replication.history.epoch_file import EpochFile
+from pymq.broker.replication.history.epoch_history import EpochEntry, EpochHistory
 from pymq.broker.replication.master import join
 from pymq.broker.replication.master.ha_connection import HaConnection
 from pymq.broker.replication.master.ha_service import HaService
@@ -29,8 +30,8 @@ from pymq.broker.replication.roles.role_file import RoleFile
 from pymq.broker.replication.slave.ha_client import HaClient
 from pymq.broker.replication.slave.ha_client_session import HaClientSession
 from pymq.broker.replication.slave.metadata_copy import MetadataCopy
-from pymq.broker.replication.slave.pending_offsets import PendingOffsets
-from pymq.broker.replication.table_pieces import PieceCount
+from pymq.broker.replication.tables import replicated_tables
+from pymq.broker.replication.tables.table_pieces import PieceCount
 from pymq.broker.replication.tail_recovery import recovery_fence
 from pymq.broker.replication.tail_recovery.tail_recovery import TailRecovery
 from pymq.broker.replication.tail_recovery.tail_search import TailSearch

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from pymq.broker.replication.replicated_tables import GROUPS, TOPICS
+from pymq.broker.replication.tables.replicated_tables import GROUPS, TOPICS
 from pymq.errors import RefusedError
 from pymq.model.record import decode_records
 from pymq.model.tables import SubscriptionGroupConfig

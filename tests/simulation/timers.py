@@ -24,7 +24,7 @@ from tests.simulation.remoting import run
 from tests.simulation.timeline import MS, SECOND
 
 if TYPE_CHECKING:
-    from pymq.broker.parts import BrokerParts
+    from pymq.broker.assembly.parts import BrokerParts
     from pymq.model.record import StoredMessage
     from tests.simulation.checking import Verdict
     from tests.simulation.cluster import Cluster

@@ -6,7 +6,7 @@ from dataclasses import astuple
 
 import pytest
 
-from pymq.broker.report.metrics.collector import BROKER_METRICS
+from pymq.broker.metrics.collector import BROKER_METRICS
 from pymq.cli.exporter.own_names import EXPORTER_METRICS
 from pymq.cli.mirror.figures import MIRROR_METRICS
 from pymq.config import BrokerConfig, Config, NamesrvConfig

@@ -17,6 +17,7 @@ PACKAGES = {
     "model/epochs.py": "pymq/model/epochs.py",
     "wire/ha.py": "pymq/wire/ha.py",
     "wire/bodies_replication.py": "pymq/wire/bodies_replication.py",
+    "metadata/pending_offsets.py": "pymq/broker/metadata/pending_offsets.py",
     "handlers/log_copy.py": "pymq/broker/handlers/log_copy.py",
 }
 REPLICATION = ROOT / "pymq" / "broker" / "replication"

@@ -24,12 +24,12 @@ FILE_SEAM = (
 )
 # What puts the parts together and runs periodic work; nothing else in the core knows an event loop.
 COMPOSITION_ROOTS = (
-    "pymq/broker/broker.py",
+    "pymq/broker/assembly/broker.py",
     "pymq/broker/awaiting.py",
-    "pymq/broker/farewell.py",
-    "pymq/broker/raft/hosting.py",
-    "pymq/broker/registering.py",
-    "pymq/broker/upkeep/jobs.py",
+    "pymq/broker/assembly/farewell.py",
+    "pymq/broker/assembly/raft_hosting.py",
+    "pymq/broker/assembly/registering.py",
+    "pymq/broker/work/jobs.py",
     "pymq/namesrv/server.py",
 )
 

@@ -6,22 +6,15 @@ through :class:`~pymq.broker.handlers.pop.PopHandlers`. A property test compares
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pymq.broker.fast.answers import DONE
 from pymq.broker.fast.head import head_forms
 from pymq.broker.pop.check_points import CheckPoint, CheckPointKey
 from pymq.errors import ProtocolViolation, StoreError
 from pymq.model import pop
-from pymq.wire.codes import VERSION_5_3_3, RequestCode
-from pymq.wire.command import (
-    FLAG_ONEWAY,
-    FLAG_RESPONSE,
-    FRAME_HEAD,
-    SERIALIZE_JSON,
-    Command,
-    encode_command,
-)
+from pymq.wire.codes import RequestCode
+from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, SERIALIZE_JSON
 from pymq.wire.headers.pop import AckMessageHeader
 
 if TYPE_CHECKING:
@@ -34,10 +27,6 @@ if TYPE_CHECKING:
 
 _FORMS = head_forms(RequestCode.ACK_MESSAGE, AckMessageHeader)
 UNKNOWN = -1
-_ANSWER = (
-    b'{"code":0,"extFields":{},"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
-    b'"version":' + str(VERSION_5_3_3).encode() + b"}"
-)
 
 
 class _HandOut:
@@ -57,7 +46,7 @@ class _HandOut:
 
 
 class FastAcks:
-    """A server calls it for every frame. It returns True when the frame was an acknowledgement that it has taken."""
+    """Takes acknowledgements from the table of fast paths."""
 
     def __init__(
         self,
@@ -67,10 +56,7 @@ class FastAcks:
         topics: TopicManager,
         revive_log: ReviveLog,
         turn_acks: TurnAcks,
-        otherwise: Callable[[Connection, bytes], bool],
     ) -> None:
-        """``otherwise`` is called with every frame that is no acknowledgement."""
-        self._otherwise = otherwise
         self._config = config
         self._queue_view = store.queue_view
         self._topic = topics.get
@@ -80,11 +66,12 @@ class FastAcks:
         self.count = 0
         topics.add_listener(self._forget)
 
-    def __call__(self, connection: Connection, payload: bytes) -> bool:
+    def take(self, connection: Connection, payload: bytes) -> bool:
+        """Take an acknowledgement; False for a frame that the plain path must take."""
         serialize = payload[0]
         form = _FORMS.get(serialize)
         if form is None or not payload.startswith(form.start, 4):
-            return self._otherwise(connection, payload)
+            return False
         end = 4 + (payload[1] << 16 | payload[2] << 8 | payload[3])
         if end != len(payload):
             return False
@@ -116,11 +103,7 @@ class FastAcks:
         self.count += 1
         if head.flag & FLAG_ONEWAY:
             return True
-        if serialize == SERIALIZE_JSON:
-            answer = _ANSWER % head.opaque
-            frame = FRAME_HEAD.pack(4 + len(answer), len(answer)) + answer
-        else:
-            frame = encode_command(Command(0, opaque=head.opaque, flag=FLAG_RESPONSE, serialize=serialize))
+        frame = DONE.json((head.opaque,)) if serialize == SERIALIZE_JSON else DONE.binary(head.opaque, ())
         held = self._turn_acks.held.get(connection)
         if held is not None:
             held.append(frame)

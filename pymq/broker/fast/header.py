@@ -11,13 +11,10 @@ import msgspec
 
 from pymq.errors import ProtocolViolation
 from pymq.wire.codes import RequestCode
-from pymq.wire.command import SERIALIZE_JSON, SERIALIZE_ROCKETMQ, decode_binary_header
+from pymq.wire.command import decode_binary_header
 from pymq.wire.header import Int32, Int64
+from pymq.wire.headers import send
 
-_JSON_ONE = b'{"code":310,'
-_JSON_BATCH = b'{"code":320,'
-_BINARY_ONE = RequestCode.SEND_MESSAGE_V2.to_bytes(2, "big")
-_BINARY_BATCH = RequestCode.SEND_BATCH_MESSAGE.to_bytes(2, "big")
 BINARY_EXT_AT = 25  # type and length 4, fixed part 13, empty remark 4, length of the fields 4
 # Java writes the fields in the order of their letters. Field g has 13 digits until the year 2286.
 _BINARY_G = b"\x00\x01g\x00\x00\x00\x0d"
@@ -26,28 +23,25 @@ _BINARY_NUMBERS = struct.Struct(">iiii")  # opaque, flag, remark length, fields 
 _TEMPLATE_COUNT_MAX = 4096  # a hostile client could send new ones without end
 _TEMPLATE_SIZE_MAX_BYTES = 1024  # a longer header is decoded each time
 
-ONE = 1
-BATCH = 2
-
-_JSON_KINDS = {_JSON_ONE: ONE, _JSON_BATCH: BATCH}
-_BINARY_KINDS = {_BINARY_ONE: ONE, _BINARY_BATCH: BATCH}
+# Field g is the born time, in milliseconds.
+V2_LETTERS = {**send.V2_LETTERS, "born_timestamp_ms": send.V2_LETTERS["born_timestamp"]}
 
 
-class SendExt(msgspec.Struct, gc=False):
-    """The fields by their wire letters (see :data:`pymq.wire.headers.send.V2_LETTERS`)."""
+class SendExt(msgspec.Struct, rename=V2_LETTERS, gc=False):
+    """The fields that are needed, in the order of their wire letters."""
 
-    a: str
-    b: str
-    c: str
-    d: Int32
-    e: Int32
-    f: Int32
-    g: Int64
-    h: Int32
-    i: str
-    j: Int32 = 0
-    m: bool = False
-    l: Int32 | msgspec.UnsetType = msgspec.UNSET  # noqa: E741 - the wire's letter
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp_ms: Int64
+    flag: Int32
+    properties: str
+    reconsume_times: Int32 = 0
+    batch: bool = False
+    max_reconsume_times: Int32 | msgspec.UnsetType = msgspec.UNSET
 
 
 class SendHead(msgspec.Struct, gc=False):
@@ -59,11 +53,11 @@ class SendHead(msgspec.Struct, gc=False):
     flag: int = 0
 
 
-class SignedSendExt(SendExt, gc=False, forbid_unknown_fields=True):
+class SignedSendExt(SendExt, rename=V2_LETTERS, gc=False, forbid_unknown_fields=True):
     """All fields of a signed send: the signature covers each of them, so another one can't be left out."""
 
-    k: str = ""
-    n: str = ""
+    unit_mode: str = ""
+    broker_name: str = ""
     AccessKey: str = ""
     Signature: str = ""
     SecurityToken: str = ""
@@ -78,16 +72,6 @@ class SignedSendHead(SendHead, gc=False):
 # They decode a JSON header. They raise ValueError or RecursionError when they can't, also for bad UTF-8.
 decode_json_send = msgspec.json.Decoder(SendHead, strict=False).decode
 decode_signed_json_send = msgspec.json.Decoder(SignedSendHead, strict=False).decode
-
-
-def kind_of(payload: bytes) -> int:
-    """Return ONE or BATCH for a frame that may be a plain send, 0 for any other."""
-    serialize = payload[0]
-    if serialize == SERIALIZE_JSON:
-        return _JSON_KINDS.get(payload[4:16], 0)
-    if serialize == SERIALIZE_ROCKETMQ:
-        return _BINARY_KINDS.get(payload[4:6], 0)
-    return 0
 
 
 class BinaryTemplates:
@@ -128,10 +112,10 @@ class BinaryTemplates:
             return None
         ext = head.extFields
         try:
-            ext.i = payload[i + 4 : end].decode()
+            ext.properties = payload[i + 4 : end].decode()
         except UnicodeDecodeError:
             return None
-        ext.g = int(digits)
+        ext.born_timestamp_ms = int(digits)
         head.opaque = opaque
         head.flag = flag
         return head

@@ -48,11 +48,6 @@ class PullHead(msgspec.Struct, gc=False):
 _decode_json = msgspec.json.Decoder(PullHead, strict=False).decode
 
 
-def is_pull(payload: bytes) -> bool:
-    """True for a frame that may be a pull."""
-    return payload.startswith(_JSON_STARTS if payload[0] == SERIALIZE_JSON else _BINARY_STARTS, 4)
-
-
 class PullHeads:
     """Decodes headers of pulls. Binary ones: what is around the varying values is compared with known headers."""
 

@@ -7,20 +7,18 @@ and refuses it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET
+import msgspec
 
 from pymq.broker.fast.header import SendHead, SignedSendExt
-from pymq.broker.fast.pull_header import is_pull
 from pymq.broker.fast.signed_header import SignedBinaryExt
-from pymq.broker.row_access import CONSUME, PUBLISH
+from pymq.broker.fast.table import FastRow
+from pymq.broker.row_access import PUBLISH
 from pymq.errors import PymqError
 from pymq.wire.access import Access
 from pymq.wire.command import decode_command
 from pymq.wire.header import Header, decode_header
-from pymq.wire.headers.pull import PullMessageHeader
 from pymq.wire.headers.send import SendMessageV2Header
 
 if TYPE_CHECKING:
@@ -31,22 +29,25 @@ if TYPE_CHECKING:
 class PlainCheck:
     """Checks whole requests of one row, and keeps in the guard that they are allowed."""
 
-    def __init__(self, gatekeeper: Gatekeeper, access: Access, header: type[Header], *fields: str) -> None:
-        """``fields``: those that the needs of ``access`` depend on."""
+    def __init__(self, gatekeeper: Gatekeeper, access: Access, header: type[Header], *kept_with: object) -> None:
+        """``kept_with``: what stands in a kept decision before the fields that the needs of ``access`` depend on."""
         self._gatekeeper = gatekeeper
         self._access = access
         self._header = header
-        self._fields = fields
+        self._kept_with = kept_with
+        wire_names = {field.name: field.encode_name for field in msgspec.structs.fields(header)}
+        self._fields = [wire_names[name] for name in dict.fromkeys(n for claim in access.claims for n in claim.fields)]
 
     def allows(self, connection: Connection, payload: bytes) -> bool:
-        """True for a frame of a proven sender that may send this request; False also when it can't be read."""
+        """Return True for a frame of a proven sender that may send this; False also when it can't be read."""
         try:
             command = decode_command(payload)
             if self._gatekeeper.open_requests.has(command.code):
                 return False
             ext = command.ext
             sender = self._gatekeeper.prove(command, connection)
-            decision = (sender.identity.name, connection.host, *[ext.get(field, "") for field in self._fields])
+            fields = [ext.get(field, "") for field in self._fields]
+            decision = (sender.identity.name, connection.host, *self._kept_with, *fields)
             if not sender.guard.was_allowed(decision):
                 sender.check(self._access, command, decode_header(self._header, ext))
                 sender.guard.keep_allowed(decision)
@@ -55,12 +56,20 @@ class PlainCheck:
         return True
 
 
+def checked(row: FastRow, gatekeeper: Gatekeeper) -> FastRow:
+    """Return the row that takes frames of those who may send them."""
+    if row.checks_sender:
+        return row
+    allows, take = PlainCheck(gatekeeper, row.access, row.header, row.code).allows, row.take
+    return row._replace(take=lambda connection, payload: allows(connection, payload) and take(connection, payload))
+
+
 class SendCheck:
     """Checks plain sends by the header that the fast path has decoded."""
 
     def __init__(self, gatekeeper: Gatekeeper) -> None:
         self._gatekeeper = gatekeeper
-        self._plain = PlainCheck(gatekeeper, PUBLISH, SendMessageV2Header, "b")
+        self._plain = PlainCheck(gatekeeper, PUBLISH, SendMessageV2Header)
 
     def allows(self, connection: Connection, payload: bytes, body_at: int, head: SendHead) -> bool:
         """True for a frame of a proven sender that may send to this topic."""
@@ -74,28 +83,20 @@ class SendCheck:
         elif ext.AccessKey or ext.Signature:
             name, signature = ext.AccessKey, ext.Signature.encode()
             # As clients write them; else the plain path looks at all fields.
+            max_times = "" if ext.max_reconsume_times is msgspec.UNSET else ext.max_reconsume_times
             content = (
-                f"{ext.AccessKey}{ext.SecurityToken}{ext.a}{ext.b}{ext.c}{ext.d}{ext.e}{ext.f}{ext.g}{ext.h}{ext.i}"
-                f"{ext.j}{ext.k}{'' if ext.l is UNSET else ext.l}{'true' if ext.m else 'false'}{ext.n}"
+                f"{ext.AccessKey}{ext.SecurityToken}{ext.producer_group}{ext.topic}{ext.default_topic}"
+                f"{ext.default_topic_queue_nums}{ext.queue_id}{ext.sys_flag}{ext.born_timestamp_ms}{ext.flag}"
+                f"{ext.properties}{ext.reconsume_times}{ext.unit_mode}{max_times}{'true' if ext.batch else 'false'}"
+                f"{ext.broker_name}"
             ).encode()
         else:
             name, content = self._gatekeeper.certificate_user(connection), b""
         user = guard.users.get(name)
-        if user is None or not guard.was_allowed((user.name, connection.host, ext.b)):
+        if user is None or not guard.was_allowed((user.name, connection.host, ext.topic)):
             return self._plain.allows(connection, payload)
         if signature is None:
             return True
         if limits is not None and limits.failed_proofs.has_blocked and self._gatekeeper.is_blocked(name, connection):
             return False
         return user.secret.has_signed(content + payload[body_at:], signature)
-
-
-class SecuredPulls:
-    """A server calls it for every frame. It returns True when the fast path has answered or parked a pull."""
-
-    def __init__(self, gatekeeper: Gatekeeper, fast_pulls: Callable[[Connection, bytes], bool]) -> None:
-        self._check = PlainCheck(gatekeeper, CONSUME, PullMessageHeader, "topic", "consumerGroup")
-        self._fast_pulls = fast_pulls
-
-    def __call__(self, connection: Connection, payload: bytes) -> bool:
-        return is_pull(payload) and self._check.allows(connection, payload) and self._fast_pulls(connection, payload)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from pymq.broker.fast.header import BINARY_EXT_AT, BinaryTemplates, SendExt, SendHead
+from pymq.broker.fast.header import BINARY_EXT_AT, V2_LETTERS, BinaryTemplates, SendExt, SendHead
 from pymq.errors import ProtocolViolation
 from pymq.security.signature import ACCESS_KEY, LATE_FIELD, SIGNATURE
 from pymq.wire.codes import RequestCode
@@ -30,7 +30,7 @@ _BORN_TIME, _PROPERTIES, _SIGNATURE, _END = range(4)  # what follows a constant 
 _KINDS: Final = {b"g": _BORN_TIME, b"i": _PROPERTIES, SIGNATURE.encode(): _SIGNATURE}
 
 
-class SignedBinaryExt(SendExt, gc=False, kw_only=True):
+class SignedBinaryExt(SendExt, rename=V2_LETTERS, gc=False, kw_only=True):
     """The fields of a signed send. ``content``: what the signature covers, without the body."""
 
     access_key: str

@@ -12,7 +12,7 @@ from pymq.model.tables import PERM_WRITE
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.topics import TopicManager
-    from pymq.broker.report.stats import Meter, StatsManager
+    from pymq.broker.stats.stats_manager import Meter, StatsManager
     from pymq.store.queue.batch_queue import BatchQueue
     from pymq.store.queue.consume_queue import ConsumeQueue
     from pymq.store.store import PlainStager

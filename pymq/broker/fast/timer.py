@@ -67,8 +67,8 @@ class FastTimerPuts:
         The handle is empty for a message that can't be recalled. None when the plain path must decide, and nothing is
         staged. Raises StoreError.
         """
-        topic, config = ext.b, self._config
-        target = self._targets.get((topic, ext.e)) or self._targets.find(topic, ext.e)
+        topic, config = ext.topic, self._config
+        target = self._targets.get((topic, ext.queue_id)) or self._targets.find(topic, ext.queue_id)
         wheel = self._targets.waiting_queue(TIMER_TOPIC)
         at = raw.find(b"TIMER_")
         end = raw.find(b"\x02", at) + 1
@@ -103,13 +103,11 @@ class FastTimerPuts:
             code = tags_code(tags.decode())
         queue_offset = wheel.next_offset
         physical_offset, size = self._stage(
-            wheel, body, properties, raw, code, ext.h, ext.f & _NO_TRANSACTION, ext.g, connection.host_bytes
+            wheel, body, properties, raw, code, ext.flag, ext.sys_flag & _NO_TRANSACTION, ext.born_timestamp_ms,
+            connection.host_bytes,
         )  # fmt: skip
         self._service.note_put(queue_offset, physical_offset, size, topic, deliver_ms, now_ms)
-        meter = target.meter
-        meter.count += 1
-        meter.calls += 1
-        meter.size_bytes += size
+        target.meter.add(1, size)
         self._writer.staged_count += 1
         if not config.recall_message_enable:
             return physical_offset, queue_offset, b""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pymq.broker.fast.answers import DONE
 from pymq.broker.fast.head import head_forms
 from pymq.broker.transactions.kept_halves import KeptHalf
 from pymq.broker.transactions.open_halves import Outcome
@@ -19,19 +20,14 @@ from pymq.model.names import HALF_TOPIC
 from pymq.model.properties import find_property, tags_code_of
 from pymq.model.transactions import ADDED_LATER_BYTES, COMMIT, ROLLBACK
 from pymq.wire.codes import RequestCode
-from pymq.wire.command import (
-    FLAG_ONEWAY,
-    FLAG_RESPONSE,
-    Command,
-    encode_command,
-)
+from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, SERIALIZE_JSON
 from pymq.wire.headers.transaction import EndTransactionHeader
 
 if TYPE_CHECKING:
     from pymq.broker.fast.header import SendExt
     from pymq.broker.fast.targets import SendTargets
     from pymq.broker.messages.writer import Writer
-    from pymq.broker.report.stats import StatsManager
+    from pymq.broker.stats.stats_manager import StatsManager
     from pymq.broker.transactions.transactions import Transactions
     from pymq.net.server import Connection
     from pymq.store.store import MessageStore, PlainStager
@@ -68,7 +64,7 @@ class FastHalves:
 
         None when the plain path must decide, and nothing is staged. Raises StoreError.
         """
-        topic, queue_id, transactions = ext.b, ext.e, self._transactions
+        topic, queue_id, transactions = ext.topic, ext.queue_id, self._transactions
         target = self._targets.get((topic, queue_id)) or self._targets.find(topic, queue_id)
         at = raw.find(_TRUE)
         if (
@@ -92,27 +88,24 @@ class FastHalves:
         queue = self._targets.waiting_queue(HALF_TOPIC)
         if group is None or queue is None or len(properties) > _SIZE_MAX_BYTES:
             return None
-        queue_offset, sys_flag, code = queue.next_offset, ext.f & _NO_TRANSACTION, tags_code_of(raw)
+        queue_offset, sys_flag, code = queue.next_offset, ext.sys_flag & _NO_TRANSACTION, tags_code_of(raw)
         physical_offset, size = self._stager.stage(
-            queue, body, properties, raw, code, ext.h, sys_flag, ext.g, connection.host_bytes
+            queue, body, properties, raw, code, ext.flag, sys_flag, ext.born_timestamp_ms, connection.host_bytes
         )
         half = transactions.begin(queue_offset, physical_offset, topic, None)
         transactions.kept.add(
             KeptHalf(
-                half, group.decode(), queue_id, body, properties, raw, code, ext.h, sys_flag, ext.g,
+                half, group.decode(), queue_id, body, properties, raw, code, ext.flag, sys_flag, ext.born_timestamp_ms,
                 connection.host_bytes,
             )
         )  # fmt: skip
-        meter = self._stats.put_meter(HALF_TOPIC)
-        meter.count += 1
-        meter.calls += 1
-        meter.size_bytes += size
+        self._stats.put_meter(HALF_TOPIC).add(1, size)
         self._writer.staged_count += 1
         return physical_offset, queue_offset, b""
 
 
 class FastEnds:
-    """A master calls it for frames that are neither sends nor pulls. It returns True when it has ended a transaction.
+    """Takes ends of transactions from the table of fast paths.
 
     The half message must be kept, its transaction open, and the request correct. Anything else takes the plain path.
     """
@@ -130,9 +123,15 @@ class FastEnds:
         self._writer = writer
         self._stager = stager
         self._targets = targets
+        self._requires_topic = False
         self.count = 0
 
-    def __call__(self, connection: Connection, payload: bytes) -> bool:
+    def require_topic(self) -> None:
+        """From now on, end a transaction only if the request names its topic: the sender's right was checked for it."""
+        self._requires_topic = True
+
+    def take(self, connection: Connection, payload: bytes) -> bool:
+        """End a transaction; False for a frame that the plain path must take."""
         serialize = payload[0]
         form = _FORMS.get(serialize)
         if form is None or not payload.startswith(form.start, 4):
@@ -150,6 +149,7 @@ class FastEnds:
             kept is None
             or kept.half.queue_offset != header.tran_state_table_offset
             or kept.group != header.producer_group
+            or (self._requires_topic and header.topic != kept.half.topic)
             or transactions.halves.at(kept.half.queue_offset) is not kept.half
             or kept.half.physical_offset >= self._store.physical_max_offset  # this turn's: its answer has not left
         ):
@@ -161,8 +161,8 @@ class FastEnds:
             return False  # nothing is staged: the plain path meets the same error and answers with it
         self.count += 1
         if not head.flag & FLAG_ONEWAY:
-            answer = Command(0, opaque=head.opaque, flag=FLAG_RESPONSE, serialize=serialize)
-            self._writer.hold(connection, encode_command(answer))
+            frame = DONE.json((head.opaque,)) if serialize == SERIALIZE_JSON else DONE.binary(head.opaque, ())
+            self._writer.hold(connection, frame)
         return True
 
     def _end(self, kept: KeptHalf, wanted: int) -> bool:
@@ -189,10 +189,7 @@ class FastEnds:
             kept.born_host,
             kept.half.physical_offset,
         )
-        meter = target.meter
-        meter.count += 1
-        meter.calls += 1
-        meter.size_bytes += size
+        target.meter.add(1, size)
         self._writer.staged_count += 1
         self._transactions.end_kept(kept, Outcome.COMMITTED)
         return True

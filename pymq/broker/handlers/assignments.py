@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pymq.broker.handlers.late import answer_when_saved
+from pymq.broker.metadata.late import answer_when_saved
+from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.pop.assignment import popped_queues
 from pymq.errors import Refusal
 from pymq.model import names
@@ -22,10 +23,6 @@ from pymq.wire.dispatch import Peer
 from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
-    from pymq.broker.metadata.clients import ClientManager
-    from pymq.broker.metadata.groups import GroupManager
-    from pymq.broker.metadata.request_modes import RequestModes
-    from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.pop.topic_routes import TopicRoutes
 
 MODES = (PULL, POP)
@@ -36,19 +33,11 @@ _KEEP = b"{}"
 class AssignmentHandlers:
     """Assigns queues of all brokers that name servers know to the members that this broker knows."""
 
-    def __init__(
-        self,
-        *,
-        topics: TopicManager,
-        groups: GroupManager,
-        clients: ClientManager,
-        request_modes: RequestModes,
-        routes: TopicRoutes,
-    ) -> None:
-        self._topics = topics
-        self._groups = groups
-        self._clients = clients
-        self._modes = request_modes
+    def __init__(self, *, metadata: Metadata, routes: TopicRoutes) -> None:
+        self._topics = metadata.topics
+        self._groups = metadata.groups
+        self._clients = metadata.clients
+        self._modes = metadata.request_modes
         self._routes = routes
 
     def query(self, request: Command, header: None, peer: Peer) -> Reply | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pymq.broker.handlers.late import answer_when_saved
+from pymq.broker.metadata.late import answer_when_saved
 from pymq.errors import Refusal
 from pymq.security.acl_5x import acl_info, filtered, subject_name, user_info
 from pymq.security.policies import NO_POLICY

@@ -6,11 +6,12 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
-from pymq.broker.handlers.late import answer_when_saved
 from pymq.broker.messages.message_filter import MessageFilter
 from pymq.broker.messages.reader import EVALUATION_MS
+from pymq.broker.metadata.late import answer_when_saved
+from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.report.runtime_info import RuntimeInfo
-from pymq.clock import Clock
+from pymq.broker.runtime import Runtime
 from pymq.config.runtime import BusyError, Change, RuntimeSettings, StaleError
 from pymq.errors import ConfigError, PymqError, Refusal
 from pymq.wire.admin_text import encode_in_steps
@@ -39,13 +40,9 @@ if TYPE_CHECKING:
     from pymq.broker.messages.expressions import Expressions
     from pymq.broker.messages.waiting_answers import WaitingAnswers
     from pymq.broker.messages.writer import Writer
-    from pymq.broker.metadata.clients import ClientManager
-    from pymq.broker.metadata.cursors import CursorManager
-    from pymq.broker.metadata.topics import TopicManager
-    from pymq.broker.report.stats import RateWindow, StatsManager
+    from pymq.broker.stats.stats_manager import RateWindow, StatsManager
     from pymq.broker.upkeep.cleaner import Cleaner
-    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
-    from pymq.config import BrokerConfig
+    from pymq.broker.work.sliced_work import Steps
     from pymq.store.store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -60,32 +57,28 @@ class BrokerAdminHandlers:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
+        metadata: Metadata,
         runtime_settings: RuntimeSettings,
         on_settings: Callable[[Collection[str]], None],
-        clock: Clock,
         store: MessageStore,
-        topics: TopicManager,
-        clients: ClientManager,
-        cursors: CursorManager,
         expressions: Expressions,
         stats: StatsManager,
         writer: Writer,
         waiting_answers: WaitingAnswers,
         cleaner: Cleaner,
         runtime_info: RuntimeInfo,
-        sliced_work: SlicedWork,
     ) -> None:
-        self._sliced_work = sliced_work
-        self._config = config
+        self._sliced_work = runtime.sliced_work
+        self._config = runtime.config
         self._runtime_settings = runtime_settings
         self._on_settings = on_settings
-        self._clock = clock
+        self._clock = runtime.clock
         self._store = store
-        self._topics = topics
-        self._clients = clients
-        self._cursors = cursors
+        self._topics = metadata.topics
+        self._clients = metadata.clients
+        self._cursors = metadata.cursors
         self._expressions = expressions
         self._stats = stats
         self._writer = writer

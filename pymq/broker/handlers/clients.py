@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pymq.broker.messages.expressions import check_size
+from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.runtime import Runtime
 from pymq.errors import Refusal
 from pymq.model import names
 from pymq.wire.bodies_client import (
@@ -28,10 +30,6 @@ from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.messages.expressions import Expressions
-    from pymq.broker.metadata.clients import ClientManager
-    from pymq.broker.metadata.groups import GroupManager
-    from pymq.broker.metadata.topics import TopicManager
-    from pymq.config import BrokerConfig
 
 CLIENT_ID_LENGTH_MAX = 1024
 PROBLEM_LENGTH_MAX = 2000
@@ -52,22 +50,20 @@ class ClientHandlers:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
-        clients: ClientManager,
-        groups: GroupManager,
-        topics: TopicManager,
+        metadata: Metadata,
         expressions: Expressions,
         makes_groups: bool = True,
     ) -> None:
         """``makes_groups``: heartbeats make groups and retry topics. On a slave they do not: its tables are its
         master's."""
-        self._config = config
+        self._config = runtime.config
         self._makes_groups = makes_groups
         self._expressions = expressions
-        self._clients = clients
-        self._groups = groups
-        self._topics = topics
+        self._clients = metadata.clients
+        self._groups = metadata.groups
+        self._topics = metadata.topics
 
     def heartbeat(self, request: Command, header: None, peer: Peer) -> Reply:
         """Note the sender's groups; make new groups and their retry topics."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pymq.broker.runtime import Runtime
 from pymq.errors import Refusal
 from pymq.wire.admin_text import encode_in_steps
 from pymq.wire.bodies_admin import (
@@ -23,7 +24,7 @@ from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.clients import Client, ClientManager
-    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
+    from pymq.broker.work.sliced_work import Steps
 
 MEMBERS_AT_ONCE = 256  # that are copied before the next rest
 
@@ -31,9 +32,9 @@ MEMBERS_AT_ONCE = 256  # that are copied before the next rest
 class ConnectionHandlers:
     """Shows which clients are connected."""
 
-    def __init__(self, *, clients: ClientManager, sliced_work: SlicedWork) -> None:
+    def __init__(self, runtime: Runtime, *, clients: ClientManager) -> None:
         self._clients = clients
-        self._sliced_work = sliced_work
+        self._sliced_work = runtime.sliced_work
 
     def consumers(self, request: Command, header: ConsumerConnectionsHeader, peer: Peer) -> Reply | None:
         """Return a group's members and subscriptions."""

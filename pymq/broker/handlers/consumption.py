@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.report.oldest import older_place
-from pymq.clock import Clock
+from pymq.broker.runtime import Runtime
 from pymq.errors import Refusal
 from pymq.model.message import MessageQueue
 from pymq.model.pop import normal_topic
@@ -40,12 +41,8 @@ from pymq.wire.headers.admin import (
 from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
-    from pymq.broker.metadata.clients import ClientManager
-    from pymq.broker.metadata.cursors import CursorManager
-    from pymq.broker.metadata.topics import TopicManager
-    from pymq.broker.report.stats import StatsManager
-    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
-    from pymq.config import BrokerConfig
+    from pymq.broker.stats.stats_manager import StatsManager
+    from pymq.broker.work.sliced_work import Steps
     from pymq.store.store import MessageStore
 
 LONG_MAX = 2**63 - 1
@@ -58,27 +55,23 @@ class ConsumptionHandlers:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
-        clock: Clock,
+        metadata: Metadata,
         store: MessageStore,
-        topics: TopicManager,
-        cursors: CursorManager,
-        clients: ClientManager,
         stats: StatsManager,
         address: str,
-        sliced_work: SlicedWork,
         invisible: Mapping[tuple[str, str, int], int],
     ) -> None:
         """``address``: this broker's "host:port", part of some answers; ``invisible``: by topic, group and queue id,
         messages that pops got and have not acknowledged."""
-        self._sliced_work = sliced_work
-        self._config = config
-        self._clock = clock
+        self._sliced_work = runtime.sliced_work
+        self._config = runtime.config
+        self._clock = runtime.clock
         self._store = store
-        self._topics = topics
-        self._cursors = cursors
-        self._clients = clients
+        self._topics = metadata.topics
+        self._cursors = metadata.cursors
+        self._clients = metadata.clients
         self._stats = stats
         self._address = address
         self._invisible = invisible

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pymq.broker.handlers.late import answer_when_saved, version_ext
+from pymq.broker.metadata.late import answer_when_saved, version_ext
+from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.runtime import Runtime
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.wire.admin_text import encode_table_in_steps
 from pymq.wire.bodies_admin import (
@@ -20,15 +22,9 @@ from pymq.wire.headers.admin import DeleteGroupHeader, GroupForbiddenHeader, Gro
 from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
-    from pymq.broker.metadata.cursors import CursorManager
-    from pymq.broker.metadata.groups import GroupManager
-    from pymq.broker.metadata.leaser import Leaser
-    from pymq.broker.metadata.order_infos import OrderInfos
-    from pymq.broker.metadata.request_modes import RequestModes
-    from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.pop.revive_log import ReviveLog
-    from pymq.broker.report.stats import StatsManager
-    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
+    from pymq.broker.stats.stats_manager import StatsManager
+    from pymq.broker.work.sliced_work import Steps
 
 
 class GroupAdminHandlers:
@@ -36,25 +32,20 @@ class GroupAdminHandlers:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        groups: GroupManager,
-        topics: TopicManager,
-        cursors: CursorManager,
-        request_modes: RequestModes,
-        order_infos: OrderInfos,
+        metadata: Metadata,
         revive_log: ReviveLog,
-        leaser: Leaser,
         stats: StatsManager,
-        sliced_work: SlicedWork,
     ) -> None:
-        self._sliced_work = sliced_work
-        self._groups = groups
-        self._topics = topics
-        self._cursors = cursors
-        self._request_modes = request_modes
-        self._order_infos = order_infos
+        self._sliced_work = runtime.sliced_work
+        self._groups = metadata.groups
+        self._topics = metadata.topics
+        self._cursors = metadata.cursors
+        self._request_modes = metadata.request_modes
+        self._order_infos = metadata.order_infos
         self._revive_log = revive_log
-        self._leaser = leaser
+        self._leaser = metadata.leaser
         self._stats = stats
 
     def create(self, request: Command, header: PutGroupHeader, peer: Peer) -> None:

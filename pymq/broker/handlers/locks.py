@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pymq.broker.handlers.clients import CLIENT_ID_LENGTH_MAX
+from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.runtime import Runtime
 from pymq.errors import Refusal
 from pymq.model.message import MessageQueue
 from pymq.wire.bodies_client import LockAnswer, LockRequest, QueueName, decode_body, encode_body
@@ -14,20 +16,17 @@ from pymq.wire.dispatch import Peer
 from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
-    from pymq.broker.metadata.groups import GroupManager
-    from pymq.broker.metadata.leaser import Leaser
-    from pymq.broker.metadata.topics import TopicManager
-    from pymq.config import BrokerConfig
+    pass
 
 
 class LockHandlers:
     """Passes requests for leases to the Leaser."""
 
-    def __init__(self, *, config: BrokerConfig, topics: TopicManager, groups: GroupManager, leaser: Leaser) -> None:
-        self._config = config
-        self._groups = groups
-        self._topics = topics
-        self._leaser = leaser
+    def __init__(self, runtime: Runtime, *, metadata: Metadata) -> None:
+        self._config = runtime.config
+        self._groups = metadata.groups
+        self._topics = metadata.topics
+        self._leaser = metadata.leaser
 
     def lock(self, request: Command, header: None, peer: Peer) -> Reply:
         """Answer with the queues that the client holds now. Queues of other brokers are never granted."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.runtime import Runtime
 from pymq.errors import Refusal
 from pymq.model.inner_batch import has_batch_queues
 from pymq.model.record import decode_record
@@ -22,11 +24,6 @@ from pymq.wire.headers.offset import (
 from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
-    from pymq.broker.metadata.broadcast_begins import BroadcastBegins
-    from pymq.broker.metadata.cursors import CursorManager
-    from pymq.broker.metadata.groups import GroupManager
-    from pymq.broker.metadata.topics import TopicManager
-    from pymq.clock import Clock
     from pymq.store.store import MessageStore
 
 # A queue is young while its first message is at most this far behind the log's end: a new group then starts at that
@@ -44,13 +41,10 @@ class OffsetHandlers:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        clock: Clock,
+        metadata: Metadata,
         store: MessageStore,
-        topics: TopicManager,
-        groups: GroupManager,
-        cursors: CursorManager,
-        broadcast_begins: BroadcastBegins,
         epoch_start: Callable[[], int],
         is_fenced: Callable[[], bool],
     ) -> None:
@@ -59,13 +53,13 @@ class OffsetHandlers:
         ``is_fenced`` returns True while it hands over to a slave.
         """
         self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._cursors = cursors
-        self._broadcast_begins = broadcast_begins
+        self._topics = metadata.topics
+        self._groups = metadata.groups
+        self._cursors = metadata.cursors
+        self._broadcast_begins = metadata.broadcast_begins
         self._epoch_start = epoch_start
         self._is_fenced = is_fenced
-        self._clock = clock
+        self._clock = runtime.clock
         # (client, topic, queue) -> when it asked, ms, and the queue's end then
         self._kept_ends: dict[tuple[str, str, int], tuple[int, int]] = {}
 

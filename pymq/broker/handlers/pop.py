@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from pymq.broker.handlers.read_checks import check_broker_reads, check_group_reads, topic_to_read
 from pymq.broker.messages.message_filter import MessageFilter
 from pymq.broker.messages.writer import NOT_WAITING
+from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.pop.check_points import CheckPoint, CheckPointKey
 from pymq.broker.pop.ordered_queues import OrderedQueue, OrderedQueues
 from pymq.broker.pop.pop_polls import ParkedPop, PopPolls
 from pymq.broker.pop.popper import PopAsk, Popped, Popper
 from pymq.broker.pop.revive_log import ReviveLog
 from pymq.broker.pop.turn_acks import TurnAcks
-from pymq.clock import Clock
+from pymq.broker.runtime import Runtime
 from pymq.errors import PymqError, Refusal
 from pymq.model import pop
 from pymq.model.pop import Receipt
@@ -44,10 +45,6 @@ from pymq.wire.reply import Reply
 if TYPE_CHECKING:
     from pymq.broker.messages.expressions import Expressions
     from pymq.broker.messages.writer import Writer
-    from pymq.broker.metadata.groups import GroupManager
-    from pymq.broker.metadata.topics import TopicManager
-    from pymq.config import BrokerConfig
-    from pymq.net.memory_budget import MemoryBudget
     from pymq.store.store import MessageStore
 
 COUNT_MAX = pop.MESSAGES_PER_CHECK_POINT_MAX
@@ -66,27 +63,24 @@ class PopHandlers:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
-        clock: Clock,
+        metadata: Metadata,
         store: MessageStore,
-        topics: TopicManager,
-        groups: GroupManager,
         expressions: Expressions,
         writer: Writer,
         popper: Popper,
         revive_log: ReviveLog,
         turn_acks: TurnAcks,
         ordered_queues: OrderedQueues,
-        budget: MemoryBudget,
         wake_in: Callable[[int], None],
     ) -> None:
         """``wake_in`` has the tick of :attr:`polls` called in so many ms."""
-        self._config = config
-        self._clock = clock
+        self._config = runtime.config
+        self._clock = runtime.clock
         self._store = store
-        self._topics = topics
-        self._groups = groups
+        self._topics = metadata.topics
+        self._groups = metadata.groups
         self._expressions = expressions
         self._writer = writer
         self._popper = popper
@@ -95,12 +89,12 @@ class PopHandlers:
         self._ordered = ordered_queues
         self.ineffective_ack_count = 0  # late, double and forged ones
         self.polls = PopPolls(
-            clock,
+            runtime.clock,
             self._retry,
             self._give_up,
-            budget=budget,
-            count_max=lambda: config.max_pop_polling_size,
-            queue_count_max=lambda: config.pop_polling_size,
+            budget=runtime.budget,
+            count_max=lambda: runtime.config.max_pop_polling_size,
+            queue_count_max=lambda: runtime.config.pop_polling_size,
             wake_in=wake_in,
         )
 

@@ -13,7 +13,8 @@ from pymq.broker.handlers.read_checks import check_broker_reads, check_group_rea
 from pymq.broker.messages.long_polls import SUSPEND_MAX_MS, LongPolls, ParkedPull
 from pymq.broker.messages.message_filter import MessageFilter
 from pymq.broker.messages.reader import Reader, ReadOutcome
-from pymq.clock import Clock
+from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.runtime import Runtime
 from pymq.errors import PymqError, Refusal
 from pymq.model import sysflag
 from pymq.wire.codes import ResponseCode
@@ -24,15 +25,8 @@ from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.messages.expressions import Expressions
-    from pymq.broker.metadata.broadcast_begins import BroadcastBegins
-    from pymq.broker.metadata.clients import ClientManager
-    from pymq.broker.metadata.cursors import CursorManager
-    from pymq.broker.metadata.groups import GroupManager
-    from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.replication.read_advice import ReadAdvice
-    from pymq.broker.report.stats import StatsManager
-    from pymq.config import BrokerConfig
-    from pymq.net.memory_budget import MemoryBudget
+    from pymq.broker.stats.stats_manager import StatsManager
     from pymq.store.store import GetResult
 
 
@@ -41,36 +35,30 @@ class PullHandlers:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
-        clock: Clock,
-        topics: TopicManager,
-        groups: GroupManager,
-        clients: ClientManager,
-        cursors: CursorManager,
-        broadcast_begins: BroadcastBegins,
+        metadata: Metadata,
         expressions: Expressions,
         reader: Reader,
         advice: ReadAdvice,
         stats: StatsManager,
-        budget: MemoryBudget,
     ) -> None:
-        self._config = config
-        self._clock = clock
-        self._topics = topics
-        self._groups = groups
-        self._clients = clients
-        self._cursors = cursors
-        self._broadcast_begins = broadcast_begins
+        self._config = runtime.config
+        self._clock = runtime.clock
+        self._topics = metadata.topics
+        self._groups = metadata.groups
+        self._clients = metadata.clients
+        self._cursors = metadata.cursors
+        self._broadcast_begins = metadata.broadcast_begins
         self._expressions = expressions
         self._reader = reader
         self._advice = advice
         self._stats = stats
         self.long_polls = LongPolls(
-            clock,
+            runtime.clock,
             self.retry,
-            config.parked_pull_count_max,
-            budget=budget,
+            runtime.config.parked_pull_count_max,
+            budget=runtime.budget,
             refuse=self.refuse_parked,
             dismiss=self.dismiss_parked,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from pymq.broker.runtime import Runtime
 from pymq.errors import CorruptRecordError, NotFoundError, Refusal
 from pymq.model.names import HIDDEN_TOPICS, hidden_text
 from pymq.model.record import decode_record
@@ -16,8 +17,7 @@ from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.topics import TopicManager
-    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
-    from pymq.config import BrokerConfig
+    from pymq.broker.work.sliced_work import Steps
     from pymq.store.store import MessageStore
 
 # Every record that was found fits, and the answer stays well below the frame's limit.
@@ -28,11 +28,9 @@ KEY_LENGTH_MAX = 32_767
 class QueryHandlers:
     """Finds messages without reading queues."""
 
-    def __init__(
-        self, *, config: BrokerConfig, store: MessageStore, topics: TopicManager, sliced_work: SlicedWork
-    ) -> None:
-        self._sliced_work = sliced_work
-        self._config = config
+    def __init__(self, runtime: Runtime, *, store: MessageStore, topics: TopicManager) -> None:
+        self._sliced_work = runtime.sliced_work
+        self._config = runtime.config
         self._store = store
         self._topics = topics
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import msgspec
 
 from pymq.broker.addresses import own_ha_address
-from pymq.broker.replication.epoch_body import history_to_body
-from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.history.epoch_body import history_to_body
+from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.join import MasterLog, decide
 from pymq.broker.replication.master.table_requests import TableRequests

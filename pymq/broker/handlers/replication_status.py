@@ -22,7 +22,7 @@ from pymq.wire.dispatch import Peer
 from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
-    from pymq.broker.replication.status import StatusReport
+    from pymq.broker.report.replication_status import StatusReport
 
 
 class ReplicationStatusHandlers:

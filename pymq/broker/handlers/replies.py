@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pymq.broker.handlers.send import SendHandlers, SendHeader, check_flags
+from pymq.broker.runtime import Runtime
 from pymq.errors import Refusal, StoreUnavailableError
 from pymq.model import properties as names
 from pymq.model import sysflag
@@ -27,9 +28,7 @@ from pymq.wire.reply import Reply
 if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer
     from pymq.broker.metadata.clients import ClientManager
-    from pymq.broker.report.stats import StatsManager
-    from pymq.clock import Clock
-    from pymq.config import BrokerConfig
+    from pymq.broker.stats.stats_manager import StatsManager
 
 PUSH_TIMEOUT_MS = 10_000  # Java: Broker2Client.callClient
 # The id in the answer for a reply without a stored copy; Java's clients need one.
@@ -52,24 +51,22 @@ class ReplyHandlers:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
-        clock: Clock,
         sends: SendHandlers,
         clients: ClientManager,
         writer: Writer,
         stats: StatsManager,
-        store_host: bytes,
     ) -> None:
         """``store_host``: this broker's packed address."""
-        self._config = config
-        self._clock = clock
+        self._config = runtime.config
+        self._clock = runtime.clock
         self._sends = sends
         self._clients = clients
         self._writer = writer
         self._stats = stats
-        self._store_host = store_host
-        self._store_address = unpack_address(store_host)
+        self._store_host = runtime.store_host
+        self._store_address = unpack_address(runtime.store_host)
 
     def reply(self, request: Command, header: SendHeader, peer: Peer) -> None:
         """Push a reply to the client that its property REPLY_TO_CLIENT names, and store it.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
+from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.runtime import Runtime
+from pymq.broker.work.sliced_work import Steps
 from pymq.errors import Refusal
 from pymq.model import names
 from pymq.model.message import MessageQueue
@@ -25,11 +27,7 @@ from pymq.wire.headers.admin import (
 from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
-    from pymq.broker.metadata.clients import Client, ClientManager
-    from pymq.broker.metadata.cursors import CursorManager
-    from pymq.broker.metadata.groups import GroupManager
-    from pymq.broker.metadata.topics import TopicManager
-    from pymq.config import BrokerConfig
+    from pymq.broker.metadata.clients import Client
     from pymq.store.store import MessageStore
 
 QUEUES_AT_ONCE = 32  # whose offsets are looked up or moved before the next rest
@@ -40,24 +38,20 @@ class ResetHandlers:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
+        metadata: Metadata,
         store: MessageStore,
-        topics: TopicManager,
-        groups: GroupManager,
-        cursors: CursorManager,
-        clients: ClientManager,
-        sliced_work: SlicedWork,
         wake_pulls: Callable[[str, int], None] = lambda topic, queue_id: None,
     ) -> None:
         """``wake_pulls(topic, queue_id)`` has parked pulls read again, so that they learn of a reset at once."""
-        self._config = config
+        self._config = runtime.config
         self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._cursors = cursors
-        self._clients = clients
-        self._sliced_work = sliced_work
+        self._topics = metadata.topics
+        self._groups = metadata.groups
+        self._cursors = metadata.cursors
+        self._clients = metadata.clients
+        self._sliced_work = runtime.sliced_work
         self._wake_pulls = wake_pulls
 
     def reset(self, request: Command, header: ResetOffsetHeader, peer: Peer) -> Reply | None:

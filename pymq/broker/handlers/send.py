@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from pymq.broker.handlers.late import answer_when_saved
+from pymq.broker.metadata.late import answer_when_saved
+from pymq.broker.runtime import Runtime
 from pymq.broker.timers.timer_puts import TimerTarget
 from pymq.errors import Refusal
 from pymq.model import sysflag, timers
@@ -44,10 +45,9 @@ if TYPE_CHECKING:
     from pymq.broker.messages.retries import Retries
     from pymq.broker.messages.writer import Writer
     from pymq.broker.metadata.topics import TopicManager
-    from pymq.broker.report.stats import StatsManager
+    from pymq.broker.stats.stats_manager import StatsManager
     from pymq.broker.timers.timer_puts import TimerPuts
     from pymq.broker.transactions.transactions import Transactions
-    from pymq.config import BrokerConfig
     from pymq.store.store import Placed
 
 SendHeader = SendMessageHeader | SendMessageV2Header
@@ -64,8 +64,8 @@ class SendHandlers:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
         topics: TopicManager,
         writer: Writer,
         retries: Retries,
@@ -74,11 +74,10 @@ class SendHandlers:
         stats: StatsManager,
         resends: Resends,
         ids: UniqueIdMaker,
-        store_host: bytes,
         schedule_commit: Callable[[], None],
     ) -> None:
         """``schedule_commit`` has the writer commit soon. Sends that wait for a save are not in a turn that commits."""
-        self._config = config
+        self._config = runtime.config
         self._topics = topics
         self._writer = writer
         self._retries = retries
@@ -87,7 +86,7 @@ class SendHandlers:
         self._stats = stats
         self._resends = resends
         self._ids = ids
-        self._store_host = store_host
+        self._store_host = runtime.store_host
         self._schedule_commit = schedule_commit
 
     def send(self, request: Command, header: SendHeader, peer: Peer) -> Reply | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.runtime import Runtime
 from pymq.wire.admin_text import encode_table_in_steps
 from pymq.wire.bodies_client import encode_body
 from pymq.wire.command import Command
@@ -12,21 +14,17 @@ from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.messages.delays import DelayService
-    from pymq.broker.metadata.cursors import CursorManager
-    from pymq.broker.metadata.request_modes import RequestModes
-    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
+    from pymq.broker.work.sliced_work import Steps
 
 
 class TableHandlers:
     """Hands out the tables as they are persisted. Topics (21) and groups (201) are with their administration."""
 
-    def __init__(
-        self, *, cursors: CursorManager, delays: DelayService, request_modes: RequestModes, sliced_work: SlicedWork
-    ) -> None:
-        self._sliced_work = sliced_work
-        self._cursors = cursors
+    def __init__(self, runtime: Runtime, *, metadata: Metadata, delays: DelayService) -> None:
+        self._sliced_work = runtime.sliced_work
+        self._cursors = metadata.cursors
         self._delays = delays
-        self._request_modes = request_modes
+        self._request_modes = metadata.request_modes
 
     def consumer_offsets(self, request: Command, header: None, peer: Peer) -> Reply | None:
         """Return every committed offset."""

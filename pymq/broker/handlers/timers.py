@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pymq.broker.runtime import Runtime
 from pymq.errors import Refusal
 from pymq.model import timers
 from pymq.model.properties import PRODUCER_GROUP, TAGS, TIMER_DELIVER_MS, UNIQ_KEY, encode_properties
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.timers.timer_puts import TimerPuts
     from pymq.broker.timers.timer_service import TimerService
-    from pymq.clock import Clock
-    from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 
 _BODY = b"0"
@@ -36,17 +35,16 @@ class TimerHandlers:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
-        clock: Clock,
         store: MessageStore,
         topics: TopicManager,
         writer: Writer,
         timer_puts: TimerPuts,
         timer_service: TimerService,
     ) -> None:
-        self._config = config
-        self._clock = clock
+        self._config = runtime.config
+        self._clock = runtime.clock
         self._store = store
         self._topics = topics
         self._writer = writer

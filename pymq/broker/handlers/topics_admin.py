@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from pymq.broker.handlers.late import answer_when_saved, version_ext
+from pymq.broker.metadata.late import answer_when_saved, version_ext
+from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.metadata.topic_rules import changed_attributes, check_topic_name
+from pymq.broker.runtime import Runtime
 from pymq.errors import StoreError
 from pymq.model import pop
 from pymq.model.message import MessageQueue
@@ -28,15 +30,9 @@ from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer
-    from pymq.broker.metadata.cursors import CursorManager
-    from pymq.broker.metadata.groups import GroupManager
-    from pymq.broker.metadata.order_infos import OrderInfos
-    from pymq.broker.metadata.request_modes import RequestModes
-    from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.pop.revive_log import ReviveLog
-    from pymq.broker.report.stats import StatsManager
-    from pymq.broker.upkeep.sliced_work import SlicedWork, Steps
-    from pymq.config import BrokerConfig
+    from pymq.broker.stats.stats_manager import StatsManager
+    from pymq.broker.work.sliced_work import Steps
     from pymq.store.store import MessageStore
 
 TOPICS_AT_ONCE = 200  # that are deleted with one write of the file of deletions
@@ -52,28 +48,23 @@ class TopicAdminHandlers:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
-        topics: TopicManager,
-        groups: GroupManager,
-        cursors: CursorManager,
-        request_modes: RequestModes,
-        order_infos: OrderInfos,
+        metadata: Metadata,
         revive_log: ReviveLog,
         stats: StatsManager,
         store: MessageStore,
         writer: Writer,
         when_registered: WhenRegistered,
         share_deletions: ShareDeletions,
-        sliced_work: SlicedWork,
     ) -> None:
-        self._sliced_work = sliced_work
-        self._config = config
-        self._topics = topics
-        self._groups = groups
-        self._cursors = cursors
-        self._request_modes = request_modes
-        self._order_infos = order_infos
+        self._sliced_work = runtime.sliced_work
+        self._config = runtime.config
+        self._topics = metadata.topics
+        self._groups = metadata.groups
+        self._cursors = metadata.cursors
+        self._request_modes = metadata.request_modes
+        self._order_infos = metadata.order_infos
         self._revive_log = revive_log
         self._stats = stats
         self._store = store

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pymq.broker.runtime import Runtime
 from pymq.broker.transactions.open_halves import Outcome
 from pymq.errors import Refusal
 from pymq.model import properties as props
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer
     from pymq.broker.transactions.checks import TransactionChecks
     from pymq.broker.transactions.transactions import Transactions
-    from pymq.clock import Clock
-    from pymq.config import BrokerConfig
     from pymq.wire.headers.transaction import EndTransactionHeader, ResumeCheckHeader
 
 _OUTCOMES: Final = {COMMIT: Outcome.COMMITTED, ROLLBACK: Outcome.ROLLED_BACK}
@@ -31,15 +30,14 @@ class TransactionHandlers:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
-        clock: Clock,
         transactions: Transactions,
         checks: TransactionChecks,
         writer: Writer,
     ) -> None:
-        self._config = config
-        self._clock = clock
+        self._config = runtime.config
+        self._clock = runtime.clock
         self._transactions = transactions
         self._checks = checks
         self._writer = writer

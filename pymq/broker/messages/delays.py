@@ -15,7 +15,7 @@ import msgspec
 
 from pymq.broker.metadata.table_reading import read_numbers, read_version
 from pymq.broker.metadata.table_saver import TableSaver
-from pymq.clock import Clock
+from pymq.broker.runtime import Runtime
 from pymq.errors import CorruptRecordError, StoreUnavailableError, UnreadableError
 from pymq.model import properties as props
 from pymq.model.names import SCHEDULE_TOPIC
@@ -25,7 +25,6 @@ from pymq.model.tables import DataVersion
 if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer
     from pymq.broker.metadata.topics import TopicManager
-    from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -42,10 +41,9 @@ class DelayService:
 
     def __init__(
         self,
+        runtime: Runtime,
         table: TableSaver,
         *,
-        clock: Clock,
-        config: BrokerConfig,
         store: MessageStore,
         writer: Writer,
         topics: TopicManager,
@@ -55,19 +53,21 @@ class DelayService:
         self.delivered_count = 0
         self.dropped_count = 0
         self._table = table
-        self._clock = clock
-        self._config = config
+        self._clock = runtime.clock
+        self._config = runtime.config
         self._store = store
         self._writer = writer
         self._topics = topics
-        self._delays_ms = config.delay_level_ms
+        self._delays_ms = runtime.config.delay_level_ms
         self._offsets: dict[int, int] = {}
         # Level -> when its head is due (wall clock ms); a level without waiting messages is not here.
         self._heads: dict[int, int] = {}
         self._dirty = False
         self._is_copy = False  # a copy of a master's table, which counts the versions
         self._is_failing = False
-        self._next_save_ms = clock.monotonic_ms() + table.interval_ms(config.flush_delay_offset_interval_ms)
+        self._next_save_ms = runtime.clock.monotonic_ms() + table.interval_ms(
+            runtime.config.flush_delay_offset_interval_ms
+        )
 
     def load(self) -> None:
         """Read ``delayOffset.json``. A slave only loads it and takes its master's tables: the master delivers."""

@@ -15,7 +15,7 @@ from pymq.store.store import FILTER_STEP_COUNT
 from pymq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from pymq.broker.report.stats import StatsManager
+    from pymq.broker.stats.stats_manager import StatsManager
     from pymq.config import BrokerConfig
 
 log = logging.getLogger(__name__)

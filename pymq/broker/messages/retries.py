@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.runtime import Runtime
 from pymq.errors import CorruptRecordError, NotFoundError, Refusal
 from pymq.model import names
 from pymq.model import properties as props
@@ -20,11 +22,7 @@ from pymq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer
-    from pymq.broker.metadata.groups import GroupManager
-    from pymq.broker.metadata.leaser import Leaser
-    from pymq.broker.metadata.topics import TopicManager
-    from pymq.broker.report.stats import StatsManager
-    from pymq.config import BrokerConfig
+    from pymq.broker.stats.stats_manager import StatsManager
     from pymq.store.store import MessageStore
     from pymq.wire.headers.send import ConsumerSendMsgBackHeader
 
@@ -41,19 +39,17 @@ class Retries:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
-        topics: TopicManager,
-        groups: GroupManager,
-        leaser: Leaser,
+        metadata: Metadata,
         writer: Writer,
         store: MessageStore,
         stats: StatsManager,
     ) -> None:
-        self._config = config
-        self._topics = topics
-        self._groups = groups
-        self._leaser = leaser
+        self._config = runtime.config
+        self._topics = metadata.topics
+        self._groups = metadata.groups
+        self._leaser = metadata.leaser
         self._writer = writer
         self._store = store
         self._stats = stats

@@ -34,7 +34,7 @@ class LateReply(Protocol):
 
 
 class Copies(Protocol):
-    """What replication requires of a send: :class:`pymq.broker.replication.master.sync_mode.SyncMode`."""
+    """What replication requires of a send: :class:`pymq.broker.replication.sync_mode.SyncMode`."""
 
     @property
     def is_on(self) -> bool:

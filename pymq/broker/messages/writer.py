@@ -9,14 +9,13 @@ is stored.
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from pymq.broker.messages.fitting import fitted, slimmed
 from pymq.broker.messages.held_answers import AnswerTo, HeldAnswers, hold, refuse, release
 from pymq.broker.messages.waiting_answers import Copies, WaitingAnswers
-from pymq.clock import Clock
+from pymq.broker.runtime import Runtime
 from pymq.errors import StoreUnavailableError
 from pymq.model.layout import ADDED_PROPERTIES_MAX_BYTES, PROPERTIES_SIZE_MAX_BYTES
 from pymq.model.names import SCHEDULE_TOPIC
@@ -66,10 +65,9 @@ class Writer:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
         store: MessageStore,
-        clock: Clock,
-        rng: random.Random,
         cluster: str,
         delay_levels_ms: list[int],
         sync_flush: Callable[[], bool],
@@ -83,8 +81,8 @@ class Writer:
         ``waiting_answers``.
         """
         self._store = store
-        self._clock = clock
-        self._rng = rng
+        self._clock = runtime.clock
+        self._rng = runtime.rng
         self._delay_levels_ms = delay_levels_ms
         self._sync_flush = sync_flush
         self._request_sync = request_sync

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pymq.broker.metadata.table_saver import TableSaver
-from pymq.broker.upkeep.flusher import RunInThread
+from pymq.broker.work.worker_threads import RunInThread
 from pymq.errors import StoreError
 from pymq.file_modes import FILE_MODE, is_open_to_others
 from pymq.store.disk.fs import Files

@@ -9,31 +9,29 @@ from pymq.broker.metadata.auth_manager import AuthManager
 from pymq.broker.metadata.broadcast_begins import BroadcastBegins
 from pymq.broker.metadata.clients import ClientManager
 from pymq.broker.metadata.config_tables import ConfigTables
-from pymq.broker.metadata.cursors import CursorManager
+from pymq.broker.metadata.cursors import CursorManager, MaxOffset
 from pymq.broker.metadata.filter_servers import FilterServers
 from pymq.broker.metadata.groups import GroupManager
 from pymq.broker.metadata.leaser import Leaser
 from pymq.broker.metadata.made_by_users_table import MadeByUsersTable
 from pymq.broker.metadata.order_infos import MEMBER as ORDER_INFOS_MEMBER
 from pymq.broker.metadata.order_infos import OrderInfos
+from pymq.broker.metadata.pending_offsets import PendingOffsets
 from pymq.broker.metadata.request_modes import MEMBER as MODES_MEMBER
 from pymq.broker.metadata.request_modes import RequestModes
+from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.metadata.topics import TopicManager
-from pymq.broker.raft.logged_cursors import LoggedCursors
-from pymq.broker.raft.logged_tables import LoggedTable
-from pymq.broker.replication.roles.role import Role
-from pymq.broker.replication.slave.cursors import SlaveCursors
-from pymq.broker.replication.slave.pending_offsets import PendingOffsets
-from pymq.broker.upkeep.jobs import SLOW_TICK_PERIOD_MS, Job
-from pymq.clock import Clock
-from pymq.config import BrokerConfig
+from pymq.broker.runtime import Runtime
+from pymq.broker.work.jobs import SLOW_TICK_PERIOD_MS, Job
 from pymq.config.security import AUTH_FILE_NAME, has_users
 from pymq.errors import StoreUnavailableError
 from pymq.model.inner_batch import has_batch_queues
-from pymq.net.memory_budget import MemoryBudget
 from pymq.security.made_by_users import MADE_FILE, MADE_MEMBER
 from pymq.security.user_table import USERS as USERS_MEMBER
 from pymq.store.store import MessageStore
+
+# Makes the offsets of a role, saved by the first, with a slave's pending ones and the ends of the queues.
+MakeCursors = Callable[[TableSaver, PendingOffsets, MaxOffset], CursorManager]
 
 
 class Metadata:
@@ -41,25 +39,27 @@ class Metadata:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
-        clock: Clock,
-        role: Role,
+        is_master: bool,
         store: MessageStore,
         config_tables: ConfigTables,
+        make_cursors: MakeCursors,
         on_filter_servers: Callable[[], None],
-        budget: MemoryBudget,
     ) -> None:
-        """``on_filter_servers`` is called when the filter servers' addresses change."""
+        """``make_cursors`` makes the offsets of this role; ``on_filter_servers`` is called when the filter servers'
+        addresses change."""
 
         def sync_log() -> None:
             """Sync the log: no saved offset may be past its end after a power loss. A failed log stops no save."""
             with suppress(StoreUnavailableError):
                 store.sync(log_only=True)
 
-        self._role = role
+        self._is_master = is_master
         self._config_tables = config_tables
-        self.topics = TopicManager(config_tables.saver("topics.json", "topicConfigTable"), clock=clock, config=config)
+        self.topics = TopicManager(
+            config_tables.saver("topics.json", "topicConfigTable"), clock=runtime.clock, config=runtime.config
+        )
 
         def set_queue_kinds(changed: list[str]) -> None:
             for name in changed:
@@ -69,39 +69,40 @@ class Metadata:
         self.topics.add_listener(set_queue_kinds)
         self.groups = GroupManager(
             config_tables.saver("subscriptionGroup.json", "subscriptionGroupTable"),
-            clock=clock,
-            config=config,
-            makes_groups=role.is_master,
+            clock=runtime.clock,
+            config=runtime.config,
+            makes_groups=is_master,
         )
-        self.pending_offsets = PendingOffsets(config_tables.saver("pendingOffsets.json", "pendingOffsets"), clock=clock)
-        offsets, ends = config_tables.saver("consumerOffset.json", "offsetTable", sync_log), store.max_offset
-        self.cursors: CursorManager
-        if not role.is_master:
-            pending = self.pending_offsets
-            self.cursors = SlaveCursors(offsets, clock=clock, config=config, max_offset=ends, pending=pending)
-        elif isinstance(offsets, LoggedTable):
-            self.cursors = LoggedCursors(offsets, clock=clock, config=config, max_offset=ends)
-        else:
-            self.cursors = CursorManager(offsets, clock=clock, config=config, max_offset=ends)
-        self.made_by_users = MadeByUsersTable(config_tables.saver(MADE_FILE, MADE_MEMBER))  # for pymq.broker.security
-        self.request_modes = RequestModes(config_tables.saver("messageRequestMode.json", MODES_MEMBER), clock=clock)
+        self.pending_offsets = PendingOffsets(
+            config_tables.saver("pendingOffsets.json", "pendingOffsets"), clock=runtime.clock
+        )
+        offsets = config_tables.saver("consumerOffset.json", "offsetTable", sync_log)
+        self.cursors = make_cursors(offsets, self.pending_offsets, store.max_offset)
+        self.made_by_users = MadeByUsersTable(config_tables.saver(MADE_FILE, MADE_MEMBER))
+        self.request_modes = RequestModes(
+            config_tables.saver("messageRequestMode.json", MODES_MEMBER), clock=runtime.clock
+        )
         self.order_infos = OrderInfos(
-            config_tables.saver("consumerOrderInfo.json", ORDER_INFOS_MEMBER), clock=clock, config=config
+            config_tables.saver("consumerOrderInfo.json", ORDER_INFOS_MEMBER),
+            clock=runtime.clock,
+            config=runtime.config,
         )
         self.auth = AuthManager(
             # An older file would bring back users that were deleted, and what they were allowed.
             config_tables.saver(AUTH_FILE_NAME, USERS_MEMBER, may_go_back=False),
-            clock=clock,
-            is_on=has_users(config),
+            clock=runtime.clock,
+            is_on=has_users(runtime.config),
         )
-        self.leaser = Leaser(clock=clock, config=config)
-        self.clients = ClientManager(clock=clock, config=config, groups=self.groups, budget=budget)
+        self.leaser = Leaser(clock=runtime.clock, config=runtime.config)
+        self.clients = ClientManager(
+            clock=runtime.clock, config=runtime.config, groups=self.groups, budget=runtime.budget
+        )
         self.broadcast_begins = BroadcastBegins(self.clients)
-        self.filter_servers = FilterServers(clock, on_filter_servers)
+        self.filter_servers = FilterServers(runtime.clock, on_filter_servers)
 
     def load(self) -> None:
         """Read the saved tables. Raises StoreError."""
-        self.topics.load(is_copy=not self._role.is_master)
+        self.topics.load(is_copy=not self._is_master)
         self.groups.load()
         self.cursors.load()
         self.request_modes.load()

@@ -10,8 +10,7 @@ from threading import Lock
 from typing import Any
 
 from pymq.broker.metadata.table_reading import Table
-from pymq.broker.upkeep.flusher import Result, RunInThread
-from pymq.broker.upkeep.worker_threads import WorkOutcome
+from pymq.broker.work.worker_threads import Result, RunInThread, WorkOutcome
 from pymq.errors import StoreError
 
 Make = Callable[[], dict[str, Any]]

@@ -5,14 +5,15 @@ Java: PopMessageProcessor. A group's offset in a queue means "handed out", not "
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pymq.broker.messages.fitting import fitted
+from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.pop.check_points import CheckPointKey
 from pymq.broker.pop.ordered_queues import OrderedQueue, OrderedQueues
 from pymq.broker.pop.revive_log import ReviveLog
+from pymq.broker.runtime import Runtime
 from pymq.errors import StoreError
 from pymq.model import pop
 from pymq.model import properties as props
@@ -25,10 +26,7 @@ from pymq.store.store import GetStatus
 if TYPE_CHECKING:
     from pymq.broker.messages.message_filter import MessageFilter
     from pymq.broker.messages.reader import Reader
-    from pymq.broker.metadata.cursors import CursorManager
-    from pymq.broker.metadata.topics import TopicManager
-    from pymq.broker.report.stats import StatsManager
-    from pymq.config import BrokerConfig
+    from pymq.broker.stats.stats_manager import StatsManager
     from pymq.store.store import GetResult, MessageStore
 
 FROM_MIN = 0  # initMode: where a group without an offset begins
@@ -76,23 +74,21 @@ class Popper:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
-        rng: random.Random,
+        metadata: Metadata,
         store: MessageStore,
         reader: Reader,
-        cursors: CursorManager,
-        topics: TopicManager,
         stats: StatsManager,
         revive_log: ReviveLog,
         ordered_queues: OrderedQueues,
     ) -> None:
-        self._config = config
-        self._rng = rng
+        self._config = runtime.config
+        self._rng = runtime.rng
         self._store = store
         self._reader = reader
-        self._cursors = cursors
-        self._topics = topics
+        self._cursors = metadata.cursors
+        self._topics = metadata.topics
         self._stats = stats
         self._log = revive_log
         self._ordered = ordered_queues

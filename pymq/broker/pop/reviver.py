@@ -10,10 +10,11 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pymq.broker.metadata.metadata import Metadata
 from pymq.broker.pop.check_points import CheckPoint
 from pymq.broker.pop.popper import without_receipt
 from pymq.broker.pop.revive_log import TIMER_GRACE_MS, ReviveLog
-from pymq.clock import Clock
+from pymq.broker.runtime import Runtime
 from pymq.errors import CorruptRecordError, PymqError, Refusal, StoreError
 from pymq.model import pop
 from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES
@@ -23,10 +24,6 @@ from pymq.model.record import MalformedRecordError, StoredMessage, decode_record
 if TYPE_CHECKING:
     from pymq.broker.messages.retries import Retries
     from pymq.broker.messages.writer import Writer
-    from pymq.broker.metadata.cursors import CursorManager
-    from pymq.broker.metadata.groups import GroupManager
-    from pymq.broker.metadata.topics import TopicManager
-    from pymq.config import BrokerConfig
     from pymq.model.tables import SubscriptionGroupConfig
     from pymq.store.store import MessageStore
 
@@ -53,34 +50,30 @@ class Reviver:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
-        clock: Clock,
+        metadata: Metadata,
         store: MessageStore,
         writer: Writer,
-        topics: TopicManager,
-        groups: GroupManager,
-        cursors: CursorManager,
         retries: Retries,
         revive_log: ReviveLog,
-        store_host: bytes,
     ) -> None:
         self.on_revived: Revived = lambda topic, group: None
         self.revived_count = 0  # messages
         self.dropped_count = 0  # messages that are gone, with their topic, group or segment
-        self._config = config
-        self._clock = clock
+        self._config = runtime.config
+        self._clock = runtime.clock
         self._store = store
         self._writer = writer
-        self._topics = topics
-        self._groups = groups
-        self._cursors = cursors
+        self._topics = metadata.topics
+        self._groups = metadata.groups
+        self._cursors = metadata.cursors
         self._retries = retries
         self._log = revive_log
-        self._host = store_host
+        self._host = runtime.store_host
         self._is_failing = False
         self._last_ms: int | None = None  # of the wall clock
-        self._next_save_ms = clock.monotonic_ms()
+        self._next_save_ms = runtime.clock.monotonic_ms()
 
     def tick(self) -> bool:
         """Deliver again what is due, and save how far the revive topic is not needed. Return True for deliveries."""

@@ -1,25 +1,22 @@
 """CurrentReads: what a leader answers only once it knows that it still leads (read index, dissertation §6.4).
 
 A leader that was paused, or that no follower reaches, learns late that another one leads. Its tables are old then. So
-the requests of :data:`CURRENT` wait until a majority has answered a heartbeat that was sent after them.
+requests for a consumer's offset or a queue's end wait until a majority has answered a heartbeat that was sent after
+them: both begin a consumer's work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from pymq.broker.handlers.late import answer_when_saved
+from pymq.broker.metadata.late import answer_when_saved
 from pymq.broker.metadata.table_saver import Saved
 from pymq.broker.raft.driver import RaftDriver
 from pymq.errors import StoreUnavailableError
 from pymq.raft.core import ReadAnswer
-from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Route
-
-# Where a consumer goes on, and where a queue ends: both begin a consumer's work.
-CURRENT = (RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.GET_MAX_OFFSET)
+from pymq.wire.dispatch import Handler, Peer
 
 
 class CurrentReads:
@@ -56,15 +53,10 @@ def _not_known() -> StoreUnavailableError:
     )
 
 
-def routes_with_current_reads(
-    routes: Iterable[Route], reads: CurrentReads, codes: Collection[int] = CURRENT
-) -> list[Route]:
-    """Return a leader's routes: what it answers to these ``codes`` is current."""
-    return [_current(route, reads) if route.code in codes else route for route in routes]
+def current(handler: Handler, reads: CurrentReads) -> Handler:
+    """Return what answers as ``handler`` does, once the leader knows that it still leads."""
 
-
-def _current(route: Route, reads: CurrentReads) -> Route:
     def handle(request: Command, header: Any, peer: Peer) -> None:
-        reads.when_current(answer_when_saved(request, peer, lambda: route.handler(request, header, peer)))
+        reads.when_current(answer_when_saved(request, peer, lambda: handler(request, header, peer)))
 
-    return route._replace(handler=handle)
+    return handle

@@ -11,7 +11,7 @@ import msgspec
 from pymq.broker.raft.answer_proof import REPORT, AnswerProof
 from pymq.broker.raft.founding import Decision, NodeReport, Verdict, decide
 from pymq.broker.raft.members import GroupSettings
-from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.model.fastjson import JsonError

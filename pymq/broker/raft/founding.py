@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from pymq.broker.raft.members import GroupSettings
-from pymq.broker.replication.epoch_history import EpochHistory, common_point, why_implausible
+from pymq.broker.replication.history.epoch_history import EpochHistory, common_point, why_implausible
 from pymq.raft.state import Epoch, RaftState
 
 # So close to the master's end must all slaves be before it stops taking writes: they need an instant for the rest.

@@ -38,7 +38,7 @@ from pymq.broker.raft.reception import Reception
 from pymq.broker.raft.run_record import RunRecord
 from pymq.broker.raft.showing import Showing
 from pymq.broker.raft.state_files import RaftStateFile
-from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 
 
 class OpenParts(Protocol):
-    """The parts of :class:`pymq.broker.parts.BrokerParts` that a group needs."""
+    """The parts of :class:`pymq.broker.assembly.parts.BrokerParts` that a group needs."""
 
     @property
     def role(self) -> Role: ...

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from xxhash import xxh3_64_hexdigest
 
-from pymq.broker.replication.epoch_file import EpochFile
-from pymq.broker.replication.epoch_history import ENTRIES_MAX, EpochEntry, EpochHistory
+from pymq.broker.replication.history.epoch_file import EpochFile
+from pymq.broker.replication.history.epoch_history import ENTRIES_MAX, EpochEntry, EpochHistory
 from pymq.raft.log_view import LogView
 from pymq.raft.state import Epoch
 from pymq.store.disk.json_table import JsonTable

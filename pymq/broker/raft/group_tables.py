@@ -16,7 +16,7 @@ from pymq.broker.raft.table_files import TableFiles
 from pymq.broker.raft.table_log import TableLog, TableRecord
 from pymq.broker.raft.table_records import DELETIONS, DELETIONS_TABLE, TableRecordError
 from pymq.broker.raft.tables import Tables
-from pymq.broker.upkeep.flusher import Result, RunInThread
+from pymq.broker.work.worker_threads import Result, RunInThread
 from pymq.clock import Clock
 from pymq.errors import CorruptRecordError, StoreError, StoreUnavailableError
 from pymq.model.names import RAFT_TOPIC

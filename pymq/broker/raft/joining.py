@@ -15,7 +15,7 @@ from functools import partial
 from pymq.broker.raft.driver import RaftDriver
 from pymq.broker.raft.joining_mark import JoiningMark
 from pymq.broker.raft.log_reader import LogReader
-from pymq.broker.upkeep.flusher import Result, RunInThread
+from pymq.broker.work.worker_threads import Result, RunInThread
 from pymq.clock import Clock
 from pymq.errors import StoreError
 from pymq.raft.messages import Snapshot

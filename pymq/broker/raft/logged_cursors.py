@@ -7,7 +7,7 @@ or with a pull; those wait for the second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from pymq.broker.metadata.cursors import CursorManager, MaxOffset
@@ -15,19 +15,10 @@ from pymq.broker.raft.logged_tables import LoggedTable
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import Refusal, StoreError
-from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Route
+from pymq.wire.dispatch import Handler, Peer
 from pymq.wire.reply import Reply
-
-# Requests whose answer says that offsets have changed. A deletion takes its offsets along.
-ACKNOWLEDGED = (
-    RequestCode.UPDATE_CONSUMER_OFFSET,
-    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
-    RequestCode.CLONE_GROUP_OFFSET,
-    RequestCode.DELETE_TOPIC_IN_BROKER,
-    RequestCode.DELETE_SUBSCRIPTIONGROUP,
-)
 
 # Gets None once the offsets are confirmed; else why that is not known.
 Confirmed = Callable[[StoreError | OSError | None], None]
@@ -90,40 +81,32 @@ class LoggedCursors(CursorManager):
         return self.changes_since(self._logged_count)
 
 
-def routes_that_await_offsets(
-    routes: Iterable[Route], cursors: LoggedCursors, codes: Collection[int] = ACKNOWLEDGED
-) -> list[Route]:
-    """Return a leader's routes: answers to these ``codes`` wait until the offsets are confirmed."""
-    return [_confirming(route, cursors) if route.code in codes else route for route in routes]
-
-
-def routes_without_commits(routes: Iterable[Route], text: Callable[[str], str]) -> list[Route]:
-    """Return a follower's routes: a commit that wants an answer is refused, because only a leader's outlives a failure.
+def refusing_commits(handler: Handler, text: Callable[[str], str]) -> Handler:
+    """Return what a follower answers: a commit that wants an answer is refused, only a leader's outlives a failure.
 
     ``text`` makes the remark. A commit without an answer promises nothing.
     """
-    return [_refusing(route, text) if route.code == RequestCode.UPDATE_CONSUMER_OFFSET else route for route in routes]
 
-
-def _refusing(route: Route, text: Callable[[str], str]) -> Route:
     def handle(request: Command, header: Any, peer: Peer) -> Any:
         if not request.is_oneway:
             raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, text("keeps no offsets of consumers"))
-        return route.handler(request, header, peer)
+        return handler(request, header, peer)
 
-    return route._replace(handler=handle)
+    return handle
 
 
-def _confirming(route: Route, cursors: LoggedCursors) -> Route:
+def confirming(handler: Handler, cursors: LoggedCursors) -> Handler:
+    """Return what answers as a leader's ``handler`` does, once the offsets that it changed are confirmed."""
+
     def handle(request: Command, header: Any, peer: Peer) -> Any:
         held = _HoldingPeer(peer, cursors)
-        reply = route.handler(request, header, held)
+        reply = handler(request, header, held)
         if reply is None or request.is_oneway or reply.code != ResponseCode.SUCCESS:
             return reply
         held.answer(request.envelope(), reply)
         return None
 
-    return route._replace(handler=handle)
+    return handle
 
 
 class _HoldingPeer:

@@ -14,7 +14,7 @@ from pymq.broker.metadata.table_saver import Make, Saved, TableSaver
 from pymq.broker.raft.table_files import LOG_END
 from pymq.broker.raft.table_log import TableLog
 from pymq.broker.raft.table_records import DELETIONS, DELETIONS_TABLE, TABLE_KINDS
-from pymq.broker.upkeep.flusher import RunInThread
+from pymq.broker.work.worker_threads import RunInThread
 from pymq.errors import StoreError
 from pymq.store.disk.fs import Files
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from pymq.broker.replication.master.sync_mode import LateReply, Slaves, SyncMode, unsure_reply
 from pymq.broker.replication.roles.role import Role
+from pymq.broker.replication.sync_mode import LateReply, Slaves, SyncMode, unsure_reply
 from pymq.config import BrokerConfig
 from pymq.store.store import MessageStore
 from pymq.wire.bodies_replication import SlaveState

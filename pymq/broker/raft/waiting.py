@@ -22,10 +22,10 @@ from pymq.broker.raft.members import GroupSettings
 from pymq.broker.raft.run_record import RUN_RECORD_FILE
 from pymq.broker.raft.state_files import RAFT_STATE_FILE
 from pymq.broker.raft.table_files import TABLES_FILE
-from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.roles.role_file import RoleRecord, remembering, role_at_start
 from pymq.broker.replication.roles.write_fence import WriteFence
-from pymq.broker.upkeep.jobs import Job
+from pymq.broker.work.jobs import Job
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.store.disk.fs import Files
@@ -44,7 +44,7 @@ _GROUP_FILES = (RAFT_STATE_FILE, TABLES_FILE, RUN_RECORD_FILE)
 
 
 class ServingParts(Protocol):
-    """The parts of :class:`pymq.broker.parts.BrokerParts` that a waiting broker needs."""
+    """The parts of :class:`pymq.broker.assembly.parts.BrokerParts` that a waiting broker needs."""
 
     @property
     def is_master(self) -> bool: ...

@@ -1,15 +1,17 @@
 """ReplicationSide: what a broker asks of replication in whichever role it has.
 
-A master's is :class:`pymq.broker.replication.master.side.MasterSide`, a slave's
-:class:`pymq.broker.replication.slave.side.SlaveSide`.
+A master's is :class:`pymq.broker.assembly.master_side.MasterSide`, a slave's
+:class:`pymq.broker.assembly.slave_side.SlaveSide`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
-from pymq.broker.upkeep.jobs import Job
+from pymq.broker.work.jobs import Job
 from pymq.wire.bodies_replication import HaClientState, SlaveState
+from pymq.wire.streams import StreamHandler
 
 
 class ReplicationSide(Protocol):
@@ -65,4 +67,14 @@ class ReplicationSide(Protocol):
     @property
     def has_all_slaves(self) -> bool:
         """False while a slave of this master is gone."""
+        ...
+
+    @property
+    def accept(self) -> Callable[[], StreamHandler] | None:
+        """Makes the handler of a slave's connection; None where no slave connects to a port of its own."""
+        ...
+
+    @property
+    def tables_age_ms(self) -> int:
+        """For how long a plain group's slave does not know its tables to equal the master's; -1 if it never did."""
         ...

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from pymq.broker.addresses import own_address
-from pymq.broker.replication.epoch_file import EpochFile
-from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.history.epoch_file import EpochFile
+from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
 from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.member_proof import MemberProof
@@ -20,14 +19,11 @@ from pymq.broker.replication.roles.second_master import Findings, Ourselves, jud
 from pymq.broker.replication.roles.unclear_members import RETRY_MS, decide_start
 from pymq.broker.replication.tail_recovery.tail_recovery import TailRecovery
 from pymq.broker.replication.tail_recovery.tail_search import RecoveredTail
-from pymq.clock import Clock
-from pymq.config import BrokerConfig
+from pymq.broker.runtime import Runtime
 from pymq.errors import UsageError
-from pymq.store.disk.fs import Files
 from pymq.store.replica.closed_log import ClosedLog
 from pymq.store.replica.epoch_table import epoch_table
 from pymq.wire.command import Command
-from pymq.wire.streams import Network
 
 log = logging.getLogger(__name__)
 
@@ -46,21 +42,17 @@ class StartupCheck:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
-        network: Network,
-        clock: Clock,
-        files: Files,
-        rng: random.Random,
         awaited: Awaited,
         pause: Callable[[int], Awaitable[None]],
         known_peers: KnownPeers,
     ) -> None:
-        self._config = config
-        self._network = network
-        self._clock = clock
-        self._files = files
-        self._rng = rng
+        self._config = runtime.config
+        self._network = runtime.network
+        self._clock = runtime.clock
+        self._files = runtime.files
+        self._rng = runtime.rng
         self._awaited = awaited
         self._pause = pause
         self._known_peers = known_peers

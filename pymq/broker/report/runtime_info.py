@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pymq import __version__
-from pymq.clock import Clock
+from pymq.broker.runtime import Runtime
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.net.descriptors import descriptor_limit, open_count
 from pymq.units import format_bytes
@@ -20,11 +20,9 @@ from pymq.wire.codes import VERSION_5_3_3
 if TYPE_CHECKING:
     from pymq.broker.messages.delays import DelayService
     from pymq.broker.messages.writer import Writer
-    from pymq.broker.replication.status import StatusReport
-    from pymq.broker.report.stats import StatsManager
+    from pymq.broker.report.replication_status import StatusReport
+    from pymq.broker.stats.stats_manager import StatsManager
     from pymq.broker.timers.timer_service import TimerService
-    from pymq.config import BrokerConfig
-    from pymq.store.disk.fs import Files
     from pymq.store.store import MessageStore
 
 _POOLS = ("send", "pull", "litePull", "query", "ack")
@@ -41,10 +39,8 @@ class RuntimeInfo:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
-        clock: Clock,
-        files: Files,
         store: MessageStore,
         stats: StatsManager,
         writer: Writer,
@@ -53,9 +49,9 @@ class RuntimeInfo:
         replication: StatusReport,
         open_files: Callable[[], int | None] = open_count,
     ) -> None:
-        self._config = config
-        self._clock = clock
-        self._files = files
+        self._config = runtime.config
+        self._clock = runtime.clock
+        self._files = runtime.files
         self._store = store
         self._stats = stats
         self._writer = writer

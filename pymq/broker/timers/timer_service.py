@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pymq.broker.runtime import Runtime
 from pymq.broker.timers.noted_puts import NotedPuts
 from pymq.broker.timers.open_slot import DueMessage, OpenSlot
 from pymq.broker.timers.timer_counts import TimerCounts
 from pymq.broker.timers.timer_delivery import TimerDelivery
 from pymq.broker.timers.timer_records import Planned, WheelTimes, noted_delay_max_ms, plan, plan_puts, recalled_name
 from pymq.broker.timers.unit_topics import UnitTopics
-from pymq.clock import Clock
 from pymq.errors import CorruptRecordError, StoreError, StoreUnavailableError, UnreadableError
 from pymq.model.names import TIMER_TOPIC
 from pymq.model.record import MalformedRecordError, StoredMessage, decode_records
@@ -36,8 +36,7 @@ from pymq.store.timer.timer_store import (
 if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer
     from pymq.broker.metadata.topics import TopicManager
-    from pymq.broker.upkeep.flusher import Result, RunInThread
-    from pymq.config import BrokerConfig
+    from pymq.broker.work.worker_threads import Result
     from pymq.store.store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -61,15 +60,13 @@ class TimerService:
 
     def __init__(
         self,
+        runtime: Runtime,
         timers: TimerStore,
         *,
-        clock: Clock,
-        config: BrokerConfig,
         store: MessageStore,
         writer: Writer,
         topics: TopicManager,
         counts: TimerCounts,
-        run_in_thread: RunInThread,
         wake_in: Callable[[int], None],
     ) -> None:
         """``wake_in`` has :meth:`tick` called in so many ms, if that is sooner than the next time."""
@@ -78,16 +75,16 @@ class TimerService:
         self.change_count = 0  # of the progress that slaves copy
         self.skipped_count = 0  # records of the wheel's topic that can't be read
         self._timers = timers
-        self._clock = clock
-        self._config = config
+        self._clock = runtime.clock
+        self._config = runtime.config
         self._store = store
         self._writer = writer
         self._topics = topics
-        self._run_in_thread = run_in_thread
+        self._run_in_thread = runtime.run_in_thread
         self._wake_in = wake_in
-        self._log = RateLimitedLog(log, clock, "timer messages")
+        self._log = RateLimitedLog(log, runtime.clock, "timer messages")
         self.delivery = TimerDelivery(store=store, writer=writer, topics=topics, counts=counts, log=self._log)
-        window_slots = config.timer_roll_window_slot
+        window_slots = runtime.config.timer_roll_window_slot
         if not 2 <= window_slots <= timers.slot_count - RESERVED_SLOTS:
             window_slots = timers.slot_count - RESERVED_SLOTS
         self.times = WheelTimes(timers.precision_ms, window_slots * timers.precision_ms)

@@ -10,6 +10,8 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
+from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.runtime import Runtime
 from pymq.broker.transactions.open_halves import OpenHalf, Outcome, open_half
 from pymq.errors import CorruptRecordError, NotFoundError, StoreUnavailableError, UnreadableError
 from pymq.model import properties as props
@@ -24,11 +26,7 @@ from pymq.wire.headers.transaction import CheckTransactionHeader
 
 if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer
-    from pymq.broker.metadata.clients import ClientManager
-    from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.transactions.transactions import Transactions
-    from pymq.clock import Clock
-    from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
     from pymq.wire.command import Command
     from pymq.wire.dispatch import Peer
@@ -47,29 +45,27 @@ class TransactionChecks:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
-        clock: Clock,
+        metadata: Metadata,
         store: MessageStore,
         writer: Writer,
-        topics: TopicManager,
-        clients: ClientManager,
         transactions: Transactions,
     ) -> None:
-        self._config = config
-        self._clock = clock
+        self._config = runtime.config
+        self._clock = runtime.clock
         self._store = store
         self._writer = writer
-        self._topics = topics
-        self._clients = clients
+        self._topics = metadata.topics
+        self._clients = metadata.clients
         self._transactions = transactions
         self._round: deque[OpenHalf] = deque()
-        self._round_began_ms = clock.now_ms()
-        self._waited_from_ms = clock.monotonic_ms()
+        self._round_began_ms = runtime.clock.now_ms()
+        self._waited_from_ms = runtime.clock.monotonic_ms()
         self._turns: dict[str, int] = {}  # by producer group, for turns among its members
         # By group and topic: the members that may be asked, found once in a tick.
         self._members: dict[tuple[str, str], list[Peer]] = {}
-        self._rate_limited_log = RateLimitedLog(log, clock, "transaction checks")
+        self._rate_limited_log = RateLimitedLog(log, runtime.clock, "transaction checks")
         self._is_failing = False
         self.check_count = 0
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.runtime import Runtime
 from pymq.broker.transactions.kept_halves import KeptHalf, KeptHalves
 from pymq.broker.transactions.open_halves import OpenHalf, OpenHalves, Outcome
 from pymq.broker.transactions.progress import TransactionProgress
@@ -35,11 +37,7 @@ from pymq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from pymq.broker.messages.writer import Writer
-    from pymq.broker.metadata.cursors import CursorManager
-    from pymq.broker.metadata.topics import TopicManager
-    from pymq.broker.report.stats import StatsManager
-    from pymq.clock import Clock
-    from pymq.config import BrokerConfig
+    from pymq.broker.stats.stats_manager import StatsManager
     from pymq.store.store import MessageStore, Placed
 
 log = logging.getLogger(__name__)
@@ -50,26 +48,23 @@ class Transactions:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
-        clock: Clock,
+        metadata: Metadata,
         store: MessageStore,
-        store_host: bytes,
         writer: Writer,
-        topics: TopicManager,
-        cursors: CursorManager,
         stats: StatsManager,
     ) -> None:
-        self._config = config
-        self._clock = clock
+        self._config = runtime.config
+        self._clock = runtime.clock
         self._store = store
-        self._store_host = store_host
+        self._store_host = runtime.store_host
         self._writer = writer
-        self._topics = topics
+        self._topics = metadata.topics
         self._stats = stats
         self.halves = OpenHalves()
         self.kept = KeptHalves()
-        self.progress = TransactionProgress(store, cursors, self._first_open)
+        self.progress = TransactionProgress(store, metadata.cursors, self._first_open)
         # What the next commit stores, to undo it when the commit fails.
         self._begun: list[OpenHalf] = []
         self._ended: list[OpenHalf] = []
@@ -80,7 +75,7 @@ class Transactions:
         self.discarded_count = 0
         self.unreadable_count = 0
         writer.companion = self
-        topics.add_listener(self._forget)
+        metadata.topics.add_listener(self._forget)
 
     def start(self) -> None:
         """Find the open transactions. The store must be open, the offsets read and fitted to it."""

@@ -10,8 +10,8 @@ import logging
 from collections import deque
 from dataclasses import replace
 
-from pymq.broker.upkeep.flusher import Result, RunInThread
 from pymq.broker.upkeep.known_retention import KnownRetention
+from pymq.broker.work.worker_threads import Result, RunInThread
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import StoreError, StoreUnavailableError

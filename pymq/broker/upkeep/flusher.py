@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
 
 from pymq.broker.messages.waiting_answers import WaitingAnswers
+from pymq.broker.work.worker_threads import Result, RunInThread
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import StoreUnavailableError
@@ -20,16 +20,6 @@ from pymq.store.store import MessageStore
 log = logging.getLogger(__name__)
 
 PAGE_SIZE_BYTES = 4096  # what flushCommitLogLeastPages counts
-
-
-class Result(Protocol):
-    """What a worker thread's future offers."""
-
-    def result(self) -> Any: ...
-
-
-# Runs the first function in a worker thread, then the second on the event loop with a future of its result.
-RunInThread = Callable[[Callable[[], int], Callable[[Result], None]], None]
 
 
 class Flusher:

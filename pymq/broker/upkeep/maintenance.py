@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pymq.broker.upkeep.flusher import Result, RunInThread
+from pymq.broker.work.worker_threads import Result, RunInThread
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.store.store import MessageStore

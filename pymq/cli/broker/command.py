@@ -163,7 +163,7 @@ def raft_flags(group: str | None, node: str | None, peers: str | None) -> dict[s
 
 
 async def _serve(config: BrokerConfig, grpc_port: int | None, grpc_signature_age: int | None, as_json: bool) -> None:
-    from pymq.broker.report.metrics.collector import BrokerMetrics
+    from pymq.broker.metrics.collector import BrokerMetrics
     from pymq.cli.common.servers import make_broker, serve_until_stopped, start_broker
     from pymq.net.runtime import StopSignals, begin_serving
 

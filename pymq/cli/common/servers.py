@@ -14,7 +14,7 @@ from pymq.cli.common.options import parse_pairs
 from pymq.cli.output import print_note
 
 if TYPE_CHECKING:
-    from pymq.broker.broker import Broker
+    from pymq.broker.assembly.broker import Broker
     from pymq.config import BrokerConfig, NamesrvConfig
     from pymq.config.runtime import Keeper
     from pymq.config.tls import TlsConfig
@@ -173,7 +173,7 @@ def make_broker(config: BrokerConfig, credentials: Credentials | None = None) ->
     """
     import random
 
-    from pymq.broker.broker import Broker
+    from pymq.broker.assembly.broker import Broker
     from pymq.clock import GuardedClock
     from pymq.config.base import add_derived
     from pymq.config.security import is_secured

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from pymq import __version__
-from pymq.broker.report.metrics import clients, lag, replication, storage, timers, traffic
-from pymq.broker.report.metrics.collector import NODE_TYPE
+from pymq.broker.metrics import clients, lag, replication, storage, timers, traffic
+from pymq.broker.metrics.collector import NODE_TYPE
 from pymq.clock import Clock
 from pymq.metrics.family import Family, Metric, Reading, counter, gauge, single
 from pymq.model.names import is_system_topic

@@ -23,7 +23,7 @@ from pymq.cli.declared import examples, new_app
 from pymq.cli.output import print_json_line
 
 if TYPE_CHECKING:
-    from pymq.broker.broker import Broker
+    from pymq.broker.assembly.broker import Broker
     from pymq.client.tls import Tls
     from pymq.config.tls import TlsConfig
     from pymq.net.client import Sign

@@ -32,7 +32,7 @@ from pymq.cli.output import print_json_line
 from pymq.cli.proxy.command import GrpcPortOption, SignatureAgeOption, grpc_member, grpc_text, proxy_beside
 
 if TYPE_CHECKING:
-    from pymq.broker.broker import Broker
+    from pymq.broker.assembly.broker import Broker
     from pymq.config import BrokerConfig, NamesrvConfig
     from pymq.security.credentials import Credentials
 
@@ -183,7 +183,7 @@ async def _serve(
     grpc_signature_age: int | None,
     as_json: bool,
 ) -> None:
-    from pymq.broker.report.metrics.collector import BrokerMetrics
+    from pymq.broker.metrics.collector import BrokerMetrics
     from pymq.cli.common.servers import make_broker, make_namesrv, serve_until_stopped, start_broker, start_namesrv
     from pymq.net.runtime import StopSignals, begin_serving
 

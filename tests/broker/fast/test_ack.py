@@ -148,7 +148,7 @@ def test_ordinary_acknowledgements_take_the_fast_path(make: Any) -> None:
 
 def test_the_fast_path_declines_what_the_plain_path_answers_differently() -> None:
     p, receipts = popped()
-    peer, fast = FakePeer(), p.world.parts.requests.fast_acks
+    peer, fast = FakePeer(), p.world.parts.requests.fast_path
     ext = next(each for each in receipts if each["topic"] == "%RETRY%g+T")
     declined = [
         payload_of(ext, flag=1),  # an answer
@@ -167,12 +167,12 @@ def test_the_fast_path_declines_what_the_plain_path_answers_differently() -> Non
     p.world.parts.store.refuse_writes(None, by="test")
     p.world.parts.metadata.topics.delete("%RETRY%g+T")
     assert not fast(peer, payload_of(ext))  # type: ignore[arg-type]
-    assert fast.count == 0
+    assert p.world.parts.requests.fast_acks.count == 0
 
 
 def test_the_fast_path_declines_what_lies_outside_of_the_queue_or_the_topic() -> None:
     p, receipts = popped()
-    fast, peer = p.world.parts.requests.fast_acks, FakePeer()
+    fast, peer = p.world.parts.requests.fast_path, FakePeer()
     ext = next(
         each for each in receipts if (each["topic"], each["queueId"]) == ("T", "1") and "999" not in each["extraInfo"]
     )

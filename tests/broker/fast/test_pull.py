@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pymq.broker.assembly.wiring import broker_dispatcher
 from pymq.broker.fast import pull_header
-from pymq.broker.wiring import broker_dispatcher
 from pymq.errors import ProtocolViolation
 from pymq.model.tables import TopicConfig
 from pymq.wire.command import (
@@ -100,7 +100,7 @@ def fast_answer(world: World, command: Command) -> Command | None:
 def fast_answer_to(world: World, payload: bytes) -> tuple[bool, Command | None, FakePeer]:
     """Return whether the fast path took a frame, its answer if it is there already, and who gets a later one."""
     peer = FakePeer()
-    took = world.parts.requests.fast_pulls(peer, payload)  # type: ignore[arg-type]
+    took = world.parts.requests.fast_path(peer, payload)  # type: ignore[arg-type]
     assert took or not peer.frames
     return took, peer.frames[0] if peer.frames else None, peer
 

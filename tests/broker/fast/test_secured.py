@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.broker.wiring import broker_dispatcher
+from pymq.broker.assembly.wiring import broker_dispatcher
 from pymq.security.gatekeeper import Gatekeeper, OpenRequests
 from pymq.security.guard import Checks, Guard
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command, decode_command
+from tests.broker.assembly.test_security import guard, signed
 from tests.broker.fast.test_pull import fields as pull_fields
 from tests.broker.fast.test_send import TOPIC, opened, ordinary
-from tests.broker.test_security import guard, signed
 from tests.broker.world import FakePeer
 
 PULL = pull_fields(topic=TOPIC, queueOffset="0")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pymq.broker.wiring import broker_dispatcher
+from pymq.broker.assembly.wiring import broker_dispatcher
 from pymq.errors import ProtocolViolation
 from pymq.model.hosts import pack_host
 from pymq.model.names import TIMER_TOPIC
@@ -59,7 +59,7 @@ def send_both_ways(payload: bytes, kind: str | None = None) -> tuple[bool, tuple
     """Return (whether the fast path took it, what that left, what the plain path left)."""
     fast, plain = opened(kind), opened(kind)
     fast_peer, plain_peer = FakePeer(), FakePeer()
-    took = fast.parts.requests.fast_sends(fast_peer, payload)  # type: ignore[arg-type]
+    took = fast.parts.requests.fast_path(fast_peer, payload)  # type: ignore[arg-type]
     command = decode_command(payload)
     reply = broker_dispatcher(plain.parts).dispatch(plain_peer, command)
     if reply is not None and not command.is_oneway:
@@ -172,11 +172,11 @@ def test_binary_templates_are_distinguished() -> None:
     peer = FakePeer()
     for queue_id, flag in (("1", "0"), ("2", "1"), ("1", "0"), ("3", "0x")):
         payload = binary_payload(ordinary(e=queue_id, f=flag), b"body")
-        assert world.parts.requests.fast_sends(peer, payload) == (flag != "0x")  # type: ignore[arg-type]
+        assert world.parts.requests.fast_path(peer, payload) == (flag != "0x")  # type: ignore[arg-type]
     world.parts.messages.writer.commit()
     assert [message.sys_flag for message in world.messages(TOPIC, 1)] == [0, 0]
     assert [message.sys_flag for message in world.messages(TOPIC, 2)] == [1]
-    assert not world.parts.requests.fast_sends(peer, binary_payload(ordinary(j="1"), b"body"))  # type: ignore[arg-type]
+    assert not world.parts.requests.fast_path(peer, binary_payload(ordinary(j="1"), b"body"))  # type: ignore[arg-type]
 
 
 def test_unusual_sends_are_declined() -> None:
@@ -209,22 +209,22 @@ def test_unusual_sends_are_declined() -> None:
 def test_a_topic_that_loses_its_permission_or_queues_is_asked_again() -> None:
     world = opened()
     payload = payload_of(ordinary(e="3"), b"body")
-    assert world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
+    assert world.parts.requests.fast_path(FakePeer(), payload)  # type: ignore[arg-type]
     world.parts.messages.writer.commit()
     topic = world.parts.metadata.topics.require(TOPIC)
     world.parts.metadata.topics.put([msgspec.structs.replace(topic, perm=4)])
-    assert not world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
+    assert not world.parts.requests.fast_path(FakePeer(), payload)  # type: ignore[arg-type]
     world.parts.metadata.topics.put([msgspec.structs.replace(topic, read_queue_nums=2, write_queue_nums=2)])
-    assert not world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
+    assert not world.parts.requests.fast_path(FakePeer(), payload)  # type: ignore[arg-type]
     world.parts.metadata.topics.put([topic])
     world.config.broker_permission = 4
-    assert not world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
+    assert not world.parts.requests.fast_path(FakePeer(), payload)  # type: ignore[arg-type]
 
 
 def test_an_ipv6_peer_takes_the_plain_path() -> None:
     peer = FakePeer()
     peer.host_bytes = pack_host("::1", 1)
-    assert not opened().parts.requests.fast_sends(peer, payload_of(ordinary(), b"x"))  # type: ignore[arg-type]
+    assert not opened().parts.requests.fast_path(peer, payload_of(ordinary(), b"x"))  # type: ignore[arg-type]
 
 
 property_names = st.sampled_from(
@@ -298,7 +298,7 @@ def test_with_the_check_of_types_a_topic_of_one_type_is_left_to_the_plain_path()
     for kind, takes in (("NORMAL", False), ("FIFO", False), ("MIXED", True), ("UNSPECIFIED", True)):
         world = opened(kind, enableTopicMessageTypeCheck="true")
         for _ in range(2):  # the second one finds what the first one kept
-            assert world.parts.requests.fast_sends(FakePeer(), payload) == takes  # type: ignore[arg-type]
+            assert world.parts.requests.fast_path(FakePeer(), payload) == takes  # type: ignore[arg-type]
         world.parts.messages.writer.commit()
 
 
@@ -329,7 +329,7 @@ def test_a_read_only_store_is_left_to_the_plain_path(code: int) -> None:
     body = encode_batch_entry(b"first", b"") if code == 320 else b"body"
     payload = payload_of(ordinary(m=str(code == 320).lower(), i="UNIQ_KEY\x01ABC\x02"), body, code=code)
     peer = FakePeer()
-    assert not world.parts.requests.fast_sends(peer, payload)  # type: ignore[arg-type]
+    assert not world.parts.requests.fast_path(peer, payload)  # type: ignore[arg-type]
     reply = broker_dispatcher(world.parts).dispatch(peer, decode_command(payload))
     assert reply is not None and (reply.code, reply.remark) == (14, "fsync of /data/commitlog failed")
     assert peer.frames == []
@@ -340,11 +340,11 @@ def test_an_oversized_record_is_left_to_the_plain_path() -> None:
     world.put(TOPIC)
     world.parts.metadata.topics.put([TopicConfig(topic_name=TOPIC)])
     payload = payload_of(ordinary(), b"x" * 70_000)
-    assert not world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
+    assert not world.parts.requests.fast_path(FakePeer(), payload)  # type: ignore[arg-type]
     reply = broker_dispatcher(world.parts).dispatch(FakePeer(), decode_command(payload))
     assert reply is not None and reply.code == ResponseCode.MESSAGE_ILLEGAL
     assert "the limit is 64133, so that the broker can store the message again" in (reply.remark or "")
-    assert world.parts.requests.fast_sends(FakePeer(), payload_of(ordinary(), b"body"))  # type: ignore[arg-type]
+    assert world.parts.requests.fast_path(FakePeer(), payload_of(ordinary(), b"body"))  # type: ignore[arg-type]
     world.parts.messages.writer.commit()
     assert [message.body for message in world.messages(TOPIC, 1)] == [b"body"]
 
@@ -360,7 +360,7 @@ def test_under_sync_flush_only_a_no_wait_send_is_answered_before_the_disk(make: 
         peer = FakePeer()
         properties = "UNIQ_KEY\x01ABC\x02" + (f"WAIT\x01{wait}\x02" if wait else "")
         payload = make(ordinary(i=properties, m=str(batch).lower()), body, code=320 if batch else 310)
-        assert world.parts.requests.fast_sends(peer, payload)  # type: ignore[arg-type]
+        assert world.parts.requests.fast_path(peer, payload)  # type: ignore[arg-type]
         plain_peer = FakePeer()
         broker_dispatcher(world.parts).dispatch(plain_peer, decode_command(payload))
         world.parts.messages.writer.commit()
@@ -381,7 +381,7 @@ def test_under_sync_master_both_paths_wait_for_a_slave(make: Any, batch: bool) -
         peers = FakePeer(), FakePeer()
         properties = "UNIQ_KEY\x01ABC\x02" + (f"WAIT\x01{wait}\x02" if wait else "")
         payload = make(ordinary(i=properties, m=str(batch).lower()), body, code=320 if batch else 310)
-        assert world.parts.requests.fast_sends(peers[0], payload)  # type: ignore[arg-type]
+        assert world.parts.requests.fast_path(peers[0], payload)  # type: ignore[arg-type]
         broker_dispatcher(world.parts).dispatch(peers[1], decode_command(payload))
         world.parts.messages.writer.commit()
         assert [len(peer.frames) for peer in peers] == [answered, answered]
@@ -391,7 +391,7 @@ def test_under_sync_master_both_paths_wait_for_a_slave(make: Any, batch: bool) -
         assert [len(peer.frames) for peer in peers] == [1, 1] and len(world.messages(TOPIC, 1)) == sent
     slaves.leave()
     peer = FakePeer()
-    assert not world.parts.requests.fast_sends(peer, payload)  # type: ignore[arg-type]
+    assert not world.parts.requests.fast_path(peer, payload)  # type: ignore[arg-type]
     reply = broker_dispatcher(world.parts).dispatch(peer, decode_command(payload))
     assert reply is not None and reply.code == 14 and peer.frames == []
 
@@ -400,7 +400,7 @@ def test_under_sync_master_both_paths_wait_for_a_slave(make: Any, batch: bool) -
 def test_messages_of_the_fast_path_are_found_by_their_keys(make: Any) -> None:
     world, peer = opened(), FakePeer()
     payload = make(ordinary(i="KEYS\x01order7 blue\x02UNIQ_KEY\x01ABC123\x02TAGS\x01TagA"), b"body")
-    assert world.parts.requests.fast_sends(peer, payload)  # type: ignore[arg-type]
+    assert world.parts.requests.fast_path(peer, payload)  # type: ignore[arg-type]
     world.parts.messages.writer.commit()
     for key in ("ABC123", "order7", "blue"):
         found = [bytes(raw) for raw in world.parts.store.find_by_key(TOPIC, key, 32, 0, 1 << 62)]
@@ -423,6 +423,6 @@ def test_a_header_longer_than_its_frame_takes_the_plain_path(code: int, size: in
     """Which refuses it; a short one raised an error that nobody expects."""
     header_size = (65_856).to_bytes(3, "big")
     payload = (b"\x01" + header_size + code.to_bytes(2, "big")).ljust(size, b"\0")
-    assert not opened().parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
+    assert not opened().parts.requests.fast_path(FakePeer(), payload)  # type: ignore[arg-type]
     with pytest.raises(ProtocolViolation, match="a header of 65856 bytes"):
         decode_command(payload)

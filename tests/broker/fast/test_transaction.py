@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pymq.broker.assembly.wiring import broker_dispatcher
 from pymq.broker.transactions import kept_halves
-from pymq.broker.wiring import broker_dispatcher
 from pymq.model.names import HALF_TOPIC, OP_HALF_TOPIC
 from pymq.model.record import StoredMessage
 from pymq.model.transactions import COMMIT, ROLLBACK, UNKNOWN

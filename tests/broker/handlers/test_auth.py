@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.security import BrokerSecurity
-from pymq.broker.upkeep.worker_threads import WorkOutcome
+from pymq.broker.assembly.security import BrokerSecurity
+from pymq.broker.work.worker_threads import WorkOutcome
 from pymq.client import Credentials
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config

@@ -23,9 +23,9 @@ from pymq.security.gatekeeper import Gatekeeper
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from pymq.wire.headers.send import ConsumerSendMsgBackHeader
+from tests.broker.assembly.test_security import callers, guard
 from tests.broker.fast.test_send import binary_payload, ordinary, payload_of, send_both_ways
 from tests.broker.handlers.test_send import fields, refusal, send, with_topic
-from tests.broker.test_security import callers, guard
 from tests.broker.transactions.driver import TransactionProducer, world_with_topic
 from tests.broker.world import World
 

@@ -88,7 +88,7 @@ def test_sums_of_many_topics_rest_after_each_topic() -> None:
     for name in names:
         world.parts.metadata.cursors.commit("g", name, 0, 0)
     rests: list[None] = []
-    world.parts.sliced_work.answer = lambda request, peer, steps: rests.extend(steps)  # type: ignore[method-assign]
+    world.parts.runtime.sliced_work.answer = lambda request, peer, steps: rests.extend(steps)  # type: ignore[method-assign]
     Caller(world).ask(Code.GET_CONSUME_STATS, consumerGroup="g", pymqSummary="true")
     assert len(rests) >= 3 * count, "also within a topic of 64 queues"
 

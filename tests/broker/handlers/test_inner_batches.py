@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pymq.broker.wiring import broker_dispatcher
+from pymq.broker.assembly.wiring import broker_dispatcher
 from pymq.errors import Refusal
 from pymq.model.inner_batch import unwrapped
 from pymq.model.record import StoredMessage, decode_records
@@ -205,7 +205,7 @@ def sent_both_ways(payload: bytes) -> tuple[bool, Any, Any]:
     for is_fast in (True, False):
         world, peer = inner_world(), FakePeer()
         for _ in range(2):
-            if is_fast and world.parts.requests.fast_sends(peer, payload):  # type: ignore[arg-type]
+            if is_fast and world.parts.requests.fast_path(peer, payload):  # type: ignore[arg-type]
                 took = True
             else:
                 command = decode_command(payload)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from pymq.broker.assembly.wiring import broker_dispatcher
 from pymq.broker.handlers.offsets import END_KEPT_COUNT_MAX, END_KEPT_MS
-from pymq.broker.wiring import broker_dispatcher
 from pymq.model.tables import TopicConfig
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from pymq.broker.assembly.wiring import broker_dispatcher
 from pymq.broker.handlers.pop import INVISIBLE_MAX_MS
-from pymq.broker.wiring import broker_dispatcher
 from pymq.errors import StoreUnavailableError
 from pymq.model import pop
 from pymq.model.record import StoredMessage, decode_records
@@ -120,7 +120,7 @@ class Popping:
         for number, receipt in enumerate(receipts):
             ext = {name: str(value) for name, value in {"consumerGroup": "g", **receipt}.items()}
             command = Command(Code.ACK_MESSAGE, opaque=number, ext=ext)
-            if is_fast() and self.world.parts.requests.fast_acks(self.peer, encode_command(command)[4:]):  # type: ignore[arg-type]
+            if is_fast() and self.world.parts.requests.fast_path(self.peer, encode_command(command)[4:]):  # type: ignore[arg-type]
                 continue
             reply = self.dispatcher.dispatch(self.peer, command)
             if reply is not None:

@@ -13,9 +13,9 @@ from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.header import encode_header
 from pymq.wire.reply import Reply
+from tests.broker.assembly.test_security import callers
 from tests.broker.disk import failing
 from tests.broker.handlers.test_send import fields
-from tests.broker.test_security import callers
 from tests.broker.world import Caller, World
 
 TOPIC = "DefaultCluster_REPLY_TOPIC"

@@ -108,7 +108,7 @@ def test_queue_names_are_whole_objects_in_the_answer() -> None:
 
 def test_a_reset_and_a_clone_of_many_queues_are_worked_on_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     world = make()
-    work = world.parts.sliced_work
+    work = world.parts.runtime.sliced_work
     world.parts.metadata.topics.put([TopicConfig(topic_name="W", read_queue_nums=4000, write_queue_nums=4000)])
     steps = []
     answer = work.answer

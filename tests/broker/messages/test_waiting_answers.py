@@ -10,8 +10,8 @@ import pytest
 from pymq.broker.messages.held_answers import HeldAnswers
 from pymq.broker.messages.waiting_answers import ANSWER_BYTES, LIMIT_SHARE, WaitingAnswers
 from pymq.broker.raft.majority import MajorityMode, Replicas
-from pymq.broker.replication.master.sync_mode import LateReply, SyncMode
 from pymq.broker.replication.roles.role import Role
+from pymq.broker.replication.sync_mode import LateReply, SyncMode
 from pymq.client.sender import RETRY_CODES
 from pymq.clock import ManualClock
 from pymq.config import BrokerConfig

@@ -8,8 +8,7 @@ import pytest
 
 from pymq.broker.metadata.cursors import COPIED_BY_LOOP_MAX, NO_OFFSET, CursorManager
 from pymq.broker.metadata.table_saver import TableSaver, run_inline
-from pymq.broker.upkeep.flusher import RunInThread
-from pymq.broker.upkeep.worker_threads import WorkOutcome
+from pymq.broker.work.worker_threads import RunInThread, WorkOutcome
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
 from pymq.errors import Refusal, StoreUnavailableError

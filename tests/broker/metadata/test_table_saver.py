@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pymq.broker.metadata.table_saver import TableSaver, ending_turns, run_inline
-from pymq.broker.upkeep.worker_threads import WorkOutcome
+from pymq.broker.work.worker_threads import WorkOutcome
 from pymq.errors import StoreUnavailableError
 
 

@@ -4,14 +4,13 @@ from typing import Any, cast
 
 import pytest
 
-from pymq.broker import row_access as access
-from pymq.broker.raft.current_reads import CurrentReads, routes_with_current_reads
+from pymq.broker.raft.current_reads import CurrentReads, current
 from pymq.broker.raft.driver import RaftDriver
 from pymq.errors import Refusal
 from pymq.raft.core import ReadAnswer
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
-from pymq.wire.dispatch import Peer, Route
+from pymq.wire.dispatch import Peer
 from pymq.wire.headers.offset import OffsetAnswer
 from pymq.wire.reply import Reply
 from tests.broker.world import FakePeer
@@ -25,10 +24,7 @@ class _Leader:
         self.reads = CurrentReads(lambda: cast(RaftDriver, self))
         self.peer = FakePeer()
         self.offset = 5
-        plain = Route(RequestCode.QUERY_CONSUMER_OFFSET, None, self._handle, access.QUERY_OFFSET)
-        other = plain._replace(code=RequestCode.PULL_MESSAGE)
-        self.route, same = routes_with_current_reads([plain, other], self.reads)
-        assert same is other
+        self.handler = current(self._handle, self.reads)
 
     def read_index(self, request_id: int) -> None:
         self.asked.append(request_id)
@@ -39,7 +35,7 @@ class _Leader:
         return Reply(ext=OffsetAnswer(offset=self.offset))
 
     def ask(self) -> None:
-        assert self.route.handler(request(RequestCode.QUERY_CONSUMER_OFFSET, None), None, self.peer) is None
+        assert self.handler(request(RequestCode.QUERY_CONSUMER_OFFSET, None), None, self.peer) is None
 
     @property
     def codes(self) -> list[int]:

@@ -19,7 +19,7 @@ from pymq.broker.raft.founding import (
     why_lost,
 )
 from pymq.broker.raft.members import GroupSettings, parse_peers
-from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory, common_point
+from pymq.broker.replication.history.epoch_history import EpochEntry, EpochHistory, common_point
 from pymq.model.epochs import EPOCH_JUMP_MAX
 from pymq.raft.state import Epoch, Kind, Membership, MembershipEntry, RaftState, Replica
 

@@ -26,7 +26,7 @@ from pymq.broker.raft.run_record import RunRecord
 from pymq.broker.raft.showing import DISPATCH_BYTES_MAX, Showing
 from pymq.broker.raft.state_files import RaftStateFile
 from pymq.broker.replication.dispatch_pace import DISPATCH_BYTES, DISPATCH_INTERVAL_MS
-from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.clock import ManualClock
 from pymq.config import BrokerConfig

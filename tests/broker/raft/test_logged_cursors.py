@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from pymq.broker import row_access as access
-from pymq.broker.raft.logged_cursors import LoggedCursors, routes_that_await_offsets, routes_without_commits
+from pymq.broker.raft.logged_cursors import LoggedCursors, confirming, refusing_commits
 from pymq.broker.raft.logged_tables import LOG_INTERVAL_MS, LoggedTable
 from pymq.broker.raft.table_log import TableLog
 from pymq.broker.raft.table_records import decode_part
@@ -18,7 +17,6 @@ from pymq.config import BrokerConfig
 from pymq.errors import Refusal
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import request
-from pymq.wire.dispatch import Route
 from pymq.wire.reply import Reply
 from tests.broker.world import FakePeer
 
@@ -164,15 +162,12 @@ def test_a_follower_answers_no_commit() -> None:
         committed.append("once")
         return Reply()
 
-    plain = Route(RequestCode.UPDATE_CONSUMER_OFFSET, None, handle, access.UPDATE_OFFSET)
-    other = plain._replace(code=RequestCode.QUERY_CONSUMER_OFFSET)
-    route, same = routes_without_commits([plain, other], lambda what: f"n1 {what}: ask n0")
-    assert same is other
+    handler = refusing_commits(handle, lambda what: f"n1 {what}: ask n0")
     asked = request(RequestCode.UPDATE_CONSUMER_OFFSET, None)
     with pytest.raises(Refusal, match="n1 keeps no offsets of consumers: ask n0") as refused:
-        route.handler(asked, None, FakePeer())
+        handler(asked, None, FakePeer())
     assert refused.value.code == ResponseCode.SERVICE_NOT_AVAILABLE and committed == []
-    route.handler(request(RequestCode.UPDATE_CONSUMER_OFFSET, None, oneway=True), None, FakePeer())
+    handler(request(RequestCode.UPDATE_CONSUMER_OFFSET, None, oneway=True), None, FakePeer())
     assert committed == ["once"]
 
 
@@ -184,13 +179,10 @@ def test_answers_to_commits_wait_and_refusals_do_not() -> None:
         leader.cursors.commit("g", "T", 0, 10)
         return replies.pop(0)
 
-    plain = Route(RequestCode.UPDATE_CONSUMER_OFFSET, None, handle, access.UPDATE_OFFSET)
-    other = plain._replace(code=RequestCode.PULL_MESSAGE)
-    route, same = routes_that_await_offsets([plain, other], leader.cursors)
-    assert same is other
+    handler = confirming(handle, leader.cursors)
     asked = request(RequestCode.UPDATE_CONSUMER_OFFSET, None)
-    assert route.handler(asked, None, peer) is None
+    assert handler(asked, None, peer) is None
     assert peer.answers == []
     leader.confirm()
     assert [answer.code for answer in peer.answers] == [ResponseCode.SUCCESS]
-    assert route.handler(asked, None, peer).code == ResponseCode.INVALID_PARAMETER
+    assert handler(asked, None, peer).code == ResponseCode.INVALID_PARAMETER

@@ -21,7 +21,7 @@ from pymq.broker.raft.waiting import (
     role_in_plain_group,
     waits_in_plain_group,
 )
-from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
+from pymq.broker.replication.history.epoch_history import EpochEntry, EpochHistory
 from pymq.broker.replication.roles.role_file import RoleRecord
 from pymq.clock import ManualClock
 from pymq.config import BrokerConfig

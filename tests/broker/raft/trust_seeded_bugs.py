@@ -17,7 +17,7 @@ from pymq.broker.raft.joining_mark import JoiningMark
 from pymq.broker.raft.majority import MajorityMode
 from pymq.broker.raft.rot_repair import RotRepair
 from pymq.broker.raft.secret_file import SecretFile, secret_path
-from pymq.broker.replication.master.sync_mode import LateReply, SyncMode
+from pymq.broker.replication.sync_mode import LateReply, SyncMode
 from pymq.store.integrity.log_scan import LogScan
 from tests.planting import Bug, Seam, Text, does_nothing, gives
 

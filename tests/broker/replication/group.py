@@ -7,7 +7,7 @@ from typing import Any
 
 from pymq.broker.handlers.log_copy import LogCopyHandlers
 from pymq.broker.handlers.replicas import MasterReplicaHandlers
-from pymq.broker.replication.epoch_file import EpochFile
+from pymq.broker.replication.history.epoch_file import EpochFile
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.table_requests import TableRequests
 from pymq.broker.replication.peer_proof import NO_PROOF, PeerProof, Prove
@@ -24,7 +24,7 @@ from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Dispatcher, Route
 from tests.broker.replication.cable import Cable
-from tests.broker.world import FakePeer
+from tests.broker.world import FakePeer, runtime_of
 from tests.store.support import ROOT, make_store, put
 
 STEP_MS = 10
@@ -148,13 +148,10 @@ class Slave(Node):
         self.role_changes: list[RoleChange] = []
         self.sync_requests = 0
         self.ha_client = HaClient(
-            config=self.config,
+            runtime_of(self.config, clock, self.files, network=cable, rng=random.Random(broker_id)),
             store=self.store,
             follower=self.follower,
             epoch_file=self.epoch_file,
-            network=cable,
-            clock=clock,
-            rng=self.rng,
             role=Role(broker_id),
             change_role=self.role_changes.append,
             request_sync=self._note_sync_request,

@@ -6,19 +6,19 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from pymq.broker.assembly.wiring import broker_dispatcher
 from pymq.broker.metadata.config_tables import ConfigTables
 from pymq.broker.metadata.table_saver import run_inline
-from pymq.broker.replication.replicated_tables import replicated_tables
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.slave.metadata_copy import MetadataCopy, metadata_copy
-from pymq.broker.wiring import broker_dispatcher
+from pymq.broker.replication.tables.replicated_tables import replicated_tables
 from pymq.clock import ManualClock
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Dispatcher
 from pymq.wire.reply import Reply
 from pymq.wire.streams import StreamHandler
-from tests.broker.world import ROOT, FakePeer, World, master_side, slave_side
+from tests.broker.world import ROOT, FakePeer, World, master_side, runtime_of, slave_side
 
 MASTER = "10.0.0.1:10911"
 CONFIGS = f"{ROOT}/config"
@@ -133,9 +133,7 @@ class Pair:
             start_id="",
         )
         return metadata_copy(
-            config=parts.config,
-            clock=self.clock,
-            network=self.network,
+            runtime_of(parts.config, self.clock, network=self.network),
             store=parts.store,
             metadata=parts.metadata,
             delays=parts.messages.delays,

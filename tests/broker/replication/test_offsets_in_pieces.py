@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pymq.broker.replication.replicated_tables import OFFSETS
-from pymq.broker.replication.slave.cursors import SlaveCursors
-from pymq.broker.replication.table_pieces import PieceSizes
+from pymq.broker.replication.tables.replicated_tables import OFFSETS
+from pymq.broker.replication.tables.slave_cursors import SlaveCursors
+from pymq.broker.replication.tables.table_pieces import PieceSizes
 from pymq.wire.bodies_replication import MetadataTables
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command

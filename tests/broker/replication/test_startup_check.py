@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -18,7 +17,7 @@ from pymq.wire.bodies_replication import EpochEntryBody
 from pymq.wire.codes import ResponseCode
 from tests.broker.replication.asking import NAMESRV, THEIRS, Asking, status
 from tests.broker.replication.tail_recovery.machines import FIRST, Machines
-from tests.broker.world import World
+from tests.broker.world import World, runtime_of
 
 T = TypeVar("T")
 MASTER = RoleRecord(broker_id=0, configured_id=0)
@@ -44,11 +43,7 @@ def at_start(
     for address in confirmed:
         known_peers.confirm(address)
     return StartupCheck(
-        config=world.config,
-        network=network,
-        clock=world.clock,
-        files=world.files,
-        rng=random.Random(1),
+        runtime_of(world.config, world.clock, world.files, network=network),
         awaited=awaited,
         pause=pause,
         known_peers=known_peers,

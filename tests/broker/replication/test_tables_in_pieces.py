@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.replication.table_pieces import COPIES_MAX, PIECE, Piece, PieceCount, PieceSizes, TablePieces
+from pymq.broker.replication.tables.table_pieces import COPIES_MAX, PIECE, Piece, PieceCount, PieceSizes, TablePieces
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from tests.broker.replication.pair import Pair
 from tests.broker.world import World

@@ -114,17 +114,17 @@ BUGS = [
     ),
     Bug(
         "any group ends a kept one",
-        Text(FastEnds.__call__, "kept.group != header.producer_group", "False"),
+        Text(FastEnds.take, "kept.group != header.producer_group", "False"),
         (f"{_FAST}.test_a_forged_end_takes_the_plain_path",),
     ),
     Bug(
         "any queue offset ends a kept one",
-        Text(FastEnds.__call__, "kept.half.queue_offset != header.tran_state_table_offset", "False"),
+        Text(FastEnds.take, "kept.half.queue_offset != header.tran_state_table_offset", "False"),
         (f"{_FAST}.test_a_forged_end_takes_the_plain_path",),
     ),
     Bug(
         "a half message is committed before it is stored",
-        Text(FastEnds.__call__, "kept.half.physical_offset >= self._store.physical_max_offset", "False"),
+        Text(FastEnds.take, "kept.half.physical_offset >= self._store.physical_max_offset", "False"),
         (f"{_FAST}.test_a_half_message_that_is_not_stored_yet_can_t_be_ended",),
     ),
     Bug(

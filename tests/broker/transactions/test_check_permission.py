@@ -13,7 +13,7 @@ from pymq.security.policies import Policies
 from pymq.security.signature import Secret
 from pymq.wire.bodies_client import HeartbeatData, ProducerData, encode_body
 from pymq.wire.codes import RequestCode as Code
-from tests.broker.test_security import ACL, callers, guard
+from tests.broker.assembly.test_security import ACL, callers, guard
 from tests.broker.transactions.driver import GROUP, TransactionProducer, run_round, world_with_topic
 from tests.broker.world import World
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pymq.broker.report.metrics.collector import BROKER_METRICS as SERVED_BY_BROKERS
+from pymq.broker.metrics.collector import BROKER_METRICS as SERVED_BY_BROKERS
 from pymq.cli.exporter.names import Names
 from pymq.cli.exporter.old_names import OldNames
 from pymq.cli.exporter.own_names import BROKER_METRICS, NAMESRV_METRICS, OwnNames, of_brokers

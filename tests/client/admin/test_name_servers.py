@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from pymq.broker.broker import Broker
+from pymq.broker.assembly.broker import Broker
 from pymq.client import Message, Producer
 from pymq.client.admin import Admin
 from pymq.client.name_servers import NameServers

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pymq.broker.parts import BrokerParts
-from pymq.broker.replication.table_pieces import PieceSizes
+from pymq.broker.assembly.parts import BrokerParts
+from pymq.broker.replication.tables.table_pieces import PieceSizes
 from pymq.errors import PymqError
 from pymq.model.record import decode_records
 from pymq.wire.bodies_raft import ADD, RaftRequest

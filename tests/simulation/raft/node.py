@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from pymq.broker.broker import Broker
-from pymq.broker.raft import hosting
+from pymq.broker.assembly import raft_hosting as hosting
+from pymq.broker.assembly.broker import Broker
 from pymq.broker.raft.driver import TICK_MS
 from pymq.broker.raft.group import RaftGroup
 from pymq.broker.raft.run_record import BOOT_ID_PATH

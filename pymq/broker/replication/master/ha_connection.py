@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pymq.broker.replication.log_end import last_segment_start
+from pymq.broker.replication.history.log_end import last_segment_start
 from pymq.broker.replication.master.join_tokens import NOT_JOINED, JoinedSlave
 from pymq.broker.replication.peer_proof import PeerProof
 from pymq.broker.replication.rates import LogTimes, Rate

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pymq.broker.replication.epoch_body import history_of_body
-from pymq.broker.replication.epoch_history import EpochHistory, common_point, why_implausible
-from pymq.broker.replication.log_end import last_segment_start, tail_size
+from pymq.broker.replication.history.epoch_body import history_of_body
+from pymq.broker.replication.history.epoch_history import EpochHistory, common_point, why_implausible
+from pymq.broker.replication.history.log_end import last_segment_start, tail_size
 from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import Refusal
 from pymq.model.hosts import parse_address

@@ -19,7 +19,7 @@ from pymq.wire.dispatch import Peer
 from pymq.wire.reply import Reply
 
 if TYPE_CHECKING:
-    from pymq.broker.replication.replicated_tables import ReplicatedTable, Stamp
+    from pymq.broker.replication.tables.replicated_tables import ReplicatedTable, Stamp
     from pymq.store.store import MessageStore
 
 # An answer of this size gets no further table, because a frame has at most 16 MB. One table is sent whole.

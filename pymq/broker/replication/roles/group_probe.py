@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from pymq.broker.replication.epoch_body import history_of_body
-from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.history.epoch_body import history_of_body
+from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.errors import PymqError
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json

@@ -13,14 +13,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
 from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.master_role import SeenMasterRole
 from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
 from pymq.broker.replication.roles.second_master import Ourselves, judge, lowest_free_id
-from pymq.clock import Clock
-from pymq.config import BrokerConfig
+from pymq.broker.runtime import Runtime
 from pymq.model.route import MASTER_ID
 
 log = logging.getLogger(__name__)
@@ -60,10 +59,9 @@ class MasterMonitor:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
         group_probe: GroupProbe,
-        clock: Clock,
-        config: BrokerConfig,
         role: Role,
         address: str,
         epoch_history: Callable[[], EpochHistory],
@@ -76,8 +74,8 @@ class MasterMonitor:
         """``address`` is our own. ``register_now`` has this broker register again: the answer to a slave's registration
         names its master, and brokers believe a master that name servers list."""
         self._group_probe = group_probe
-        self._clock = clock
-        self._config = config
+        self._clock = runtime.clock
+        self._config = runtime.config
         self._role = role
         self._address = address
         self._epoch_history = epoch_history
@@ -88,7 +86,7 @@ class MasterMonitor:
         self._register_now = register_now
         self._is_asking = False
         self._is_closed = False
-        self._looked_ms = self._began_ms = self._members_ms = clock.monotonic_ms()
+        self._looked_ms = self._began_ms = self._members_ms = runtime.clock.monotonic_ms()
         self._registered: dict[str, int] = {}  # address -> id, when the members were asked last
         self._is_settled = False  # by the answers of that time
         self._is_urgent = not role.is_master  # what kind of master the group has is not known yet

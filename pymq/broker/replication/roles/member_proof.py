@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from functools import partial
 
-from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory, common_point
-from pymq.broker.replication.log_proof import ProvenLog, ask_for_proof, piece_before
+from pymq.broker.replication.history.epoch_history import EpochEntry, EpochHistory, common_point
+from pymq.broker.replication.history.log_proof import ProvenLog, ask_for_proof, piece_before
 from pymq.broker.replication.roles.group_probe import Member
 from pymq.model.route import MASTER_ID
 from pymq.wire.streams import Network

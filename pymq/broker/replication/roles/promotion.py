@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pymq.broker.addresses import own_address
 from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
+from pymq.broker.runtime import Runtime
 from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import Refusal
 from pymq.model.hosts import parse_address
@@ -28,12 +29,11 @@ from pymq.wire.bodies_replication import (
 from pymq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from pymq.broker.replication.epoch_file import EpochFile
+    from pymq.broker.replication.history.epoch_file import EpochFile
     from pymq.broker.replication.roles.known_peers import KnownPeers
     from pymq.broker.replication.roles.master_role import SeenMasterRole
     from pymq.broker.replication.roles.write_fence import WriteFence
     from pymq.broker.replication.side import ReplicationSide
-    from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -44,8 +44,8 @@ class RoleRequests:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
         store: MessageStore,
         role: Role,
         epoch_file: EpochFile,
@@ -56,7 +56,7 @@ class RoleRequests:
         known_peers: KnownPeers,
         is_in_raft_group: bool = False,
     ) -> None:
-        self._config = config
+        self._config = runtime.config
         self._is_in_raft_group = is_in_raft_group
         self._store = store
         self._role = role

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pymq.broker.replication.epoch_history import EpochHistory, shares_entry, why_implausible
+from pymq.broker.replication.history.epoch_history import EpochHistory, shares_entry, why_implausible
 from pymq.broker.replication.roles.group_probe import Member
 from pymq.broker.replication.roles.role import Role
 from pymq.config.values import BROKER_ID_MAX

@@ -7,18 +7,18 @@ because clients rarely wait for the answers; commits that miss the slave's copy 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from pymq.broker.metadata.cursors import CursorManager
-from pymq.broker.replication.slave.pending_offsets import PendingOffsets
+from pymq.broker.metadata.pending_offsets import PendingOffsets
 from pymq.clock import Clock
 from pymq.errors import Refusal
 from pymq.store.store import MessageStore
 from pymq.wire.bodies_replication import FENCE_MS_MAX
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Route
+from pymq.wire.dispatch import Handler, Peer
 
 log = logging.getLogger(__name__)
 
@@ -70,18 +70,15 @@ class WriteFence:
                 log.warning("not all commits since the write fence are kept for the next master: %s", refusal.remark)
 
 
-def routes_with_fence(routes: Iterable[Route], codes: Collection[int], is_fenced: Callable[[], bool]) -> list[Route]:
-    """Return a master's routes: requests with these ``codes`` are refused during a hand-over."""
-    return [_fenced(route, is_fenced) if route.code in codes else route for route in routes]
+def fenced(handler: Handler, is_fenced: Callable[[], bool]) -> Handler:
+    """Return what answers as ``handler`` does, and refuses the request during a hand-over."""
 
-
-def _fenced(route: Route, is_fenced: Callable[[], bool]) -> Route:
     def handle(request: Command, header: Any, peer: Peer) -> Any:
         if is_fenced():
             raise Refusal(
                 ResponseCode.SERVICE_NOT_AVAILABLE,
                 "this master hands over to a slave and makes no changes: send it again in a moment, to the new master",
             )
-        return route.handler(request, header, peer)
+        return handler(request, header, peer)
 
-    return route._replace(handler=handle)
+    return handle

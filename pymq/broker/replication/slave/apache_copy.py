@@ -13,8 +13,8 @@ from pymq.broker.metadata.groups import GroupManager
 from pymq.broker.metadata.table_reading import read_version
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.metadata.topics import TopicManager
-from pymq.broker.replication.replicated_tables import DELAYS, GROUPS, OFFSETS, TIMER_CHECK, TOPICS
 from pymq.broker.replication.slave.table_taker import TableTaker, UnusableTableError
+from pymq.broker.replication.tables.replicated_tables import DELAYS, GROUPS, OFFSETS, TIMER_CHECK, TOPICS
 from pymq.errors import PymqError, StoreError
 from pymq.model import fastjson, names
 from pymq.store.disk.timer_checkpoint import read_timer_check

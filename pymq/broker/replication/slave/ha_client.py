@@ -7,29 +7,26 @@ problem, soon after an outage and slowly after a refusal, and shows the problem 
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable
 from typing import Protocol
 
 from pymq.broker.addresses import own_address
 from pymq.broker.replication.dispatch_pace import DispatchPace
-from pymq.broker.replication.epoch_body import history_to_body
-from pymq.broker.replication.epoch_file import EpochFile
-from pymq.broker.replication.epoch_history import EpochHistory, common_point
-from pymq.broker.replication.log_end import tail_size
-from pymq.broker.replication.log_proof import OwnLog
+from pymq.broker.replication.history.epoch_body import history_to_body
+from pymq.broker.replication.history.epoch_file import EpochFile
+from pymq.broker.replication.history.epoch_history import EpochHistory, common_point
+from pymq.broker.replication.history.log_end import tail_size
+from pymq.broker.replication.history.log_proof import OwnLog
 from pymq.broker.replication.peer_proof import PeerProof, Prove
 from pymq.broker.replication.rates import Rate
 from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
 from pymq.broker.replication.slave.ha_client_session import FollowedStore, FollowingLog, HaClientSession
 from pymq.broker.replication.slave.joining import Joined, Joining, NotJoined, Outcome
-from pymq.clock import Clock
-from pymq.config import BrokerConfig
+from pymq.broker.runtime import Runtime
 from pymq.config.values import SYNC_FLUSH
 from pymq.errors import StoreError
 from pymq.wire.bodies_replication import CONNECTING, FOLLOWING, JOINING, REFUSED, WAITING, HaClientState, JoinRequest
 from pymq.wire.ha import NONCE_SIZE_BYTES
-from pymq.wire.streams import Network
 
 log = logging.getLogger(__name__)
 
@@ -60,14 +57,11 @@ class HaClient:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
         store: HaClientStore,
         follower: HaClientLog,
         epoch_file: EpochFile,
-        network: Network,
-        clock: Clock,
-        rng: random.Random,
         role: Role,
         change_role: ChangeRole,
         request_sync: Callable[[], None],
@@ -83,13 +77,14 @@ class HaClient:
         ``on_master_role`` gets the master's role each time this slave has joined. ``wake_in`` schedules an early call
         of :meth:`tick` in so many milliseconds.
         """
-        self._config = config
+        self._runtime = runtime
+        self._config = runtime.config
         self._store = store
         self._follower = follower
         self._epoch_file = epoch_file
-        self._network = network
-        self._clock = clock
-        self._rng = rng
+        self._network = runtime.network
+        self._clock = runtime.clock
+        self._rng = runtime.rng
         self._role = role
         self._change_role = change_role
         self._request_sync = request_sync
@@ -98,7 +93,7 @@ class HaClient:
         self._prove = prove
         self._master_address = role.master_address
         self._ha_address = ""  # from the name servers
-        self._address = own_address(config)
+        self._address = own_address(runtime.config)
         self._joining: Joining | None = None
         self._session: HaClientSession | None = None
         self._state = WAITING
@@ -106,7 +101,7 @@ class HaClient:
         self._truncate_to = -1  # where the operator may allow a truncation
         self._other_log = ""  # why our log is not a part of the master's that we asked last
         self._is_closed = False
-        now_ms = clock.monotonic_ms()
+        now_ms = runtime.clock.monotonic_ms()
         self._next_try_ms = now_ms
         self._retry_ms = RETRY_MIN_MS
         self._following_since_ms = now_ms
@@ -309,13 +304,12 @@ class HaClient:
             self._master_end = joined.log_end
         self._pace.begin(self._clock.monotonic_ms(), self._follower.end)
         self._session = HaClientSession(
+            self._runtime,
             self._follower,
             self._store,
             self._epoch_file,
             joined=joined,
             prove=self._prove,
-            clock=self._clock,
-            config=self._config,
             request_sync=self._request_sync,
             dispatch=self._dispatch,
             on_end=self._ended,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from pymq.broker.replication.epoch_file import EpochFile
+from pymq.broker.replication.history.epoch_file import EpochFile
 from pymq.broker.replication.peer_proof import PeerProof, Prove
 from pymq.broker.replication.slave.joining import Joined
-from pymq.clock import Clock
-from pymq.config import BrokerConfig
+from pymq.broker.runtime import Runtime
 from pymq.config.values import SYNC_FLUSH
 from pymq.errors import ProtocolViolation, StoreError
 from pymq.wire.ha import PROOF_SIZE_BYTES, FrameReader, encode_report, proven_by_master, proven_content
@@ -50,14 +49,13 @@ class HaClientSession:
 
     def __init__(
         self,
+        runtime: Runtime,
         follower: FollowingLog,
         store: FollowedStore,
         epoch_file: EpochFile,
         *,
         joined: Joined,
         prove: Prove | None,
-        clock: Clock,
-        config: BrokerConfig,
         request_sync: Callable[[], None],
         dispatch: Callable[[], None],
         on_end: Callable[[HaClientSession, str], None],
@@ -66,19 +64,19 @@ class HaClientSession:
         self._store = store
         self._epoch_file = epoch_file
         self._joined = joined
-        self._clock = clock
-        self._config = config
+        self._clock = runtime.clock
+        self._config = runtime.config
         self._prove = prove
         self._request_sync = request_sync
         self._dispatch = dispatch
         self._on_end = on_end
         self._stream: Stream | None = None
-        self._reader = FrameReader(config.mapped_file_size_commit_log_bytes)
+        self._reader = FrameReader(runtime.config.mapped_file_size_commit_log_bytes)
         self._proof_missing = PROOF_SIZE_BYTES if joined.challenge else 0
         self._master_proof = b""
         self._reported = 0
         self._is_over = False
-        now_ms = clock.monotonic_ms()
+        now_ms = runtime.clock.monotonic_ms()
         self.heard_ms = self._sent_ms = now_ms
         self.has_heard = False
         self.began_at = -1  # the log offset where this session began

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from pymq.broker.replication.epoch_body import history_of_body
-from pymq.broker.replication.epoch_history import EpochHistory, why_implausible
-from pymq.broker.replication.log_end import last_segment_start
-from pymq.broker.replication.log_proof import ProvenLog, ask_for_proof, piece_before
+from pymq.broker.replication.history.epoch_body import history_of_body
+from pymq.broker.replication.history.epoch_history import EpochHistory, why_implausible
+from pymq.broker.replication.history.log_end import last_segment_start
+from pymq.broker.replication.history.log_proof import ProvenLog, ask_for_proof, piece_before
 from pymq.broker.replication.peer_proof import NO_PROOF, PeerProof
 from pymq.config.values import MASTER_ROLES
 from pymq.model.fastjson import JsonError

@@ -17,25 +17,23 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from pymq.broker.addresses import own_address
-from pymq.broker.replication.replicated_tables import OFFSETS
+from pymq.broker.metadata.pending_offsets import PendingOffsets
 from pymq.broker.replication.slave.apache_copy import REQUEST_MODES, TIMER_METRICS, ApacheCopy
 from pymq.broker.replication.slave.offset_push import OffsetPush
-from pymq.broker.replication.slave.pending_offsets import PendingOffsets
 from pymq.broker.replication.slave.table_taker import TableTaker
-from pymq.clock import Clock
-from pymq.config import BrokerConfig
+from pymq.broker.replication.tables.replicated_tables import OFFSETS
+from pymq.broker.runtime import Runtime
 from pymq.errors import PymqError
 from pymq.model.strict_json import decode_json
 from pymq.wire.bodies_replication import HaClientState, MetadataTables, MetadataVersions
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
-from pymq.wire.streams import Network
 
 if TYPE_CHECKING:
     from pymq.broker.messages.delays import DelayService
     from pymq.broker.metadata.config_tables import ConfigTables
     from pymq.broker.metadata.metadata import Metadata
-    from pymq.broker.replication.replicated_tables import ReplicatedTable
+    from pymq.broker.replication.tables.replicated_tables import ReplicatedTable
     from pymq.store.store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -53,10 +51,8 @@ class MetadataCopy:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        network: Network,
-        clock: Clock,
-        config: BrokerConfig,
         master: Callable[[], str],
         taker: TableTaker,
         apache: ApacheCopy,
@@ -65,14 +61,14 @@ class MetadataCopy:
         on_log_end: Callable[[int], None] = lambda log_end: None,
     ) -> None:
         """``on_log_end`` gets the end of the master's log."""
-        self._network = network
-        self._clock = clock
-        self._config = config
-        self._own_address = own_address(config)
+        self._network = runtime.network
+        self._clock = runtime.clock
+        self._config = runtime.config
+        self._own_address = own_address(runtime.config)
         self._master = master
         self._taker = taker
         self._apache = apache
-        self._push = OffsetPush(network, pending, self._ask_for_all_offsets)
+        self._push = OffsetPush(runtime.network, pending, self._ask_for_all_offsets)
         self._savers = tuple(savers)
         self._on_log_end = on_log_end
         self._address = ""
@@ -83,7 +79,7 @@ class MetadataCopy:
         self._question: object = None  # identifies the present request for tables
         self._is_waiting = False  # the master may answer it late
         self._is_closed = False
-        self._next_ms = clock.monotonic_ms()
+        self._next_ms = runtime.clock.monotonic_ms()
         self._asked_ms = 0
         self._equal_ms: int | None = None
         self.problem = ""
@@ -272,10 +268,8 @@ class FollowedMaster(Protocol):
 
 
 def metadata_copy(
+    runtime: Runtime,
     *,
-    config: BrokerConfig,
-    clock: Clock,
-    network: Network,
     store: MessageStore,
     metadata: Metadata,
     delays: DelayService,
@@ -286,13 +280,11 @@ def metadata_copy(
     """Return the copier of ``tables`` from the master that ``ha_client`` follows."""
     taker = TableTaker(tables, lambda: store.physical_max_offset)
     return MetadataCopy(
-        network=network,
-        clock=clock,
-        config=config,
+        runtime,
         master=lambda: ha_client.master_address if ha_client.is_following else "",
         taker=taker,
         apache=ApacheCopy(
-            network=network,
+            network=runtime.network,
             store=store,
             topics=metadata.topics,
             groups=metadata.groups,

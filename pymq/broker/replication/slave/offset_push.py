@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from pymq.broker.replication.slave.pending_offsets import PendingOffset, PendingOffsets
+from pymq.broker.metadata.pending_offsets import PendingOffset, PendingOffsets
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
 from pymq.wire.headers.offset import UpdateConsumerOffsetHeader

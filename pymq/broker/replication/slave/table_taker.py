@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pymq.broker.replication.replicated_tables import ReplicatedTable
+from pymq.broker.replication.tables.replicated_tables import ReplicatedTable
 from pymq.errors import PymqError
 
 

@@ -12,12 +12,13 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pymq.broker.replication.epoch_history import EpochHistory
-from pymq.broker.replication.master.sync_mode import SyncMode
+from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
 from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
 from pymq.broker.replication.roles.second_master import is_newer
+from pymq.broker.replication.sync_mode import SyncMode
 from pymq.broker.replication.tail_recovery.tail_search import RecoveredTail, missing_of, named
+from pymq.broker.runtime import Runtime
 from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
 from pymq.store.store import MessageStore
@@ -40,10 +41,10 @@ class RecoveryFence:
 
     def __init__(
         self,
+        runtime: Runtime,
         recovered_tail: RecoveredTail,
         unsynced: Mapping[int, str],
         *,
-        config: BrokerConfig,
         store: MessageStore,
         sync_mode: SyncMode,
         role: Role,
@@ -54,7 +55,7 @@ class RecoveryFence:
     ) -> None:
         """``address`` is our own; ``change_role`` opens this broker's parts again."""
         self._unsynced = unsynced
-        self._config = config
+        self._config = runtime.config
         self._sync_mode = sync_mode
         self._role = role
         self._address = address

@@ -7,15 +7,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from pymq.broker.addresses import own_address
-from pymq.broker.replication.epoch_file import EpochFile
-from pymq.broker.replication.master.sync_mode import SyncMode
+from pymq.broker.replication.history.epoch_file import EpochFile
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
 from pymq.broker.replication.roles.role import ChangeRole, Role
+from pymq.broker.replication.sync_mode import SyncMode
 from pymq.broker.replication.tail_recovery.recovery_fence import RecoveryFence, is_promise_at_risk
 from pymq.broker.replication.tail_recovery.tail_search import Ask, RecoveredTail, TailSearch, named
 from pymq.broker.replication.tail_recovery.unsynced_replicas import UnsyncedReplicas
-from pymq.clock import Clock
-from pymq.config import BrokerConfig
+from pymq.broker.runtime import Runtime
 from pymq.config.values import SYNC_FLUSH
 from pymq.errors import StoreUnavailableError
 from pymq.store.replica.tail_refill import TailRefill
@@ -48,8 +47,8 @@ class TailRecovery:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        config: BrokerConfig,
         store: MessageStore,
         role: Role,
         epoch_file: EpochFile,
@@ -58,10 +57,10 @@ class TailRecovery:
         sync_mode: SyncMode,
         group_probe: GroupProbe,
         change_role: ChangeRole,
-        clock: Clock,
     ) -> None:
         self.recovered_tail: RecoveredTailState | None = None  # what slaves returned at this start
-        self._config = config
+        self._runtime = runtime
+        self._config = runtime.config
         self._store = store
         self._role = role
         self._epoch_file = epoch_file
@@ -70,7 +69,7 @@ class TailRecovery:
         self._sync_mode = sync_mode
         self._group_probe = group_probe
         self._change_role = change_role
-        self._clock = clock
+        self._clock = runtime.clock
         self.was_clean = True  # the last stop
         self._fence: RecoveryFence | None = None
         self._waits_for = ""  # why no epoch could begin yet
@@ -178,9 +177,9 @@ class TailRecovery:
 
     def _raise_fence(self, recovered_tail: RecoveredTail) -> None:
         self._fence = RecoveryFence(
+            self._runtime,
             recovered_tail,
             dict(self._unsynced.slaves),
-            config=self._config,
             store=self._store,
             sync_mode=self._sync_mode,
             role=self._role,

@@ -16,9 +16,9 @@ from typing import Protocol
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
-from pymq.broker.replication.epoch_body import history_of_body
-from pymq.broker.replication.epoch_history import EpochHistory
-from pymq.broker.replication.log_end import TAIL_BYTES_MAX, tail_size
+from pymq.broker.replication.history.epoch_body import history_of_body
+from pymq.broker.replication.history.epoch_history import EpochHistory
+from pymq.broker.replication.history.log_end import TAIL_BYTES_MAX, tail_size
 from pymq.broker.replication.roles.group_probe import Member
 from pymq.broker.replication.roles.second_master import is_newer
 from pymq.clock import Clock

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.replication.epoch_body import history_to_body
-from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
-from pymq.broker.replication.log_end import tail_size
+from pymq.broker.replication.history.epoch_body import history_to_body
+from pymq.broker.replication.history.epoch_history import EpochEntry, EpochHistory
+from pymq.broker.replication.history.log_end import tail_size
 from pymq.broker.replication.master.join import MasterLog, decide
 from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import Refusal

@@ -10,7 +10,7 @@ import pytest
 
 from pymq.broker.replication.master.ha_service import CONNECTIONS_MAX
 from pymq.broker.replication.master.table_requests import HELD_COUNT_MAX, HELD_LOG_BYTES, HOLD_MS_MAX, TableRequests
-from pymq.broker.replication.replicated_tables import ReplicatedTable, TableRead
+from pymq.broker.replication.tables.replicated_tables import ReplicatedTable, TableRead
 from pymq.clock import ManualClock
 from pymq.wire.bodies_replication import TEXT_LENGTH_MAX, MetadataTables
 from pymq.wire.command import Command

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
+from pymq.broker.replication.history.epoch_history import EpochEntry, EpochHistory
 from pymq.broker.replication.roles.group_probe import GroupProbe
 from pymq.broker.replication.roles.known_peers import KnownPeers
 from pymq.broker.replication.roles.master_monitor import (
@@ -23,6 +23,7 @@ from pymq.clock import ManualClock
 from pymq.config import load_broker_config
 from pymq.wire.bodies_replication import EpochEntryBody, StatusRequest
 from tests.broker.replication.asking import NAMESRV, OURS, THEIRS, THIRD, Asking, epochs_up_to, status
+from tests.broker.world import runtime_of
 
 
 def epoch_history() -> EpochHistory:
@@ -45,9 +46,8 @@ class Setup:
         self.has_all_slaves = True
         self.known: list[str] = []
         self.master_monitor = MasterMonitor(
+            runtime_of(self.config, self.clock),
             group_probe=GroupProbe(self.network, "broker-a", self.known_peers.note_listed),
-            clock=self.clock,
-            config=self.config,
             role=role,
             address=OURS,
             epoch_history=epoch_history,

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from xxhash import xxh3_64_hexdigest
 
-from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
-from pymq.broker.replication.log_proof import OwnLog
+from pymq.broker.replication.history.epoch_history import EpochEntry, EpochHistory
+from pymq.broker.replication.history.log_proof import OwnLog
 from pymq.broker.replication.roles.group_probe import Member
 from pymq.broker.replication.roles.member_proof import PROVEN_MEMBERS_MAX, MemberProof
 from pymq.wire.bodies_replication import EpochEntryBody, LogDigests, LogDigestsRequest

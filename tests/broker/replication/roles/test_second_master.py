@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
+from pymq.broker.replication.history.epoch_history import EpochEntry, EpochHistory
 from pymq.broker.replication.roles.group_probe import Member
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import RoleRecord, role_at_start

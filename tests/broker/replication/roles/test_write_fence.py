@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.broker.replication.slave.rules import CHANGES
-from pymq.broker.wiring import routes_in_role
+from pymq.broker.assembly.wiring import make_handlers, routes_in_role
+from pymq.broker.request_row import Rule
+from pymq.broker.routes import broker_rows
 from pymq.errors import Refusal
 from pymq.wire.bodies_replication import FENCE_MS_MAX
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import request
 from tests.broker.messages.test_writer import bodies
-from tests.broker.replication.master.test_sync_mode import commit_one, opened, send_refusal
+from tests.broker.replication.test_sync_mode import commit_one, opened, send_refusal
 from tests.broker.world import Caller, FakePeer, World
 
 
@@ -108,8 +109,9 @@ def test_when_it_has_ended_no_commit_waits() -> None:
 def test_nothing_is_changed_that_the_slave_may_have_copied() -> None:
     world = World()
     world.parts.replication.write_fence.begin(1000, "x")
-    routes = [route for route in routes_in_role(world.parts) if route.code in CHANGES]
-    assert len(routes) == len(CHANGES)
+    fenced = {row.code for row in broker_rows(make_handlers(world.parts)) if row.has(Rule.FENCED)}
+    assert RequestCode.POP_MESSAGE in fenced and RequestCode.AUTH_CREATE_ACL in fenced
+    routes = [route for route in routes_in_role(world.parts) if route.code in fenced]
     for route in routes:
         with pytest.raises(Refusal, match="hands over to a slave") as refused:
             route.handler(request(route.code), None, FakePeer())

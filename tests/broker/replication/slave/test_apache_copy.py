@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from pymq.broker.assembly.wiring import broker_dispatcher
 from pymq.broker.replication.slave.metadata_copy import APACHE_INTERVAL_MS
-from pymq.broker.wiring import broker_dispatcher
 from pymq.model.tables import TopicConfig
 from pymq.store.disk.timer_checkpoint import TimerCheckFile
 from pymq.wire.codes import RequestCode as Code

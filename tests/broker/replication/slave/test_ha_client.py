@@ -15,8 +15,8 @@ from pymq.broker.replication.dispatch_pace import (
     FAST_DISPATCH_INTERVAL_MS,
     RATE_PERIOD_MS,
 )
-from pymq.broker.replication.epoch_body import history_to_body
-from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.history.epoch_body import history_to_body
+from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.slave.ha_client import (
     REFUSED_RETRY_MS,
     RETRY_MAX_MS,

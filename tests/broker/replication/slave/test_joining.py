@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pymq.broker.replication.log_proof import PROOF_BYTES_MIN, OwnLog
+from pymq.broker.replication.history.log_proof import PROOF_BYTES_MIN, OwnLog
 from pymq.broker.replication.slave.joining import Joined, Joining, NotJoined, Outcome
 from pymq.model.epochs import EPOCH_JUMP_MAX
 from pymq.wire.bodies_replication import EPOCH_MAX, NO_TOKEN, TEXT_LENGTH_MAX, JoinRequest, LogDigests

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from pymq.broker.metadata.pending_offsets import PendingOffsets
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.replication.slave.offset_push import ASKED_AT_ONCE, OffsetPush
-from pymq.broker.replication.slave.pending_offsets import PendingOffsets
 from pymq.clock import ManualClock
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.memory_fs import MemoryFiles

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.replication.replicated_tables import ReplicatedTable, TableRead
 from pymq.broker.replication.slave.table_taker import TableTaker, UnusableTableError
+from pymq.broker.replication.tables.replicated_tables import ReplicatedTable, TableRead
 
 
 class Setup:

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.assembly.wiring import broker_dispatcher
+from pymq.broker.replication.history.epoch_history import EpochHistory
 from pymq.broker.replication.roles.group_probe import Member
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.tail_recovery.tail_search import RecoveredTail
-from pymq.broker.wiring import broker_dispatcher
 from pymq.clock import ManualClock
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.memory_fs import MemoryFiles

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from pymq.broker.replication.epoch_body import history_to_body
-from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
+from pymq.broker.replication.history.epoch_body import history_to_body
+from pymq.broker.replication.history.epoch_history import EpochEntry, EpochHistory
 from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.broker.replication.tail_recovery.tail_search import RecoveredTail
 from pymq.broker.replication.tail_recovery.unsynced_replicas import UNSYNCED_REPLICAS_MAX

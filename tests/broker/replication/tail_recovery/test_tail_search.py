@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
+from pymq.broker.replication.history.epoch_history import EpochEntry, EpochHistory
 from pymq.broker.replication.roles.group_probe import Member
 from pymq.broker.replication.tail_recovery.tail_search import WAIT_MS, missing_of
 from pymq.store.disk.memory_fs import MemoryFiles

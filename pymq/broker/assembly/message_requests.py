@@ -1,0 +1,228 @@
+"""MessageRequests: sends, replies and pulls, their plain and fast paths, and pulls that wait for an arrival."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from pymq.broker import row_access as access
+from pymq.broker.assembly.messages import Messages
+from pymq.broker.assembly.pop_parts import PopParts
+from pymq.broker.fast.ack import FastAcks
+from pymq.broker.fast.pull import FastPulls
+from pymq.broker.fast.secured import SendCheck, checked
+from pymq.broker.fast.send import BATCH, ONE, FastSends
+from pymq.broker.fast.table import FastRow, FastTable
+from pymq.broker.fast.targets import SendTargets
+from pymq.broker.fast.timer import FastTimerPuts
+from pymq.broker.fast.transaction import FastEnds, FastHalves
+from pymq.broker.handlers.pop import PopHandlers
+from pymq.broker.handlers.pull import PullHandlers
+from pymq.broker.handlers.replies import ReplyHandlers
+from pymq.broker.handlers.send import SendHandlers
+from pymq.broker.messages.resends import Resends
+from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.replication.read_advice import ReadAdvice
+from pymq.broker.replication.roles.role import Role
+from pymq.broker.runtime import Runtime
+from pymq.broker.stats.stats_manager import StatsManager
+from pymq.broker.timers.timer_puts import TimerPuts
+from pymq.broker.work.jobs import TICK_PERIOD_MS, HastenJob, Job
+from pymq.model.ids import UniqueIdMaker
+from pymq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from pymq.security.gatekeeper import Gatekeeper
+from pymq.store.store import MessageStore, QueueView, tags_codes
+from pymq.wire.codes import RequestCode as Code
+from pymq.wire.dispatch import Peer
+from pymq.wire.headers.pop import AckMessageHeader
+from pymq.wire.headers.pull import PullMessageHeader
+from pymq.wire.headers.send import SendMessageV2Header
+from pymq.wire.headers.transaction import EndTransactionHeader
+
+POP_JOB = "waiting pops"
+
+
+class MessageRequests:
+    """The parts that answer the commonest requests. They listen to the store's arrivals."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        role: Role,
+        store: MessageStore,
+        metadata: Metadata,
+        messages: Messages,
+        pop: PopParts,
+        stats: StatsManager,
+        read_advice: ReadAdvice,
+        hasten_job: HastenJob,
+    ) -> None:
+        """``store_host``: this broker's packed address, part of every message id."""
+        self._is_master = role.is_master
+        self._reader = messages.reader
+        self._delays = messages.delays
+        self._timers = messages.timers
+        self.timer_puts = TimerPuts(runtime.config, runtime.clock, messages.timers)
+        ids = UniqueIdMaker(
+            runtime.clock, runtime.store_host[:4], runtime.config.listen_port, runtime.rng.getrandbits(32)
+        )
+        self.sends = SendHandlers(
+            runtime,
+            topics=metadata.topics,
+            writer=messages.writer,
+            retries=messages.retries,
+            transactions=messages.transactions,
+            timers=self.timer_puts,
+            stats=stats,
+            resends=Resends(store, runtime.clock, is_on=runtime.config.raft_enabled),
+            ids=ids,
+            schedule_commit=runtime.schedule_turn_end,
+        )
+        self.replies = ReplyHandlers(
+            runtime,
+            sends=self.sends,
+            clients=metadata.clients,
+            writer=messages.writer,
+            stats=stats,
+        )
+        self.pulls = PullHandlers(
+            runtime,
+            metadata=metadata,
+            expressions=messages.expressions,
+            reader=messages.reader,
+            advice=read_advice,
+            stats=stats,
+        )
+        self.long_polls = self.pulls.long_polls
+        self.pops = PopHandlers(
+            runtime,
+            metadata=metadata,
+            store=store,
+            expressions=messages.expressions,
+            writer=messages.writer,
+            popper=pop.popper,
+            revive_log=pop.revive_log,
+            turn_acks=pop.turn_acks,
+            ordered_queues=pop.ordered_queues,
+            wake_in=lambda delay_ms: hasten_job(POP_JOB, delay_ms),
+        )
+        self.pop_polls = self.pops.polls
+        pop.reviver.on_revived = self.pop_polls.wake_group
+        pop.ordered_queues.on_free = self.pop_polls.wake_group
+        self._writer = messages.writer
+        self._schedule_turn_end = runtime.schedule_turn_end
+        stager = store.plain_stager()
+        targets = SendTargets(metadata.topics, stager, stats, checks_types=runtime.config.topic_message_type_check)
+        transactions = messages.transactions
+        self.fast_acks = FastAcks(
+            config=runtime.config,
+            store=store,
+            topics=metadata.topics,
+            revive_log=pop.revive_log,
+            turn_acks=pop.turn_acks,
+        )
+        self.fast_ends = FastEnds(transactions, store, messages.writer, stager, targets)
+        self.fast_pulls = FastPulls(self.pulls)
+        self.fast_sends = FastSends(
+            runtime,
+            writer=messages.writer,
+            stager=stager,
+            targets=targets,
+            timer_puts=FastTimerPuts(runtime.config, runtime.clock, messages.timers, messages.writer, stager, targets),
+            halves=FastHalves(transactions, messages.writer, stager, targets, stats),
+            ids=ids,
+        )
+        store.add_arrival_listener(self._on_arrival)
+        self.fast_path = FastTable(self._fast_rows())
+
+    def _fast_rows(self) -> list[FastRow]:
+        """Return the rows of this role: a slave takes no sends, and refuses acknowledgements and ends."""
+        pulls = [
+            FastRow(Code.PULL_MESSAGE, PullMessageHeader, access.CONSUME, self.fast_pulls.take),
+            FastRow(Code.LITE_PULL_MESSAGE, PullMessageHeader, access.CONSUME, self.fast_pulls.take),
+        ]
+        if not self._is_master:
+            return pulls
+        one, batch = (partial(self.fast_sends.take, kind) for kind in (ONE, BATCH))
+        return [
+            FastRow(Code.SEND_MESSAGE_V2, SendMessageV2Header, access.PUBLISH, one, checks_sender=True),
+            FastRow(Code.SEND_BATCH_MESSAGE, SendMessageV2Header, access.PUBLISH, batch, checks_sender=True),
+            *pulls,
+            FastRow(Code.ACK_MESSAGE, AckMessageHeader, access.USE_RECEIPT, self.fast_acks.take),
+            FastRow(Code.END_TRANSACTION, EndTransactionHeader, access.END_TRANSACTION, self.fast_ends.take),
+        ]
+
+    def secured_fast_path(self, gatekeeper: Gatekeeper) -> FastTable:
+        """Return the fast path of a secured broker, which checks each sender."""
+        self.fast_sends.secure(SendCheck(gatekeeper))
+        self.fast_ends.require_topic()
+        return FastTable(checked(row, gatekeeper) for row in self._fast_rows())
+
+    def jobs(self) -> list[Job]:
+        """Return the jobs that answer pulls and pops whose time is over."""
+        return [
+            Job("parked pulls", TICK_PERIOD_MS, self.long_polls.tick),
+            Job(POP_JOB, TICK_PERIOD_MS, self.pop_polls.tick),
+        ]
+
+    def wake_waiting(self) -> bool:
+        """Answer pulls and pops that are due. Return True when more are. Called once a turn, after the commit."""
+        more = self.long_polls.wake()
+        more = self.pop_polls.wake() or more
+        if self._writer.staged_count:  # check points of pops that waited
+            self._schedule_turn_end()
+        return more
+
+    def wake_queue(self, topic: str, queue_id: int) -> None:
+        """Have requests that wait for a queue look again: an operator reset an offset."""
+        self.long_polls.wake_queue(topic, queue_id)
+        self.pop_polls.wake_queue(topic, queue_id)
+
+    def dismiss_all(self) -> None:
+        """End every waiting request without messages: the clients ask again, and are checked again."""
+        self.long_polls.dismiss_all()
+        self.pop_polls.dismiss_all()
+        self._schedule_turn_end()
+
+    async def release_all(
+        self, watch: Callable[[Callable[[], None]], None], rest: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Answer every waiting request, because the broker stops, in turns of some ms that ``watch`` runs.
+
+        ``rest`` lets others have their turn.
+        """
+        more = True
+
+        def release() -> None:
+            nonlocal more
+            more = self.long_polls.release_some()
+            more = self.pop_polls.release_some() or more
+
+        while more:
+            watch(release)
+            self._schedule_turn_end()
+            await rest()
+
+    def disconnect(self, peer: Peer) -> None:
+        """Drop the waiting requests of a connection that has ended."""
+        self.long_polls.disconnect(peer)
+        self.pop_polls.disconnect(peer)
+
+    def _on_arrival(self, queue: QueueView, units: bytes) -> None:
+        topic, queue_id = queue.topic, queue.queue_id
+        if self.long_polls.is_waited_for(topic, queue_id):
+            codes = tags_codes(queue.listed(units))
+            first = queue.max_offset - len(codes)
+            self.long_polls.on_arrival(
+                topic,
+                queue_id,
+                codes,
+                lambda message_filter: self._reader.any_accepted(topic, queue_id, first, message_filter),
+            )
+        if self.pop_polls.is_waited_for(topic):
+            self.pop_polls.on_arrival(topic, queue_id, frozenset(tags_codes(queue.listed(units))))
+        if topic == SCHEDULE_TOPIC and self._is_master:
+            self._delays.on_arrival(topic, queue_id, queue.max_offset, tags_codes(queue.listed(units)))
+        elif topic == TIMER_TOPIC:
+            self._timers.on_arrival(queue.max_offset)

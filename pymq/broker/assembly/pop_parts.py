@@ -1,0 +1,59 @@
+"""PopParts: the parts of pop consumption by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pymq.broker.pop.ordered_queues import OrderedQueues
+from pymq.broker.pop.popper import Popper
+from pymq.broker.pop.revive_log import ReviveLog
+from pymq.broker.pop.reviver import Reviver
+from pymq.broker.pop.turn_acks import TurnAcks
+from pymq.broker.runtime import Runtime
+
+if TYPE_CHECKING:
+    from pymq.broker.assembly.messages import Messages
+    from pymq.broker.metadata.metadata import Metadata
+    from pymq.broker.stats.stats_manager import StatsManager
+    from pymq.store.store import MessageStore
+
+
+class PopParts:
+    """What hands messages out and delivers them again. Only a master uses it."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        store: MessageStore,
+        metadata: Metadata,
+        messages: Messages,
+        stats: StatsManager,
+    ) -> None:
+        self.revive_log = ReviveLog(
+            config=runtime.config,
+            clock=runtime.clock,
+            store=store,
+            writer=messages.writer,
+            cursors=metadata.cursors,
+            store_host=runtime.store_host,
+        )
+        self.turn_acks = TurnAcks(stager=store.plain_stager(), writer=messages.writer, revive_log=self.revive_log)
+        self.ordered_queues = OrderedQueues(clock=runtime.clock, infos=metadata.order_infos, cursors=metadata.cursors)
+        self.popper = Popper(
+            runtime,
+            metadata=metadata,
+            store=store,
+            reader=messages.reader,
+            stats=stats,
+            revive_log=self.revive_log,
+            ordered_queues=self.ordered_queues,
+        )
+        self.reviver = Reviver(
+            runtime,
+            metadata=metadata,
+            store=store,
+            writer=messages.writer,
+            retries=messages.retries,
+            revive_log=self.revive_log,
+        )

@@ -1,0 +1,1 @@
+"""What a log says of its past: epochs, its end, and a proof of its bytes."""

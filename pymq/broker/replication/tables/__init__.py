@@ -1,0 +1,1 @@
+"""The tables that slaves copy: whole, in pieces, or what changed."""
