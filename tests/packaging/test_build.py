@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.control import Control
-from tests.benchmarks.standalone import PyMQBroker
+from bench.control import Control
+from bench.standalone import PyMQBroker
 
 ROOT = Path(__file__).parents[2]
 pytest.importorskip("pex", reason="the build extra is not installed: scripts/install build")

@@ -11,9 +11,7 @@ LAYOUT = ("pymq/model/layout.py", "pymq/model/layout_dtypes.py")
 # Module -> the layouts it packs or unpacks: none of a stored record, a batch entry, a queue unit or an index file.
 OTHERS = {
     "pymq/broker/fast/header.py": "wire frames",
-    "pymq/broker/fast/pull.py": "wire frames",
     "pymq/broker/fast/pull_header.py": "wire frames",
-    "pymq/broker/fast/send.py": "wire frames",
     "pymq/broker/fast/signed_header.py": "wire frames",
     "pymq/broker/raft/peers.py": "length of an envelope before log bytes",
     "pymq/filter/java_numbers.py": "bits of a double",
@@ -32,6 +30,7 @@ OTHERS = {
     "pymq/store/log/cold_file.py": "seek table of a compressed segment",
     "pymq/wire/bodies_registration.py": "wire bodies",
     "pymq/wire/command.py": "wire frames",
+    "pymq/wire/frame_templates.py": "wire frames",
     "pymq/wire/ha.py": "HA protocol",
 }
 STRUCT_CALLS = {"struct.Struct", "struct.pack", "struct.unpack", "struct.unpack_from", "struct.pack_into", "Struct"}
